@@ -1,4 +1,4 @@
-# Makefile - the front door: verbs over CMake.  `make help` lists them.
+# Makefile - targets that wrap CMake.  `make help` lists them.
 
 BUILD ?= build
 JOBS ?= $(shell nproc)
@@ -6,16 +6,16 @@ PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 PYTHON ?= /usr/bin/python3
 
-# Ninja makes a new folder, if it is there; a folder made another way stays as it is.
+# A new build folder uses Ninja, if installed; an existing one keeps its generator.
 ninja = $${CMAKE_GENERATOR:-$$(! command -v ninja >/dev/null || echo Ninja)}
 cmake = CMAKE_GENERATOR="$(ninja)" cmake -S . -B $(1) $(2) $(CMAKE_FLAGS) >$(1)/cmake.log 2>&1 || { cat $(1)/cmake.log; exit 1; }
 compile = mkdir -p $(1) && { $(call cmake,$(1),$(2)); } && env -u MAKEFLAGS -u MAKELEVEL cmake --build $(1) -j $(JOBS)
-# A first configuration leaves the tests out; a folder that has them keeps them.
+# The first configuration omits the tests; a build folder that has them keeps them.
 bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 
-# What `make test` leaves to others.
-apart = interop|all
-# With QUICK=1, `make asan` leaves out what takes longest and what only calls others.
+# Test labels that `make test` skips.
+skipped = interop|all
+# Tests that `make asan QUICK=1` skips: the slowest, and those that mostly run other programs.
 slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_budget|train_|analyze)
 threaded = test_loader test_plan test_microbatch test_train test_threads test_winograd test_gemm_packed test_depthwise \
     test_int8 test_int8_function test_nbits test_sparse test_tune test_tune_train test_train_kernels test_optim \
@@ -30,10 +30,10 @@ all: ## build the libraries and the command
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
-deps: ## install all that any target needs
+deps: ## install the dependencies of all targets
 	@tools/deps.sh build test interop lint fuzz
 
-demo: ## build the command, then prune, train, shrink and quantize a network that reads digits
+demo: ## build the command, then prune, fine-tune, shrink and quantize a network that reads digits
 	@tools/deps.sh build
 	@$(call compile,$(BUILD),$(bare)) --target pare
 	@tools/demo.sh $(BUILD)
@@ -41,28 +41,28 @@ demo: ## build the command, then prune, train, shrink and quantize a network tha
 test: ## build and run the tests: unit, official ONNX cases, command line, install
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE '$(apart)'
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE '$(skipped)'
 
-test-faults: ## all faults: every request for memory, every write, 50 kills of each kind, large models
+test-faults: ## fault injection: fail every allocation and every write, kill 50 times, large models
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
 	@PARE_FAULTS=all ctest --test-dir $(BUILD) -V -R '^(all_faults\.|unit\.test_faults)' \
 	    | grep -E '^[0-9]+: [^ ]|tests passed|Failed' | grep -v 'Test command\|Test timeout\|Working Dir'
 
-test-docs: ## run all that README and docs/ say: every command, every piece of code
+test-docs: ## run every command in README and docs/, and compare their code with the sources
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(docs|example)\.'
 
-docs: all ## write docs/config.md anew from the tables of options
+docs: all ## generate docs/config.md from the option tables
 	@$(BUILD)/pare help --reference >docs/config.md
 
-test-interop: ## compare with PyTorch and ONNX Runtime on whole networks; ALL=1: on all of them
+test-interop: ## compare whole networks with PyTorch and ONNX Runtime; ALL=1: all networks
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -L '^(interop$(if $(ALL),|all))$$'
 
-bench: ## time Pare, ONNX Runtime and PyTorch, then training, quantizers, blocks of zeros; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
+bench: ## measure Pare, ONNX Runtime and PyTorch, then training, quantizers, block sparsity; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/run.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
@@ -76,12 +76,12 @@ bench: ## time Pare, ONNX Runtime and PyTorch, then training, quantizers, blocks
 train = $(PYTHON) bench/train.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
     $(if $(THREADS),--threads "$(THREADS)") $(if $(SECONDS),--seconds $(SECONDS))
 
-bench-train: ## time only training, Pare and PyTorch; MODELS="lenet resnet18-cifar" THREADS=1 SECONDS=3
+bench-train: ## measure training, Pare and PyTorch; MODELS="lenet resnet18-cifar" THREADS=1 SECONDS=3
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(train)
 
-bench-masks: ## time masks and scores against PyTorch and numpy, on one thread; ROUNDS=5
+bench-masks: ## measure masks and scores against PyTorch and NumPy, on one thread; ROUNDS=5
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/masks.py --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS))
@@ -89,12 +89,12 @@ bench-masks: ## time masks and scores against PyTorch and numpy, on one thread; 
 quant = $(PYTHON) bench/quant.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
     $(if $(THREADS),--threads "$(THREADS)") $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench-quant: ## time training steps, float and quantized; MODELS=lenet THREADS=1 ROUNDS=15
+bench-quant: ## measure training steps, float and quantized; MODELS=lenet THREADS=1 ROUNDS=15
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(quant)
 
-bench-nbits: ## time products with weights of 4 and 8 bits against ONNX Runtime; THREADS=1 SECONDS=2 BATCH="1 4 64"
+bench-nbits: ## measure products with 4-bit and 8-bit weights against ONNX Runtime; THREADS=1 SECONDS=2 BATCH="1 4 64"
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/nbits.py --build $(BUILD) $(if $(THREADS),--threads $(THREADS)) \
@@ -103,7 +103,7 @@ bench-nbits: ## time products with weights of 4 and 8 bits against ONNX Runtime;
 calibrate = $(PYTHON) bench/calibrate.py --build $(BUILD) $(if $(MODEL),--model $(MODEL)) \
     $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(THREADS),--threads "$(THREADS)")
 
-bench-calibrate: ## time calibration beside running the model, and its memory; MODEL=resnet50 ROUNDS=3 THREADS=2
+bench-calibrate: ## measure time and memory of calibration compared with inference; MODEL=resnet50 ROUNDS=3 THREADS=2
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(calibrate)
@@ -111,15 +111,15 @@ bench-calibrate: ## time calibration beside running the model, and its memory; M
 sparse = $(PYTHON) bench/sparse.py --build $(BUILD) $(if $(THREADS),--threads "$(THREADS)") \
     $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LAYER),--layer "$(LAYER)")
 
-bench-sparse: ## time layers with dense weights and with blocks of zeros; THREADS="1 2" ROUNDS=15 LAYER=resnet18
+bench-sparse: ## measure layers with dense and with block-sparse weights; THREADS="1 2" ROUNDS=15 LAYER=resnet18
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(sparse)
 
-results: ## write bench/RESULTS.md from what make bench measured
+results: ## write bench/RESULTS.md from the measurements of make bench
 	@$(PYTHON) bench/results.py --build $(BUILD) > bench/RESULTS.md
 
-lint: ## check style, layers, registries and headers; build without a warning
+lint: ## check style, words, layers, registries and headers; build without warnings
 	@tools/deps.sh build test lint
 	@BUILD=$(BUILD) tools/lint.sh
 
@@ -127,43 +127,43 @@ fmt: ## format all C files in place
 	@tools/deps.sh lint
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
-asan: ## the tests again, with the address and undefined-behaviour sanitizers
+asan: ## run the tests with the address and undefined-behavior sanitizers
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD)/asan,-DPARE_TESTS=ON -DPARE_SANITIZE=ON)
 	@PARE_GRAPHS=$(or $(GRAPHS),20) ctest --test-dir $(BUILD)/asan --output-on-failure -j $(JOBS) \
-	    -LE '$(apart)' $(if $(QUICK),-E '$(slow)')
+	    -LE '$(skipped)' $(if $(QUICK),-E '$(slow)')
 
-tsan: ## threads under the thread sanitizer: the loader's, those of kernels, of whole trainings
+tsan: ## run the loader, kernels and trainings under the thread sanitizer
 	@tools/deps.sh build test fuzz
 	@$(call compile,$(BUILD)/tsan,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=ON -DPARE_TSAN=ON \
 	    -DPARE_MPI=OFF) --target $(threaded) pare
 	@tools/tsan.sh $(BUILD)/tsan $(threaded)
 
-valgrind: all ## the demo's commands under valgrind, on few items
+valgrind: all ## run the demo's commands under valgrind, on few items
 	@tools/deps.sh build lint
 	@tools/valgrind.sh $(BUILD)
 
-analyze-code: ## clang-tidy and gcc's analyzer over src/
+analyze-code: ## run clang-tidy and gcc's analyzer on src/
 	@tools/deps.sh build lint
 	@$(call compile,$(BUILD)/tidy,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=OFF) --target pare_wire >/dev/null
 	@tools/analyze_code.sh $(BUILD)/tidy
 
-fuzz: ## run all fuzzers, in SECONDS (600) altogether
+fuzz: ## run all fuzzers, for SECONDS (600) in total
 	@tools/deps.sh build fuzz
 	@$(call compile,$(BUILD)/fuzz,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=OFF -DPARE_FUZZ=ON)
 	@tools/fuzz.sh $(BUILD)/fuzz $(SECONDS)
 
-install: all ## install under PREFIX (/usr/local); DESTDIR is honoured
+install: all ## install under PREFIX (/usr/local); honors DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
-deb: ## make a Debian package: build/deb/pare_VERSION_ARCHITECTURE.deb
+deb: ## build a Debian package: build/deb/pare_VERSION_ARCHITECTURE.deb
 	@tools/deps.sh build deb
 	@$(call compile,$(BUILD)/deb,-DPARE_TESTS=OFF -DPARE_MPI=OFF -DCMAKE_INSTALL_PREFIX=/usr \
 	    -DPARE_ZSH_DIR=share/zsh/vendor-completions)
 	@cd $(BUILD)/deb && cpack -G DEB >cpack.log || { cat cpack.log; exit 1; }
 	@ls $(BUILD)/deb/*.deb
 
-test-deb: deb ## as root: install that package on a new Debian 12, and use it there
+test-deb: deb ## as root: install that package on a fresh Debian 12 and run it there
 	@tools/deps.sh build deb root
 	@tests/install/deb.sh $(BUILD)/deb/*.deb
 

@@ -1,9 +1,9 @@
 /* bench_calibrate.c - one measurement for calibrate.py: bench_calibrate MODEL DATA BATCH STEPS
  * THREADS OBSERVER, where OBSERVER is one of ptq's, or "none" to only run the model.
  *
- * Prints seconds, seconds of the processor and the peak of resident memory in kilobytes.  What is
- * timed: making a plan, the batches, and with an observer also folding normalizations before,
- * deciding all scales and rounding the weights. */
+ * Prints wall seconds, processor seconds and the peak resident memory in kilobytes.  The time
+ * covers making a plan and running the batches, and with an observer also folding normalizations
+ * before, computing all scales and quantizing the weights. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

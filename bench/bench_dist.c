@@ -1,7 +1,7 @@
-/* bench_dist.c - what processes pay for numbers of all of them: mpirun -n N bench_dist [SECONDS]
+/* bench_dist.c - cost of sums over processes: mpirun -n N bench_dist [SECONDS]
  *
- * Prints, for several sizes, the time of a sum that waits, and of one in buckets of 1 MB, as
- * gradients are summed: the median and, for machines that have other things to do, the least.
+ * Prints, for several sizes, the time of a blocking sum, and of one in buckets of 1 MB, as for
+ * gradients: the median and, for busy machines, the minimum.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static double median(struct pare_dist *d, float *x, int64_t n, bool beside, doub
         double start;
 
         memset(x, 0, (size_t)n * sizeof(*x));
-        pare_dist_wait(d, &err);
+        pare_dist_barrier(d, &err);
         start = pare_now();
         if (sum(d, x, n, beside, &err)) {
             fprintf(stderr, "%s\n", err.msg);
@@ -51,7 +51,7 @@ static double median(struct pare_dist *d, float *x, int64_t n, bool beside, doub
         }
         times[count++] = pare_now() - start;
         more = pare_now() < end;
-        pare_dist_send(d, &more, 1, &err);
+        pare_dist_broadcast(d, &more, 1, &err);
     }
     qsort(times, (size_t)count, sizeof(*times), order);
     *least = times[0];

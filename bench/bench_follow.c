@@ -1,8 +1,8 @@
-/* bench_follow.c - what masks cost in training: the optimizer's pass, and a run that follows.
+/* bench_follow.c - cost of masks in training: the optimizer's pass, and a step with training hooks.
  *
  *     bench_follow THREADS ROUNDS
  *
- * prints medians in milliseconds, one name and number a line; each pair takes turns.
+ * prints medians in milliseconds, one name and number per line; each pair takes turns.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* bench_masks.c - Pare's side of `make bench-masks`: masks and scores of one tensor, on one thread.
+/* bench_masks.c - Pare's peer of `make bench-masks`: masks and scores of one tensor, on one thread.
  *
  * usage: bench_masks weight.npy mask.npy
  *

@@ -1,10 +1,10 @@
-/* bench_quant.c - what quantizers cost in training: steps of a float model and of quantized ones.
+/* bench_quant.c - cost of quantizers in training: steps of a float model and of quantized ones.
  *
  *     bench_quant NETWORK BATCH THREADS ROUNDS [QUANTIZER...]
  *
- * prints the medians of a step in milliseconds, one name and two numbers a line: by the clock, and
- * of processor time.  All take turns, so that whatever slows the machine slows all of them.
- * Weights and inputs of convolutions and linear layers have 8 bits.
+ * prints the medians of a step in milliseconds, one name and two numbers per line: wall time and
+ * processor time.  All take turns, so that disturbances affect all of them.  Weights and inputs of
+ * convolutions and linear layers have 8 bits.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,11 @@
-/* bench_sparse.c - `make bench-sparse`: layers with dense weights and with blocks of zeros.
+/* bench_sparse.c - `make bench-sparse`: layers with dense and with block-sparse weights.
  *
  * usage: bench_sparse THREADS ROUNDS [PART-OF-NAME]
  *
- * Each layer is a convolution (or a product) with Relu behind another one, so that its input is
- * in the layout that plans carry, and only its own step is timed.  For each sparsity, weights that
- * are zero in blocks of 8x1, 4x1 and 1 run by their kernels, and dense ones by oneDNN's direct
- * convolution and by what the plan takes for them.  All take turns; of each the
- * shortest time counts.
+ * Each layer is a convolution (or a product) with Relu after another layer, so that its input has
+ * the layout that plans use, and only its own step is measured.  For each sparsity, weights that
+ * are zero in blocks of 8x1, 4x1 and 1 run with their kernels, and dense ones with oneDNN's direct
+ * convolution and with the plan's choice.  All take turns; the minimum of each counts.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,10 +121,15 @@ static int open_entry(struct entry *e, const struct layer *l, int kind, double z
 
     PARE_TRY(make_model(l, rows_of[kind], zeros, &e->model, err));
     if (kind == DIRECT)
-        PARE_TRY(pare_plan_new_without(e->model, &o, without, &e->plan, err));
+        PARE_TRY(pare_plan_build(e->model,
+                                 &(struct pare_plan_build){ .opts = &o, .without = without },
+                                 &e->plan, err));
     else
-        PARE_TRY(
-            pare_plan_new_sparse(e->model, &o, rows_of[kind] ? rows_of[kind] : -1, &e->plan, err));
+        PARE_TRY(pare_plan_build(e->model,
+                                 &(struct pare_plan_build){
+                                     .opts = &o,
+                                     .sparse_rows = rows_of[kind] ? rows_of[kind] : -1 },
+                                 &e->plan, err));
     PARE_TRY(pare_tensor_new(e->plan->arena, &e->x, PARE_F32, l->kernel ? 4 : 2,
                              l->kernel ? dim : dim2, err));
     pare_rng_init(&r, 3);

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""calibrate.py - what calibration costs: time and memory beside running the model on the same images.
+"""calibrate.py - time and memory of calibration compared with running the model on the same images.
 
-`make bench-calibrate` calls it.  A model of build/models (resnet50 when not said) gets random images; one
-process only runs it, another calibrates it for 8 bits, in turns, so that whatever slows the machine slows
-both.  The table has the medians of wall time and of the processor's time, how many times as long
-calibration takes, the peaks of resident memory, and their difference.
+`make bench-calibrate` calls it.  A model of build/models (default: resnet50) gets random images; one
+process only runs it, another calibrates it for 8 bits, in turns, so that disturbances affect both.  The
+table has the medians of wall time and processor time, their ratios, the peaks of resident memory, and
+their difference.
 """
 import argparse
 import os

@@ -1,11 +1,10 @@
 #!/usr/bin/python3
-"""masks.py - time exact masks and scores of Pare, PyTorch and numpy, on one thread.
+"""masks.py - measure exact masks and scores of Pare, PyTorch and NumPy, on one thread.
 
-`make bench-masks` calls it.  Level masks: 25 million normally distributed float32 weights of which 80 %
-go; PyTorch by topk and by kthvalue, numpy by partition, each from the weights to the mask.  Scores: the
-L1 and L2 norms of the filters and of the input channels of a convolution.  The peers take turns, so that
-whatever slows the machine slows all of them; the table has the medians of all turns, and how many
-times as long as Pare the other takes.  The masks are compared too: they may differ only among equal
+`make bench-masks` calls it.  Level masks: 25 million normally distributed float32 weights, 80 % of them
+removed; PyTorch by topk and by kthvalue, numpy by partition, each from the weights to the mask.  Scores: the
+L1 and L2 norms of the filters and of the input channels of a convolution.  The peers take turns, so
+that disturbances affect all of them; the table has the medians of all turns, and the ratio to Pare.  The masks are compared too: they may differ only among equal
 weights.
 """
 import argparse

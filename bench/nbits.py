@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""nbits.py - time products with weights of 4 and 8 bits by group, Pare and ONNX Runtime in turns.
+"""nbits.py - measure products with 4-bit and 8-bit weights by group, Pare and ONNX Runtime in turn.
 
 usage: nbits.py --build FOLDER [--size 2048] [--layers 6] [--batch "1 4 64"] [--threads 1] [--seconds 2]
 
-The model is a row of MatMul with square weights, quantized by `pare quantize` to MatMulNBits with
+The model is a sequence of MatMul with square weights, quantized by `pare quantize` to MatMulNBits with
 groups of 64; both run the same files, ONNX Runtime in float32 too (no accuracy_level).  Times are
 medians of interleaved turns (README.md); MB is the peak of the process.
 """

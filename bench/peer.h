@@ -1,4 +1,4 @@
-/* peer.h - what Pare's sides of the benchmarks read: shapes and files of numbers. */
+/* peer.h - input of Pare's benchmark peers: shapes and raw tensor files. */
 #ifndef PARE_BENCH_PEER_H
 #define PARE_BENCH_PEER_H
 

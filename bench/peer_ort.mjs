@@ -1,4 +1,4 @@
-// peer_ort.mjs - ONNX Runtime's side of the benchmark; the protocol is in README.md.
+// peer_ort.mjs - ONNX Runtime's peer of the inference benchmark; README.md describes the protocol.
 import fs from 'node:fs';
 import readline from 'node:readline';
 import { createRequire } from 'node:module';

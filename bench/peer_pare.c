@@ -1,4 +1,4 @@
-/* peer_pare.c - Pare's side of the benchmark; the protocol is in README.md. */
+/* peer_pare.c - Pare's peer of the inference benchmark; README.md describes the protocol. */
 #include "peer.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* peer_pare_train.c - Pare's side of the training benchmark; the protocol is in README.md. */
+/* peer_pare_train.c - Pare's peer of the training benchmark; README.md describes the protocol. */
 #include "peer.h"
 
 #include <string.h>

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
-"""peer_torch.py - PyTorch's side of the benchmark; the protocol is in README.md.
+"""peer_torch.py - PyTorch's peer of the inference benchmark; README.md describes the protocol.
 
-The module itself in eager mode, with the weights that were exported; of the two memory formats the
-one that is faster here is used.
+The module runs in eager mode, with the exported weights, in the faster of the two memory formats.
 """
 import os
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""peer_torch_train.py - PyTorch's side of the training benchmark; the protocol is in README.md.
+"""peer_torch_train.py - PyTorch's peer of the training benchmark; README.md describes the protocol.
 
 usage: peer_torch_train.py MODEL.onnx SHAPE THREADS INPUT LABELS LOSSES STEPS RATE nchw|nhwc
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""quant.py - time training steps of a float model and of quantized ones, in one run.
+"""quant.py - measure training steps of a float model and of quantized ones, in one process.
 
-`make bench-quant` calls it.  Steps take turns, so that whatever slows the machine slows all of them; the
-table has the medians of all turns by the clock, and how many times as long as the float step each takes.
-Weights (a scale for each channel) and inputs of all convolutions and linear layers have 8 bits.  On a
-machine that does other things, the second ratio, of processor time, says more than the first.
+`make bench-quant` calls it.  Steps take turns, so that disturbances affect all of them; the table has the
+medians of wall time of all turns, and the ratio to the float step.  Weights (per-channel scales) and inputs
+of all convolutions and linear layers have 8 bits.  On a busy machine the second ratio, of processor time,
+is more reliable than the first.
 """
 import argparse
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""results.py - RESULTS.md from what `make bench` wrote: the last row of each model, batch and threads.
+"""results.py - write RESULTS.md from the newest row of `make bench` for each model, batch and threads.
 
     python3 bench/results.py --build build > bench/RESULTS.md
 """
@@ -126,7 +126,7 @@ def main():
     args = ap.parse_args()
     print("# Results of `make bench`\n")
     print(f"Made by `make bench results`, on {os.cpu_count()} cores of an {cpu()}, a virtual machine")
-    print("shared with others: read ratios, not times.  README.md beside this file says how it is")
+    print("shared with others: read ratios, not times.  README.md in this folder says how it is")
     print("measured: in turns, the same files, inputs and threads, medians, each peer at its best")
     print("settings.  *of X* is Pare's time divided by X's: below 1 Pare is faster.  *other load* is how")
     print("much of a core was used by programs outside the benchmark.\n")

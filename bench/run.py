@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""run.py - time Pare, ONNX Runtime and PyTorch on the same networks, weights, inputs and threads.
+"""run.py - measure Pare, ONNX Runtime and PyTorch with the same networks, weights, inputs and threads.
 
-`make bench` calls it; README.md beside it says how it measures and what the columns mean.
+`make bench` calls it; README.md in this folder describes the method and the columns.
 """
 import argparse
 import datetime
@@ -25,7 +25,7 @@ FLOATS = ("lenet resnet18 resnet50 vgg16_bn mobilenet_v2 mobilenet_v3_small effi
           "convnext_tiny vit_b_16")
 INT8 = "-int8"          # such a model is quantized by `pare quantize --preset int8`
 MODELS = " ".join([FLOATS] + [name + INT8 for name in FLOATS.split()])
-DIRECT = ("resnet18", "resnet50", "vgg16_bn")   # integers beside float32 without Winograd's algorithm
+DIRECT = ("resnet18", "resnet50", "vgg16_bn")   # int8 compared with float32 without Winograd's algorithm
 SIDES = {"lenet": (1, 28), "inception_v3": (3, 299)}
 PEERS = ("pare", "ort", "torch")
 TITLES = {"pare": "Pare", "ort": "ONNX Runtime", "torch": "PyTorch"}
@@ -124,7 +124,7 @@ def output_scale(path):
 
 def is_wrong(row):
     """Of float32.  Integers, where one that is rounded the other way can become several on the way,
-    are judged by make test-interop (docs/quantization.md)."""
+    are checked by make test-interop (docs/quantization.md)."""
     return (not row["model"].endswith(INT8) and
             max(row[k]["difference"] for k in PEERS if k in row) > 1e-4)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scaling.py - time training steps of `pare train` in several processes, in turns.
+"""scaling.py - measure training steps of `pare train` in several processes, in turn.
 
     scaling.py --pare build/pare [--without build-without/pare] [--model resnet18-cifar] [--rounds 5]
 

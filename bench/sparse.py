@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""sparse.py - how much faster blocks of zeros are: layers alone, then a whole pruned network.
+"""sparse.py - measure block-sparse weights: single layers, then a whole pruned network.
 
 usage: sparse.py --build FOLDER [--threads "1 2"] [--rounds 15] [--layer PART-OF-NAME] [--model FILE]
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""train.py - time a training step of Pare and PyTorch: same networks, weights, batch and threads.
+"""train.py - measure a training step of Pare and PyTorch: same networks, weights, batch and threads.
 
 A step is forward, loss, backward and SGD with momentum.  `make bench` and `make bench-train` call
-it; README.md beside it says how it measures and what the columns mean.
+it; README.md in this folder describes the method and the columns.
 """
 import argparse
 import collections
@@ -68,7 +68,7 @@ class Peer(run.Peer):
 
 
 def prepare(args, name):
-    """The model's file, and its weights beside it; nothing is dropped, so that both compute the
+    """Write the model's file and a file of its weights; nothing is dropped, so that both compute the
     same."""
     channels, side, classes = MODELS[name][1:]
     path = os.path.join(args.build, "bench", name + ".onnx")

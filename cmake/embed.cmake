@@ -1,4 +1,4 @@
-# embed.cmake - files as a C array of struct pare_embedded.
+# embed.cmake - convert files to a C array of struct pare_embedded.
 # cmake -DNAME=array -DHEADER=its.h -DFILES="a;b" -DOUT=out.c -P embed.cmake
 set(text "/* Made by embed.cmake. */\n#include \"${HEADER}\"\n\n")
 set(list "")

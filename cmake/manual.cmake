@@ -1,4 +1,4 @@
-# manual.cmake - write manual pages and shell completion, as the command prints them.
+# manual.cmake - write the manual pages and shell completion that the command prints.
 #
 # cmake -DPARE=command -DOUT=folder -DNAMES=commands -P manual.cmake
 function(print file)

@@ -1,5 +1,5 @@
-# pare-config.cmake - find_package(pare) gives pare::shared, and pare::static where the libraries
-# that a static link needs are installed too.
+# pare-config.cmake - package for find_package(pare): defines pare::shared, and pare::static if the
+# libraries for a static link are installed.
 include(${CMAKE_CURRENT_LIST_DIR}/pare-shared.cmake)
 
 find_package(PkgConfig QUIET)
@@ -15,7 +15,7 @@ if(PkgConfig_FOUND)
   pkg_check_modules(PNG QUIET IMPORTED_TARGET libpng)
   pkg_check_modules(JPEG QUIET IMPORTED_TARGET libjpeg)
 endif()
-# A library that was built with MPI says so.
+# Set if the library was built with MPI.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/pare-static.cmake PARE_WITH_MPI REGEX "MPI::MPI_C")
 if(PARE_WITH_MPI)
   find_package(MPI QUIET COMPONENTS C)

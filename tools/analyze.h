@@ -1,4 +1,4 @@
-/* analyze.h - what analyzers must know and cannot see; they read it before each file. */
+/* analyze.h - hints for static analyzers, included before each file: errors are not 0. */
 #ifndef PARE_ANALYZE_H
 #define PARE_ANALYZE_H
 
@@ -7,7 +7,7 @@
 /* An error returns its code, which is not 0. */
 #define pare_fail(err, code, ...) (pare_fail(err, code, __VA_ARGS__), (code))
 
-/* What happens on its way up does not change it. */
+/* Adding the location does not change the code. */
 #define pare_at(err, code, ...)                      \
     __extension__({                                  \
         int pare_code_ = (code);                     \

@@ -1,10 +1,10 @@
 #!/bin/sh
-# analyze_code.sh - gcc's analyzer and clang-tidy over our C files; what they find is an error.
+# analyze_code.sh - run gcc's analyzer and clang-tidy on all C files; every finding is an error.
 #
-# usage: tools/analyze_code.sh BUILD_FOLDER [FOLDER...]        (src/ when no folder is named)
-# The build folder is one made with clang, with compile_commands.json in which no file is twice
-# (clang-tidy would look at it twice in a row and then invent va_lists): `make analyze-code` has it.
-# .clang-tidy has clang's list of checks, analyze_one.sh gcc's, with what was turned off and why.
+# usage: tools/analyze_code.sh BUILD_FOLDER [FOLDER...]        (default: src/)
+# The build folder is configured with clang and has a compile_commands.json without duplicates
+# (clang-tidy reports false va_list errors for files that are listed twice): `make analyze-code` makes it.
+# .clang-tidy has clang's list of checks, analyze_one.sh gcc's, with reasons for disabled checks.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1

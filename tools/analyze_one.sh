@@ -1,15 +1,14 @@
 #!/bin/sh
-# analyze_one.sh - gcc's analyzer and clang-tidy over one file; prints what they find.
+# analyze_one.sh - run gcc's analyzer and clang-tidy on one file and print their findings.
 #
 # usage: tools/analyze_one.sh BUILD_FOLDER FILE                        (see analyze_code.sh)
-# A file in which they found nothing is left alone until it, a header of ours that it includes, or
-# what is looked for has changed.
+# A file without findings is skipped until it, a project header that it includes, or the list of
+# checks changes.
 #
-# Both read analyze.h first, but in the file that defines what it is about.
-# Of gcc's analyzer those checks are off that do not understand arenas (memory that is freed as a
-# whole looks lost), that follow a pointer which another function has set, or that take the lanes of
-# a vector for the bits of one when it is shifted; NULL is looked for by clang-tidy.  Optimized code
-# would hide from it what has no effect.
+# Both read analyze.h first, except in the file that defines the functions it wraps.
+# Disabled checks of gcc's analyzer do not understand arenas (memory that is freed as a whole looks
+# leaked), follow pointers that another function has set, or mistake the lanes of a shifted vector for
+# bits; clang-tidy checks for NULL.  Without optimization the analyzer also sees code without effect.
 set -eu
 build=$1
 file=$2

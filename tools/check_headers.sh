@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_headers.sh - every header can be included alone; the public ones also by C++.
+# check_headers.sh - check that every header compiles alone, and public headers also as C++.
 set -eu
 cd "$(dirname "$0")/.."
 gen=${BUILD:-build}/gen

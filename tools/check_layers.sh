@@ -1,6 +1,7 @@
 #!/bin/sh
-# check_layers.sh - a folder of src/ includes only headers of folders before it, and each foreign
-# library stays in its folder.  The order is the one of `set(folders ...)` in CMakeLists.txt.
+# check_layers.sh - check that a folder of src/ includes only headers of folders before it, and that
+# each third-party library is used only in its folder.  The order is that of `set(folders ...)` in
+# CMakeLists.txt.
 set -eu
 cd "$(dirname "$0")/.."
 

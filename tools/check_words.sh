@@ -46,13 +46,13 @@ FNR == 1 { inside = 0; code = FILENAME ~ /\.([ch]|def)$/ }
     gsub(allowed, "", text)
     if (text ~ ("(^|[^a-z0-9_])(" words ")([^a-z0-9_]|$)"))
         printf "%s:%d: %s\n", FILENAME, FNR, $0
-}' | grep -vEf tools/word_exceptions.txt || true)
+}' | LC_ALL=C grep -avEf tools/word_exceptions.txt || true)
 
 if [ "${1:-}" = --count ]; then
-    echo "$hits" | cut -d: -f1 |
+    printf '%s\n' "$hits" | cut -d: -f1 |
         awk -F/ 'NF { n[NF > 2 ? $1 "/" $2 : $1]++ } END { for (k in n) print n[k], k }' | sort -rn
 elif [ -n "$hits" ]; then
-    echo "$hits"
+    printf '%s\n' "$hits"
     echo "check_words.sh: words with a plainer term (above); see \"Words\" in CONTRIBUTING.md" >&2
     exit 1
 fi

@@ -1,10 +1,10 @@
 #!/bin/sh
-# demo.sh - a network that reads handwritten digits becomes smaller and faster.
+# demo.sh - train, prune, fine-tune and quantize a network that reads handwritten digits.
 #
 # usage: tools/demo.sh BUILD_FOLDER
 #
-# The network is trained once and kept in demo/; then examples/demo.json removes half of its
-# channels, trains what is left with the original as its teacher, and turns it into integers.
+# The network is trained once and kept in demo/; then examples/demo.json removes half of its channels,
+# fine-tunes it with the original as teacher, and quantizes it.
 set -eu
 cd "$(dirname "$0")/.."
 pare=$1/pare

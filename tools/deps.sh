@@ -1,10 +1,10 @@
 #!/bin/sh
-# deps.sh - install what a part of the project needs, and nothing that is there already.
+# deps.sh - install missing dependencies of a part of the project.
 #
-# usage: tools/deps.sh [build|test|interop|lint|fuzz|deb|root]...      (build when nothing is named)
+# usage: tools/deps.sh [build|test|interop|lint|fuzz|deb|root]...      (default: build)
 #
-# As root on Debian it calls apt-get; as anybody else it prints the command to run and fails.
-# Elsewhere it cannot know what is installed: it prints Debian's names and lets CMake judge.
+# As root on Debian it calls apt-get; as another user it prints the command to run and fails.
+# On other systems it prints the names of the Debian packages and leaves the check to CMake.
 set -eu
 
 cd "$(dirname "$0")/.."

@@ -1,12 +1,12 @@
 #!/bin/sh
-# distill_runs.sh - does a student learn more with a teacher?  distill_runs.sh [--short] [SEED...]
+# distill_runs.sh - accuracy of students with and without a teacher: distill_runs.sh [--short] [SEED...]
 #
-# The teacher is a LeNet that has seen all of Fashion-MNIST; students are LeNets with a fifth of its
-# channels that see 2000 pictures: alone, with the teacher's soft labels, and with its scores before
-# the softmax (the output of layer fc2) to imitate.  Same data, steps and first weights for all three.
-# Prints a table of test accuracies and their means.  --short: a quick teacher, from 10000 pictures.
-# PARE is the command, build/pare unless set; WORK a folder for models, kept when it is set; a
-# teacher.onnx in it is used again.
+# The teacher is a LeNet trained on all of Fashion-MNIST; students are LeNets with a fifth of its
+# channels, trained on 2000 images: alone, with the teacher's soft labels, and with the logits of the
+# teacher (the output of layer fc2) as target.  All three have the same data, steps and initial weights.
+# Prints a table of test accuracies and their means.  --short: a quick teacher, from 10000 images.
+# PARE is the command (default: build/pare); WORK is a folder for models, which is kept; a teacher.onnx
+# in it is reused.
 set -eu
 pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
 lessons="--epochs 10"

@@ -3,11 +3,11 @@
 
 usage: export_models.py FOLDER [--one NAME | --list]
 
-For every model that FOLDER does not hold yet, writes
+For every model that is not yet in FOLDER, writes
     NAME.onnx          opset 13 (ViT and ConvNeXt: 14), first dimension free, layer names kept
     NAME.pt            the same weights as a PyTorch state dict, for bench/peer_torch.py
     NAME.x1.npz .x2    an input of batch 1 and of batch 2, under the model's input name
-    NAME.y1.npz .y2    what PyTorch makes of it, under the model's output name
+    NAME.y1.npz .y2    PyTorch's result, under the model's output name
 
 Nothing is downloaded: the weights are random but seeded by the model's name.  Plain random weights
 make poor tests (batch norms that do nothing, zero biases, a zero last layer), so every layer is

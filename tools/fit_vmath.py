@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fit_vmath.py - the coefficients of src/tensor/vmath.h, from scratch.
+"""fit_vmath.py - compute the polynomial coefficients of src/tensor/vmath.h.
 
 Each function is a polynomial p that minimises max |w(x) (f(x) - p(x))| over an interval, found by
 Lawson's iteration (least squares, reweighted by the error) on a Chebyshev grid in float64, with f

@@ -1,11 +1,11 @@
 #!/bin/sh
-# fuzz.sh - run every libFuzzer program of a build folder, all of them in so many seconds.
+# fuzz.sh - run every libFuzzer program of a build folder within a total time.
 #
 # usage: tools/fuzz.sh BUILD_FOLDER [SECONDS]      (600)
-# As many run at a time as there are cores.  Starts from the committed corpus and the official
-# operator cases; what is found on the way is kept in BUILD_FOLDER/corpus, so the next run goes on
-# from there.  An input that crashes, leaks, takes more than 10 seconds or more than 2 GB is left in
-# BUILD_FOLDER; once fixed, it belongs in tests/fuzz/corpus.
+# Runs one program per core at a time.  Starts from the committed corpus and the official operator
+# cases; new inputs are kept in BUILD_FOLDER/corpus, where the next run continues.  An input that
+# crashes, leaks, takes more than 10 seconds or more than 2 GB is left in BUILD_FOLDER; once fixed, it
+# belongs in tests/fuzz/corpus.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
@@ -28,7 +28,7 @@ end=$(($(date +%s) + each))
 runs=0 new=0 rss=0
 stat() { sed -n "s/^stat::$1: *//p" "$log"; }
 
-# A machine that stands still is no slow input: what took too long is tried again by itself.
+# On a busy machine any input may seem slow: inputs that timed out are run again alone.
 once_more() {
     late=$(find "$build" -maxdepth 1 -name "$name-timeout-*")
     [ -n "$late" ] && "$1" $limits $late >>"$log" 2>&1 && rm $late

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""golden.py - gradients of small networks, by PyTorch in float64.
+"""golden.py - write reference gradients of small networks, computed by PyTorch in float64.
 
     tools/golden.py [tests/golden]
 
 writes one .npz a network.  Inputs and parameters are float32 numbers, so that both sides start
 from the same; results and gradients are float64.  tests/unit/test_golden_*.c have the same
-networks, tests/unit/golden.h says what the arrays are.
+networks, tests/unit/golden.h describes the arrays.
 """
 import os
 import sys
@@ -172,7 +172,7 @@ def gru():
 
 
 def attention():
-    """two heads of self-attention, and the projection behind them."""
+    """two heads of self-attention, followed by the projection."""
     draw = Draw(6)
     x, gy = draw("x0", 2, 5, 6), draw("gy0", 2, 5, 6)
     p = {name: draw(name, 6, 6) for name in ("q.w", "k.w", "v.w", "o.w")}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""golden_nbits.py - weights of few bits by group, and products with them, by numpy, for tests/unit.
+"""golden_nbits.py - write reference results of low-bit weights by group and their products, by NumPy.
 
 usage: tools/golden_nbits.py        writes tests/golden/nbits.npz
 
-"group|NAME|x": how = (bits, has_sign, symmetric, axis of inputs, group, mse); w, and what must come
-out: scale and zero, of w's shape with the number of groups along the axis, and y, w rounded.
+"group|NAME|x": how = (bits, has_sign, symmetric, axis of inputs, group, mse); w, and the expected
+results: scale and zero, of w's shape with the number of groups along the axis, and y, the quantized w.
 "nbits|NAME|x": how = (K, N, bits, block); a, b (N, blocks, block * bits / 8), s, z (packed; none: as the
 operator's default), and y = a w in float64.
 """

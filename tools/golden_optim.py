@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""golden_optim.py - what PyTorch's optimizers, schedulers and losses compute, for tests/unit.
+"""golden_optim.py - write reference results of PyTorch's optimizers, schedulers and losses.
 
 usage: tools/golden_optim.py        writes tests/golden/{optim,schedule,loss}.npz
 
-A name in the files is what the C test does, "adam,beta1=0.8|..." being an optimizer with options;
-the tests parse it, so a case is added here alone.  Needs PyTorch and numpy.
+A name in the files describes the C test: "adam,beta1=0.8|..." is an optimizer with options; the tests
+parse it, so cases are added only here.  Needs PyTorch and numpy.
 """
 import io
 import os
@@ -106,7 +106,7 @@ def optimizers():
 
 # ---- schedules: rates (20) ------------------------------------------------------
 
-# epoch=E: so many steps are an epoch; warmup=W,factor=F: a linear warm-up of W steps.
+# epoch=E: an epoch has E steps; warmup=W,factor=F: a linear warm-up of W steps.
 SCHEDULES = [
     "constant,epoch=1",
     "constant,epoch=1,warmup=5,factor=0.2",
@@ -170,7 +170,7 @@ def rates(text):
     if not warmup:
         return np.repeat(follow(opt, scheduler(name, o, opt, units), units), hold)[:STEPS]
     linear = torch.optim.lr_scheduler.LinearLR(opt, float(o["factor"]), 1.0, warmup)
-    if hold > 1:        # there PyTorch leaves it to the caller who is stepped when
+    if hold > 1:        # PyTorch leaves the order of the steps to the caller
         rest = sgd()
         rest = follow(rest, scheduler(name, o, rest, units), units)
         return np.concatenate([follow(opt, linear, warmup), np.repeat(rest, hold)])[:STEPS]

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""golden_pictures.py - what Pillow, and so torchvision, makes of picture files.
+"""golden_pictures.py - write reference results of decoding and resizing images by Pillow.
 
-Writes tests/golden/pictures.npz: files as bytes (file_*), what Image.open(...).convert("RGB") gives
+Writes tests/golden/pictures.npz: files as bytes (file_*), the result of Image.open(...).convert("RGB")
 (rgb_*), and the result of resizing one of them (resize_HxW).  tests/unit/test_image_files.c compares
 with it.
 """

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""golden_prune.py - what pruners' scores are, by formulas written down a second time, for tests/unit.
+"""golden_prune.py - write reference scores of pruners, from an independent implementation.
 
 usage: tools/golden_prune.py        writes tests/golden/prune_score.npz and rank.npz
 
-A name in the file is what the C test does: "l1|out_channel|conv" is the pruner, the granularity and
-the weight; "nm|2|4|1|keep0" is what ranking keeps of the weight "nm|2|4|1|w0".  Everything is computed in float64 from float32 numbers.  Needs PyTorch and numpy.
+A name in the file describes the C test: "l1|out_channel|conv" is the pruner, the granularity and the
+weight; "nm|2|4|1|keep0" is the mask of the weight "nm|2|4|1|w0".  Everything is computed in float64
+from float32 values.  Needs PyTorch and NumPy.
 """
 import io
 import os

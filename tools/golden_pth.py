@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""golden_pth.py - files as torch.save writes them, and what is in them.
+"""golden_pth.py - write .pth files with torch.save, and their expected contents.
 
-Writes tests/golden/*.pth, and tests/golden/pth.npz with the tensors that each must give, as
+Writes tests/golden/*.pth, and tests/golden/pth.npz with the tensors of each, as
 <file>/<name> (bfloat16 as the float32 of the same values).  tests/unit/test_pth.c compares.  One of
 the files goes to tests/models as well.
 """

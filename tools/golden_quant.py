@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""golden_quant.py - what quantizers round to and their gradients, by PyTorch's autograd, for tests/unit.
+"""golden_quant.py - write reference results and gradients of quantizers, by PyTorch's autograd.
 
 usage: tools/golden_quant.py        writes tests/golden/quant.npz and tests/golden/fold_bn.npz
 
 "lsq|w4|x" is the quantizer, the case and the array: how = (bits, has_sign, axis, site), x, gy, scale,
-zero, and what must come out: y, gx, and ds, dz or da where something is learned.  Needs PyTorch.
+zero, and the expected results: y, gx, and ds, dz or da of learned parameters.  Needs PyTorch.
 
-fold_bn.npz has one training step of a convolution that is rounded together with the BatchNormalization
-behind it, as torch.nn.intrinsic.qat.ConvBn2d computes it, but in float64: how = (bits, axis), the
+fold_bn.npz has one training step of a convolution that is quantized together with the following
+BatchNormalization, as by torch.nn.intrinsic.qat.ConvBn2d, but in float64: how = (bits, axis), the
 parameters before, x, gy; then y, the gradients and the running moments.
 """
 import numpy as np

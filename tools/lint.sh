@@ -1,6 +1,5 @@
 #!/bin/sh
-# lint.sh - all that can be said about the code without running it.  Runs every check, then says
-# which ones failed.
+# lint.sh - run all static checks and list those that failed.
 set -u
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
@@ -26,9 +25,9 @@ format() {
     return 1
 }
 
-# Turned off: its guesses about loops that may run zero times or past a table's end marker.
-# With a folder of its own it looks only at files that have changed; what it finds across files does
-# not change its exit code.
+# Suppressed: guesses about loops that may run zero times or past a table's end marker.
+# With a build folder cppcheck only checks changed files; findings across files do not change its
+# exit code, so the log is checked, too.
 cppcheck_all() {
     mkdir -p "$build/cppcheck"
     cppcheck -q --std=c11 --enable=warning --inline-suppr --error-exitcode=1 -j "$jobs" -Iinclude \
@@ -39,7 +38,7 @@ cppcheck_all() {
     return 1
 }
 
-# compile NAME CC: everything, tests included, where a warning is an error.
+# compile NAME CC: build everything, including tests, with warnings as errors.
 compile() {
     mkdir -p "$build/$1"
     { cmake -S . -B "$build/$1" -DCMAKE_C_COMPILER="$2" -DCMAKE_C_FLAGS_RELEASE=-O1 -DPARE_WERROR=ON \
@@ -62,4 +61,4 @@ if [ -n "$failed" ]; then
     echo "lint: failed:$failed" >&2
     exit 1
 fi
-echo "lint: all is well"
+echo "lint: no findings"

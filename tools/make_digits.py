@@ -3,10 +3,10 @@
 
 usage: make_digits.py [--csv digits.csv.gz]
 
-Reads data/digits/*-ubyte.gz and writes, beside them,
+Reads data/digits/*-ubyte.gz and writes to the same folder
     digits.onnx             the trained network, logits of ten classes
-    sample.npz              one test picture of each digit, as the network wants them
-    sample_logits.npz       what PyTorch makes of them
+    sample.npz              one test image of each digit, as input of the network
+    sample_logits.npz       PyTorch's logits for them
 With --csv the data files themselves are made first, from the table that python3-sklearn ships as
 sklearn/datasets/data/digits.csv.gz: a row holds 64 pixels from 0 to 16 and the digit.  The rows
 are shuffled, and the first 360 of the 1797 are for testing.

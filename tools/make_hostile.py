@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""make_hostile.py - the malicious and broken files of tests/hostile.
+"""make_hostile.py - write the malicious and broken files of tests/hostile.
 
-Run it from the project's folder after a change; what it writes is committed, and the same every
-time.  Needs nothing but Python.  tests/hostile/cases.txt says what is done with each file and what
-Pare must answer.
+Run it from the project's folder after a change; its output is committed and deterministic.  Needs
+only Python.  tests/hostile/cases.txt has the command and the expected error for each file.
 
-A file that would be large is written as NAME.rep, lines of "count hex": the bytes, so many times,
-with the number of the time, in six digits, where ## is.  The test makes the file of it.
+A large file is written as NAME.rep, lines of "count hex": the bytes, repeated count times, with the
+number of the repetition, in six digits, in place of ##.  The test expands the file.
 """
 import gzip
 import math
@@ -115,7 +114,7 @@ def i64s(*v):
 
 
 def simple(inits=(), nodes=None, **kw):
-    """x -> Relu -> y, and whatever is wrong beside it."""
+    """x -> Relu -> y, plus the given errors."""
     nodes = [node("Relu", ["x"], ["y"])] if nodes is None else nodes
     return model(graph(nodes, [value("x", [2])], [value("y", [2])], inits), **kw)
 
@@ -163,7 +162,7 @@ def wire():
 def graphs():
     put("graph-cycle.onnx", simple(nodes=[node("Relu", ["b"], ["a"]), node("Relu", ["a"], ["b"]),
                                           node("Add", ["x", "a"], ["y"])]))
-    put("graph-nobody.onnx", simple(nodes=[node("Relu", ["ghost"], ["y"])]))
+    put("graph-no-producer.onnx", simple(nodes=[node("Relu", ["ghost"], ["y"])]))
     put("graph-twice.onnx", simple(nodes=[node("Relu", ["x"], ["y"]), node("Abs", ["x"], ["y"])]))
     put("graph-output.onnx", model(graph([], [value("x", [2])], [value("ghost", [2])])))
     put("graph-no-opset.onnx", simple(opset=0))
@@ -177,7 +176,7 @@ def graphs():
     put("graph-attribute-ref.onnx", simple(nodes=[node("Softmax", ["x"], ["y"], blob(
         5, blob(1, "axis") + blob(21, "outer") + num(20, 2)))]))
     put("graph-inputs.onnx", simple(nodes=[node("Relu", ["x"] * 400, ["y"])]))
-    nameless = model(graph(  # the filter is left out, but not the bias behind it
+    nameless = model(graph(  # the filter is omitted, but not the bias after it
         [node("Conv", ["x", "", "v"], ["c"]),
          node("BatchNormalization", ["c", "v", "v", "v", "v"], ["y"])],
         [value("x", [1, 2, 4, 4])], [value("y", [1, 2, 2, 2])], [tensor("v", [2], f32s(1, 2))]))

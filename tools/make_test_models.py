@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""make_test_models.py - the tiny models and data of tests/models.
+"""make_test_models.py - write the tiny models and data of tests/models.
 
-Run it from the project's folder after a change; what it writes is committed, and the same every
-time.  Needs the Python packages onnx and numpy; nothing that is built or tested does.
+Run it from the project's folder after a change; its output is committed and deterministic.  Needs
+the Python packages onnx and numpy, which neither the build nor the tests need.
 """
 import os
 import sys
@@ -103,7 +103,7 @@ def add():
 
 
 def foreign():
-    """A node of somebody else's: kept, shown, not run."""
+    """A node of a custom domain: kept, shown, not run."""
     save("foreign", [
         helper.make_node("Relu", ["x"], ["r"], "first"),
         helper.make_node("Mystery", ["r"], ["m"], "second", domain="com.example"),

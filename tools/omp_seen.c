@@ -1,10 +1,10 @@
-/* omp_seen.c - which parallel regions of a program more than one thread has worked in.
+/* omp_seen.c - OMPT tool that lists parallel regions executed by more than one thread.
  *
- * A tool in OpenMP's sense (OMPT), which the runtime loads from OMP_TOOL_LIBRARIES.  There can be
- * one only, so this one loads the next from OMP_SEEN_NEXT (Archer, which tells the thread sanitizer
- * of fork, join and barriers) and hands on what it is told.  At the end of the program the places
- * are appended to the file OMP_SEEN, one a line: the program's file and an address in it, as
- * addr2line wants it.  tools/tsan.sh compares them with what src/ has.
+ * The OpenMP runtime loads it from OMP_TOOL_LIBRARIES.  There can be only one tool, so this one
+ * loads the next from OMP_SEEN_NEXT (Archer, which reports fork, join and barriers to the thread
+ * sanitizer) and forwards all events.  At the end of the program the regions are appended to the
+ * file OMP_SEEN, one per line: the program's file and an address in it, for addr2line.
+ * tools/tsan.sh compares them with src/.
  */
 #include <dlfcn.h>
 #include <omp-tools.h>

@@ -1,14 +1,14 @@
 #!/bin/sh
-# prune_runs.sh - what pruning costs LeNet on Fashion-MNIST.  prune_runs.sh [--short] [SEED...]
+# prune_runs.sh - accuracy of pruned LeNets on Fashion-MNIST: prune_runs.sh [--short] [SEED...]
 #
-# For each seed: a LeNet is trained (dense), then pruned in several ways, each with a few epochs of
+# For each seed, a LeNet is trained (dense), then pruned in several ways, each with a few epochs of
 # fine-tuning; the table has test accuracies of every seed and their means.  level (90 %) and agp
 # (95 %) rank the weights of all layers together.  The filter pruners (l1, fpgm, taylor, movement)
 # remove half of the filters of both convolutions; l1, fpgm and taylor are fine-tuned equally long,
-# taylor looks at 100 steps of training before that.  movement sees what training does to weights, so
-# it has the training: it starts from a fresh network and takes as many epochs as the others have had
-# in all, 14, of which the first 4 remove filters.  movement2 starts from the trained network, as the
-# others do, and learns scores in 3 epochs before the 4 of fine-tuning.  --short: 6000 pictures, to see that it works.
+# taylor collects gradients for 100 training steps before that.  movement scores how training changes
+# weights, so it starts from a fresh network and takes 14 epochs, the total of the others, of which the
+# first 4 remove filters.  movement2 starts from the trained network, like the others, and learns scores
+# in 3 epochs before 4 epochs of fine-tuning.  --short: 6000 images, to test the script.
 # PARE is the command, build/pare unless set; THREADS as many as there are cores; WORK a folder for
 # models, kept when it is set: what is there already is not made again.
 set -eu

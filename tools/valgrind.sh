@@ -1,9 +1,9 @@
 #!/bin/sh
-# valgrind.sh - the demo's way through the commands under valgrind's memcheck, on few items.
+# valgrind.sh - run the demo's commands under valgrind's memcheck, on few items.
 #
 # usage: tools/valgrind.sh BUILD_FOLDER
-# An invalid read or write, a jump on what was never set, or memory that nobody can reach fails.
-# valgrind has no AVX-512, so oneDNN takes AVX2.
+# Invalid reads and writes, jumps on uninitialized values and leaks are failures.
+# valgrind does not support AVX-512, so oneDNN uses AVX2.
 set -eu
 cd "$(dirname "$0")/.."
 pare=$(realpath "$1/pare")

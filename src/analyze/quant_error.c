@@ -136,12 +136,13 @@ static int run_once(struct pare_qerror *q, const char *const *keep, int n, struc
                     struct pare_tensor *out, struct pare_err *err)
 {
     struct pare_plan_opts o = { .threads = q->o.threads, .in = q->o.in };
+    struct pare_plan_build build = { .opts = &o, .observe = { keep, n } };
     struct pare_tensor all[64];
 
     if (q->copy->n_out > 64)
         return pare_fail(err, PARE_ELIMIT,
                          "the model has more than 64 outputs, which an analysis does not support");
-    PARE_TRY(pare_plan_new_observed(q->copy, &o, (struct pare_strs){ keep, n }, plan, err));
+    PARE_TRY(pare_plan_build(q->copy, &build, plan, err));
     PARE_TRY(pare_plan_execute(*plan, q->o.in, all, err));
     *out = all[0];
     if (out->dtype != PARE_F32)

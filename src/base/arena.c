@@ -1,8 +1,8 @@
-/* arena.c - memory by lifetime, and the only file that calls malloc().
+/* arena.c - arena allocator; the only file that calls malloc().
  *
- * An arena is a stack of blocks.  Small requests share a block; one larger than block_bytes gets
- * a block of its own, so nothing is wasted on big tensors.  Large blocks are mapped, so that
- * giving them back really gives them back.
+ * An arena is a stack of blocks.  Small requests share a block; a request larger than block_bytes
+ * gets its own block, so big tensors waste nothing.  Large blocks are mapped, so that freeing them
+ * returns their memory to the system.
  */
 #include "arena.h"
 
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ALIGN 64 /* one cache line; also what the SIMD kernels want */
+#define ALIGN 64 /* one cache line; also the alignment of the SIMD kernels */
 
-/* The sanitizer sees every block, and in them only what was asked for: the rest, and a gap behind
- * each request, may not be touched. */
+/* With the address sanitizer, only requested bytes of a block are accessible: the rest, and a gap
+ * after each request, are poisoned. */
 #ifdef PARE_ASAN
 #include <sanitizer/asan_interface.h>
 #define MAP_ABOVE SIZE_MAX
@@ -31,7 +31,7 @@
 #endif
 
 struct block {
-    struct block *next; /* older */
+    struct block *next; /* the block allocated before this one, or NULL */
     size_t cap, used;
     unsigned char *data; /* inside this allocation, aligned */
 };
@@ -40,13 +40,13 @@ struct pare_arena {
     struct block *top;
     struct block *spare; /* kept by pare_rewind */
     size_t block_bytes;
-    size_t left; /* bytes of blocks that may come; 0: any number */
+    size_t left; /* bytes that may still be requested from the system; 0: no limit */
     bool failed, over;
 };
 
 int pare_oom_countdown;
 
-/* What all arenas hold, and may hold. */
+/* Total of all arenas, and its limit. */
 static _Atomic size_t held, most;
 static atomic_bool refused;
 
@@ -122,7 +122,7 @@ static struct block *new_block(const struct pare_arena *a, size_t need)
     return b;
 }
 
-/* Has it room left for a block that holds `need`?  Counts it. */
+/* Check whether the arena's limit allows a block for `need` bytes, and count it. */
 static bool may_grow(struct pare_arena *a, size_t need)
 {
     size_t cap = need > a->block_bytes ? need : a->block_bytes;
@@ -204,7 +204,7 @@ void pare_rewind(struct pare_arena *a, struct pare_mark m)
     for (; a->top && a->top != m.block; pop_block(a, true))
         used += a->top->used;
     cut_top(a, m.used);
-    if (a->spare && a->spare->cap < used) { /* there were several: one of the size of all */
+    if (a->spare && a->spare->cap < used) { /* replace several blocks by one of their total size */
         block_free(a->spare);
         a->spare = new_block(a, used);
     }

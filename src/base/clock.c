@@ -1,4 +1,4 @@
-/* clock.c - time for measurements. */
+/* clock.c - monotonic clock and per-thread CPU time. */
 #include "clock.h"
 
 #include <time.h>

@@ -1,8 +1,8 @@
-/* clock.h - time for measurements. */
+/* clock.h - monotonic clock and per-thread CPU time. */
 #ifndef PARE_BASE_CLOCK_H
 #define PARE_BASE_CLOCK_H
 
-double pare_now(void);        /* seconds of a clock that never jumps */
-double pare_thread_now(void); /* seconds that this thread has run; other programs' do not count */
+double pare_now(void);        /* seconds of the monotonic clock */
+double pare_thread_now(void); /* CPU seconds of the calling thread */
 
 #endif

@@ -1,4 +1,4 @@
-/* cpu_cache.c - the processor's caches, for measurements. */
+/* cpu_cache.c - size of the processor's caches, and flushing memory from them. */
 #include "cpu_cache.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #define LINE 64
 #define GUESS ((size_t)8 << 20)
 
-/* sysconf() adds up the caches of all sockets of the machine behind a virtual one; the system's own
- * list has what this processor sees. */
+/* On virtual machines sysconf() may report the sum over all sockets of the host; sysfs has the
+ * caches of this processor. */
 size_t pare_cache_bytes(void)
 {
     char path[64];

@@ -1,14 +1,14 @@
-/* cpu_cache.h - the processor's caches, for measurements. */
+/* cpu_cache.h - size of the processor's caches, and flushing memory from them. */
 #ifndef PARE_BASE_CPU_CACHE_H
 #define PARE_BASE_CPU_CACHE_H
 
 #include <stddef.h>
 
-/* Bytes of the largest cache; a guess where the system does not say. */
+/* Bytes of the largest cache; a guess if the system does not report it. */
 size_t pare_cache_bytes(void);
 
-/* Take this memory out of all caches, so that who reads it next waits for it.  Where programs
- * cannot do that, nothing happens. */
+/* Flush this memory from all caches, so that the next read comes from memory.  Does nothing on
+ * machines without a flush instruction. */
 void pare_cache_drop(const void *data, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* err.c - error values.  See the conventions at the top of pare.h. */
+/* err.c - error codes and messages; the conventions are at the top of pare.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* json.c - JSON text as a tree in an arena, with the line of each value for messages. */
+/* json.c - JSON parser: a tree in an arena, with the line of each value for messages. */
 #include "json.h"
 
 #include <ctype.h>
@@ -8,8 +8,8 @@
 #include "arena.h"
 #include "limits.h"
 
-/* Jansson parses, but forgets where.  The text is valid by then, so a cursor that goes along with
- * the tree, in the text's order, knows the line of each value. */
+/* Jansson does not report the position of values.  The text is valid after parsing, so a cursor
+ * that follows the tree in text order finds the line of each value. */
 struct reader {
     struct pare_arena *arena;
     const char *p, *end;
@@ -28,7 +28,7 @@ const char *pare_json_kind_name(enum pare_json_kind k)
     return name[k];
 }
 
-/* To where the next key or value begins. */
+/* Advance to the beginning of the next key or value. */
 static void skip_between(struct reader *r)
 {
     for (; r->p < r->end && strchr(" \t\r\n,:]}", *r->p); r->p++)
@@ -120,24 +120,24 @@ static int read_value(struct reader *r, json_t *j, int depth, struct pare_json *
     return read_items(r, j, depth, v, err);
 }
 
-/* What people write who think of Python. */
+/* Hints for Python syntax in JSON. */
 static const char *hint(const char *why)
 {
     static const struct {
         const char *near, *hint;
     } habits[] = {
-        { "'", " (texts stand in \"double quotes\")" },
+        { "'", " (strings need \"double quotes\")" },
         { "True", " (write true)" },
         { "False", " (write false)" },
         { "None", " (write null)" },
-        { "NaN", " (there is no such number in JSON)" },
-        { "nan", " (there is no such number in JSON)" },
-        { "Infinity", " (there is no such number in JSON)" },
-        { "-Infinity", " (there is no such number in JSON)" },
-        { "#", " (there are no comments in JSON)" },
-        { "/", " (there are no comments in JSON)" },
-        { "]", " (is there a comma too many before it?)" },
-        { "}", " (is there a comma too many before it?)" },
+        { "NaN", " (JSON has no such number)" },
+        { "nan", " (JSON has no such number)" },
+        { "Infinity", " (JSON has no such number)" },
+        { "-Infinity", " (JSON has no such number)" },
+        { "#", " (JSON has no comments)" },
+        { "/", " (JSON has no comments)" },
+        { "]", " (is there an extra comma before it?)" },
+        { "}", " (is there an extra comma before it?)" },
     };
     const char *near = strstr(why, " near '");
 
@@ -159,7 +159,7 @@ int pare_json_parse(struct pare_arena *a, const char *text, size_t len, struct p
     if (!j)
         return pare_fail(err, PARE_EFORMAT, "line %d, column %d: not JSON: %s%s", why.line,
                          why.column,
-                         strstr(why.text, "ALLOW_NUL") ? "a text with \\u0000 in it" : why.text,
+                         strstr(why.text, "ALLOW_NUL") ? "a string contains \\u0000" : why.text,
                          hint(why.text));
     rc = read_value(&r, j, 0, root, err);
     json_decref(j);

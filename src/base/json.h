@@ -1,4 +1,4 @@
-/* json.h - JSON text as a tree in an arena, with the line of each value for messages. */
+/* json.h - JSON parser and writer: a tree in an arena, with the line of each value for messages. */
 #ifndef PARE_BASE_JSON_H
 #define PARE_BASE_JSON_H
 
@@ -21,23 +21,23 @@ struct pare_json {
     bool yes;               /* BOOL */
     int64_t whole;          /* INT */
     double num;             /* INT and REAL; finite */
-    const char *str;        /* STR; UTF-8 without a zero inside */
-    struct pare_json *item; /* LIST and OBJECT: n of them, in the text's order */
+    const char *str;        /* STR; UTF-8 without embedded zeros */
+    struct pare_json *item; /* LIST and OBJECT: n members, in text order */
     int n;
 };
 
-/* Strict JSON: no comments, no NaN, no key twice, nothing behind the value.  The message begins
- * with the line and the column. */
+/* Parse strict JSON: no comments, no NaN, no duplicate keys, no trailing text.  The message
+ * begins with line and column. */
 int pare_json_parse(struct pare_arena *a, const char *text, size_t len, struct pare_json *root,
                     struct pare_err *err);
 
-/* A text as JSON has it, in quotes; NULL: no memory.  What is not UTF-8 becomes "?". */
+/* A string in JSON syntax, with quotes; NULL: no memory.  Invalid UTF-8 becomes "?". */
 const char *pare_json_quoted(struct pare_arena *a, const char *text);
 
-/* A tree as text on one line; NULL: no memory. */
+/* A tree as JSON text on one line; NULL: no memory. */
 const char *pare_json_write(struct pare_arena *a, const struct pare_json *v);
 
-/* The member of an object; NULL: v is NULL or no object, or has none of that name. */
+/* The member of an object; NULL if v is NULL, is not an object, or has no such member. */
 const struct pare_json *pare_json_get(const struct pare_json *v, const char *key);
 
 const char *pare_json_kind_name(enum pare_json_kind k); /* "a list", "an object", ... */

@@ -1,4 +1,4 @@
-/* json_write.c - a JSON tree as text again. */
+/* json_write.c - JSON writer: a tree as text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ struct writer {
     bool failed;
 };
 
-static void put(struct writer *w, const char *s)
+static void append_text(struct writer *w, const char *s)
 {
     size_t n = s ? strlen(s) : 0;
 
@@ -38,7 +38,7 @@ static void put(struct writer *w, const char *s)
     w->text[w->len] = '\0';
 }
 
-/* As short as it can be and still be the same number. */
+/* The shortest decimal that parses to the same number. */
 static const char *real_text(struct pare_arena *a, double v)
 {
     char buf[40];
@@ -55,31 +55,31 @@ static void write_value(struct writer *w, const struct pare_json *v)
     bool object = v->kind == PARE_JSON_OBJECT;
 
     switch (v->kind) {
-    case PARE_JSON_NULL: put(w, "null"); return;
-    case PARE_JSON_BOOL: put(w, v->yes ? "true" : "false"); return;
-    case PARE_JSON_INT: put(w, pare_sprintf(w->arena, "%lld", (long long)v->whole)); return;
-    case PARE_JSON_REAL: put(w, real_text(w->arena, v->num)); return;
-    case PARE_JSON_STR: put(w, pare_json_quoted(w->arena, v->str)); return;
+    case PARE_JSON_NULL: append_text(w, "null"); return;
+    case PARE_JSON_BOOL: append_text(w, v->yes ? "true" : "false"); return;
+    case PARE_JSON_INT: append_text(w, pare_sprintf(w->arena, "%lld", (long long)v->whole)); return;
+    case PARE_JSON_REAL: append_text(w, real_text(w->arena, v->num)); return;
+    case PARE_JSON_STR: append_text(w, pare_json_quoted(w->arena, v->str)); return;
     case PARE_JSON_LIST:
     case PARE_JSON_OBJECT: break;
     }
-    put(w, object ? "{" : "[");
+    append_text(w, object ? "{" : "[");
     for (int i = 0; i < v->n; i++) {
-        put(w, i ? "," : "");
+        append_text(w, i ? "," : "");
         if (object) {
-            put(w, pare_json_quoted(w->arena, v->item[i].key));
-            put(w, ":");
+            append_text(w, pare_json_quoted(w->arena, v->item[i].key));
+            append_text(w, ":");
         }
         write_value(w, &v->item[i]);
     }
-    put(w, object ? "}" : "]");
+    append_text(w, object ? "}" : "]");
 }
 
 const char *pare_json_write(struct pare_arena *a, const struct pare_json *v)
 {
     struct writer w = { .arena = a };
 
-    put(&w, "");
+    append_text(&w, "");
     write_value(&w, v);
     return w.failed ? NULL : w.text;
 }

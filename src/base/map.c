@@ -1,4 +1,4 @@
-/* map.c - names to pointers: open addressing, at most half full. */
+/* map.c - hash map from names to pointers: open addressing, at most half full. */
 #include "map.h"
 
 #include <string.h>
@@ -13,26 +13,26 @@ uint64_t pare_hash(const void *data, size_t len)
     return h;
 }
 
-static uint64_t turn(uint64_t v, int by)
+static uint64_t rotl(uint64_t v, int by)
 {
     return v << by | v >> (64 - by);
 }
 
-static void rounds(uint64_t v[4], int n)
+static void sip_rounds(uint64_t v[4], int n)
 {
     for (; n; n--) {
         v[0] += v[1], v[2] += v[3];
-        v[1] = turn(v[1], 13) ^ v[0], v[3] = turn(v[3], 16) ^ v[2];
-        v[0] = turn(v[0], 32);
+        v[1] = rotl(v[1], 13) ^ v[0], v[3] = rotl(v[3], 16) ^ v[2];
+        v[0] = rotl(v[0], 32);
         v[2] += v[1], v[0] += v[3];
-        v[1] = turn(v[1], 17) ^ v[2], v[3] = turn(v[3], 21) ^ v[0];
-        v[2] = turn(v[2], 32);
+        v[1] = rotl(v[1], 17) ^ v[2], v[3] = rotl(v[3], 21) ^ v[0];
+        v[2] = rotl(v[2], 32);
     }
 }
 
-/* SipHash-1-3.  Names come from files, and whoever can foresee where they fall could make all fall
- * on one place; so the key is where the table lies, which differs from run to run.  Nothing but
- * the places depends on it. */
+/* SipHash-1-3.  Names come from files, and an attacker could choose names that all collide if
+ * the hash were known; so its key is the address of the table, which differs from run to run.
+ * Only the slots depend on it. */
 static uint64_t secret_hash(const char *key, uint64_t secret)
 {
     uint64_t v[4] = { secret ^ 0x736f6d6570736575u, ~secret ^ 0x646f72616e646f6du,
@@ -47,15 +47,15 @@ static uint64_t secret_hash(const char *key, uint64_t secret)
         memcpy(&word, key + at, n);
         word |= n < 8 ? (uint64_t)len << 56 : 0;
         v[3] ^= word;
-        rounds(v, 1);
+        sip_rounds(v, 1);
         v[0] ^= word;
     }
     v[2] ^= 0xff;
-    rounds(v, 3);
+    sip_rounds(v, 3);
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-static struct pare_map_slot *find(const struct pare_map *m, const char *key)
+static struct pare_map_slot *find_slot(const struct pare_map *m, const char *key)
 {
     size_t i = (size_t)secret_hash(key, (uintptr_t)m->slot) & (m->cap - 1);
 
@@ -66,7 +66,7 @@ static struct pare_map_slot *find(const struct pare_map *m, const char *key)
 
 void *pare_map_get(const struct pare_map *m, const char *key)
 {
-    return m->cap ? find(m, key)->val : NULL;
+    return m->cap ? find_slot(m, key)->val : NULL;
 }
 
 int pare_map_set(struct pare_map *m, struct pare_arena *a, const char *key, void *val,
@@ -85,9 +85,9 @@ int pare_map_set(struct pare_map *m, struct pare_arena *a, const char *key, void
         }
         for (size_t i = 0; i < old.cap; i++)
             if (old.slot[i].key)
-                *find(m, old.slot[i].key) = old.slot[i];
+                *find_slot(m, old.slot[i].key) = old.slot[i];
     }
-    s = find(m, key);
+    s = find_slot(m, key);
     m->n += !s->key;
     s->key = key;
     s->val = val;

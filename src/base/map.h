@@ -1,10 +1,11 @@
-/* map.h - names to pointers. */
+/* map.h - hash map from names to pointers. */
 #ifndef PARE_BASE_MAP_H
 #define PARE_BASE_MAP_H
 
 #include <pare/pare.h>
 
-/* Zeroed is empty.  Keys are kept, not copied; memory comes from the arena given. */
+/* A zeroed map is empty.  Keys are not copied and must outlive the map; memory comes from the given
+ * arena. */
 struct pare_map {
     struct pare_map_slot {
         const char *key;

@@ -1,4 +1,4 @@
-/* mt19937.c - numpy's older random numbers, for files that were made with them.
+/* mt19937.c - Mersenne Twister, NumPy's legacy random generator, to reproduce its files.
  *
  * The Mersenne Twister of Matsumoto and Nishimura ("Mersenne twister: a 623-dimensionally
  * equidistributed uniform pseudo-random number generator", 1998), with their seeding of 2002:
@@ -21,7 +21,7 @@ void pare_mt_init(struct pare_mt *r, uint32_t seed)
 }
 
 /* The next 624 words, in place: the older half of what word i needs is still there. */
-static void renew(struct pare_mt *r)
+static void next_words(struct pare_mt *r)
 {
     for (int i = 0; i < WORDS; i++) {
         uint32_t y = (r->s[i] & 0x80000000u) | (r->s[(i + 1) % WORDS] & 0x7fffffffu);
@@ -36,7 +36,7 @@ uint32_t pare_mt_next(struct pare_mt *r)
     uint32_t y;
 
     if (r->used == WORDS)
-        renew(r);
+        next_words(r);
     y = r->s[r->used++];
     y ^= y >> 11;
     y ^= y << 7 & 0x9d2c5680u;

@@ -1,4 +1,4 @@
-/* option_groups.c - settings that belong to several option tables at once. */
+/* option_groups.c - distribute settings among several option tables. */
 #include "option_groups.h"
 
 #include <string.h>
@@ -35,8 +35,8 @@ const struct pare_opt *pare_option_group_find(const struct pare_option_group *p,
     return NULL;
 }
 
-/* What was set before under this name, or room for it. */
-static struct pare_setting *slot(struct pare_setting *set, int *n, const char *name)
+/* The earlier setting of this name, or a new one. */
+static struct pare_setting *find_or_add_setting(struct pare_setting *set, int *n, const char *name)
 {
     int i = 0;
 
@@ -47,11 +47,11 @@ static struct pare_setting *slot(struct pare_setting *set, int *n, const char *n
     return &set[i];
 }
 
-/* Lists of texts grow with every occurrence; of all else, the last one counts. */
-static int add(struct pare_setting *set, int *n, const struct pare_setting *s, struct pare_arena *a,
-               struct pare_err *err)
+/* Lists of strings grow with every occurrence; for other types the last one counts. */
+static int add_setting(struct pare_setting *set, int *n, const struct pare_setting *s,
+                       struct pare_arena *a, struct pare_err *err)
 {
-    struct pare_setting *to = slot(set, n, s->name), old = *to;
+    struct pare_setting *to = find_or_add_setting(set, n, s->name), old = *to;
     const char **v;
 
     *to = *s;
@@ -80,20 +80,20 @@ int pare_option_group_fill(const struct pare_option_group *p, const struct pare_
         if (!o)
             continue;
         PARE_TRY(pare_opt_parse(o, g[i].text, &one, a, err));
-        PARE_TRY(add(set, &n_set, &one, a, err));
+        PARE_TRY(add_setting(set, &n_set, &one, a, err));
     }
     return pare_opts_apply(p->opts, set, n_set, p->into, a, err);
 }
 
-/* ---- whose option is it? -------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------- */
 
-static const char *part_name(const struct pare_option_group *p)
+static const char *group_name(const struct pare_option_group *p)
 {
     return p->name ? p->name : p->kind;
 }
 
-static int unknown(const struct pare_option_group *p, int n_parts, const char *name,
-                   struct pare_err *err)
+static int unknown_option(const struct pare_option_group *p, int n_parts, const char *name,
+                          struct pare_err *err)
 {
     const char *names[MAX_NAMES], *near;
     int n = 0;
@@ -106,15 +106,17 @@ static int unknown(const struct pare_option_group *p, int n_parts, const char *n
                      near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-static int not_chosen(const struct pare_option_group *owner, const struct pare_option_group *p,
-                      int n_parts, const char *name, struct pare_err *err)
+static int group_not_chosen(const struct pare_option_group *owner,
+                            const struct pare_option_group *p, int n_parts, const char *name,
+                            struct pare_err *err)
 {
     for (int i = 0; i < n_parts; i++)
         if (p[i].into && p[i].name && owner->name && !strcmp(p[i].kind, owner->kind))
-            return pare_fail(err, PARE_ECONFIG, "option '%s' is for the %s '%s', and this is '%s'",
-                             name, owner->kind, owner->name, p[i].name);
-    return pare_fail(err, PARE_ECONFIG, "option '%s' is for the %s%s%s, which is not used", name,
-                     owner->kind, owner->name ? " " : "", owner->name ? owner->name : "");
+            return pare_fail(err, PARE_ECONFIG,
+                             "option '%s' belongs to the %s '%s', but the %s is '%s'", name,
+                             owner->kind, owner->name, owner->kind, p[i].name);
+    return pare_fail(err, PARE_ECONFIG, "option '%s' belongs to the %s%s%s, which is not used",
+                     name, owner->kind, owner->name ? " " : "", owner->name ? owner->name : "");
 }
 
 int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
@@ -130,16 +132,52 @@ int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
                 other = other ? other : &p[k];
             else if (owner)
                 return pare_fail(err, PARE_ECONFIG,
-                                 "option '%s' is for %s and for %s; say '%s-%s' or '%s-%s'",
-                                 g[i].name, part_name(owner), part_name(&p[k]), owner->kind,
+                                 "option '%s' is ambiguous (%s or %s): use '%s-%s' or '%s-%s'",
+                                 g[i].name, group_name(owner), group_name(&p[k]), owner->kind,
                                  g[i].name, p[k].kind, g[i].name);
             else
                 owner = &p[k];
         }
         if (!owner && other)
-            return not_chosen(other, p, n_parts, g[i].name, err);
+            return group_not_chosen(other, p, n_parts, g[i].name, err);
         if (!owner)
-            return unknown(p, n_parts, g[i].name, err);
+            return unknown_option(p, n_parts, g[i].name, err);
     }
+    return 0;
+}
+
+int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
+                     struct pare_err *err)
+{
+    char *copy = pare_strdup(a, text ? text : ""), *save = NULL;
+
+    *g = copy ? pare_alloc(a, strlen(copy) / 2 + 1, sizeof(**g)) : NULL;
+    *n = 0;
+    if (!*g)
+        return pare_no_memory(err, "for the settings");
+    for (char *w = strtok_r(copy, " \t\n", &save); w; w = strtok_r(NULL, " \t\n", &save)) {
+        char *value = strchr(w, '=');
+
+        if (value)
+            *value++ = '\0';
+        (*g)[(*n)++] = (struct pare_given){ w, value ? value : "true" };
+    }
+    return 0;
+}
+
+int pare_given_join(const struct pare_given *pair, int n_pairs, const char *words,
+                    struct pare_arena *a, struct pare_given **g, int *n, struct pare_err *err)
+{
+    struct pare_given *more = NULL;
+    int n_more = 0;
+
+    PARE_TRY(pare_given_split(words, a, &more, &n_more, err));
+    *n = n_pairs + n_more;
+    *g = pare_alloc(a, (size_t)*n + 1, sizeof(**g));
+    if (!*g)
+        return pare_no_memory(err, "for the options");
+    memcpy(*g, more, (size_t)n_more * sizeof(**g));
+    if (n_pairs)
+        memcpy(*g + n_more, pair, (size_t)n_pairs * sizeof(**g));
     return 0;
 }

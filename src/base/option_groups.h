@@ -1,8 +1,8 @@
-/* option_groups.h - settings that belong to several option tables at once.
+/* option_groups.h - distribute settings among several option tables.
  *
- * Training has an optimizer, a schedule, a loss, ...: parts that are chosen by name and bring their
- * own options.  Whoever sets options just names them; here each finds the part that it is for.  In
- * names, - and _ are the same.
+ * Training has an optimizer, a schedule, a loss, ...: each is chosen by name and has its own option
+ * table, an option group.  A setting has only a name; these functions find the group that it
+ * belongs to.  In names, - and _ are equivalent.
  */
 #ifndef PARE_BASE_OPTION_GROUPS_H
 #define PARE_BASE_OPTION_GROUPS_H
@@ -11,20 +11,30 @@
 
 struct pare_option_group {
     const char *kind; /* "optimizer" */
-    const char *name; /* "sgd"; NULL when there is only one of its kind */
+    const char *name; /* "sgd"; NULL if there is only one of its kind */
     const struct pare_opt *opts;
-    void *into; /* the zeroed struct to fill; NULL: not chosen */
+    void *into; /* the zeroed struct to fill; NULL: the group is not chosen */
 };
 
-/* The option that a setting of this name would be for, or NULL. */
+/* The option of this group that a setting of this name belongs to, or NULL. */
 const struct pare_opt *pare_option_group_find(const struct pare_option_group *p, const char *name);
 
-/* Fill one part with the settings that are for it; others are left alone. */
+/* Fill one group with the settings that belong to it; ignore the others. */
 int pare_option_group_fill(const struct pare_option_group *p, const struct pare_given *g, int n,
                            struct pare_arena *a, struct pare_err *err);
 
-/* Every setting must be for exactly one of the chosen parts. */
+/* Check that every setting belongs to exactly one of the chosen groups. */
 int pare_option_groups_check(const struct pare_option_group *p, int n_parts,
                              const struct pare_given *g, int n, struct pare_err *err);
+
+/* Split "lr=0.1 epochs=3 flip" into settings; a word without '=' means "true".  NULL is "".  Texts
+ * and list are in the arena. */
+int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
+                     struct pare_err *err);
+
+/* The settings of `words`, which may be NULL, then the pairs: of two with the same name, the last
+ * one counts. */
+int pare_given_join(const struct pare_given *pair, int n_pairs, const char *words,
+                    struct pare_arena *a, struct pare_given **g, int *n, struct pare_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* options.c - fill a struct from settings, as its option table says. */
+/* options.c - option tables: fill a struct from settings, with type and range checks. */
 #include "options.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ const struct pare_opt *pare_opt_find(const struct pare_opt *opts, const char *na
     return NULL;
 }
 
-/* Levenshtein distance, up to 63 characters; longer names are simply far away. */
+/* Levenshtein distance of names up to 63 characters; longer names have a large distance. */
 static int distance(const char *a, const char *b)
 {
     int row[64], n = (int)strlen(b);

@@ -1,7 +1,7 @@
-/* options.h - fill a struct from settings, as its option table says.
+/* options.h - option tables: fill a struct from settings, with type and range checks.
  *
  * The same code serves config files, command lines, plugin options and ONNX attributes: each
- * turns what it read into an array of settings, so a default or a range is written down once.
+ * converts its input to an array of settings, so defaults and ranges are defined once.
  */
 #ifndef PARE_BASE_OPTIONS_H
 #define PARE_BASE_OPTIONS_H
@@ -10,8 +10,7 @@
 
 #include <pare/plugin.h>
 
-/* One value that somebody gave.  Lists of one type are accepted where the table asks for it;
- * whole numbers are accepted where a float is asked for, and so on: see options.c. */
+/* One given value.  Conversions, for example from an integer to a float, are in options.c. */
 struct pare_setting {
     const char *name;
     enum pare_opt_type type;
@@ -25,9 +24,9 @@ struct pare_setting {
     struct pare_graph *graph;
 };
 
-/* Defaults first, then every setting, each checked for type and range.  `into` is the zeroed
- * struct the table describes.  List pointers are kept, not copied; where a list has to be
- * converted (ints given, floats wanted) the copy is taken from the arena. */
+/* Apply defaults, then every setting, each checked for type and range.  `into` is the zeroed
+ * struct that the table describes.  Lists are not copied; a list that is converted (from ints to
+ * floats) is allocated from the arena. */
 int pare_opts_apply(const struct pare_opt *opts, const struct pare_setting *set, int n_set,
                     void *into, struct pare_arena *a, struct pare_err *err);
 
@@ -38,7 +37,7 @@ int pare_opt_parse(const struct pare_opt *o, const char *text, struct pare_setti
 
 const struct pare_opt *pare_opt_find(const struct pare_opt *opts, const char *name);
 
-/* The name in the list that looks most like what was typed, or NULL when none is near. */
+/* The name in the list that is most similar to a misspelled one, or NULL if none is. */
 const char *pare_nearest(const char *typed, const char *const *names, int n);
 
 /* " (did you mean 'x'?)", or "": for the end of an error message about an unknown option.

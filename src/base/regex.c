@@ -1,8 +1,8 @@
-/* regex.c - regular expressions that whole names must match.
+/* regex.c - regular expressions for whole names, matched in bounded time.
  *
- * A pattern becomes a list of steps; a name is read once, with all the steps kept that what was
- * read so far can have led to.  No library's regcomp: glibc's takes minutes for a dozen letters of
- * repeats of repeats.
+ * A pattern is compiled to a list of states (a nondeterministic automaton); matching reads the name
+ * once and tracks all reachable states.  Not regcomp(): glibc's takes minutes for a dozen
+ * characters of nested repeats.
  */
 #include "regex.h"
 
@@ -11,14 +11,14 @@
 #include <string.h>
 
 enum kind {
-    TAKE,  /* one letter that `text` accepts */
-    FORK,  /* go on with the next step and with the one at `to` */
-    JUMP,  /* to the one at `to` */
-    FIRST, /* only before the first letter */
-    LAST,  /* only behind the last letter */
+    TAKE,  /* match one character that `text` accepts */
+    FORK,  /* continue with the next state and with the one at `to` */
+    JUMP,  /* continue with the state at `to` */
+    FIRST, /* matches only at the beginning */
+    LAST,  /* matches only at the end */
 };
 
-/* `to` counts from the step itself, so that steps can be moved and copied. */
+/* `to` is relative to the state itself, so that states can be moved and copied. */
 struct step {
     enum kind kind;
     int to;
@@ -28,16 +28,16 @@ struct step {
 struct program {
     struct step steps[PARE_REGEX_FULL];
     int n;
-    const char *p; /* what is not read yet */
+    const char *p; /* the rest of the pattern */
     struct pare_err *err;
 };
 
-static int wrong(const struct program *prog, const char *why)
+static int bad_pattern(const struct program *prog, const char *why)
 {
-    return pare_fail(prog->err, PARE_ECONFIG, "is no regular expression: %s", why);
+    return pare_fail(prog->err, PARE_ECONFIG, "is not a regular expression: %s", why);
 }
 
-/* Does the letter behind a \ stand for a kind of letters? */
+/* Is the character after a \ a character class? */
 static bool is_kind(char letter)
 {
     return letter && strchr("dDwWsS", letter) != NULL;
@@ -55,7 +55,7 @@ static bool in_kind(char letter, unsigned char c)
     }
 }
 
-/* Is c of the [:class:] at p?  -1: there is no such class. */
+/* Is c in the [:class:] at p?  -1: unknown class. */
 static int in_class(const char *p, unsigned char c)
 {
     static const struct {
@@ -74,7 +74,7 @@ static int in_class(const char *p, unsigned char c)
     return -1;
 }
 
-/* The letter at *p, or the one behind a \ there; *p goes behind it. */
+/* The character at *p, or the one after a \ there; advances *p. */
 static unsigned char letter_at(const char **p)
 {
     if ((*p)[0] == '\\' && (*p)[1])
@@ -82,9 +82,9 @@ static unsigned char letter_at(const char **p)
     return (unsigned char)*(*p)++;
 }
 
-/* Is c of what stands at p in a set: a class, a kind, a range or a letter?  Returns what is behind
- * it, NULL when it makes no sense. */
-static const char *member(const char *p, unsigned char c, bool *has)
+/* Does the element of a set at p (a class, a range or a character) contain c?  Returns the position
+ * after it, or NULL if it is invalid. */
+static const char *in_set_member(const char *p, unsigned char c, bool *has)
 {
     unsigned char from, to;
 
@@ -107,62 +107,62 @@ static const char *member(const char *p, unsigned char c, bool *has)
     return from <= to ? p : NULL;
 }
 
-/* Is c of the [set] at p?  Returns what is behind it, NULL when it makes no sense or has no end.  A
- * ] that comes first is a letter like others. */
-static const char *set(const char *p, unsigned char c, bool *has)
+/* Does the [set] at p contain c?  Returns the position after it, or NULL if it is invalid or has
+ * no end. A ] at the beginning is an ordinary character. */
+static const char *in_set(const char *p, unsigned char c, bool *has)
 {
     bool not = p[1] == '^', in = false;
     const char *first = p + 1 + not ;
 
     for (p = first; p && *p && (*p != ']' || p == first);)
-        p = member(p, c, &in);
+        p = in_set_member(p, c, &in);
     *has = in != not ;
     return p && *p ? p + 1 : NULL;
 }
 
-/* Is c what the letter, . or [set] at `text` stands for? */
+/* Does the character, . or [set] at `text` match c? */
 static bool accepts(const char *text, unsigned char c)
 {
     bool has = false;
 
     switch (*text) {
     case '.': return true;
-    case '[': set(text, c, &has); return has;
+    case '[': in_set(text, c, &has); return has;
     case '\\': return is_kind(text[1]) ? in_kind(text[1], c) : (unsigned char)text[1] == c;
     default: return (unsigned char)*text == c;
     }
 }
 
-static int add(struct program *prog, struct step step)
+static int add_state(struct program *prog, struct step step)
 {
     if (prog->n >= PARE_REGEX_FULL)
         return pare_fail(prog->err, PARE_ELIMIT,
-                         "is too long when its repeats are written out, at most %d letters",
+                         "is too long with its repeats expanded, at most %d states",
                          PARE_REGEX_FULL);
     prog->steps[prog->n++] = step;
     return 0;
 }
 
-/* The n steps from `from` on once more, at the end. */
+/* Append a copy of the n states from `from`. */
 static int add_copy(struct program *prog, int from, int n)
 {
     for (int i = 0; i < n; i++)
-        PARE_TRY(add(prog, prog->steps[from + i]));
+        PARE_TRY(add_state(prog, prog->steps[from + i]));
     return 0;
 }
 
-/* A step in front of those from `from` on. */
-static int insert(struct program *prog, int from, struct step step)
+/* Insert a state before those from `from`. */
+static int insert_state(struct program *prog, int from, struct step step)
 {
-    PARE_TRY(add(prog, step));
+    PARE_TRY(add_state(prog, step));
     memmove(prog->steps + from + 1, prog->steps + from,
             (size_t)(prog->n - 1 - from) * sizeof(prog->steps[0]));
     prog->steps[from] = step;
     return 0;
 }
 
-/* Times m to n what the steps from `from` on stand for; n < 0: any number of times. */
-static int repeat(struct program *prog, int from, long m, long n)
+/* Repeat the states from `from` m to n times; n < 0: no upper bound. */
+static int repeat_states(struct program *prog, int from, long m, long n)
 {
     int size = prog->n - from, body = m ? from : from + 1;
 
@@ -171,31 +171,30 @@ static int repeat(struct program *prog, int from, long m, long n)
         return 0;
     }
     if (!m)
-        PARE_TRY(insert(prog, from, (struct step){ FORK, size + (n < 0 ? 2 : 1), NULL }));
+        PARE_TRY(insert_state(prog, from, (struct step){ FORK, size + (n < 0 ? 2 : 1), NULL }));
     for (long i = 1; i < m; i++)
         PARE_TRY(add_copy(prog, body, size));
     if (n < 0)
-        PARE_TRY(add(prog, m ? (struct step){ FORK, -size, NULL }
-                             : (struct step){ JUMP, -size - 1, NULL }));
+        PARE_TRY(add_state(prog, m ? (struct step){ FORK, -size, NULL }
+                                   : (struct step){ JUMP, -size - 1, NULL }));
     for (long i = m ? m : 1; i < n; i++) {
-        PARE_TRY(add(prog, (struct step){ FORK, size + 1, NULL }));
+        PARE_TRY(add_state(prog, (struct step){ FORK, size + 1, NULL }));
         PARE_TRY(add_copy(prog, body, size));
     }
     return 0;
 }
 
-/* A number of times, at most what a pattern may have steps. */
+/* Parse a repeat count, at most the number of states that a pattern may have. */
 static int read_times(struct program *prog, long *times)
 {
     char *end;
 
     if (!isdigit((unsigned char)*prog->p))
-        return wrong(prog, "{ is for numbers of times, as in {2} or {1,3}");
+        return bad_pattern(prog, "{ needs a repeat count, as in {2} or {1,3}");
     *times = strtol(prog->p, &end, 10);
     prog->p = end;
     if (*times > PARE_REGEX_FULL)
-        return pare_fail(prog->err, PARE_ELIMIT, "repeats something more than %d times",
-                         PARE_REGEX_FULL);
+        return pare_fail(prog->err, PARE_ELIMIT, "has a repeat count above %d", PARE_REGEX_FULL);
     return 0;
 }
 
@@ -213,11 +212,11 @@ static int read_braces(struct program *prog, int from)
             PARE_TRY(read_times(prog, &n));
     }
     if (*prog->p != '}')
-        return wrong(prog, "{ without }");
+        return bad_pattern(prog, "{ without }");
     if (n >= 0 && n < m)
-        return wrong(prog, "{m,n} wants the smaller number first");
+        return bad_pattern(prog, "{m,n} needs the smaller number first");
     prog->p++;
-    return repeat(prog, from, m, n);
+    return repeat_states(prog, from, m, n);
 }
 
 static int read_repeats(struct program *prog, int from)
@@ -230,30 +229,31 @@ static int read_repeats(struct program *prog, int from)
             continue;
         }
         prog->p++;
-        PARE_TRY(repeat(prog, from, sign == '+', sign == '?' ? 1 : -1));
+        PARE_TRY(repeat_states(prog, from, sign == '+', sign == '?' ? 1 : -1));
     }
     return 0;
 }
 
-/* A letter, ., \letter or [set]. */
+/* A character, ., \character or [set]. */
 static int read_letter(struct program *prog)
 {
     const char *p = prog->p;
     bool has;
 
     if (strchr("*+?{", *p))
-        return wrong(prog, "nothing to repeat");
+        return bad_pattern(prog, "nothing to repeat");
     if (p[0] == '\\' && !p[1])
-        return wrong(prog, "\\ without a letter");
+        return bad_pattern(prog, "\\ at the end");
     if (p[0] == '\\' && isdigit((unsigned char)p[1]))
-        return pare_fail(prog->err, PARE_EUNSUPPORTED, "refers back with \\%c", p[1]);
+        return pare_fail(prog->err, PARE_EUNSUPPORTED,
+                         "has a back reference \\%c, which is not supported", p[1]);
     if (p[0] == '\\' && isalpha((unsigned char)p[1]) && !is_kind(p[1]))
         return pare_fail(prog->err, PARE_EUNSUPPORTED,
-                         "has \\%c, known are \\d \\w \\s \\D \\W \\S", p[1]);
-    prog->p = *p == '[' ? set(p, 0, &has) : p + (*p == '\\' ? 2 : 1);
+                         "has \\%c, supported are \\d \\w \\s \\D \\W \\S", p[1]);
+    prog->p = *p == '[' ? in_set(p, 0, &has) : p + (*p == '\\' ? 2 : 1);
     if (!prog->p)
-        return wrong(prog, "[ without ], or no set between them");
-    return add(prog, (struct step){ TAKE, 0, p });
+        return bad_pattern(prog, "[ without ], or an invalid set");
+    return add_state(prog, (struct step){ TAKE, 0, p });
 }
 
 static int read_choice(struct program *prog);
@@ -265,15 +265,15 @@ static int read_item(struct program *prog)
         prog->p++;
         PARE_TRY(read_choice(prog));
         if (*prog->p++ != ')')
-            return wrong(prog, "( without )");
+            return bad_pattern(prog, "( without )");
         return 0;
-    case '^': prog->p++; return add(prog, (struct step){ FIRST, 0, NULL });
-    case '$': prog->p++; return add(prog, (struct step){ LAST, 0, NULL });
+    case '^': prog->p++; return add_state(prog, (struct step){ FIRST, 0, NULL });
+    case '$': prog->p++; return add_state(prog, (struct step){ LAST, 0, NULL });
     default: return read_letter(prog);
     }
 }
 
-/* What stands between two |, and after a | the same again. */
+/* Alternatives separated by |. */
 static int read_choice(struct program *prog)
 {
     int from = prog->n, jump;
@@ -287,9 +287,9 @@ static int read_choice(struct program *prog)
     if (*prog->p != '|')
         return 0;
     prog->p++;
-    PARE_TRY(insert(prog, from, (struct step){ FORK, prog->n + 2 - from, NULL }));
+    PARE_TRY(insert_state(prog, from, (struct step){ FORK, prog->n + 2 - from, NULL }));
     jump = prog->n;
-    PARE_TRY(add(prog, (struct step){ JUMP, 0, NULL }));
+    PARE_TRY(add_state(prog, (struct step){ JUMP, 0, NULL }));
     PARE_TRY(read_choice(prog));
     prog->steps[jump].to = prog->n - jump;
     return 0;
@@ -301,9 +301,9 @@ static int compile(const char *pattern, struct program *prog, struct pare_err *e
     prog->p = pattern;
     prog->err = err;
     if (strlen(pattern) > PARE_REGEX_MAX)
-        return pare_fail(err, PARE_ELIMIT, "is too long, at most %d letters", PARE_REGEX_MAX);
+        return pare_fail(err, PARE_ELIMIT, "is too long, at most %d characters", PARE_REGEX_MAX);
     PARE_TRY(read_choice(prog));
-    return *prog->p ? wrong(prog, ") without (") : 0;
+    return *prog->p ? bad_pattern(prog, ") without (") : 0;
 }
 
 int pare_regex_check(const char *pattern, struct pare_err *err)
@@ -313,13 +313,13 @@ int pare_regex_check(const char *pattern, struct pare_err *err)
     return pare_at(err, compile(pattern, &prog, err), "the pattern '%.200s'", pattern);
 }
 
-/* The steps that may be next, each once; one more than all is to have matched. */
+/* The set of reachable states; the state after the last one means a match. */
 struct front {
     int at[PARE_REGEX_FULL + 1], n;
     bool has[PARE_REGEX_FULL + 1];
 };
 
-static void enter(struct front *front, int step)
+static void add_reachable(struct front *front, int step)
 {
     if (front->has[step])
         return;
@@ -327,8 +327,8 @@ static void enter(struct front *front, int step)
     front->at[front->n++] = step;
 }
 
-/* Adds what the front's steps lead to without a letter. */
-static void follow(const struct program *prog, struct front *front, bool first, bool last)
+/* Add the states that are reachable without reading a character. */
+static void follow_states(const struct program *prog, struct front *front, bool first, bool last)
 {
     for (int i = 0; i < front->n; i++) {
         int at = front->at[i];
@@ -337,9 +337,9 @@ static void follow(const struct program *prog, struct front *front, bool first, 
         if (at == prog->n)
             continue;
         if (step->kind == FORK || step->kind == JUMP)
-            enter(front, at + step->to);
+            add_reachable(front, at + step->to);
         if (step->kind == FORK || (step->kind == FIRST && first) || (step->kind == LAST && last))
-            enter(front, at + 1);
+            add_reachable(front, at + 1);
     }
 }
 
@@ -351,18 +351,18 @@ bool pare_regex_match(const char *pattern, const char *name)
 
     if (compile(pattern, &prog, &err))
         return false;
-    enter(now, 0);
+    add_reachable(now, 0);
     for (const char *p = name;; p++) {
         struct front *old = now;
 
-        follow(&prog, now, p == name, !*p);
+        follow_states(&prog, now, p == name, !*p);
         if (!*p)
             return now->has[prog.n];
         for (int i = 0; i < now->n; i++) {
             const struct step *step = &prog.steps[now->at[i]];
 
             if (now->at[i] < prog.n && step->kind == TAKE && accepts(step->text, (unsigned char)*p))
-                enter(next, now->at[i] + 1);
+                add_reachable(next, now->at[i] + 1);
         }
         memset(old, 0, sizeof(*old));
         now = next;

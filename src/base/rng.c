@@ -1,4 +1,4 @@
-/* rng.c - random numbers that are the same everywhere for the same seed.
+/* rng.c - reproducible random number generator (xoshiro256**).
  *
  * xoshiro256** of Blackman and Vigna ("Scrambled linear pseudorandom number generators", 2021),
  * its state filled from the seed by SplitMix64 so that similar seeds give unrelated streams.
@@ -36,7 +36,7 @@ uint64_t pare_rng_next(struct pare_rng *r)
     return result;
 }
 
-/* Values above the largest multiple of n are drawn again, or small results would be likelier. */
+/* Reject values above the largest multiple of n, to avoid a bias toward small results. */
 uint64_t pare_rng_below(struct pare_rng *r, uint64_t n)
 {
     uint64_t limit = UINT64_MAX - UINT64_MAX % n, x = pare_rng_next(r);
@@ -51,8 +51,8 @@ double pare_rng_uniform(struct pare_rng *r)
     return (double)(pare_rng_next(r) >> 11) * 0x1p-53;
 }
 
-/* Box and Muller: sqrt(-2 ln u) cos(2 pi v).  The second value is dropped, so that the stream
- * has no state besides the generator's. */
+/* Box-Muller: sqrt(-2 ln u) cos(2 pi v).  The second value is dropped, so that the generator is
+ * the only state. */
 double pare_rng_normal(struct pare_rng *r)
 {
     double u = 1 - pare_rng_uniform(r), v = pare_rng_uniform(r);

@@ -1,4 +1,4 @@
-/* rng.h - random numbers that are the same everywhere for the same seed. */
+/* rng.h - reproducible random number generator (xoshiro256**). */
 #ifndef PARE_BASE_RNG_H
 #define PARE_BASE_RNG_H
 
@@ -10,7 +10,7 @@ struct pare_rng {
 
 void pare_rng_init(struct pare_rng *r, uint64_t seed);
 uint64_t pare_rng_next(struct pare_rng *r);              /* 64 random bits */
-uint64_t pare_rng_below(struct pare_rng *r, uint64_t n); /* 0 .. n-1, evenly; n > 0 */
+uint64_t pare_rng_below(struct pare_rng *r, uint64_t n); /* uniform in 0 .. n-1; n > 0 */
 double pare_rng_uniform(struct pare_rng *r);             /* [0, 1) */
 double pare_rng_normal(struct pare_rng *r);              /* mean 0, variance 1 */
 

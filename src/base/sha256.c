@@ -1,4 +1,4 @@
-/* sha256.c - SHA-256, to tell whether files are the same: FIPS 180-4, section 6.2. */
+/* sha256.c - SHA-256 (FIPS 180-4, section 6.2), to compare files. */
 #include "sha256.h"
 
 #include <stdio.h>
@@ -16,27 +16,27 @@ static const uint32_t k[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t turn(uint32_t x, int n)
+static uint32_t rotr(uint32_t x, int n)
 {
     return x >> n | x << (32 - n);
 }
 
-static void mix(uint32_t h[8], const uint8_t *p)
+static void process_block(uint32_t h[8], const uint8_t *p)
 {
     uint32_t w[64], v[8];
 
     for (int i = 0; i < 16; i++, p += 4)
         w[i] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
     for (int i = 16; i < 64; i++)
-        w[i] = w[i - 16] + w[i - 7] + (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
-               (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+        w[i] = w[i - 16] + w[i - 7] + (rotr(w[i - 15], 7) ^ rotr(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (rotr(w[i - 2], 17) ^ rotr(w[i - 2], 19) ^ w[i - 2] >> 10);
     memcpy(v, h, sizeof(v));
     for (int i = 0; i < 64; i++) {
         uint32_t choose = (v[4] & v[5]) ^ (~v[4] & v[6]);
         uint32_t most = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        uint32_t a = v[7] + (turn(v[4], 6) ^ turn(v[4], 11) ^ turn(v[4], 25)) + choose + k[i] +
+        uint32_t a = v[7] + (rotr(v[4], 6) ^ rotr(v[4], 11) ^ rotr(v[4], 25)) + choose + k[i] +
                      w[i];
-        uint32_t b = (turn(v[0], 2) ^ turn(v[0], 13) ^ turn(v[0], 22)) + most;
+        uint32_t b = (rotr(v[0], 2) ^ rotr(v[0], 13) ^ rotr(v[0], 22)) + most;
 
         memmove(v + 1, v, 7 * sizeof(*v));
         v[4] += a;
@@ -48,7 +48,7 @@ static void mix(uint32_t h[8], const uint8_t *p)
 
 void pare_sha256_init(struct pare_sha256 *s)
 {
-    /* The same of the square roots of the first 8 primes. */
+    /* The first 32 bits of the fractions of the square roots of the first 8 primes. */
     static const uint32_t start[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
@@ -65,12 +65,12 @@ void pare_sha256_add(struct pare_sha256 *s, const void *data, size_t len)
         size_t room = sizeof(s->block) - s->in_block, n = len < room ? len : room;
 
         if (n == sizeof(s->block)) {
-            mix(s->h, p);
+            process_block(s->h, p);
         } else {
             memcpy(s->block + s->in_block, p, n);
             s->in_block += n;
             if (s->in_block == sizeof(s->block)) {
-                mix(s->h, s->block);
+                process_block(s->h, s->block);
                 s->in_block = 0;
             }
         }

@@ -1,11 +1,11 @@
-/* sha256.h - SHA-256, to tell whether files are the same. */
+/* sha256.h - SHA-256, to compare files. */
 #ifndef PARE_BASE_SHA256_H
 #define PARE_BASE_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define PARE_SHA256_TEXT 65 /* 64 hexadecimal digits and the end */
+#define PARE_SHA256_TEXT 65 /* 64 hexadecimal digits and the terminating zero */
 
 struct pare_sha256 {
     uint32_t h[8];
@@ -16,6 +16,7 @@ struct pare_sha256 {
 
 void pare_sha256_init(struct pare_sha256 *s);
 void pare_sha256_add(struct pare_sha256 *s, const void *data, size_t len);
-void pare_sha256_text(struct pare_sha256 *s, char text[PARE_SHA256_TEXT]); /* s is used up */
+void pare_sha256_text(struct pare_sha256 *s,
+                      char text[PARE_SHA256_TEXT]); /* s cannot be used afterwards */
 
 #endif

@@ -1,4 +1,4 @@
-/* simd.h - let the compiler build a loop for several instruction sets.
+/* simd.h - function multiversioning: compile a loop for several instruction sets.
  *
  * PARE_SIMD before a function makes the compiler emit it for plain x86-64, for AVX2 and for
  * AVX-512, and the loader pick one at start-up, so that one portable binary runs at the
@@ -20,21 +20,22 @@
 #define PARE_SIMD __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #endif
 
-/* A part of such functions.  Compiled by itself it would be for plain x86-64 only. */
+/* A helper that is inlined into such functions; on its own it would be compiled for plain
+ * x86-64. */
 #define PARE_SIMD_PART static inline __attribute__((always_inline))
 
-/* a * b + c, rounded once, in loops of such functions; where there are no clones, the machine's own
- * instruction may be missing, and float64 holds a * b. */
+/* a * b + c, rounded once, in loops of such functions.  Without clones the FMA instruction may be
+ * missing; then float64 is used, which holds a * b exactly. */
 #ifdef PARE_NO_CLONES
 #define PARE_FMA(a, b, c) ((float)((double)(a) * (double)(b) + (double)(c)))
 #else
 #define PARE_FMA(a, b, c) __builtin_fmaf(a, b, c)
 #endif
 
-/* Eight floats, for loops that compilers do not turn into vectors by themselves: gcc and clang
- * compile +, -, * and comparisons of them for whatever the machine has.  (Of sixteen, gcc 12 takes
- * comparisons to pieces.)  They need not be aligned.  They are not for parameters: how those are
- * passed depends on the machine. */
+/* Eight floats, for loops that compilers do not vectorize: gcc and clang compile +, -, * and
+ * comparisons for the instruction set of the function.  (With sixteen, gcc 12 splits comparisons
+ * into scalars.)  They need not be aligned.  Do not use them as parameters: the calling
+ * convention depends on the machine. */
 typedef float pare_v8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int pare_m8 __attribute__((vector_size(32), aligned(4), may_alias));
 

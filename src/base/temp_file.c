@@ -1,5 +1,4 @@
-/* temp_file.c - files that have another name until they are complete, and what killed processes left of
- * them. */
+/* temp_file.c - temporary files that are renamed when complete; cleanup after killed processes. */
 #include "temp_file.h"
 
 #include <dirent.h>
@@ -17,10 +16,10 @@
 
 void pare_temp_hold(int fd)
 {
-    (void)flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks, the number has to do */
+    (void)flock(fd, LOCK_EX | LOCK_NB); /* without locks, the process id must do */
 }
 
-/* The number in such a name, or 0. */
+/* The process id in the name of a temporary file, or 0. */
 static long process_of(const char *entry, const char *prefix)
 {
     size_t len = strlen(prefix);

@@ -1,18 +1,17 @@
-/* temp_file.h - files that have another name until they are complete, and what killed processes left of
- * them. */
+/* temp_file.h - temporary files that are renamed when complete; cleanup after killed processes. */
 #ifndef PARE_BASE_TEMP_FILE_H
 #define PARE_BASE_TEMP_FILE_H
 
-/* Such names are PREFIX, the process's number, perhaps "-" and more, ".tmp".  This removes those in
- * the folder `dir` (an open one) whose process is no more.  Numbers are used again, and a folder
- * may be seen by several machines or containers, each with its own: what somebody holds
- * (pare_temp_hold) stays in any case. */
+/* A temporary name is PREFIX, the process id, optionally "-" and hexadecimal digits, ".tmp".
+ * Remove those in the open folder `dir` whose process has ended.  Process ids are reused, and
+ * several machines or containers may share a folder: a locked file (pare_temp_hold) is always
+ * kept. */
 void pare_temp_sweep(int dir, const char *prefix);
 
-/* The same for what was to become `path`: PREFIX is its name and a dot. */
+/* The same for temporary files of `path`: PREFIX is its name and a dot. */
 void pare_temp_sweep_folder(const char *path);
 
-/* Until all descriptors that were made from this one are closed. */
+/* Lock a temporary file until all descriptors duplicated from this one are closed. */
 void pare_temp_hold(int fd);
 
 #endif

@@ -68,7 +68,7 @@ static void report_error(struct pare_cli *c, const struct pare_err *err)
     char note[PARE_RESOURCE_LIMITS_TEXT];
 
     fflush(stdout);
-    if (pare_dist_speaks(c->dist)) {
+    if (pare_dist_reports(c->dist)) {
         fputs("pare: ", stderr);
         if (pare_dist_rank(c->dist))
             fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));

@@ -117,11 +117,12 @@ static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err
 {
     struct pare_tensor in[PARE_DATA_INPUTS];
     struct pare_plan_opts o = { .threads = f->c->threads, .in = in };
+    struct pare_plan_build build = { .opts = &o, .observe = f->names };
 
     memcpy(in, b->in, (size_t)b->n_in * sizeof(*in));
     f->size = b->whole;
     f->part = o.batch = in[0].dim[0] = b->n_in > 1 ? b->x.dim[0] : part_of(f->c, &b->x);
-    PARE_TRY(pare_plan_new_observed(f->c->model, &o, f->names, &f->plan, err));
+    PARE_TRY(pare_plan_build(f->c->model, &build, &f->plan, err));
     if (f->plan->graph->n_out > 16)
         return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
     return 0;

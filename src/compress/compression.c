@@ -15,11 +15,10 @@ static int make_settings(struct pare_compression *c, const struct pare_compressi
 {
     struct pare_option_group group[1 + PARE_MAX_ALGORITHMS] = { { c->method->group, NULL,
                                                                   c->method->settings, NULL } };
-    struct pare_given *g = NULL;
-    int n_groups = 1, n = 0;
+    struct pare_given *g;
+    int n_groups = 1, n;
 
-    if (o->settings)
-        PARE_TRY(pare_given_split(o->settings, c->arena, &g, &n, err));
+    PARE_TRY(pare_given_join(o->given, o->n_given, o->settings, c->arena, &g, &n, err));
     PARE_TRY(c->method->open(c, o, g, n, &group[0].into, err));
     for (int i = 0; i < PARE_MAX_ALGORITHMS && c->algorithm[i]; i++) {
         const struct pare_algorithm *a = c->algorithm[i];

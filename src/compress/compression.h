@@ -102,6 +102,9 @@ int pare_compression_start(struct pare_compression *c, struct pare_err *err);
 int pare_compression_attach(struct pare_compression *c, struct pare_trainer *t,
                             struct pare_data *data, int64_t batch, struct pare_err *err);
 
+/* Processes that share the data; NULL: none. */
+void pare_compression_share_with(struct pare_compression *c, struct pare_dist *dist);
+
 /* ---- calls of algorithms ------------------------------------------------------------------- */
 
 /* Between begin and end `algorithm` is the current one.  end() resets the scratch arena. */

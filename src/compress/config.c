@@ -9,7 +9,7 @@
 #include "../base/json.h"
 #include "../base/regex.h"
 #include "../io/file.h"
-#include "../train/train_options.h"
+#include "../base/option_groups.h"
 
 #define MAX_NAMES 256 /* candidates for "did you mean" */
 

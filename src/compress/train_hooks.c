@@ -20,7 +20,7 @@ static int after_forward(void *user, struct pare_trainer *t, struct pare_err *er
     const struct pare_plan *p = t->plan[t->at];
 
     /* A plan made before the first collector was added observes no values. */
-    if (!c->collectors || p->n_kept < 2 * c->n_layers)
+    if (!c->collectors || p->n_observed < 2 * c->n_layers)
         return 0;
     pare_compression_share_begin(c);
     PARE_TRY(pare_compression_collect(c, p, err));
@@ -169,6 +169,11 @@ void pare_compression_on_progress(struct pare_compression *c, pare_progress_fn *
 {
     c->progress = progress;
     c->progress_user = user;
+}
+
+void pare_compression_share_with(struct pare_compression *c, struct pare_dist *dist)
+{
+    c->dist = dist;
 }
 
 int pare_compression_follow(struct pare_compression *c, struct pare_training *l,

@@ -1,4 +1,4 @@
-/* check.c - do a data set and a model fit together? */
+/* check.c - check that the items and labels of a data set fit a model. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +36,8 @@ static int skip_ones(const int64_t *dim, int n, int i)
     return i;
 }
 
-/* One of them is a single row, or they differ only in dimensions of 1. */
+/* Do they have the same elements in the same order: one is flat, or they differ only in
+ * dimensions of 1? */
 static bool same_order(const struct pare_tensor *item, const struct pare_tensor *want)
 {
     int i = skip_ones(item->dim, item->rank, 0), k = skip_ones(want->dim, want->rank, 0);
@@ -50,7 +51,7 @@ static bool same_order(const struct pare_tensor *item, const struct pare_tensor 
     return i == item->rank && k == want->rank;
 }
 
-/* A shape with all dimensions known, and as many elements as an item. */
+/* Fill in free dimensions, so that the shape has the elements of an item. */
 static bool reshapes(const struct pare_tensor *item, const struct pare_io *io,
                      struct pare_tensor *want)
 {
@@ -72,7 +73,7 @@ static bool is_float(enum pare_dtype t)
     return t == PARE_F32 || t == PARE_F64 || t == PARE_F16 || t == PARE_BF16;
 }
 
-/* Integer inputs take the stored numbers, in the order they are stored. */
+/* Integer inputs get the values as stored, in stored order. */
 static int check_type(const struct pare_data *d, const struct pare_io *io, struct pare_err *err)
 {
     const struct pare_data_parts *p = d->parts;
@@ -80,15 +81,15 @@ static int check_type(const struct pare_data *d, const struct pare_io *io, struc
     if (is_float(io->dtype) || io->dtype == PARE_NONE)
         return 0;
     if (io->dtype == PARE_STR)
-        return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes texts, '%s' has numbers",
+        return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes strings, '%s' has numbers",
                          io->name, d->name);
     if (is_float(d->dtype))
         return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but '%s' has %s",
                          io->name, pare_dtype_name(io->dtype), d->name, pare_dtype_name(d->dtype));
     if (d->source->read || p->resize.n || p->cropped || (p->form.last && p->form.c > 1))
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the model's input '%s' takes %s: pictures cannot be resized, cropped or "
-                         "turned from (H, W, C) for it",
+                         "the model's input '%s' takes %s: images cannot be resized, cropped or "
+                         "converted from (H, W, C) for it",
                          io->name, pare_dtype_name(io->dtype));
     return 0;
 }
@@ -154,7 +155,7 @@ int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
     return fit_item(d, &item, io, shape, err);
 }
 
-/* Two classes may be told apart by one output. */
+/* A single output can distinguish two classes. */
 static int check_classes(const struct pare_data *d, int64_t n_out, struct pare_err *err)
 {
     const int64_t *y = pare_i64(&d->y);

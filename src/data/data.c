@@ -1,4 +1,4 @@
-/* data.c - open a data set: find its format, choose the split, prepare the normalisation. */
+/* data.c - open a data set: detect its format, choose the split, prepare the normalization. */
 #include <math.h>
 #include <string.h>
 
@@ -58,27 +58,34 @@ static const struct {
 
 /* clang-format off */
 const struct pare_opt pare_data_options[] = {
-    PARE_INTS("resize", AT(resize), "resize pictures: S, the shorter side, or H,W", 1, MAX_SIDE),
-    PARE_INTS("crop", AT(crop), "crop pictures to S or H,W: in training anywhere, otherwise in the middle", 1, MAX_SIDE),
-    PARE_FLAG("gray", AT(gray), "of PNG and JPEG files, only the brightness", 0),
-    PARE_CHOICE("layout", AT(layout), "order of an array's dimensions after the first", "auto", "auto|chw|hwc|none"),
-    PARE_FLOAT("scale", AT(scale), "divide by this; 0: 255 for bytes, or what the set is known for", 0, 0, 1e300),
-    PARE_CHOICE("norm", AT(norm), "subtract the mean and divide by the deviation of this set", "auto", NORMS),
-    PARE_FLOATS("mean", AT(mean), "subtract this (after scale), for each channel", PARE_ANY),
-    PARE_FLOATS("std", AT(std), "divide by this (after mean), for each channel", 1e-30, 1e30),
-    PARE_INT("pad", AT(pad), "in training, put so many black pixels around a picture before it is cropped", 0, 0, MAX_PAD),
-    PARE_FLAG("flip", AT(flip), "in training, mirror every second picture", 0),
-    PARE_FLOAT("holdout", AT(holdout), "keep this part of the training items for validation", 0, 0, 0.99),
-    PARE_INT("limit", AT(limit), "use only so many items, chosen by lot; 0: all", 0, 0, 1e15),
-    PARE_INT("batch", AT(batch), "items in a batch", 64, 1, 1 << 20),
-    PARE_FLAG("shuffle", AT(shuffle), "in training, another order in every epoch", 1),
-    PARE_FLAG("drop_last", AT(drop_last), "in training, leave out a last batch that is not full", 0),
-    PARE_FLAG("prefetch", AT(prefetch), "prepare the next batch in a thread", 1),
+    PARE_INTS("resize", AT(resize), "resize images to S (the shorter side) or H,W", 1, MAX_SIDE),
+    PARE_INTS("crop", AT(crop),
+        "crop images to S or H,W: at random in training, else in the center", 1, MAX_SIDE),
+    PARE_FLAG("gray", AT(gray), "convert PNG and JPEG files to grayscale", 0),
+    PARE_CHOICE("layout", AT(layout),
+        "order of an array's dimensions after the first", "auto", "auto|chw|hwc|none"),
+    PARE_FLOAT("scale", AT(scale),
+        "divide by this; 0: the scale of the data set, or 255 for bytes", 0, 0, 1e300),
+    PARE_CHOICE("norm", AT(norm),
+        "normalize by mean and standard deviation of this data set", "auto", NORMS),
+    PARE_FLOATS("mean", AT(mean), "subtract this after scaling, per channel", PARE_ANY),
+    PARE_FLOATS("std", AT(std),
+        "divide by this after subtracting the mean, per channel", 1e-30, 1e30),
+    PARE_INT("pad", AT(pad),
+        "in training, pad images by N black pixels on each side before cropping", 0, 0, MAX_PAD),
+    PARE_FLAG("flip", AT(flip), "in training, mirror images at random", 0),
+    PARE_FLOAT("holdout", AT(holdout),
+        "fraction of the training items to use for validation", 0, 0, 0.99),
+    PARE_INT("limit", AT(limit), "use at most N randomly chosen items; 0: all", 0, 0, 1e15),
+    PARE_INT("batch", AT(batch), "items per batch", 64, 1, 1 << 20),
+    PARE_FLAG("shuffle", AT(shuffle), "in training, shuffle the items in every epoch", 1),
+    PARE_FLAG("drop_last", AT(drop_last), "in training, drop an incomplete last batch", 0),
+    PARE_FLAG("prefetch", AT(prefetch), "prepare the next batch in a separate thread", 1),
     PARE_OPT_END
 };
 /* clang-format on */
 
-/* ---- normalisation ---------------------------------------------------------------- */
+/* ---- normalization ---------------------------------------------------------------- */
 
 static int check_norm(const struct pare_data *d, const char *name, const struct pare_floats *v,
                       struct pare_err *err)
@@ -91,7 +98,7 @@ static int check_norm(const struct pare_data *d, const char *name, const struct 
                      name, v->n, (long long)c, c == 1 ? "" : "s");
 }
 
-/* `name` is "mean" or "std"; nothing given means `otherwise` for all channels. */
+/* `name` is "mean" or "std"; default: `otherwise` for all channels. */
 static int set_norm(struct pare_data *d, const char *name, const struct pare_floats *v,
                     float otherwise, float *to, struct pare_err *err)
 {
@@ -103,7 +110,7 @@ static int set_norm(struct pare_data *d, const char *name, const struct pare_flo
     return 0;
 }
 
-/* What the options ask for, by name or by numbers. */
+/* Mean and standard deviation from the options, by name or by value. */
 static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
                      struct pare_floats *mean, struct pare_floats *std, struct pare_err *err)
 {
@@ -112,7 +119,7 @@ static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
 
     *mean = o->mean;
     *std = o->std;
-    /* A set's own numbers are of its own pixels: not of their brightness, or other multiples. */
+    /* The known statistics of a data set do not apply to grayscale or rescaled pixels. */
     if (!strcmp(o->norm, "auto") && (o->scale > 0 || (d->parts->picture && o->gray)))
         name = NULL;
     if (mean->n || std->n || !name)
@@ -127,7 +134,8 @@ static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
     return 0;
 }
 
-static int normalise(struct pare_data *d, const struct pare_data_opts *o, struct pare_err *err)
+static int set_normalization(struct pare_data *d, const struct pare_data_opts *o,
+                             struct pare_err *err)
 {
     struct pare_data_parts *p = d->parts;
     struct pare_floats mean, std;
@@ -179,11 +187,11 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
     PARE_TRY(check_sides("crop", &o->crop, err));
     if (!p->picture && (o->resize.n || o->crop.n || o->pad || o->flip))
         return pare_fail(err, PARE_ECONFIG,
-                         "'resize', 'crop', 'pad' and 'flip' are for pictures, but items have %d "
+                         "'resize', 'crop', 'pad' and 'flip' are for images, but items have %d "
                          "dimension%s",
                          d->item.rank, d->item.rank == 1 ? "" : "s");
     if (o->resize.n && d->dtype != PARE_U8)
-        return pare_fail(err, PARE_EUNSUPPORTED, "'resize' is for pictures of bytes, these are %s",
+        return pare_fail(err, PARE_EUNSUPPORTED, "'resize' is for images of bytes, these are %s",
                          pare_dtype_name(d->dtype));
     for (int i = 0; i < o->resize.n; i++)
         copy[i] = o->resize.v[i];
@@ -195,7 +203,7 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
         p->W = o->crop.v[o->crop.n - 1];
     }
     if (p->picture && (p->H < 1 || p->W < 1 || p->W > PARE_MAX_PIXELS / p->H))
-        return pare_fail(err, PARE_ELIMIT, "pictures would have more than %lld pixels, or none",
+        return pare_fail(err, PARE_ELIMIT, "images would have more than %lld pixels, or none",
                          (long long)PARE_MAX_PIXELS);
     d->item.dtype = PARE_F32;
     if (p->picture) {
@@ -207,7 +215,7 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
     return 0;
 }
 
-/* Keep the items for which keep[i] is set: where they are stored, and y without the others. */
+/* Keep only the items for which keep[i] is set, and their labels. */
 static int select_items(struct pare_data *d, const bool *keep, struct pare_err *err)
 {
     int64_t n = 0, *old = d->parts->pick, *pick;
@@ -231,9 +239,9 @@ static int select_items(struct pare_data *d, const bool *keep, struct pare_err *
     return 0;
 }
 
-/* Choose n items by lot, and keep those (or the others).  It is always the same lot: if it
- * depended on the seed of a run, one run would train with what another validates with. */
-static int draw(struct pare_data *d, int64_t n, bool those, struct pare_err *err)
+/* Choose n items at random, and keep them (or the others).  The choice does not depend on the seed:
+ * otherwise one run would train with the validation items of another. */
+static int choose_items(struct pare_data *d, int64_t n, bool those, struct pare_err *err)
 {
     int64_t *order = pare_alloc_raw(d->parts->tmp, (size_t)d->n, sizeof(*order));
     bool *keep = pare_alloc(d->parts->tmp, (size_t)d->n, sizeof(*keep));
@@ -262,7 +270,7 @@ static int hold_out(struct pare_data *d, bool held, double part, struct pare_err
                          "option 'holdout' is %g, which leaves nothing of %lld "
                          "item%s on one side",
                          part, (long long)d->n, d->n == 1 ? "" : "s");
-    return draw(d, n, held, err);
+    return choose_items(d, n, held, err);
 }
 
 /* ---- opening ---------------------------------------------------------------------- */
@@ -284,10 +292,10 @@ static int find_source(struct pare_data *d, struct pare_err *err)
     }
     near = pare_nearest(d->name, names, n);
     if (!pare_is_dir(d->name) && !pare_is_file(d->name))
-        return pare_fail(err, PARE_EIO, "neither a file, a folder nor the name of a set%s%s%s",
+        return pare_fail(err, PARE_EIO, "neither a file, a folder nor the name of a data set%s%s%s",
                          near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     return pare_fail(err, PARE_EFORMAT,
-                     "no data set that is known: IDX, CIFAR-10, .npy, .npz, test_data_set_0 or "
+                     "not a known data set: IDX, CIFAR-10, .npy, .npz, test_data_set_0 or "
                      "folders of PNG and JPEG files");
 }
 
@@ -302,15 +310,15 @@ static int open_set(struct pare_data *d, const char *split, const struct pare_da
     d->parts->split = held ? "train" : train ? "train" : !strcmp(split, "val") ? "val" : "test";
     PARE_TRY(d->source->open(d, d->source->by_name ? NULL : d->name, err));
     PARE_TRY(pare_at(err, set_window(d, o, err), "%s", d->name));
-    PARE_TRY(pare_at(err, normalise(d, o, err), "%s", d->name));
+    PARE_TRY(pare_at(err, set_normalization(d, o, err), "%s", d->name));
     if (o->holdout > 0 && (train || held || d->parts->whole))
         PARE_TRY(pare_at(err, hold_out(d, !train, o->holdout, err), "%s", d->name));
     if (o->limit > 0 && o->limit < d->n)
-        PARE_TRY(draw(d, o->limit, true, err));
+        PARE_TRY(choose_items(d, o->limit, true, err));
     return 0;
 }
 
-/* A struct that was not filled from the table may have holes, and numbers out of range. */
+/* Check a struct that was not filled from the table: missing lists, values out of range. */
 static int take_opts(const struct pare_data_opts *from, struct pare_data_opts *to,
                      struct pare_err *err)
 {
@@ -326,7 +334,7 @@ static int take_opts(const struct pare_data_opts *from, struct pare_data_opts *t
 }
 
 int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **data,
-                 struct pare_err *err)
+                    struct pare_err *err)
 {
     struct pare_data *d = pare_alloc(a, 1, sizeof(*d));
     struct pare_data_parts *p = pare_alloc(a, 1, sizeof(*p));
@@ -348,7 +356,8 @@ int pare_data_open(const char *spec, const char *split, const struct pare_data_o
     struct pare_arena *a = pare_arena_new(1 << 14), *tmp = pare_arena_new(1 << 16);
     struct pare_data_opts o = { 0 };
     struct pare_data *d = NULL;
-    int rc = a && tmp ? pare_data_start(a, spec, &d, err) : pare_no_memory(err, "to open a data set");
+    int rc = a && tmp ? pare_data_start(a, spec, &d, err)
+                      : pare_no_memory(err, "to open a data set");
 
     *data = NULL;
     if (!rc && !spec)

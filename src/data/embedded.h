@@ -1,4 +1,4 @@
-/* embedded.h - the files of data/digits, which the build turns into C. */
+/* embedded.h - the files of data/digits, embedded as C arrays by the build. */
 #ifndef PARE_DATA_EMBEDDED_H
 #define PARE_DATA_EMBEDDED_H
 

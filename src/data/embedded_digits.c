@@ -1,4 +1,4 @@
-/* embedded_digits.c - the set inside the library: 1,797 handwritten digits of 8 x 8 pixels. */
+/* embedded_digits.c - the built-in data set: 1,797 handwritten digits of 8 x 8 pixels. */
 #include "embedded.h"
 #include "source.h"
 

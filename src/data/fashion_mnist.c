@@ -1,4 +1,4 @@
-/* fashion_mnist.c - pictures of clothes, from Debian's package dataset-fashion-mnist. */
+/* fashion_mnist.c - Fashion-MNIST from Debian's package dataset-fashion-mnist. */
 #include <stddef.h>
 
 #include "source.h"
@@ -34,7 +34,7 @@ static int open_fashion(struct pare_data *d, const char *path, struct pare_err *
 
 const struct pare_source pare_source_fashion_mnist = {
     .name = "fashion-mnist",
-    .help = "pictures of clothes, (1, 28, 28): 60000 and 10000; Debian's dataset-fashion-mnist",
+    .help = "Fashion-MNIST, (1, 28, 28): 60000 and 10000 images; Debian's dataset-fashion-mnist",
     .by_name = true,
     .open = open_fashion,
 };

@@ -1,4 +1,4 @@
-/* folder.c - what is in a folder. */
+/* folder.c - list the files of a folder, sorted by name. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* gzip.c - read bytes in order that may be compressed by gzip. */
+/* gzip.c - sequential reader of plain or gzip-compressed bytes. */
 #include "gzip.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ void pare_gzip_stop(struct pare_gzip *g)
         inflateEnd(&g->z);
 }
 
-/* One call of inflate; *got is how much came out.  A file may be several streams in a row. */
+/* Call inflate once; *got is the number of bytes produced.  A file may have several streams. */
 static int inflate_some(struct pare_gzip *g, unsigned char *dst, size_t len, size_t *got,
                         struct pare_err *err)
 {
@@ -70,7 +70,7 @@ int pare_gzip_take(struct pare_gzip *g, void *dst, size_t len, struct pare_err *
     return 0;
 }
 
-/* The check sum is looked at when the end is read. */
+/* zlib compares the checksum when the end is read. */
 int pare_gzip_end(struct pare_gzip *g, struct pare_err *err)
 {
     unsigned char more;
@@ -81,6 +81,6 @@ int pare_gzip_end(struct pare_gzip *g, struct pare_err *err)
     if (g->packed && !got && !g->done)
         return pare_fail(err, PARE_EFORMAT, "the compressed data ends too early");
     if (got || g->left)
-        return pare_fail(err, PARE_EFORMAT, "the file goes on after its data");
+        return pare_fail(err, PARE_EFORMAT, "the file has bytes after its data");
     return 0;
 }

@@ -1,9 +1,9 @@
-/* idx.c - MNIST's file format, plain or compressed: images and labels side by side.
+/* idx.c - IDX, the file format of MNIST, plain or gzip-compressed: files of images and labels.
  *
  *     0  0  type  rank    then `rank` dimensions of 4 bytes, big-endian, and the elements
  *
- * A folder is recognised by the usual names: train-images-idx3-ubyte, t10k-labels-idx1-ubyte.gz
- * and so on, there or where other programs put them below it.
+ * A folder is recognized by the usual names: train-images-idx3-ubyte, t10k-labels-idx1-ubyte.gz and
+ * so on, in it or in the subfolders that other programs use.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void reverse_bytes(unsigned char *p, size_t n, size_t size)
         }
 }
 
-static int header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *err)
+static int read_header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *err)
 {
     unsigned char b[4 * PARE_MAX_RANK];
 
@@ -51,7 +51,7 @@ static int header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *e
                          b[0], b[1], b[2], b[3]);
     t->rank = b[3];
     if (t->rank < 1 || t->rank > PARE_MAX_RANK)
-        return pare_fail(err, PARE_EFORMAT, "it has %d dimensions, 1 to %d are handled", t->rank,
+        return pare_fail(err, PARE_EFORMAT, "it has %d dimensions, 1 to %d are supported", t->rank,
                          PARE_MAX_RANK);
     PARE_TRY(pare_gzip_take(g, b, 4 * (size_t)t->rank, err));
     for (int i = 0; i < t->rank; i++)
@@ -60,9 +60,9 @@ static int header(struct pare_gzip *g, struct pare_tensor *t, struct pare_err *e
     return 0;
 }
 
-/* Sizes first: what the file cannot hold is not allocated. */
-static int contents(struct pare_arena *a, struct pare_gzip *g, struct pare_tensor *t,
-                    struct pare_err *err)
+/* Check sizes before allocating memory. */
+static int read_elements(struct pare_arena *a, struct pare_gzip *g, struct pare_tensor *t,
+                         struct pare_err *err)
 {
     size_t size = pare_dtype_size(t->dtype), bytes;
     char buf[PARE_SHAPE_TEXT];
@@ -70,9 +70,9 @@ static int contents(struct pare_arena *a, struct pare_gzip *g, struct pare_tenso
     PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
     pare_shape_text(t, buf, sizeof(buf));
     if (g->packed ? bytes / PARE_MAX_RATIO > g->left : bytes != g->left)
-        return pare_fail(err, PARE_EFORMAT, "its shape %s needs %zu bytes%s, but %zu%s are there",
-                         buf, bytes, g->packed ? "" : " of data", g->left,
-                         g->packed ? " compressed ones" : "");
+        return pare_fail(err, PARE_EFORMAT,
+                         "its shape %s needs %zu bytes%s, but the file has %zu%s", buf, bytes,
+                         g->packed ? "" : " of data", g->left, g->packed ? " compressed ones" : "");
     if (g->packed && bytes > PARE_MAX_GROWTH)
         return pare_fail(err, PARE_ELIMIT,
                          "its shape %s needs %zu bytes, at most %zu are unpacked from a file", buf,
@@ -95,9 +95,9 @@ int pare_idx_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
 
     *t = (struct pare_tensor){ .rank = 0 };
     PARE_TRY(pare_gzip_start(&g, bytes, len, err));
-    rc = header(&g, t, err);
+    rc = read_header(&g, t, err);
     if (!rc)
-        rc = contents(a, &g, t, err);
+        rc = read_elements(a, &g, t, err);
     pare_gzip_stop(&g);
     return rc;
 }
@@ -146,7 +146,7 @@ static const char *find_kind(struct pare_arena *a, const char *dir, bool test, c
     return NULL;
 }
 
-static const char *find(struct pare_arena *a, const char *dir, bool test, bool images)
+static const char *find_file(struct pare_arena *a, const char *dir, bool test, bool images)
 {
     const char *f = find_kind(a, dir, test, images ? "images-idx3" : "labels-idx1");
 
@@ -168,13 +168,13 @@ static bool has_magic(const char *path)
 static bool probe(struct pare_data *d, const char *path)
 {
     if (pare_is_dir(path))
-        return find(d->arena, path, false, true) || find(d->arena, path, true, true);
+        return find_file(d->arena, path, false, true) || find_file(d->arena, path, true, true);
     return has_magic(path) || pare_ends_with(path, "-ubyte.gz") ||
            (pare_ends_with(path, ".gz") && strstr(path, "idx"));
 }
 
-/* ".../train-images-idx3-ubyte.gz" -> ".../train-labels-idx1-ubyte.gz", when there is one. */
-static const char *labels_beside(struct pare_arena *a, const char *path)
+/* ".../train-images-idx3-ubyte.gz" -> ".../train-labels-idx1-ubyte.gz" if it exists, else NULL. */
+static const char *labels_path(struct pare_arena *a, const char *path)
 {
     const char *base = strrchr(path, '/'), *word;
     char *p, *three;
@@ -197,21 +197,21 @@ static int open_idx(struct pare_data *d, const char *path, struct pare_err *err)
 
     if (!pare_is_dir(path)) {
         d->parts->whole = true;
-        return pare_idx_open(d, path, labels_beside(d->arena, path), err);
+        return pare_idx_open(d, path, labels_path(d->arena, path), err);
     }
-    images = find(d->arena, path, test, true);
-    labels = find(d->arena, path, test, false);
+    images = find_file(d->arena, path, test, true);
+    labels = find_file(d->arena, path, test, false);
     if (!images)
         return pare_fail(err, PARE_EIO, "%s: no %s-images-idx3-ubyte[.gz] there", path,
                          test ? "t10k" : "train");
     if (!labels)
-        return pare_fail(err, PARE_EIO, "%s: no labels beside it", images);
+        return pare_fail(err, PARE_EIO, "%s: no file of labels next to it", images);
     return pare_idx_open(d, images, labels, err);
 }
 
 const struct pare_source pare_source_idx = {
     .name = "idx",
-    .help = "MNIST's format, plain or .gz: a folder with train-images-idx3-ubyte and its like",
+    .help = "MNIST's format, plain or .gz: a folder with train-images-idx3-ubyte, ...",
     .probe = probe,
     .open = open_idx,
 };

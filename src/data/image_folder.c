@@ -1,9 +1,8 @@
-/* image_folder.c - PNG and JPEG files, a folder for each class, as torchvision's ImageFolder.
+/* image_folder.c - PNG and JPEG files in a folder per class, like torchvision's ImageFolder.
  *
  *     train/cat/1.jpg  train/dog/7.png  val/cat/2.jpg ...    or without the train/ and val/
  *
- * Classes are numbered in the order of their names, files come in the order of theirs.  They are
- * decoded when they are needed.
+ * Classes and files are sorted by name.  Files are decoded on demand.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 struct folder {
     const char **path;
     int n, cap;
-    int folders; /* looked into so far: links in a circle make many of few */
+    int folders; /* folders read so far; a limit ends cycles of links */
 };
 
 static bool ends_in(const char *name, const char *const *list)
@@ -38,7 +37,7 @@ static bool readable(const char *name)
     return ends_in(name, list);
 }
 
-/* torchvision would read these; leaving them out would be another data set. */
+/* Formats that torchvision reads; silently skipping them would change the data set. */
 static bool other_picture(const char *name)
 {
     static const char *const list[] = { ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", NULL };
@@ -70,11 +69,12 @@ static int list_kinds(struct pare_arena *a, const char *dir, struct folder *file
     return 0;
 }
 
-static int add(struct pare_data *d, struct folder *f, const char *dir, const char *name,
-               struct pare_err *err)
+static int add_file(struct pare_data *d, struct folder *f, const char *dir, const char *name,
+                    struct pare_err *err)
 {
     if (other_picture(name))
-        return pare_fail(err, PARE_EUNSUPPORTED, "%s/%s: only PNG and JPEG are handled", dir, name);
+        return pare_fail(err, PARE_EUNSUPPORTED, "%s/%s: only PNG and JPEG are supported", dir,
+                         name);
     if (!readable(name))
         return 0;
     if (f->n == PARE_FOLDER_FILES)
@@ -89,27 +89,27 @@ static int add(struct pare_data *d, struct folder *f, const char *dir, const cha
     return 0;
 }
 
-/* All pictures in a folder and below it: a folder's own first, then those of its folders. */
-static int walk(struct pare_data *d, struct folder *f, const char *dir, int depth,
-                struct pare_err *err)
+/* All images in a folder and below it: first the folder's own, then those of its subfolders. */
+static int add_images(struct pare_data *d, struct folder *f, const char *dir, int depth,
+                      struct pare_err *err)
 {
     struct folder files, folders;
 
     if (depth > PARE_FOLDER_DEPTH)
-        return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders in each other", dir,
+        return pare_fail(err, PARE_ELIMIT, "%s: more than %d nested folders", dir,
                          PARE_FOLDER_DEPTH);
     if (++f->folders > PARE_FOLDER_FOLDERS)
         return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders below the classes", dir,
                          PARE_FOLDER_FOLDERS);
     PARE_TRY(list_kinds(d->parts->tmp, dir, &files, &folders, err));
     for (int i = 0; i < files.n; i++)
-        PARE_TRY(add(d, f, dir, files.path[i], err));
+        PARE_TRY(add_file(d, f, dir, files.path[i], err));
     for (int i = 0; i < folders.n; i++) {
         const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, folders.path[i]);
 
         if (!sub)
             return pare_no_memory(err, "for a name");
-        PARE_TRY(walk(d, f, sub, depth + 1, err));
+        PARE_TRY(add_images(d, f, sub, depth + 1, err));
     }
     return 0;
 }
@@ -150,7 +150,7 @@ static bool probe(struct pare_data *d, const char *path)
            folders.n;
 }
 
-/* The size of the first picture is that of all, unless the options say otherwise. */
+/* All images have the size of the first one, unless the options specify another. */
 static int set_form(struct pare_data *d, struct pare_err *err)
 {
     struct pare_picture p;
@@ -182,10 +182,10 @@ static int open_folder(struct pare_data *d, const char *path, struct pare_err *e
 
         if (!sub)
             return pare_no_memory(err, "for a name");
-        PARE_TRY(walk(d, f, sub, 0, err));
+        PARE_TRY(add_images(d, f, sub, 0, err));
         end[k] = f->n;
         if (f->n == (k ? end[k - 1] : 0))
-            return pare_fail(err, PARE_EFORMAT, "%s: no pictures (.png, .jpg, .jpeg) there", sub);
+            return pare_fail(err, PARE_EFORMAT, "%s: no images (.png, .jpg, .jpeg) there", sub);
     }
     if (!classes.n)
         return pare_fail(err, PARE_EFORMAT, "%s: no folders of classes there", dir);
@@ -212,7 +212,7 @@ static int make_gray(struct pare_arena *a, struct pare_picture *p, struct pare_e
     uint8_t *to = pare_alloc_raw(a, (size_t)(p->h * p->w), 1);
 
     if (!to)
-        return pare_no_memory(err, "for a picture");
+        return pare_no_memory(err, "for an image");
     for (int64_t i = 0; i < p->h * p->w; i++, from += 3)
         to[i] = (uint8_t)((19595u * from[0] + 38470u * from[1] + 7471u * from[2] + 0x8000u) >> 16);
     *p = (struct pare_picture){ PARE_U8, 1, p->h, p->w, false, to };
@@ -244,7 +244,7 @@ static int read_picture(const struct pare_data *d, int64_t i, struct pare_arena 
 
 const struct pare_source pare_source_image_folder = {
     .name = "image-folder",
-    .help = "PNG and JPEG files in a folder for each class, perhaps below train, val and test",
+    .help = "PNG and JPEG files in a folder per class, optionally below train, val and test",
     .probe = probe,
     .open = open_folder,
     .read = read_picture,

@@ -1,12 +1,12 @@
-/* item.c - an item's way into a batch: resized, cropped, mirrored, normalised. */
+/* item.c - prepare an item for a batch: resize, crop, mirror, normalize. */
 #include <string.h>
 
 #include "source.h"
 #include "../base/rng.h"
 #include "../tensor/tensor.h"
 
-/* Output (y, x) is the picture's (top + y, left + x), or black outside of it; mirrored, output x
- * counts from the right. */
+/* Output (y, x) is the image's (top + y, left + x), or black outside; if mirrored, x counts from
+ * the right. */
 struct window {
     int64_t top, left;
     bool mirror;
@@ -30,16 +30,16 @@ static int fetch(const struct pare_data *d, int64_t i, struct pare_arena *a, str
     return 0;
 }
 
-/* ---- where ------------------------------------------------------------------------ */
+/* ---- the window-------------------------------------------------------------------- */
 
-/* Half of what is left over; a half pixel goes to the even side, as torchvision rounds. */
-static int64_t middle(int64_t spare)
+/* Half of the difference, rounded half to even, as in torchvision. */
+static int64_t center(int64_t spare)
 {
     return spare / 2 + (spare % 4 == 3);
 }
 
-static int place(const struct pare_data *d, const struct pare_picture *p, struct pare_rng *rng,
-                 struct window *v, struct pare_err *err)
+static int place_window(const struct pare_data *d, const struct pare_picture *p,
+                        struct pare_rng *rng, struct window *v, struct pare_err *err)
 {
     int64_t pad = rng ? d->opts.pad : 0, H = d->parts->H, W = d->parts->W;
     int64_t down = p->h + 2 * pad - H, across = p->w + 2 * pad - W;
@@ -47,12 +47,12 @@ static int place(const struct pare_data *d, const struct pare_picture *p, struct
 
     if (fixed || down < 0 || across < 0)
         return pare_fail(err, PARE_ESHAPE,
-                         "the picture has %lld x %lld pixels, %s %lld x %lld: 'resize' and 'crop' "
-                         "make them alike",
+                         "the image has %lld x %lld pixels, %s %lld x %lld: 'resize' and 'crop' "
+                         "make sizes equal",
                          (long long)p->h, (long long)p->w, fixed ? "the first one" : "the window",
                          (long long)H, (long long)W);
     if (!rng) {
-        *v = (struct window){ middle(down), middle(across), false };
+        *v = (struct window){ center(down), center(across), false };
         return 0;
     }
     v->mirror = d->opts.flip && (pare_rng_next(rng) >> 63);
@@ -63,7 +63,7 @@ static int place(const struct pare_data *d, const struct pare_picture *p, struct
 
 /* ---- numbers ---------------------------------------------------------------------- */
 
-/* n inputs, `stride` apart, become n outputs, `step` (1 or -1) apart. */
+/* Convert n inputs at a distance of `stride` to n outputs at a distance of `step` (1 or -1). */
 struct row {
     const void *x;
     int64_t stride;
@@ -79,7 +79,7 @@ static void bytes_row(const struct row *r, const float *table)
         r->out[i * r->step] = table[x[i * r->stride]];
 }
 
-/* In the order PyTorch computes it. */
+/* Same order of operations as in PyTorch. */
 static void floats_row(const struct row *r, float scale, float mean, float std)
 {
     const float *x = r->x;
@@ -88,7 +88,7 @@ static void floats_row(const struct row *r, float scale, float mean, float std)
         r->out[i * r->step] = (x[i * r->stride] / scale - mean) / std;
 }
 
-/* Channel c of the window; p is bytes where there is a table for them, else float32. */
+/* Channel c of the window; p points to bytes if there is a table, else to float32. */
 static void plane(const struct pare_data *d, const struct pare_picture *p, const struct window *v,
                   int64_t c, float *out)
 {
@@ -133,8 +133,8 @@ static int to_floats(struct pare_arena *a, struct pare_picture *p, struct pare_e
     return 0;
 }
 
-static int load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
-                struct pare_arena *a, struct pare_err *err)
+static int load_window(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
+                       struct pare_arena *a, struct pare_err *err)
 {
     const struct pare_data_parts *s = d->parts;
     struct pare_picture p;
@@ -145,7 +145,7 @@ static int load(const struct pare_data *d, int64_t i, struct pare_rng *rng, floa
     pare_resized(&s->resize, p.h, p.w, &h, &w);
     if (h != p.h || w != p.w)
         PARE_TRY(pare_rescale(a, &p, h, w, err));
-    PARE_TRY(place(d, &p, rng, &v, err));
+    PARE_TRY(place_window(d, &p, rng, &v, err));
     if (!s->table)
         PARE_TRY(to_floats(a, &p, err));
     for (int64_t c = 0; c < p.c; c++)
@@ -156,7 +156,7 @@ static int load(const struct pare_data *d, int64_t i, struct pare_rng *rng, floa
 int pare_item_load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
                    struct pare_arena *a, struct pare_err *err)
 {
-    return pare_at(err, load(d, i, rng, out, a, err), "item %lld", (long long)i);
+    return pare_at(err, load_window(d, i, rng, out, a, err), "item %lld", (long long)i);
 }
 
 int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, void *out,

@@ -1,8 +1,8 @@
-/* jpeg.c - JPEG to bytes: red, green, blue.
+/* jpeg.c - JPEG decoder: bytes of red, green, blue.
  *
  * libjpeg's defaults (accurate DCT, smooth upsampling), which are Pillow's and so torchvision's.
- * libjpeg reports errors by a function that must not return, so it jumps; the jump does not leave
- * this file.
+ * libjpeg reports errors by a function that must not return, so it uses longjmp(), within this
+ * file.
  */
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ struct reader {
     int rc;
 };
 
-static void stop(struct reader *r, int code, const char *what)
+static void stop_decoding(struct reader *r, int code, const char *what)
 {
     r->rc = pare_fail(r->err, code, "not a readable JPEG: %s", what);
     longjmp(r->jump, 1);
@@ -35,23 +35,23 @@ static void failed(j_common_ptr c)
     char what[JMSG_LENGTH_MAX];
 
     c->err->format_message(c, what);
-    stop(c->client_data, PARE_EFORMAT, what);
+    stop_decoding(c->client_data, PARE_EFORMAT, what);
 }
 
-/* Other flaws are common in pictures that every viewer shows. */
-static void flaw(j_common_ptr c, int level)
+/* Other warnings are common in images that every viewer shows. */
+static void on_warning(j_common_ptr c, int level)
 {
     if (level < 0 && c->err->msg_code == JWRN_JPEG_EOF)
-        stop(c->client_data, PARE_EFORMAT, "the file ends too early");
+        stop_decoding(c->client_data, PARE_EFORMAT, "the file ends too early");
 }
 
 static void progress(j_common_ptr c)
 {
     if (c->is_decompressor && ((j_decompress_ptr)c)->input_scan_number > PARE_JPEG_SCANS)
-        stop(c->client_data, PARE_ELIMIT, "it has too many scans");
+        stop_decoding(c->client_data, PARE_ELIMIT, "it has too many scans");
 }
 
-static void start(struct reader *r, const void *bytes, size_t len)
+static void read_head(struct reader *r, const void *bytes, size_t len)
 {
     struct jpeg_decompress_struct *j = &r->jpeg;
     bool four;
@@ -62,26 +62,26 @@ static void start(struct reader *r, const void *bytes, size_t len)
     w = (int64_t)j->image_width;
     h = (int64_t)j->image_height;
     if (w > PARE_MAX_PIXELS / h)
-        stop(r, PARE_ELIMIT, "it has more pixels than are handled");
+        stop_decoding(r, PARE_ELIMIT, "it has more pixels than are supported");
     four = j->jpeg_color_space == JCS_CMYK || j->jpeg_color_space == JCS_YCCK;
     j->out_color_space = four ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(j);
     r->pixels = pare_alloc(r->a, (size_t)(w * h), 3);
     r->row = four ? pare_alloc(r->a, (size_t)w, 4) : NULL;
     if (!r->pixels || (four && !r->row))
-        stop(r, PARE_ENOMEM, "there is no memory for it");
+        stop_decoding(r, PARE_ENOMEM, "there is no memory for it");
     *r->out = (struct pare_picture){ PARE_U8, 3, h, w, true, r->pixels };
 }
 
 /* a b / 255, rounded. */
-static unsigned times(unsigned a, unsigned b)
+static unsigned mul255(unsigned a, unsigned b)
 {
     unsigned t = a * b + 128;
 
     return (t + (t >> 8)) >> 8;
 }
 
-/* red = (1 - cyan) (1 - black).  Adobe's files have all four the other way round. */
+/* red = (1 - cyan) (1 - black).  Adobe's files have all four inverted. */
 static void from_cmyk(const struct reader *r, unsigned char *to)
 {
     unsigned flip = r->jpeg.saw_Adobe_marker ? 255 : 0;
@@ -91,11 +91,11 @@ static void from_cmyk(const struct reader *r, unsigned char *to)
         unsigned white = 255 - (p[3] ^ flip);
 
         for (int k = 0; k < 3; k++)
-            to[3 * x + k] = (unsigned char)(white - times(p[k] ^ flip, white));
+            to[3 * x + k] = (unsigned char)(white - mul255(p[k] ^ flip, white));
     }
 }
 
-static void rows(struct reader *r)
+static void read_rows(struct reader *r)
 {
     for (int64_t y = 0; y < r->out->h; y++) {
         unsigned char *to = r->pixels + y * r->out->w * 3, *row = r->row ? r->row : to;
@@ -114,8 +114,8 @@ static void decode(struct reader *r, const void *bytes, size_t len)
         return;
     jpeg_create_decompress(&r->jpeg);
     r->jpeg.progress = &r->progress;
-    start(r, bytes, len);
-    rows(r);
+    read_head(r, bytes, len);
+    read_rows(r);
 }
 
 int pare_jpeg_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,
@@ -126,7 +126,7 @@ int pare_jpeg_decode(struct pare_arena *a, const void *bytes, size_t len, struct
     r.jpeg.err = jpeg_std_error(&r.errors);
     r.jpeg.client_data = &r;
     r.errors.error_exit = failed;
-    r.errors.emit_message = flaw;
+    r.errors.emit_message = on_warning;
     r.progress.progress_monitor = progress;
     decode(&r, bytes, len);
     jpeg_destroy_decompress(&r.jpeg);

@@ -1,11 +1,11 @@
-/* loader.c - batches, one ahead.
+/* loader.c - batches of a data set, prefetched by a thread.
  *
- * Two batches take turns: while the caller has one, a thread prepares the other.  The thread
- * starts with the first batch that is asked for; where it cannot, or need not, the caller's own
- * thread prepares them.
+ * Two batches alternate: while the caller has one, a thread prepares the other.  The thread starts
+ * with the first batch; if it cannot be started or is disabled, the caller's own thread prepares
+ * batches.
  *
- * Which items a batch holds follows from (seed, epoch), and how an item is varied from (seed,
- * epoch, item), so that nothing else has to be stored to continue where a run was stopped.
+ * The items of a batch depend only on (seed, epoch), and their augmentation on (seed, epoch, item),
+ * so that a checkpoint needs no other state.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -32,35 +32,35 @@ struct pare_loader {
     bool train, shuffle;
     uint64_t seed;
     int64_t size, n_batches;
-    int rank, ranks;      /* of the processes that each have a part of every batch */
-    int64_t from, every;  /* batch i of ours is from + i * every of the set */
-    int64_t item_size;    /* numbers in an item */
-    struct pare_tensor x; /* of a full batch, without data */
-    struct pare_tensor in[PARE_DATA_INPUTS]; /* of sets from memory: all inputs of the model */
-    int map[PARE_DATA_INPUTS];               /* ... and which of the set's each of them is */
+    int rank, ranks;      /* rank of this process; processes that share every batch */
+    int64_t from, every;  /* batch i of this process is batch from + i * every of the set */
+    int64_t item_size;    /* elements of an item */
+    struct pare_tensor x; /* type and shape of a full batch, without data */
+    struct pare_tensor in[PARE_DATA_INPUTS]; /* sets in memory: all inputs of the model */
+    int map[PARE_DATA_INPUTS]; /* sets in memory: the set's input for each input of the model */
     int n_in;
-    float *row;           /* one item, where x is not float32 */
-    int64_t *order;       /* (n) of epoch order_epoch */
+    float *row;     /* one item, if x is not float32 */
+    int64_t *order; /* (n) order of the items in epoch order_epoch */
     int64_t order_epoch;
     struct slot slot[2];
 
-    int64_t epoch, at; /* the caller's: what next() gives next */
-    int turn;          /* ... from this slot */
+    int64_t epoch, at; /* position of the batch that next() returns */
+    int turn;          /* the slot of that batch */
     bool threaded, started;
 
-    pthread_mutex_t lock; /* of what follows, and of slot[].state */
+    pthread_mutex_t lock; /* protects the members below, and slot[].state */
     pthread_cond_t changed;
     pthread_t thread;
     bool busy, quit, drop;
-    int64_t wanted;              /* the epoch that the caller is in */
-    int64_t make_epoch, make_at; /* what is prepared next */
+    int64_t wanted;              /* epoch of the caller */
+    int64_t make_epoch, make_at; /* the batch to prepare next */
     int make_turn;
 };
 
 /* ---- random numbers --------------------------------------------------------------- */
 
-/* The finishing steps of SplitMix64: every bit of a and b changes about half of the result. */
-static uint64_t mix(uint64_t a, uint64_t b)
+/* The finalizer of SplitMix64: every bit of a and b changes about half of the result bits. */
+static uint64_t mix_seed(uint64_t a, uint64_t b)
 {
     uint64_t z = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
 
@@ -68,14 +68,14 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return z ^ z >> 32;
 }
 
-/* Fisher and Yates, from the identity, so that the order does not depend on the epoch before. */
+/* Fisher-Yates shuffle of the identity, so that the order does not depend on the previous epoch. */
 static void make_order(struct pare_loader *l, int64_t epoch)
 {
     struct pare_rng rng;
 
     if (l->order_epoch == epoch)
         return;
-    pare_rng_init(&rng, mix(mix(l->seed, 1), (uint64_t)epoch));
+    pare_rng_init(&rng, mix_seed(mix_seed(l->seed, 1), (uint64_t)epoch));
     for (int64_t i = 0; i < l->d->n; i++) {
         int64_t k = l->shuffle ? (int64_t)pare_rng_below(&rng, (uint64_t)i + 1) : i;
 
@@ -97,7 +97,7 @@ static int load_item(struct pare_loader *l, int64_t epoch, int64_t item, char *t
 
     if (!floats && !l->row)
         return pare_item_raw(l->d, item, l->x.dtype, to, err);
-    pare_rng_init(&rng, mix(mix(mix(l->seed, 2), (uint64_t)epoch), (uint64_t)item));
+    pare_rng_init(&rng, mix_seed(mix_seed(mix_seed(l->seed, 2), (uint64_t)epoch), (uint64_t)item));
     rc = pare_item_load(l->d, item, l->train ? &rng : NULL, floats ? (float *)(void *)to : l->row,
                         l->scratch, err);
     pare_rewind(l->scratch, m);
@@ -139,7 +139,7 @@ static bool interrupted(struct pare_loader *l)
     return yes;
 }
 
-/* The items of a batch that are ours: *n from *first on, in the epoch's order. */
+/* The items of a batch that belong to this process: *n from *first, in the epoch's order. */
 static void part_of(const struct pare_loader *l, int64_t at, struct pare_batch *b, int64_t *first,
                     int64_t *n)
 {
@@ -154,7 +154,7 @@ static void part_of(const struct pare_loader *l, int64_t at, struct pare_batch *
     *n = b->own ? b->own : 1;
 }
 
-static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t at)
+static void fill_batch(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t at)
 {
     const struct pare_tensor *y = &l->d->y;
     int64_t first, n;
@@ -178,23 +178,22 @@ static void fill(struct pare_loader *l, struct slot *s, int64_t epoch, int64_t a
                    (const char *)y->data + (size_t)item * y_row, y_row);
         if (interrupted(l))
             return;
-        s->rc = l->d->n_inputs
-                    ? load_row(l, &s->batch, i, item, &s->err)
-                    : load_item(l, epoch, item, (char *)s->batch.x.data + (size_t)i * x_row,
-                                &s->err);
+        s->rc = l->d->n_inputs ? load_row(l, &s->batch, i, item, &s->err)
+                               : load_item(l, epoch, item,
+                                           (char *)s->batch.x.data + (size_t)i * x_row, &s->err);
         pare_at(&s->err, s->rc, "%s", l->d->name);
     }
 }
 
 /* ---- the thread ------------------------------------------------------------------- */
 
-/* Whether another epoch follows is known only in training. */
-static bool idle(const struct pare_loader *l)
+/* Only training is known to continue with another epoch. */
+static bool is_idle(const struct pare_loader *l)
 {
     return l->slot[l->make_turn].state != EMPTY || (!l->train && l->make_epoch != l->wanted);
 }
 
-static void *work(void *arg)
+static void *prefetch_thread(void *arg)
 {
     struct pare_loader *l = arg;
 
@@ -203,13 +202,13 @@ static void *work(void *arg)
         struct slot *s = &l->slot[l->make_turn];
         int64_t epoch = l->make_epoch, at = l->make_at;
 
-        if (l->drop || idle(l)) {
+        if (l->drop || is_idle(l)) {
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
         l->busy = true;
         pthread_mutex_unlock(&l->lock);
-        fill(l, s, epoch, at);
+        fill_batch(l, s, epoch, at);
         pthread_mutex_lock(&l->lock);
         l->busy = false;
         if (!l->drop) {
@@ -224,7 +223,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Signals are the caller's: its handlers must not run here. */
+/* Block signals: the caller's handlers must not run in this thread. */
 static void start_thread(struct pare_loader *l)
 {
     sigset_t all, before;
@@ -235,22 +234,22 @@ static void start_thread(struct pare_loader *l)
     l->wanted = l->epoch;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    l->started = !pthread_create(&l->thread, NULL, work, l);
+    l->started = !pthread_create(&l->thread, NULL, prefetch_thread, l);
     l->threaded = l->started;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* ---- the caller's side -------------------------------------------------------------- */
 
-/* Give back the batch that the caller has, wait for the next. */
-static struct slot *take(struct pare_loader *l)
+/* Release the caller's batch and wait for the next. */
+static struct slot *take_batch(struct pare_loader *l)
 {
     struct slot *s = &l->slot[l->turn];
 
     if (l->threaded && !l->started)
         start_thread(l);
     if (!l->threaded) {
-        fill(l, s, l->epoch, l->at);
+        fill_batch(l, s, l->epoch, l->at);
         return s;
     }
     pthread_mutex_lock(&l->lock);
@@ -276,12 +275,12 @@ int pare_loader_next(struct pare_loader *l, const struct pare_batch **batch, str
         l->epoch++;
         return 0;
     }
-    s = take(l);
+    s = take_batch(l);
     if (s->rc) {
         struct pare_loader_pos here = pare_loader_tell(l);
 
         *err = s->err;
-        pare_loader_seek(l, &here, &s->err); /* the next call tries, and fails, again */
+        pare_loader_seek(l, &here, &s->err); /* so that the next call tries again */
         return err->code;
     }
     l->at++;
@@ -335,7 +334,7 @@ int64_t pare_loader_batch_size(const struct pare_loader *l)
     return l->size;
 }
 
-/* ---- life --------------------------------------------------------------------------- */
+/* ---- new, free ---------------------------------------------------------------------- */
 
 static int64_t most(const struct pare_loader *l)
 {
@@ -363,7 +362,7 @@ static int make_slot(struct pare_loader *l, struct slot *s, struct pare_err *err
     return s->index ? 0 : pare_no_memory(err, "for a batch");
 }
 
-/* (N, ...) from the shape of an item. */
+/* The shape (N, ...) of a batch from the shape of an item. */
 static int set_shape(struct pare_loader *l, const struct pare_io *input, struct pare_err *err)
 {
     struct pare_tensor item;
@@ -371,7 +370,7 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
 
     PARE_TRY(pare_item_shape(l->d, input, &item, err));
     if (item.rank == PARE_MAX_RANK)
-        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are handled",
+        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are supported",
                          item.rank, PARE_MAX_RANK - 1);
     l->item_size = pare_numel(&item);
     l->x = (struct pare_tensor){ .dtype = item.dtype, .rank = item.rank + 1, .dim = { most(l) } };
@@ -381,12 +380,12 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
     return floats && !l->row ? pare_no_memory(err, "for an item") : 0;
 }
 
-/* (N, ...) of the k-th input of a set from memory. */
+/* The shape (N, ...) of the k-th input of a set in memory. */
 static int set_input(struct pare_loader *l, int k, const struct pare_tensor *item,
                      struct pare_err *err)
 {
     if (item->rank == PARE_MAX_RANK)
-        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are handled",
+        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are supported",
                          item->rank, PARE_MAX_RANK - 1);
     l->in[k] = (struct pare_tensor){ .dtype = item->dtype,
                                      .rank = item->rank + 1,
@@ -395,7 +394,7 @@ static int set_input(struct pare_loader *l, int k, const struct pare_tensor *ite
     return 0;
 }
 
-/* The set's inputs in the model's order; without a model, in their own. */
+/* The set's inputs in the model's order; without a model, in the set's order. */
 static int set_inputs(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
 {
     int n = o->n_inputs ? o->n_inputs : 1;
@@ -408,7 +407,7 @@ static int set_inputs(struct pare_loader *l, const struct pare_loader_opts *o, s
     }
     l->n_in = o->input ? n : l->d->n_inputs;
     if (l->n_in > PARE_DATA_INPUTS)
-        return pare_fail(err, PARE_ELIMIT, "the model has %d inputs, at most %d are handled",
+        return pare_fail(err, PARE_ELIMIT, "the model has %d inputs, at most %d are supported",
                          l->n_in, PARE_DATA_INPUTS);
     for (int k = 0; k < l->n_in; k++) {
         struct pare_tensor item = l->d->input[k < l->d->n_inputs ? k : 0].t;
@@ -431,8 +430,8 @@ static int set_inputs(struct pare_loader *l, const struct pare_loader_opts *o, s
     return 0;
 }
 
-/* Which batches, and how much of each. */
-static int share(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
+/* Which batches belong to this process, and its share of each. */
+static int set_share(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
 {
     int ranks = o->ranks > 1 ? o->ranks : 1, rank = o->ranks > 1 ? o->rank : 0;
 
@@ -474,7 +473,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
                          "'%s' has %lld item%s, less than a batch of %lld, and 'drop_last' leaves "
                          "nothing",
                          l->d->name, (long long)n, n == 1 ? "" : "s", (long long)l->size);
-    PARE_TRY(share(l, o, err));
+    PARE_TRY(set_share(l, o, err));
     l->scratch = pare_arena_new(1 << 20);
     l->order = pare_alloc_raw(l->arena, (size_t)n, sizeof(*l->order));
     if (!l->scratch || !l->order)

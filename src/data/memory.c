@@ -26,7 +26,8 @@ static int check_input(const struct pare_arrays *a, int k, struct pare_err *err)
         if (!strcmp(a->input[i].name, name))
             return pare_fail(err, PARE_ECONFIG, "input '%s' is given twice", name);
     if (in->t.dtype == PARE_STR)
-        return pare_fail(err, PARE_EUNSUPPORTED, "input '%s' has texts, numbers are handled", name);
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "input '%s' has strings, only numbers are supported", name);
     PARE_TRY(pare_at(err, pare_tensor_size(&in->t, NULL, &bytes, err), "input '%s'", name));
     if (!a->get && (!in->t.rank || in->t.dim[0] != a->n || !in->t.data))
         return pare_fail(err, PARE_ESHAPE, "input '%s' is %s%s, must have %lld items", name,

@@ -1,8 +1,8 @@
-/* numpy.c - arrays that numpy wrote: a .npz, a .npy, or a folder of .npy files.
+/* numpy.c - NumPy arrays: a .npz, a .npy, or a folder of .npy files.
  *
- * Which array is what is told by its name, upper or lower case: x, images, data, ... are the
- * items; y, labels, targets, ... what they should give; with "train", "test" or "val" before or
- * after it (x_train, test-labels) the array is for that split only.
+ * Names, in upper or lower case, determine the role of an array: x, images, data, ... are the
+ * items; y, labels, targets, ... their labels; with "train", "test" or "val" before or after it
+ * (x_train, test-labels) the array is for that split only.
  */
 #include <ctype.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static const struct {
 };
 #define N_WORDS (sizeof(words) / sizeof(*words))
 
-/* What an array is for; NOTHING when a word of its name is not known. */
+/* The role of an array; NOTHING if a word of its name is unknown. */
 static enum role role_of(const char *name, enum part *part)
 {
     enum role role = NOTHING;
@@ -66,9 +66,9 @@ static enum role role_of(const char *name, enum part *part)
     return role;
 }
 
-/* The array with this role for this part, or -1; two of them are an error. */
-static int find(const char *const *name, int n, enum role role, enum part part, int *at,
-                struct pare_err *err)
+/* The array with this role for this split, or -1; two of them are an error. */
+static int find_array(const char *const *name, int n, enum role role, enum part part, int *at,
+                      struct pare_err *err)
 {
     *at = -1;
     for (int i = 0; i < n; i++) {
@@ -96,11 +96,11 @@ static int no_items(const char *const *name, int n, const char *split, struct pa
         memcpy(list + at, name[i], strlen(name[i]) + 1);
         at += strlen(name[i]);
     }
-    return pare_fail(err, PARE_EFORMAT, "no array is named x_%s, images or the like, only: %s",
-                     split, n ? list : "(nothing)");
+    return pare_fail(err, PARE_EFORMAT, "no array has a name like x_%s or images, only: %s", split,
+                     n ? list : "(nothing)");
 }
 
-/* Choose the arrays of a split: its own, or (val) those for testing, or those for any. */
+/* Choose the arrays of a split: its own, or (val) those for testing, or those without a split. */
 static int choose(struct pare_data *d, const char *const *name, int n, int *x, int *y,
                   struct pare_err *err)
 {
@@ -110,23 +110,23 @@ static int choose(struct pare_data *d, const char *const *name, int n, int *x, i
     const enum part *p = !strcmp(split, "train") ? train : !strcmp(split, "val") ? val : test;
 
     for (*x = *y = -1;; p++) {
-        PARE_TRY(find(name, n, ITEMS, *p, x, err));
+        PARE_TRY(find_array(name, n, ITEMS, *p, x, err));
         if (*x >= 0 || *p == ANY)
             break;
     }
     d->parts->whole = *p == ANY;
     if (*x < 0 && n == 1)
-        *x = 0; /* it may have any name when it is alone */
+        *x = 0; /* a single array may have any name */
     if (*x < 0)
         return no_items(name, n, split, err);
-    return find(name, n, TARGETS, *p, y, err);
+    return find_array(name, n, TARGETS, *p, y, err);
 }
 
 /* ---- .npz --------------------------------------------------------------------------- */
 
-/* Out of the temporary arena, which also holds the arrays that were not chosen. */
-static int keep(struct pare_data *d, const struct pare_tensor *t, struct pare_tensor *copy,
-                struct pare_err *err)
+/* Copy from the temporary arena, which also has the arrays that were not chosen. */
+static int copy_array(struct pare_data *d, const struct pare_tensor *t, struct pare_tensor *copy,
+                      struct pare_err *err)
 {
     size_t bytes;
 
@@ -152,9 +152,9 @@ static int open_npz(struct pare_data *d, const char *path, struct pare_err *err)
     for (int i = 0; i < n; i++)
         name[i] = list[i].name;
     PARE_TRY(pare_at(err, choose(d, name, n, &x, &y, err), "%s", path));
-    PARE_TRY(keep(d, &list[x].t, &tx, err));
+    PARE_TRY(copy_array(d, &list[x].t, &tx, err));
     if (y >= 0)
-        PARE_TRY(keep(d, &list[y].t, &ty, err));
+        PARE_TRY(copy_array(d, &list[y].t, &ty, err));
     return pare_at(err, pare_data_arrays(d, &tx, y < 0 ? NULL : &ty, err), "%s", path);
 }
 
@@ -166,10 +166,10 @@ static int read_npy(struct pare_data *d, const char *path, struct pare_tensor *t
     struct pare_tensor file;
 
     PARE_TRY(pare_npy_read(d->parts->tmp, path, &file, err));
-    return keep(d, &file, t, err);
+    return copy_array(d, &file, t, err);
 }
 
-/* The .npy files of a folder, without their ending. */
+/* The .npy files of a folder, without the extension. */
 static int npy_names(struct pare_arena *a, const char *dir, const char *const **names, int *n,
                      struct pare_err *err)
 {
@@ -214,7 +214,7 @@ static int open_npy_folder(struct pare_data *d, const char *dir, struct pare_err
                          y < 0 ? NULL : pare_sprintf(a, "%s/%s.npy", dir, name[y]), err);
 }
 
-/* A file of items; its labels are looked for beside it, by name. */
+/* A file of items; its labels are searched in the same folder, by name. */
 static int open_npy_file(struct pare_data *d, const char *path, struct pare_err *err)
 {
     struct pare_arena *a = d->parts->tmp;
@@ -230,7 +230,7 @@ static int open_npy_file(struct pare_data *d, const char *path, struct pare_err 
         return pare_no_memory(err, "for a name");
     if (role_of(stem, &part) == ITEMS) {
         PARE_TRY(pare_at(err, npy_names(a, dir, &name, &n, err), "%s", dir));
-        PARE_TRY(pare_at(err, find(name, n, TARGETS, part, &y, err), "%s", dir));
+        PARE_TRY(pare_at(err, find_array(name, n, TARGETS, part, &y, err), "%s", dir));
     }
     return open_npy_pair(d, path, y < 0 ? NULL : pare_sprintf(a, "%s%s.npy", dir, name[y]), err);
 }
@@ -261,7 +261,7 @@ static int open_numpy(struct pare_data *d, const char *path, struct pare_err *er
 
 const struct pare_source pare_source_numpy = {
     .name = "numpy",
-    .help = "numpy's .npz, .npy or a folder of them: x and y, images and labels, x_train, ...",
+    .help = "NumPy's .npz, .npy or a folder of them: x and y, images and labels, x_train, ...",
     .probe = probe,
     .open = open_numpy,
 };

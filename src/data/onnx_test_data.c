@@ -1,7 +1,8 @@
-/* onnx_test_data.c - the test data that ONNX models come with.
+/* onnx_test_data.c - test data sets of ONNX models.
  *
- * A folder with input_0.pb and output_0.pb, or one with several such folders named test_data_set_0
- * and on, as the model zoo has them.  The first dimension of a tensor counts its items.
+ * A folder with input_0.pb and output_0.pb, or one with several such folders named test_data_set_0,
+ * test_data_set_1, ..., as in the ONNX model zoo.  The first dimension of a tensor is the number of
+ * items.
  */
 #include <string.h>
 
@@ -23,10 +24,10 @@ static bool probe(struct pare_data *d, const char *path)
                                  pare_file_in(d->arena, path, "test_data_set_0/input_0.pb"));
 }
 
-/* Put the inputs (k 0) or outputs (k 1) of all sets behind one another.  They must have the same
- * type, and the same shape after the first dimension. */
-static int join(struct pare_data *d, const struct set *s, int n, int k, struct pare_tensor *all,
-                struct pare_err *err)
+/* Concatenate the inputs (k = 0) or outputs (k = 1) of all sets.  They must have the same type,
+ * and the same shape after the first dimension. */
+static int concat_tensors(struct pare_data *d, const struct set *s, int n, int k,
+                          struct pare_tensor *all, struct pare_err *err)
 {
     const struct pare_tensor *first = &s[0].t[k];
     char one[PARE_SHAPE_TEXT], other[PARE_SHAPE_TEXT], *to;
@@ -67,10 +68,10 @@ static int read_set(struct pare_arena *a, const char *dir, struct set *s, struct
         return pare_fail(err, PARE_EIO, "%s: no input_0.pb there", dir);
     if (pare_file_in(a, dir, "input_1.pb"))
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "%s: there is an input_1.pb; sets with one input are handled", dir);
+                         "%s: there is an input_1.pb; only sets with one input are supported", dir);
     PARE_TRY(pare_pb_read(a, in, &s->t[0], &name, err));
     if (!s->t[0].rank)
-        return pare_fail(err, PARE_ESHAPE, "%s: a single number, not a row of items", in);
+        return pare_fail(err, PARE_ESHAPE, "%s: a single number, not a list of items", in);
     s->has_out = out != NULL;
     if (!out)
         return 0;
@@ -82,7 +83,7 @@ static int read_set(struct pare_arena *a, const char *dir, struct set *s, struct
     return 0;
 }
 
-/* All of test_data_set_0, test_data_set_1, ... up to the first that is not there. */
+/* All of test_data_set_0, test_data_set_1, ... up to the first that does not exist. */
 static int read_sets(struct pare_arena *a, const char *path, struct set **s, int *n,
                      struct pare_err *err)
 {
@@ -113,9 +114,9 @@ static int open_sets(struct pare_data *d, const char *path, struct pare_err *err
 
     d->parts->whole = true;
     PARE_TRY(read_sets(d->parts->tmp, path, &s, &n, err));
-    PARE_TRY(pare_at(err, join(d, s, n, 0, &x, err), "%s: input_0.pb", path));
+    PARE_TRY(pare_at(err, concat_tensors(d, s, n, 0, &x, err), "%s: input_0.pb", path));
     if (s->has_out)
-        PARE_TRY(pare_at(err, join(d, s, n, 1, &y, err), "%s: output_0.pb", path));
+        PARE_TRY(pare_at(err, concat_tensors(d, s, n, 1, &y, err), "%s: output_0.pb", path));
     return pare_at(err, pare_data_arrays(d, &x, s->has_out ? &y : NULL, err), "%s", path);
 }
 

@@ -1,8 +1,8 @@
-/* png.c - PNG to bytes: red, green, blue.
+/* png.c - PNG decoder: bytes of red, green, blue.
  *
- * Transparency is dropped, palettes and shades of grey become colours, 16 bits become 8, as
- * torchvision's loader does it.  libpng reports errors by a jump, which does not leave this file:
- * what must survive it is in struct reader.
+ * Transparency is dropped, palettes and grayscale are converted to RGB, 16 bits to 8, as in
+ * torchvision's loader.  libpng reports errors by longjmp(), within this file: state that must
+ * survive it is in struct reader.
  */
 #include <png.h>
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static void ignore(png_structp png, png_const_charp what)
     (void)what;
 }
 
-static void feed(png_structp png, png_bytep to, png_size_t len)
+static void read_bytes(png_structp png, png_bytep to, png_size_t len)
 {
     struct reader *r = png_get_io_ptr(png);
 
@@ -48,18 +48,18 @@ static void feed(png_structp png, png_bytep to, png_size_t len)
     r->left -= len;
 }
 
-/* Everything up to the pixels; memory only after the size has been looked at. */
-static void start(struct reader *r)
+/* Read everything before the pixels; allocate memory only after checking the size. */
+static void read_head(struct reader *r)
 {
     int64_t w, h;
 
-    png_set_read_fn(r->png, r, feed);
+    png_set_read_fn(r->png, r, read_bytes);
     png_read_info(r->png, r->info);
     w = (int64_t)png_get_image_width(r->png, r->info);
     h = (int64_t)png_get_image_height(r->png, r->info);
     if (w > PARE_MAX_PIXELS / h) {
         r->rc = pare_fail(r->err, PARE_ELIMIT,
-                          "the picture has %lld x %lld pixels, at most %lld are handled",
+                          "the image has %lld x %lld pixels, at most %lld are supported",
                           (long long)w, (long long)h, (long long)PARE_MAX_PIXELS);
         png_longjmp(r->png, 1);
     }
@@ -71,15 +71,15 @@ static void start(struct reader *r)
     png_read_update_info(r->png, r->info);
     r->pixels = pare_alloc(r->a, (size_t)(w * h), 3);
     if (!r->pixels || png_get_rowbytes(r->png, r->info) != (size_t)w * 3) {
-        r->rc = pare_fail(r->err, PARE_ENOMEM, "no memory for a picture of %lld x %lld",
+        r->rc = pare_fail(r->err, PARE_ENOMEM, "no memory for an image of %lld x %lld",
                           (long long)w, (long long)h);
         png_longjmp(r->png, 1);
     }
     *r->out = (struct pare_picture){ PARE_U8, 3, h, w, true, r->pixels };
 }
 
-/* Interlaced pictures are read in several passes over the same rows. */
-static void rows(struct reader *r)
+/* Interlaced images are read in several passes over the same rows. */
+static void read_rows(struct reader *r)
 {
     int passes = png_get_interlace_type(r->png, r->info) == PNG_INTERLACE_ADAM7 ? 7 : 1;
 
@@ -94,8 +94,8 @@ static void decode(struct reader *r)
 {
     if (setjmp(png_jmpbuf(r->png)))
         return;
-    start(r);
-    rows(r);
+    read_head(r);
+    read_rows(r);
 }
 
 int pare_png_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,

@@ -1,17 +1,16 @@
-/* rescale.c - change the size of a picture, as Pillow's bilinear filter does.
+/* rescale.c - resize an image with Pillow's bilinear filter, to the bit.
  *
- * Each output pixel is a weighted mean of the input pixels under a triangle around its centre,
- *     weight(x) = 1 - |x - centre| / r,    r = max(1, input size / output size),
- * first along the rows, then along the columns.  Weights are whole numbers of 1 / 2^22 and each
- * pass rounds to bytes, so that the result is Pillow's to the bit, and with it what torchvision
- * trains on.
+ * Each output pixel is a weighted mean of the input pixels under a triangle around its center,
+ *     weight(x) = 1 - |x - center| / r,    r = max(1, input size / output size),
+ * first along the rows, then along the columns.  Weights are multiples of 1 / 2^22 and each pass
+ * rounds to bytes, so that the result is the same as Pillow's, and torchvision's.
  */
 #include <math.h>
 #include <string.h>
 
 #include "source.h"
 
-#define ONE 22 /* bits after the point */
+#define ONE 22 /* fractional bits of a weight */
 
 /* Output i is the sum of weight[i * most + k] input[first[i] + k] for k < count[i]. */
 struct filter {
@@ -20,7 +19,7 @@ struct filter {
     int32_t *weight;
 };
 
-/* The positive and in range part of [centre - r, centre + r], in whole pixels. */
+/* The whole pixels of [center - r, center + r] inside the image. */
 static void span(double centre, double r, int64_t size, int64_t *first, int64_t *count)
 {
     int64_t from = (int64_t)(centre - r + 0.5), to = (int64_t)(centre + r + 0.5);
@@ -42,7 +41,7 @@ static int make_filter(struct pare_arena *a, struct filter *f, int64_t in, int64
     f->weight = pare_alloc(a, (size_t)(out * f->most), sizeof(*f->weight));
     w = pare_alloc(a, (size_t)f->most, sizeof(*w));
     if (!f->first || !f->count || !f->weight || !w)
-        return pare_no_memory(err, "to resize a picture");
+        return pare_no_memory(err, "to resize an image");
     for (int64_t i = 0; i < out; i++) {
         double centre = ((double)i + 0.5) * scale, sum = 0;
 
@@ -59,7 +58,7 @@ static int make_filter(struct pare_arena *a, struct filter *f, int64_t in, int64
     return 0;
 }
 
-/* (outer, in, inner) -> (outer, out, inner) along the middle. */
+/* Resize the middle axis: (outer, in, inner) -> (outer, out, inner). */
 static void filter_axis(const struct filter *f, const uint8_t *x, uint8_t *y, const int64_t *size)
 {
     int64_t outer = size[0], in = size[1], out = size[2], inner = size[3];
@@ -81,8 +80,8 @@ static void filter_axis(const struct filter *f, const uint8_t *x, uint8_t *y, co
 }
 
 /* One pass: the width (axis 1) or the height (axis 0) becomes n. */
-static int pass(struct pare_arena *a, struct pare_picture *p, int axis, int64_t n,
-                struct pare_err *err)
+static int resize_axis(struct pare_arena *a, struct pare_picture *p, int axis, int64_t n,
+                       struct pare_err *err)
 {
     int64_t planes = p->last ? 1 : p->c, deep = p->last ? p->c : 1;
     int64_t size[4] = { planes * (axis ? p->h : 1), axis ? p->w : p->h, n,
@@ -95,7 +94,7 @@ static int pass(struct pare_arena *a, struct pare_picture *p, int axis, int64_t 
     PARE_TRY(make_filter(a, &f, size[1], n, err));
     y = pare_alloc_raw(a, (size_t)(size[0] * n), (size_t)size[3]);
     if (!y)
-        return pare_no_memory(err, "to resize a picture");
+        return pare_no_memory(err, "to resize an image");
     filter_axis(&f, p->data, y, size);
     p->data = y;
     if (axis)
@@ -108,18 +107,18 @@ static int pass(struct pare_arena *a, struct pare_picture *p, int axis, int64_t 
 int pare_rescale(struct pare_arena *a, struct pare_picture *p, int64_t h, int64_t w,
                  struct pare_err *err)
 {
-    /* The other side of a long strip can grow beyond all bounds. */
+    /* The other side of a narrow image can become huge. */
     if (h < 1 || w < 1 || w > PARE_MAX_PIXELS / h || w > PARE_MAX_PIXELS / p->h)
         return pare_fail(err, PARE_ELIMIT,
-                         "a picture of %lld x %lld would become %lld x %lld, at most %lld pixels "
+                         "an image of %lld x %lld would become %lld x %lld, at most %lld pixels "
                          "are handled",
                          (long long)p->h, (long long)p->w, (long long)h, (long long)w,
                          (long long)PARE_MAX_PIXELS);
-    PARE_TRY(pass(a, p, 1, w, err));
-    return pass(a, p, 0, h, err);
+    PARE_TRY(resize_axis(a, p, 1, w, err));
+    return resize_axis(a, p, 0, h, err);
 }
 
-/* One number is the shorter side; the other keeps the proportions, rounded down. */
+/* One number is the shorter side; the other keeps the aspect ratio, rounded down. */
 void pare_resized(const struct pare_ints *resize, int64_t h, int64_t w, int64_t *rh, int64_t *rw)
 {
     int64_t s = resize->n ? resize->v[0] : 0;

@@ -1,8 +1,9 @@
-/* source.h - what the formats of data sets share; see data.h for how sets are used.
+/* source.h - interface of data set formats, and helpers that they share; data.h is for users of
+ * sets.
  *
- * A format is one file with one descriptor at its bottom and one line in sources.def.  Its open()
- * leaves the items in data->parts: either all of them in memory (pare_data_arrays), or a size and
- * a read() that decodes one.
+ * A format is one file with one descriptor at its end and one line in sources.def.  Its open()
+ * stores the items in data->parts: either all of them in memory (pare_data_arrays), or their size
+ * and a read() that decodes one.
  */
 #ifndef PARE_DATA_SOURCE_H
 #define PARE_DATA_SOURCE_H
@@ -10,62 +11,62 @@
 #include "../base/limits.h"
 #include "data.h"
 
-/* One item.  Whatever is not a picture is one with h = 1: dim[0] channels of w numbers. */
+/* One item.  Items that are not images have h = 1: dim[0] channels of w values. */
 struct pare_picture {
     enum pare_dtype dtype;
     int64_t c, h, w;
-    bool last; /* stored (h, w, c), else (c, h, w) */
+    bool last; /* true: stored as (h, w, c); false: as (c, h, w) */
     const void *data;
 };
 
 struct pare_source {
     const char *name, *help;
-    bool by_name; /* opened by its name, not by a path */
+    bool by_name; /* opened by name, not by path */
 
-    /* Does the path look like this format?  The first that says so is asked to open it. */
+    /* Does the path look like this format?  The first format that matches opens it. */
     bool (*probe)(struct pare_data *d, const char *path);
 
-    /* For data->parts->split, which is "train", "val" or "test"; set parts->whole where there is
-     * no such division.  path is NULL for sets with a name. */
+    /* Open the set for data->parts->split, which is "train", "val" or "test"; set parts->whole
+     * if it has no splits.  path is NULL for sets with a name. */
     int (*open)(struct pare_data *d, const char *path, struct pare_err *err);
 
-    /* Decode item i into memory of the arena.  NULL: parts->x has them all. */
+    /* Decode item i into memory of the arena.  NULL: parts->x has all items. */
     int (*read)(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_picture *p,
                 struct pare_err *err);
 };
 
 struct pare_data_parts {
-    struct pare_arena *tmp; /* for open(): freed when the set is open */
+    struct pare_arena *tmp; /* for open(): freed afterwards */
     const char *split;
-    bool whole;               /* the set has no parts: the split made no difference */
-    bool picture;             /* items are (C, H, W) pictures, which can be resized and cropped */
-    struct pare_tensor x;     /* (n, ...) as stored, when in memory */
-    struct pare_picture form; /* of every item; h and w 0 where files differ */
-    const char *norm;         /* the set's own, for "auto"; or NULL */
-    double scale;             /* the set's own; 0: by type */
-    int64_t *pick;            /* (n) which stored items are used; NULL: all */
-    struct pare_ints resize;  /* as the options have it */
-    bool cropped;             /* the window has a size of its own */
-    int64_t H, W;             /* of the window that is handed out */
-    int n_norm;               /* 1, or one for each channel */
+    bool whole;               /* the set has no splits */
+    bool picture;             /* items are (C, H, W) images, which can be resized and cropped */
+    struct pare_tensor x;     /* (n, ...) as stored, if in memory */
+    struct pare_picture form; /* shape of every item; h and w are 0 if files differ */
+    const char *norm;         /* the set's own normalization, for "auto"; or NULL */
+    double scale;             /* the set's own scale; 0: by type */
+    int64_t *pick;            /* (n) indices of the stored items in use; NULL: all */
+    struct pare_ints resize;  /* from the options */
+    bool cropped;             /* the window has its own size */
+    int64_t H, W;             /* size of the window that batches get */
+    int n_norm;               /* 1, or the number of channels */
     float *mean, *std;        /* (n_norm) */
-    float *table;             /* (n_norm, 256) of a byte v: (v / scale - mean) / std; or NULL */
-    void *priv;               /* the format's own */
+    float *table;             /* (n_norm, 256): (v / scale - mean) / std of each byte v; or NULL */
+    void *priv;               /* private to the format */
     int (*get)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
-    void *user; /* of get(), which makes items of sets from memory; NULL: input[].t has them all */
+    void *user; /* argument of get(), which makes items; get NULL: input[].t has all items */
 };
 
-/* A set without items yet, all of it in the arena. */
+/* A set without items, allocated in the arena. */
 int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **data,
                     struct pare_err *err);
 
-/* For open(): take over x (n, ...) and y (n, ...), both in data->arena.  y may be NULL.  Finds the
- * shape of items as opts.layout says, and makes y what data.h promises. */
+/* For open(): use x (n, ...) and y (n, ...), both in data->arena, as items and labels.  y may be
+ * NULL.  Determines the shape of items from opts.layout, and converts y to the form of data.h. */
 int pare_data_arrays(struct pare_data *d, const struct pare_tensor *x, const struct pare_tensor *y,
                      struct pare_err *err);
 
-/* The second half of it: labels or targets, for data->n items that are already there.  Where
- * classes_known, labels beyond are refused. */
+/* Set labels or targets of data->n items that are already set.  If classes_known, larger labels
+ * are an error. */
 int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct pare_err *err);
 
 bool pare_wants_test(const struct pare_data *d); /* split is "test" or "val" */
@@ -75,35 +76,34 @@ bool pare_wants_test(const struct pare_data *d); /* split is "test" or "val" */
 bool pare_is_dir(const char *path);
 bool pare_is_file(const char *path);
 
-/* "dir/name" when there is such a file, else NULL. */
+/* "dir/name" if the file exists, else NULL. */
 const char *pare_file_in(struct pare_arena *a, const char *dir, const char *name);
 
-/* The names in a directory but those that start with a dot, sorted by their bytes. */
+/* The names in a folder except those that start with a dot, sorted by bytes. */
 int pare_dir_list(struct pare_arena *a, const char *dir, const char *const **names, int *n,
                   struct pare_err *err);
 
-/* ---- an item's way into a batch ----------------------------------------------------- */
+/* ---- items of a batch --------------------------------------------------------------- */
 
-/* Bilinear as in Pillow, to the bit: shrinking averages over all pixels that are covered.  Bytes
- * only.  The result is in the arena; p itself when its size is right already. */
+/* Bilinear resize as in Pillow, to the bit: shrinking averages over all covered pixels.  Bytes
+ * only.  The result is in the arena, or p itself if it has the right size. */
 int pare_rescale(struct pare_arena *a, struct pare_picture *p, int64_t h, int64_t w,
                  struct pare_err *err);
 
-/* The size after resizing an h x w picture as the options say. */
+/* The size of an h x w image after resizing by the options. */
 void pare_resized(const struct pare_ints *resize, int64_t h, int64_t w, int64_t *rh, int64_t *rw);
 
-/* Item i (of data->n) as float32 in out, (C, H, W).  rng decides where it is cropped and whether
- * it is mirrored; NULL: in the middle, as it is.  The arena is for scratch. */
+/* Item i (of data->n) as float32 in out, (C, H, W).  rng chooses crop and mirroring; NULL:
+ * center crop, not mirrored.  The arena is for scratch memory. */
 struct pare_rng;
 int pare_item_load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
                    struct pare_arena *a, struct pare_err *err);
 
-/* Item i as it is stored, converted to another type.  Only of sets in memory. */
+/* Item i as stored, converted to another type.  Only for sets in memory. */
 int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, void *out,
                   struct pare_err *err);
 
-/* The shape in which a model that takes `input` gets the items: (..) without N, or an error that
- * says why there is none. */
+/* The shape of items for a model with this input, without N, or an error with the reason. */
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
                     struct pare_tensor *shape, struct pare_err *err);
 
@@ -119,7 +119,7 @@ int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
 
 /* ---- decoders ----------------------------------------------------------------------- */
 
-/* IDX, plain or compressed by gzip.  t->data is in the arena, or in `bytes`. */
+/* IDX, plain or gzip-compressed.  t->data is in the arena, or in `bytes`. */
 int pare_idx_parse(struct pare_arena *a, const void *bytes, size_t len, struct pare_tensor *t,
                    struct pare_err *err);
 
@@ -127,7 +127,7 @@ int pare_idx_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
 int pare_idx_open(struct pare_data *d, const char *images, const char *labels,
                   struct pare_err *err);
 
-/* To bytes, red green blue, channels last. */
+/* Decode to bytes, red, green, blue, channels last. */
 int pare_png_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,
                     struct pare_err *err);
 int pare_jpeg_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,

@@ -1,4 +1,4 @@
-/* targets.c - arrays become items with labels, and both are checked. */
+/* targets.c - convert arrays to items with labels, and check both. */
 #include <string.h>
 
 #include "source.h"
@@ -8,7 +8,7 @@
 
 /* ---- items ------------------------------------------------------------------------ */
 
-/* Colour channels come last when the last dimension looks like them and the first does not. */
+/* Channels are last if the last dimension looks like color channels and the first does not. */
 static bool channels_last(const char *layout, const int64_t *dim)
 {
     bool first = dim[0] == 1 || dim[0] == 3 || dim[0] == 4;
@@ -17,7 +17,7 @@ static bool channels_last(const char *layout, const int64_t *dim)
     return !strcmp(layout, "hwc") || (!strcmp(layout, "auto") && last && !first);
 }
 
-/* (H, W) bytes and (C, H, W) anything are pictures, unless the layout says otherwise. */
+/* (H, W) bytes and (C, H, W) of any type are images, unless the layout says otherwise. */
 static int find_form(struct pare_data *d, const struct pare_tensor *x, struct pare_err *err)
 {
     struct pare_data_parts *p = d->parts;
@@ -28,7 +28,7 @@ static int find_form(struct pare_data *d, const struct pare_tensor *x, struct pa
 
     if (told && rank != 2 && rank != 3)
         return pare_fail(err, PARE_ESHAPE,
-                         "layout '%s' is for pictures, but items have %d "
+                         "layout '%s' is for images, but items have %d "
                          "dimensions",
                          layout, rank);
     p->picture = strcmp(layout, "none") &&
@@ -59,10 +59,11 @@ int pare_data_arrays(struct pare_data *d, const struct pare_tensor *x, const str
     int64_t n;
 
     if (x->dtype == PARE_STR)
-        return pare_fail(err, PARE_EUNSUPPORTED, "its items are texts, numbers are handled");
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "its items are strings, only numbers are supported");
     PARE_TRY(pare_tensor_size(x, &n, NULL, err));
     if (!x->rank || !n)
-        return pare_fail(err, PARE_ESHAPE, "it is %s: there are no items in it",
+        return pare_fail(err, PARE_ESHAPE, "it is %s: it has no items",
                          pare_shape_text(x, buf, sizeof(buf)));
     d->n = x->dim[0];
     d->dtype = x->dtype;
@@ -103,7 +104,8 @@ int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct p
     int64_t n;
 
     if (y->dtype == PARE_STR)
-        return pare_fail(err, PARE_EUNSUPPORTED, "its labels are texts, numbers are handled");
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "its labels are strings, only numbers are supported");
     PARE_TRY(pare_tensor_size(y, &n, NULL, err));
     if (!y->rank || y->dim[0] != d->n || !n)
         return pare_fail(err, PARE_ESHAPE, "there are %lld items, but the labels are %s",

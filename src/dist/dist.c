@@ -1,9 +1,9 @@
-/* dist.c - what several processes do together, as far as it is not MPI's. */
+/* dist.c - multi-process operations that do not depend on MPI. */
 #include "dist.h"
 
 #include <string.h>
 
-/* Eight bytes at a time, then the finishing steps of SplitMix64. */
+/* Eight bytes at a time, with the mixing steps of SplitMix64. */
 uint64_t pare_dist_hash(const void *data, size_t bytes)
 {
     const unsigned char *p = data;
@@ -23,7 +23,7 @@ uint64_t pare_dist_hash(const void *data, size_t bytes)
     return h ^ h >> 32;
 }
 
-static void put_mean(struct pare_moments *m)
+static void sums_to_moments(struct pare_moments *m)
 {
     const double *sum = m->work, *square = m->work + m->C;
 
@@ -32,11 +32,11 @@ static void put_mean(struct pare_moments *m)
         double mean = sum[c] / m->count, var = square[c] / m->count - mean * mean;
 
         m->mean[c] = mean;
-        m->var[c] = var < 0 ? 0 : var; /* NaN stays */
+        m->var[c] = var < 0 ? 0 : var; /* NaN stays NaN */
     }
 }
 
-/* Sums of x and of x^2 in doubles: what cancels is far below what a float has. */
+/* Sums of x and x^2 in double: the cancellation error is far below float precision. */
 int pare_dist_moments(struct pare_dist *d, struct pare_moments *m, struct pare_err *err)
 {
     if (!d)
@@ -47,7 +47,7 @@ int pare_dist_moments(struct pare_dist *d, struct pare_moments *m, struct pare_e
     }
     m->work[2 * m->C] = m->count;
     PARE_TRY(pare_dist_merge_batch(d, PARE_MERGE_SUM, PARE_F64, m->work, 2 * m->C + 1, err));
-    put_mean(m);
+    sums_to_moments(m);
     return 0;
 }
 
@@ -59,7 +59,7 @@ int pare_dist_merge_batch(struct pare_dist *d, enum pare_merge how, enum pare_dt
     return pare_dist_merge(d, how, dtype, data, n, err);
 }
 
-/* ---- work that can be done anywhere ---------------------------------------------------------- */
+/* ---- work distribution ----------------------------------------------------------------------- */
 
 static int do_one(const struct pare_work *w, int64_t i, struct pare_err *err)
 {

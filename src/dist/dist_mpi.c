@@ -1,7 +1,7 @@
-/* dist_mpi.c - several processes over MPI; nobody else includes its header.
+/* dist_mpi.c - processes over MPI; the only file that includes <mpi.h>.
  *
- * Sums that run beside other work have a communicator of their own, so that only their own order
- * must be the same everywhere, not where they lie among the others.
+ * Non-blocking sums have a communicator of their own, so that only their own order must be the same
+ * in all processes, not their position among other operations.
  */
 #include <limits.h>
 #if defined(__GLIBC__)
@@ -18,19 +18,19 @@
 #include "dist.h"
 
 #define PENDING 64
-#define SILENCE 10 /* seconds that the process that speaks has to end the others */
+#define REPORT_TIME 10 /* seconds that the reporting process has to end the others */
 #define NAP 0.001
 #define PIECE ((int64_t)1 << 26) /* elements of one call: counts are ints */
 
-enum { NEXT, SPOKEN, COUNTERS }; /* the next thing to do; who has spoken */
+enum { NEXT, REPORTS, COUNTERS }; /* the next index of work; processes that wanted to report */
 
 struct pare_dist {
     struct pare_arena *arena;
-    MPI_Comm main, beside; /* what waits; what runs beside */
-    MPI_Win window;        /* process 0's counters */
+    MPI_Comm main, background; /* blocking; non-blocking operations */
+    MPI_Win window;            /* counters of rank 0 */
     int64_t *counter;
     int rank, size, local; /* local: processes on this machine */
-    int64_t own, whole;    /* of the batch at work */
+    int64_t own, whole;    /* of the current batch */
     bool alone, silent;
     MPI_Request pending[PENDING];
     int n_pending;
@@ -44,10 +44,10 @@ static int fail(int rc, const char *what, struct pare_err *err)
     if (rc == MPI_SUCCESS)
         return 0;
     MPI_Error_string(rc, text, &len);
-    return pare_fail(err, PARE_EIO, "the processes cannot %s: %.300s", what, text);
+    return pare_fail(err, PARE_EIO, "MPI: cannot %s: %.300s", what, text);
 }
 
-/* ---- the processes --------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static const char *env(const char *const *names)
 {
@@ -72,7 +72,7 @@ int pare_dist_env_rank(void)
     return env_number(names, 0);
 }
 
-/* MPI_Init takes a third of a second, so only who was started with others pays for it. */
+/* MPI_Init takes a third of a second, so a process that was started alone skips it. */
 static bool with_others(void)
 {
     static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL };
@@ -86,18 +86,18 @@ static int count_local(struct pare_dist *d, struct pare_err *err)
     MPI_Comm here;
 
     PARE_TRY(fail(MPI_Comm_split_type(d->main, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here),
-                  "find out who is on which machine", err));
+                  "find the processes of each machine", err));
     MPI_Comm_size(here, &d->local);
     MPI_Comm_free(&here);
     return 0;
 }
 
-/* Open MPI allocates each sum's room anew.  Let freed memory stay with the process: to get room for
- * a model's gradients from the system in every step cost a twentieth of resnet18-cifar's. */
+/* Open MPI allocates a buffer for each sum.  Keep freed memory in the process: returning a model's
+ * gradients to the system in every step took 5 % of resnet18-cifar's step. */
 static void keep_memory(void)
 {
 #if defined(__GLIBC__)
-    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that every version takes */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the largest value that every version accepts */
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
 #endif
 }
@@ -111,7 +111,7 @@ static int join(struct pare_dist *d, struct pare_err *err)
     PARE_TRY(fail(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given), "start", err));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     PARE_TRY(fail(MPI_Comm_dup(MPI_COMM_WORLD, &d->main), "start", err));
-    PARE_TRY(fail(MPI_Comm_dup(MPI_COMM_WORLD, &d->beside), "start", err));
+    PARE_TRY(fail(MPI_Comm_dup(MPI_COMM_WORLD, &d->background), "start", err));
     MPI_Comm_rank(d->main, &d->rank);
     MPI_Comm_size(d->main, &d->size);
     bytes = d->rank ? 0 : (MPI_Aint)(COUNTERS * sizeof(*d->counter));
@@ -120,7 +120,7 @@ static int join(struct pare_dist *d, struct pare_err *err)
                   "share a counter", err));
     for (int i = 0; i < COUNTERS && !d->rank; i++)
         d->counter[i] = 0;
-    return count_local(d, err); /* nobody gets through it before the counters are 0 */
+    return count_local(d, err); /* collective: no process returns before the counters are 0 */
 }
 
 int pare_dist_open(struct pare_dist **to, struct pare_err *err)
@@ -149,7 +149,7 @@ void pare_dist_close(struct pare_dist *d)
         return;
     MPI_Win_free(&d->window);
     MPI_Comm_free(&d->main);
-    MPI_Comm_free(&d->beside);
+    MPI_Comm_free(&d->background);
     MPI_Finalize();
     pare_arena_free(d->arena);
 }
@@ -164,7 +164,7 @@ int pare_dist_size(const struct pare_dist *d)
     return d ? d->size : 1;
 }
 
-/* A process that was bound to some of the cores has those. */
+/* A process that is bound to some cores uses those. */
 int pare_dist_threads(const struct pare_dist *d)
 {
     int cores = omp_get_num_procs();
@@ -194,7 +194,7 @@ static void pause_for(double seconds)
     nanosleep(&t, NULL);
 }
 
-bool pare_dist_speaks(struct pare_dist *d)
+bool pare_dist_reports(struct pare_dist *d)
 {
     int64_t before = 0;
 
@@ -202,7 +202,7 @@ bool pare_dist_speaks(struct pare_dist *d)
         return true;
     if (d->rank)
         pause_for(1);
-    d->silent = d->window != MPI_WIN_NULL && add_one(d, SPOKEN, &before) == MPI_SUCCESS && before;
+    d->silent = d->window != MPI_WIN_NULL && add_one(d, REPORTS, &before) == MPI_SUCCESS && before;
     return !d->silent;
 }
 
@@ -211,17 +211,17 @@ void pare_dist_end_all(struct pare_dist *d, int code)
     if (!d)
         return;
     if (d->silent)
-        pause_for(SILENCE);
+        pause_for(REPORT_TIME);
     MPI_Abort(MPI_COMM_WORLD, code);
 }
 
-void pare_dist_alone(struct pare_dist *d, bool alone)
+void pare_dist_suspend(struct pare_dist *d, bool alone)
 {
     if (d)
         d->alone = alone;
 }
 
-/* ---- numbers of all of them ------------------------------------------------------------------ */
+/* ---- collective operations ------------------------------------------------------------------- */
 
 static MPI_Datatype type_of(enum pare_dtype dtype)
 {
@@ -241,7 +241,7 @@ static int check(enum pare_merge how, enum pare_dtype dtype, struct pare_err *er
     if (how != PARE_MERGE_NONE && (dtype == PARE_F32 || dtype == PARE_F64 || dtype == PARE_I64 ||
                                    (dtype == PARE_U8 && how != PARE_MERGE_SUM)))
         return 0;
-    return pare_fail(err, PARE_ECONFIG, "numbers of type %s are not merged so",
+    return pare_fail(err, PARE_ECONFIG, "values of type %s cannot be merged this way",
                      pare_dtype_name(dtype));
 }
 
@@ -256,7 +256,7 @@ int pare_dist_merge(struct pare_dist *d, enum pare_merge how, enum pare_dtype dt
             fail(MPI_Allreduce(MPI_IN_PLACE, (char *)data + (size_t)at * pare_dtype_size(dtype),
                                (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype), op_of(how),
                                d->main),
-                 "merge their numbers", err));
+                 "merge values", err));
     return 0;
 }
 
@@ -272,14 +272,14 @@ int pare_dist_start(struct pare_dist *d, enum pare_dtype dtype, void *data, int6
         PARE_TRY(
             fail(MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)at * pare_dtype_size(dtype),
                                 (int)(n - at < PIECE ? n - at : PIECE), type_of(dtype), MPI_SUM,
-                                d->beside, &d->pending[d->n_pending]),
-                 "merge their numbers", err));
+                                d->background, &d->pending[d->n_pending]),
+                 "merge values", err));
         d->n_pending++;
     }
     return 0;
 }
 
-/* MPI goes on with its work only while it is called. */
+/* MPI only makes progress while it is called. */
 void pare_dist_poll(struct pare_dist *d)
 {
     int done;
@@ -295,27 +295,27 @@ int pare_dist_finish(struct pare_dist *d, struct pare_err *err)
     if (!n)
         return 0;
     d->n_pending = 0;
-    return fail(MPI_Waitall(n, d->pending, MPI_STATUSES_IGNORE), "merge their numbers", err);
+    return fail(MPI_Waitall(n, d->pending, MPI_STATUSES_IGNORE), "merge values", err);
 }
 
-int pare_dist_send(struct pare_dist *d, void *data, size_t bytes, struct pare_err *err)
+int pare_dist_broadcast(struct pare_dist *d, void *data, size_t bytes, struct pare_err *err)
 {
     for (size_t at = 0; d && at < bytes; at += (size_t)PIECE) {
         size_t n = bytes - at < (size_t)PIECE ? bytes - at : (size_t)PIECE;
 
-        PARE_TRY(fail(MPI_Bcast((char *)data + at, (int)n, MPI_BYTE, 0, d->main),
-                      "send each other what they have", err));
+        PARE_TRY(fail(MPI_Bcast((char *)data + at, (int)n, MPI_BYTE, 0, d->main), "broadcast data",
+                      err));
     }
     return 0;
 }
 
-int pare_dist_wait(struct pare_dist *d, struct pare_err *err)
+int pare_dist_barrier(struct pare_dist *d, struct pare_err *err)
 {
-    return d ? fail(MPI_Barrier(d->main), "wait for each other", err) : 0;
+    return d ? fail(MPI_Barrier(d->main), "wait for the other processes", err) : 0;
 }
 
-/* MPI waits by asking again and again, as fast as it can. */
-int pare_dist_rest(struct pare_dist *d, struct pare_err *err)
+/* MPI's own barrier is a busy loop. */
+int pare_dist_idle_barrier(struct pare_dist *d, struct pare_err *err)
 {
     MPI_Request all;
     int rc, done = 0;
@@ -328,10 +328,11 @@ int pare_dist_rest(struct pare_dist *d, struct pare_err *err)
         if (!done)
             pause_for(NAP);
     }
-    return fail(rc, "wait for each other", err);
+    return fail(rc, "wait for the other processes", err);
 }
 
-/* The largest h and the largest ~h, in one go: the latter is the complement of the least h. */
+/* The maximum of h and of ~h in one all-reduce: the latter is the complement of the minimum of h.
+ */
 int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t *which,
                    struct pare_err *err)
 {
@@ -343,7 +344,7 @@ int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t
     if (!d || n < 1)
         return 0;
     if (n > INT_MAX / 2)
-        return pare_fail(err, PARE_ELIMIT, "%lld things to compare are too many", (long long)n);
+        return pare_fail(err, PARE_ELIMIT, "cannot compare %lld values: too many", (long long)n);
     mark = pare_mark(d->arena);
     both = pare_alloc_raw(d->arena, 2 * (size_t)n, sizeof(*both));
     if (!both)
@@ -353,7 +354,7 @@ int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t
         both[n + i] = ~hash[i];
     }
     rc = fail(MPI_Allreduce(MPI_IN_PLACE, both, (int)(2 * n), MPI_UINT64_T, MPI_MAX, d->main),
-              "compare what they have", err);
+              "compare values", err);
     for (int64_t i = n - 1; i >= 0 && !rc; i--)
         if (both[i] != ~both[n + i])
             *which = i;
@@ -361,7 +362,7 @@ int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t
     return rc;
 }
 
-/* ---- the batch at work ----------------------------------------------------------------------- */
+/* ---- the current batch ----------------------------------------------------------------------- */
 
 void pare_dist_batch(struct pare_dist *d, int64_t own, int64_t whole)
 {
@@ -376,19 +377,19 @@ double pare_dist_part(const struct pare_dist *d)
     return d && d->whole > 0 ? (double)d->own / (double)d->whole : 1;
 }
 
-/* ---- work that can be done anywhere ---------------------------------------------------------- */
+/* ---- work distribution ----------------------------------------------------------------------- */
 
 int pare_dist_rewind(struct pare_dist *d, struct pare_err *err)
 {
     int64_t zero = 0, old;
 
-    PARE_TRY(pare_dist_wait(d, err));
+    PARE_TRY(pare_dist_barrier(d, err));
     if (!d->rank) {
         PARE_TRY(fail(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, d->window), "share work", err));
         MPI_Fetch_and_op(&zero, &old, MPI_INT64_T, 0, NEXT, MPI_REPLACE, d->window);
         PARE_TRY(fail(MPI_Win_unlock(0, d->window), "share work", err));
     }
-    return pare_dist_wait(d, err);
+    return pare_dist_barrier(d, err);
 }
 
 int pare_dist_next(struct pare_dist *d, int64_t *i, struct pare_err *err)
@@ -396,13 +397,13 @@ int pare_dist_next(struct pare_dist *d, int64_t *i, struct pare_err *err)
     return fail(add_one(d, NEXT, i), "share work", err);
 }
 
-/* Whoever has not done a thing has zeros there. */
+/* Results that another process computed are zeros here. */
 int pare_dist_gather(struct pare_dist *d, void *bytes, size_t n, struct pare_err *err)
 {
     for (size_t at = 0; at < n; at += (size_t)PIECE)
         PARE_TRY(fail(MPI_Allreduce(MPI_IN_PLACE, (char *)bytes + at,
                                     (int)(n - at < (size_t)PIECE ? n - at : (size_t)PIECE),
                                     MPI_BYTE, MPI_BOR, d->main),
-                      "gather their results", err));
+                      "gather results", err));
     return 0;
 }

@@ -1,4 +1,4 @@
-/* dist_none.c - a build without MPI: there is only this process. */
+/* dist_none.c - the build without MPI: a single process. */
 #include <stdlib.h>
 
 #include "dist.h"
@@ -8,7 +8,7 @@ int pare_dist_env_rank(void)
     return 0;
 }
 
-/* Several of us would write over each other's files. */
+/* Several processes would overwrite each other's files. */
 int pare_dist_open(struct pare_dist **to, struct pare_err *err)
 {
     static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE" };
@@ -47,7 +47,7 @@ int pare_dist_threads(const struct pare_dist *d)
     return 0;
 }
 
-bool pare_dist_speaks(struct pare_dist *d)
+bool pare_dist_reports(struct pare_dist *d)
 {
     return !d;
 }
@@ -58,7 +58,7 @@ void pare_dist_end_all(struct pare_dist *d, int code)
     (void)code;
 }
 
-void pare_dist_alone(struct pare_dist *d, bool alone)
+void pare_dist_suspend(struct pare_dist *d, bool alone)
 {
     (void)d;
     (void)alone;
@@ -89,24 +89,24 @@ void pare_dist_poll(struct pare_dist *d)
 
 int pare_dist_finish(struct pare_dist *d, struct pare_err *err)
 {
-    return pare_dist_wait(d, err);
+    return pare_dist_barrier(d, err);
 }
 
-int pare_dist_send(struct pare_dist *d, void *data, size_t bytes, struct pare_err *err)
+int pare_dist_broadcast(struct pare_dist *d, void *data, size_t bytes, struct pare_err *err)
 {
     return pare_dist_gather(d, data, bytes, err);
 }
 
-int pare_dist_wait(struct pare_dist *d, struct pare_err *err)
+int pare_dist_barrier(struct pare_dist *d, struct pare_err *err)
 {
     (void)d;
     (void)err;
     return 0;
 }
 
-int pare_dist_rest(struct pare_dist *d, struct pare_err *err)
+int pare_dist_idle_barrier(struct pare_dist *d, struct pare_err *err)
 {
-    return pare_dist_wait(d, err);
+    return pare_dist_barrier(d, err);
 }
 
 int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t *which,
@@ -115,7 +115,7 @@ int pare_dist_same(struct pare_dist *d, const uint64_t *hash, int64_t n, int64_t
     (void)hash;
     (void)n;
     *which = -1;
-    return pare_dist_wait(d, err);
+    return pare_dist_barrier(d, err);
 }
 
 void pare_dist_batch(struct pare_dist *d, int64_t own, int64_t whole)
@@ -134,17 +134,17 @@ double pare_dist_part(const struct pare_dist *d)
 int pare_dist_next(struct pare_dist *d, int64_t *i, struct pare_err *err)
 {
     *i = 0;
-    return pare_dist_wait(d, err);
+    return pare_dist_barrier(d, err);
 }
 
 int pare_dist_rewind(struct pare_dist *d, struct pare_err *err)
 {
-    return pare_dist_wait(d, err);
+    return pare_dist_barrier(d, err);
 }
 
 int pare_dist_gather(struct pare_dist *d, void *bytes, size_t n, struct pare_err *err)
 {
     (void)bytes;
     (void)n;
-    return pare_dist_wait(d, err);
+    return pare_dist_barrier(d, err);
 }

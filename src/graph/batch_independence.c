@@ -1,10 +1,10 @@
-/* batch_independence.c - can the items of a batch be run by themselves?
+/* batch_independence.c - check that the items of a batch are independent, so it can be split.
  *
- * From the inputs on, each value is followed to where its items are: on which axis, perhaps as one
- * digit of its indices (after a Reshape to (items * heads, ...)), or nowhere.  Constants that
- * were computed from sizes may differ between the two graphs.  They may say what shape a result
- * has, which is compared, or be the same for each item (Expand of a class token); anything else
- * would be a result that depends on how many items there are.
+ * From the inputs on, each value is followed to the axis that has its items, possibly as one digit
+ * of the axis's indices (after a Reshape to (items * heads, ...)); a value may also have no items.
+ * Constants that were computed from sizes may differ between the two graphs.  They may specify the
+ * shape of a result, which is compared, or be equal for each item (Expand of a class token); any
+ * other use is a result that depends on the number of items.
  */
 #include "batch_independence.h"
 
@@ -14,18 +14,20 @@
 #include "../tensor/tensor.h"
 #include "ties.h"
 
-/* Where a value has its items, if not on an axis. */
+/* Values of `axis` for values whose items are not on an axis. */
 enum { NONE = -1, SIZES = -2 }; /* SIZES: a constant that differs between the graphs */
 
 struct walk {
     const struct pare_graph *whole, *part;
     int64_t items, fewer; /* in whole, in part */
     struct pare_arena *arena;
-    int *axis;      /* by value id */
-    int64_t *outer; /* by value id: an index of that axis is (outer, item, rest), the first counting
-                         most; so many outer ones there are */
+    int *axis; /* by value id */
 
-    /* while a node is listened to */
+    /* By value id: an index of that axis is (outer, item, rest), outer most significant; this is
+     * the number of outer indices. */
+    int64_t *outer;
+
+    /* while the relations of a node are read */
     int *output; /* by value id: k + 1 for its k-th output; 0 for all other values */
     bool *found; /* by value id: an input whose items are on an axis of an output */
 };
@@ -40,7 +42,7 @@ static bool is_const(const struct pare_value *v)
     return v->flags & PARE_V_CONST;
 }
 
-/* The same but for the items on this axis. */
+/* Whether both have the same shape except for the items on this axis. */
 static bool shapes_fit(const struct walk *w, const struct pare_tensor *a,
                        const struct pare_tensor *b, int axis)
 {
@@ -53,7 +55,7 @@ static bool shapes_fit(const struct walk *w, const struct pare_tensor *a,
                         b->dim[axis] == a->dim[axis] / w->items * w->fewer);
 }
 
-/* ---- constants that were computed ----------------------------------------------------------- */
+/* ---- computed constants ------------------------------------------------------------------- */
 
 static bool same_bytes(const struct pare_tensor *a, const struct pare_tensor *b)
 {
@@ -65,7 +67,7 @@ static bool same_bytes(const struct pare_tensor *a, const struct pare_tensor *b)
            (!bytes || !memcmp(a->data, b->data, bytes));
 }
 
-/* Is each item of a what the first one of b is? */
+/* Whether each item of a equals the first item of b. */
 static bool same_items(const struct walk *w, const struct pare_tensor *a,
                        const struct pare_tensor *b, int axis)
 {
@@ -85,7 +87,7 @@ static bool same_items(const struct walk *w, const struct pare_tensor *a,
     return true;
 }
 
-/* Where a constant that was made from sizes has its items. */
+/* The axis of the items in a constant that was computed from sizes. */
 static int const_axis(const struct walk *w, const struct pare_tensor *a,
                       const struct pare_tensor *b)
 {
@@ -99,9 +101,9 @@ static int const_axis(const struct walk *w, const struct pare_tensor *a,
     return SIZES;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------- */
+/* ---- nodes -------------------------------------------------------------------------------- */
 
-/* Row-major, items are between the same numbers of elements before and after. */
+/* Row-major: whether the numbers of elements before and after the items are equal. */
 static int view_axis(const struct walk *w, const struct pare_value *x, const struct pare_tensor *y,
                      int64_t *outer)
 {
@@ -117,44 +119,45 @@ static int view_axis(const struct walk *w, const struct pare_value *x, const str
     return NONE;
 }
 
-/* What one node says, while it is listened to. */
-struct hearing {
+/* The relations of one node, while they are read. */
+struct node_items {
     const struct walk *w;
     const struct pare_node *n;
-    int *to;        /* by output: where its items are, NONE as long as nobody says */
+    int *to;        /* by output: the axis with its items; NONE: not known yet */
     int64_t *outer; /* by output, as in struct walk */
     bool apart;
 };
 
-/* Which output it is; -1: none. */
-static int output_of(const struct hearing *h, const struct pare_value *v)
+/* The index of the output; -1: v is not an output. */
+static int output_of(const struct node_items *h, const struct pare_value *v)
 {
     return h->w->output[v->id] - 1;
 }
 
-/* Does the axis have items?  Of an output: as far as was heard. */
-static bool has_items(const struct hearing *h, const struct pare_value *v, int axis)
+/* Whether the axis has items; for an output, as known so far. */
+static bool has_items(const struct node_items *h, const struct pare_value *v, int axis)
 {
     int out = v ? output_of(h, v) : -1;
 
     return v && (out >= 0 ? h->to[out] : h->w->axis[v->id]) == axis;
 }
 
-static int64_t outer_of(const struct hearing *h, const struct pare_value *v)
+static int64_t outer_of(const struct node_items *h, const struct pare_value *v)
 {
     int out = output_of(h, v);
 
     return out >= 0 ? h->outer[out] : h->w->outer[v->id];
 }
 
-/* Axes that are the same both have items or none.  Returns whether something new was said. */
-static bool hear_same(struct hearing *h, const struct pare_tied *t)
+/* Axes with the same channels both have items or neither has.  Returns whether that is new. */
+static bool hear_same(struct node_items *h, const struct pare_tied *t)
 {
     bool a = has_items(h, t->a, t->ax), b = has_items(h, t->b, t->bx);
     int out = output_of(h, a ? t->b : t->a);
 
     if (a != b && (out < 0 || h->to[out] != NONE)) {
-        h->apart = false; /* an input that has them not there, or an output that has them twice */
+        h->apart =
+            false; /* an input that has items elsewhere, or an output that would have them twice */
         return false;
     }
     if (a != b) {
@@ -170,8 +173,8 @@ static bool hear_same(struct hearing *h, const struct pare_tied *t)
     return a != b;
 }
 
-/* Anything else that is said about an axis with items keeps them together. */
-static void hear_other(struct hearing *h, const struct pare_tied *t)
+/* Any other relation of an axis with items makes the items dependent. */
+static void hear_other(struct node_items *h, const struct pare_tied *t)
 {
     bool touched = has_items(h, t->a, t->ax) || has_items(h, t->b, t->bx);
 
@@ -187,7 +190,7 @@ static bool is_same(const struct pare_tied *t)
            (t->kind == PARE_TIE_PART && !t->from && t->a->t.dim[t->ax] == t->b->t.dim[t->bx]);
 }
 
-static void hear_all(struct hearing *h, const struct pare_ties *t)
+static void hear_all(struct node_items *h, const struct pare_ties *t)
 {
     bool more = true;
 
@@ -202,7 +205,7 @@ static void hear_all(struct hearing *h, const struct pare_ties *t)
             hear_other(h, &t->tie[i]);
 }
 
-/* A range that was computed from sizes may be another one for another batch. */
+/* A range that was computed from sizes may differ for another batch size. */
 static bool has_ranges(const struct pare_ties *t)
 {
     for (int i = 0; i < t->n; i++)
@@ -211,8 +214,8 @@ static bool has_ranges(const struct pare_ties *t)
     return false;
 }
 
-/* Ask the node where its outputs have the items of its inputs. */
-static int ask(struct hearing *h, bool sizes, struct pare_err *err)
+/* Find the axes of the node's outputs that have the items of its inputs. */
+static int follow_node(struct node_items *h, bool sizes, struct pare_err *err)
 {
     struct pare_ties t = { .arena = h->w->arena, .node = h->n };
     const struct pare_node *n = h->n;
@@ -237,15 +240,15 @@ static int ask(struct hearing *h, bool sizes, struct pare_err *err)
     return 0;
 }
 
-/* What comes of inputs with items; `sizes`: others of its inputs are different constants. */
-static int node_items(struct hearing *h, bool sizes, struct pare_err *err)
+/* Outputs of a node whose inputs have items; `sizes`: other inputs are constants that differ. */
+static int node_items(struct node_items *h, bool sizes, struct pare_err *err)
 {
     const struct pare_node *n = h->n;
     struct pare_err ignored;
 
     h->apart = !n->n_cap && !(n->op->flags & (PARE_OP_ALLOCS | PARE_OP_ANY_LAYOUT | PARE_OP_LEARNS |
                                               PARE_OP_SHAPES));
-    for (int i = 0; i < n->n_in; i++) /* only what says which shape a result has */
+    for (int i = 0; i < n->n_in; i++) /* only inputs that specify the shape of a result */
         if (n->in[i] && h->w->axis[n->in[i]->id] == SIZES)
             h->apart &= i < 32 && n->op->sizes >> i & 1;
     if (!h->apart)
@@ -256,7 +259,7 @@ static int node_items(struct hearing *h, bool sizes, struct pare_err *err)
         return 0;
     }
     h->apart = n->op->ties && n->n_out && n->out[0] && !pare_node_check(n, &ignored);
-    return h->apart ? ask(h, sizes, err) : 0;
+    return h->apart ? follow_node(h, sizes, err) : 0;
 }
 
 /* The node's outputs were constants before anything ran. */
@@ -282,7 +285,7 @@ static bool shapes_known(const struct pare_node *n)
 static int visit(struct walk *w, int at, bool *apart, struct pare_err *err)
 {
     const struct pare_node *n = w->whole->node[at], *m = w->part->node[at];
-    struct hearing h = { .w = w, .n = n, .apart = true };
+    struct node_items h = { .w = w, .n = n, .apart = true };
     bool items = false, sizes = false;
 
     if (folded(n) != folded(m) || !shapes_known(n) || !shapes_known(m)) {
@@ -321,7 +324,7 @@ static int visit(struct walk *w, int at, bool *apart, struct pare_err *err)
     return 0;
 }
 
-/* The ends of the graph: all inputs, and all outputs, begin with the items. */
+/* All inputs and all outputs of the graph must have the items on axis 0. */
 static bool inputs_fit(struct walk *w)
 {
     const struct pare_graph *g = w->whole, *p = w->part;

@@ -1,7 +1,7 @@
 /* eval.c - check a node against its operator and run its plain kernel.
  *
- * This is the path that is always right: one node after the other, shapes inferred from the very
- * tensors at hand.  Plans use it to fold constants and for nodes whose shapes depend on data.
+ * The reference path: one node after the other, shapes inferred from the actual tensors.  Plans use
+ * it to fold constants and for nodes whose shapes depend on data.
  */
 #include "graph.h"
 
@@ -11,7 +11,7 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
-/* ---- checking ---------------------------------------------------------------- */
+/* ---- checking ----------------------------------------------------------------------------- */
 
 /* One input of an operator's signature. */
 struct letter {
@@ -19,7 +19,7 @@ struct letter {
     bool optional;
 };
 
-/* The i-th input's letter; false when the operator takes no i-th input. */
+/* The letter of the i-th input; false if the operator has no i-th input. */
 static bool letter_of(const char *sig, int i, struct letter *l)
 {
     char last = 0;
@@ -82,8 +82,8 @@ static int check_arity(const struct pare_node *n, struct pare_err *err)
 
     if (n->version < n->op->since)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "%s of operator set %d is not known, only from %d on", n->type, n->version,
-                         n->op->since);
+                         "%s of opset %d is not supported, only opset %d and later", n->type,
+                         n->version, n->op->since);
     for (int i = 0; letter_of(n->op->in, i, &l) && (i < n->n_in || !l.optional); i++)
         if (!l.optional && (i >= n->n_in || !n->in[i]))
             return pare_fail(err, PARE_EFORMAT, "%s needs its input %d", n->type, i);
@@ -103,7 +103,7 @@ int pare_node_check(const struct pare_node *n, struct pare_err *err)
     struct letter l;
 
     if (!n->op)
-        return pare_fail(err, PARE_EUNSUPPORTED, "%s", n->why ? n->why : "it cannot be run");
+        return pare_fail(err, PARE_EUNSUPPORTED, "%s", n->why ? n->why : "it cannot run");
     PARE_TRY(check_arity(n, err));
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] && letter_of(n->op->in, i, &l))
@@ -111,16 +111,16 @@ int pare_node_check(const struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* ---- conversion around kernels that know fewer types --------------------------- */
+/* ---- conversion around kernels that support fewer types -------------------------------- */
 
-/* Does the kernel want float32 where the tensor is something close to it? */
+/* Whether the kernel expects float32 and the tensor has a type that is converted to it. */
 static bool widened(const struct pare_op *op, enum pare_dtype d)
 {
     return op->types && !(op->types & PARE_T(d)) && op->types & PARE_T(PARE_F32) &&
            (d == PARE_F16 || d == PARE_BF16 || d == PARE_F64);
 }
 
-/* *v becomes a float32 copy of itself, in scratch. */
+/* Replace *v by a float32 copy in scratch. */
 static int widen(struct pare_value **v, bool copy, struct pare_arena *scratch, struct pare_err *err)
 {
     struct pare_value *w = pare_alloc(scratch, 1, sizeof(*w));
@@ -212,9 +212,9 @@ int pare_node_eval(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_node_forward(n, c, err);
 }
 
-/* ---- graphs -------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------- */
 
-/* A constant that inference left to be made when somebody wants it. */
+/* A lazy constant, which inference left to be computed on first use. */
 static int make_late(struct pare_arena *a, struct pare_value *v, struct pare_err *err)
 {
     struct pare_arena *scratch = pare_arena_new(1 << 16);
@@ -269,8 +269,8 @@ int pare_graph_eval(struct pare_graph *g, struct pare_ctx *c, struct pare_err *e
     return 0;
 }
 
-/* Inside a branch, values of the graph around are those of the original; the site knows which
- * ones hold the data of this run. */
+/* Inside a branch, values of the outer graph are those of the original; the site has the values
+ * with the data of this run. */
 static void rebind(const struct pare_node *site, struct pare_graph *g, struct pare_value **list,
                    int n)
 {
@@ -307,7 +307,7 @@ int pare_graph_call(struct pare_ctx *c, const struct pare_graph *g, struct pare_
     if (!own)
         return err->code;
     if (own->n_out < site->n_out)
-        return pare_fail(err, PARE_EFORMAT, "a branch has %d results, %d are used", own->n_out,
+        return pare_fail(err, PARE_EFORMAT, "a branch has %d outputs, %d are used", own->n_out,
                          site->n_out);
     for (int i = 0; i < own->n_nodes; i++) {
         rebind(site, own, own->node[i]->in, own->node[i]->n_in);
@@ -320,11 +320,11 @@ int pare_graph_call(struct pare_ctx *c, const struct pare_graph *g, struct pare_
             continue;
         PARE_TRY(pare_value_load(c->results, own->out[i], err));
         if (!own->out[i]->t.data)
-            return pare_fail(err, PARE_EFORMAT, "a branch's result '%s' is made by no node",
+            return pare_fail(err, PARE_EFORMAT, "no node produces the output '%s' of a branch",
                              own->out[i]->name);
         if (own->out[i]->id < own->n_values && own->value[own->out[i]->id] == own->out[i])
             site->out[i]->t = own->out[i]->t;
-        else /* a value of the graph around may lose its memory before the result is read */
+        else /* a value of the outer graph may lose its memory before the result is read */
             PARE_TRY(copy_tensor(c->results, &own->out[i]->t, &site->out[i]->t, err));
     }
     return 0;

@@ -77,23 +77,23 @@ struct pare_node *pare_graph_add(struct pare_graph *g, int n_in, int n_out, stru
     return n;
 }
 
-/* Input k of a node, captured values of the outer graph after the plain ones. */
+/* Input k of a node; captured values of the outer graph follow the plain inputs. */
 static struct pare_value *input(const struct pare_node *n, int k)
 {
     return k < n->n_in ? n->in[k] : n->cap[k - n->n_in];
 }
 
-/* Where each node stands in a depth-first walk over makers. */
+/* State of a depth-first walk over producers. */
 struct walk {
-    int *maker;  /* per value: index of the node that makes it, or -1 */
-    int *next;   /* per node: how many of its inputs have been looked at */
+    int *maker;  /* per value: index of the node that produces it, or -1 */
+    int *next;   /* per node: number of inputs visited */
     char *state; /* per node: 0 new, 1 on the stack, 2 placed */
     int *stack;
     struct pare_node **order;
     int depth, placed;
 };
 
-/* Look at one more input of the node on top of the stack, or place it. */
+/* Visit one more input of the node on top of the stack, or place the node. */
 static int walk_step(const struct pare_graph *g, struct walk *w, struct pare_err *err)
 {
     int i = w->stack[w->depth - 1], j;
@@ -108,21 +108,21 @@ static int walk_step(const struct pare_graph *g, struct walk *w, struct pare_err
     }
     v = input(n, w->next[i]++);
     if (!v || v->id >= g->n_values || g->value[v->id] != v)
-        return 0; /* absent, or from a graph around */
+        return 0; /* absent, or from an outer graph */
     j = w->maker[v->id];
     if (j < 0 || w->state[j] == 2)
         return 0;
     if (w->state[j] == 1)
         return pare_fail(err, PARE_EFORMAT,
-                         "node '%s' (%s) needs its own result: the graph has a cycle",
+                         "node '%s' (%s) depends on its own output: the graph has a cycle",
                          g->node[j]->name, g->node[j]->type);
     w->state[j] = 1;
     w->stack[w->depth++] = j;
     return 0;
 }
 
-/* With an explicit stack, so that a long chain cannot exhaust ours.  Nodes that are in order
- * already keep it. */
+/* An explicit stack, so that a long chain cannot overflow the C stack.  Nodes that are already in
+ * order keep it. */
 int pare_graph_order(struct pare_graph *g, struct pare_err *err)
 {
     struct pare_mark mark = pare_mark(g->arena);
@@ -162,9 +162,9 @@ int pare_graph_order(struct pare_graph *g, struct pare_err *err)
     return rc;
 }
 
-/* The clone of a value: of this graph by id; one from a graph around stays what it is. */
-static struct pare_value *twin(const struct pare_graph *from, const struct pare_graph *to,
-                               struct pare_value *v)
+/* The clone of a value: by id for values of this graph; a value of an outer graph is not cloned. */
+static struct pare_value *clone_of(const struct pare_graph *from, const struct pare_graph *to,
+                                   struct pare_value *v)
 {
     if (!v || v->id >= from->n_values || from->value[v->id] != v)
         return v;
@@ -179,7 +179,7 @@ static int clone_list(const struct pare_graph *from, struct pare_graph *to,
     if (!*out)
         return pare_no_memory(err, "for the graph");
     for (int i = 0; i < n; i++)
-        (*out)[i] = twin(from, to, list[i]);
+        (*out)[i] = clone_of(from, to, list[i]);
     return 0;
 }
 

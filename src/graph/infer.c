@@ -1,8 +1,8 @@
-/* infer.c - shapes of all values, and the values that are the same in every run.
+/* infer.c - shape inference and constant folding.
  *
  * Shapes are always concrete: free dimensions of the inputs are bound first.  So one pass in node
- * order is enough, and a shape computed by the graph itself (Shape, Gather, Concat, Reshape) is
- * simply a constant that gets folded on the way.
+ * order is enough, and a shape computed by the graph itself (Shape, Gather, Concat, Reshape) is a
+ * constant that gets folded in the same pass.
  */
 #include "graph.h"
 
@@ -10,7 +10,7 @@
 #include "../base/limits.h"
 #include "../tensor/tensor.h"
 
-#define SLACK ((size_t)1 << 20) /* of arenas, whose blocks are larger than what they are for */
+#define SLACK ((size_t)1 << 20) /* of arenas, whose blocks are larger than their contents */
 
 void pare_graph_bind(struct pare_graph *g, int64_t batch)
 {
@@ -23,7 +23,7 @@ void pare_graph_bind(struct pare_graph *g, int64_t batch)
     }
 }
 
-/* The node's results depend on nothing that a run could change. */
+/* Whether the node's results are the same in every run. */
 static bool is_constant(const struct pare_node *n)
 {
     if (n->op->flags & PARE_OP_RANDOM)
@@ -39,7 +39,7 @@ static bool is_constant(const struct pare_node *n)
     return true;
 }
 
-/* Small constants are copied out of the file before infer(), which may want to read them. */
+/* Copy small constants out of the file before infer(), which may read them. */
 static int load_small(struct pare_graph *g, struct pare_node *n, struct pare_err *err)
 {
     for (int i = 0; i < n->n_in; i++)
@@ -48,17 +48,16 @@ static int load_small(struct pare_graph *g, struct pare_node *n, struct pare_err
     return 0;
 }
 
-/* Four times as large as the integers, which may be all that anybody reads. */
+/* Float values are four times as large as the int8 values, which may be all that kernels read. */
 static bool is_late(const struct pare_graph *g, const struct pare_node *n)
 {
     return g->late && n->op->flags & PARE_OP_LAZY && n->n_out == 1 && n->out[0] &&
            pare_numel(&n->out[0]->t) > 1 << 16;
 }
 
-/* What folding may take in one graph: a small file whose constants say how much there shall be of
- * something gets a few hundred megabytes, not the machine's memory.  Beyond it nodes run with the
- * others, in memory that is planned.  It grows with constants, those of Constant nodes included.
- */
+/* Memory budget of constant folding for one graph: a small file with constants that specify huge
+ * sizes gets a few hundred megabytes, not all memory.  Beyond the budget nodes run with the others,
+ * in planned memory.  The budget grows with the constants, including those of Constant nodes. */
 static size_t budget_of(const struct pare_graph *g)
 {
     size_t sum = PARE_MAX_FOLDED, bytes;
@@ -87,7 +86,7 @@ static int results_size(const struct pare_node *n, size_t *sum, struct pare_err 
     return 0;
 }
 
-/* Compute the node, if the budget does for its results and for what it needs meanwhile. */
+/* Fold the node if the budget suffices for its results and its scratch memory. */
 static int eval_within(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c,
                        size_t *budget, struct pare_err *err)
 {
@@ -167,7 +166,7 @@ static int infer_node(struct pare_graph *g, struct pare_node *n, struct pare_ctx
     if (is_constant(n))
         PARE_TRY(fold(g, n, c, budget, err));
     if (n->op->flags & PARE_OP_ALLOCS && !pare_node_known(n))
-        return pare_fail(err, PARE_EDYNAMIC, "its results are made while it runs");
+        return pare_fail(err, PARE_EDYNAMIC, "it allocates its results at run time");
     return 0;
 }
 

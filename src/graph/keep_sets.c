@@ -1,16 +1,16 @@
-/* keep_sets.c - keep sets of axes: grow them until all relations hold, and answer about them.
+/* keep_sets.c - keep sets of axes: grow them until all axis relations hold, and query them.
  *
- * A relation is looked at again only when one of its sets has grown.
+ * A relation is visited again only when one of its sets has grown.
  */
 #include "keep_sets.h"
 
 #include "keep_sets_internal.h"
 
-/* A relation that is looked at so often that its indices add up to this makes all of its axes stay:
- * shifts in a circle take a round for every index. */
+/* When the visits of a relation have processed this many indices, all indices of its axes are kept:
+ * a cycle of shifts needs one round per index. */
 #define MOST_WORK ((int64_t)1 << 28)
 
-/* ---- axes --------------------------------------------------------------------- */
+/* ---- axes --------------------------------------------------------------------------------- */
 
 bool pare_keep_sets_has(const struct pare_keep_sets *k, const struct pare_value *v)
 {
@@ -33,9 +33,9 @@ int pare_keep_sets_root(const struct pare_keep_sets *k, int a)
     return a;
 }
 
-/* ---- growing ----------------------------------------------------------------------- */
+/* ---- growing ------------------------------------------------------------------------------ */
 
-static void put(struct pare_keep_sets *k, int set, int64_t i)
+static void mark_index(struct pare_keep_sets *k, int set, int64_t i)
 {
     if (set >= 0 && !k->keep[set][i]) {
         k->keep[set][i] = 1;
@@ -43,7 +43,7 @@ static void put(struct pare_keep_sets *k, int set, int64_t i)
     }
 }
 
-static void wake(struct pare_keep_sets *k, int set)
+static void queue_relations(struct pare_keep_sets *k, int set)
 {
     for (int i = k->user_at[set]; i < k->user_at[set + 1]; i++) {
         struct pare_keep_relation *r = &k->rel[k->user[i]];
@@ -55,7 +55,7 @@ static void wake(struct pare_keep_sets *k, int set)
     }
 }
 
-/* b's index i is a's index at(i). */
+/* Index i of b is index at(i) of a. */
 static void grow_pick(struct pare_keep_sets *k, const struct pare_keep_relation *r)
 {
     const int64_t *index = r->tie.index;
@@ -65,25 +65,25 @@ static void grow_pick(struct pare_keep_sets *k, const struct pare_keep_relation 
         int64_t at = index ? index[i] : r->tie.from + i;
 
         if (k->keep[b][i])
-            put(k, a, at);
+            mark_index(k, a, at);
     }
     for (int64_t i = 0; i < k->axis[b].size; i++) {
         int64_t at = index ? index[i] : r->tie.from + i;
 
         if (k->keep[a][at])
-            put(k, b, i);
+            mark_index(k, b, i);
     }
 }
 
-/* The next number, digit by digit, the last counting least. */
+/* The next number, digit by digit, the least significant digit first. */
 static void count_up(int64_t *digit, const struct pare_digit *of, int n)
 {
     while (--n >= 0 && ++digit[n] == of[n].size)
         digit[n] = 0;
 }
 
-/* A number stays exactly when all its digits do: first its digits because it stays, then all
- * numbers that have only such digits. */
+/* A number is kept exactly when all its digits are: first mark the digits of kept numbers, then all
+ * numbers whose digits are all marked. */
 static void grow_digits(struct pare_keep_sets *k, const struct pare_keep_relation *r)
 {
     const struct pare_digit *of = r->tie.digit;
@@ -92,18 +92,18 @@ static void grow_digits(struct pare_keep_sets *k, const struct pare_keep_relatio
 
     for (int64_t i = 0; i < size; i++, count_up(digit, of, n))
         for (int d = 0; d < n && k->keep[r->set[0]][i]; d++)
-            put(k, r->set[1 + d], digit[d]);
+            mark_index(k, r->set[1 + d], digit[d]);
     for (int64_t i = 0; i < size; i++, count_up(digit, of, n)) {
         bool all = true;
 
         for (int d = 0; d < n && all; d++)
             all = r->set[1 + d] < 0 || k->keep[r->set[1 + d]][digit[d]];
         if (all)
-            put(k, r->set[0], i);
+            mark_index(k, r->set[0], i);
     }
 }
 
-/* Every group that stays keeps as many channels as the one that needs most of them. */
+/* Every kept group keeps the same number of channels, the largest number that one needs. */
 static void grow_groups(struct pare_keep_sets *k, const struct pare_keep_relation *r)
 {
     int64_t G = r->tie.digit[0].size, K = r->tie.digit[1].size, most = 0;
@@ -119,12 +119,12 @@ static void grow_groups(struct pare_keep_sets *k, const struct pare_keep_relatio
             ones += keep[g * K + i] != 0;
         most = ones > most ? ones : most;
         if (ones)
-            put(k, group, g);
+            mark_index(k, group, g);
     }
     if (each < 0)
         most = K;
     for (int64_t i = 0; each >= 0 && i < K && k->ones[each] < most; i++)
-        put(k, each, i);
+        mark_index(k, each, i);
     for (int64_t g = 0; g < G; g++) {
         int64_t ones = 0;
 
@@ -132,12 +132,12 @@ static void grow_groups(struct pare_keep_sets *k, const struct pare_keep_relatio
             ones += keep[g * K + i] != 0;
         for (int64_t i = 0; i < K && ones < most && (group < 0 || k->keep[group][g]); i++) {
             ones += !keep[g * K + i];
-            put(k, r->set[0], g * K + i);
+            mark_index(k, r->set[0], g * K + i);
         }
     }
 }
 
-/* A set that is full because of others has their reason. */
+/* A set that is full because of other sets has their reason. */
 static void pass_reason(struct pare_keep_sets *k, const struct pare_keep_relation *r, int set)
 {
     struct pare_keep_axis *to = &k->axis[set];
@@ -159,7 +159,7 @@ static void grow(struct pare_keep_sets *k, struct pare_keep_relation *r)
     if (++r->visits > 64 && r->visits * size > MOST_WORK)
         for (int i = 0; i < r->n; i++)
             for (int64_t x = 0; r->set[i] >= 0 && x < k->axis[r->set[i]].size; x++)
-                put(k, r->set[i], x);
+                mark_index(k, r->set[i], x);
     else if (r->tie.kind == PARE_TIE_DIGITS)
         grow_digits(k, r);
     else if (r->tie.kind == PARE_TIE_GROUPS)
@@ -170,7 +170,7 @@ static void grow(struct pare_keep_sets *k, struct pare_keep_relation *r)
         if (r->set[i] >= 0 && k->ones[r->set[i]] != before[i]) {
             if (k->fresh)
                 pass_reason(k, r, r->set[i]);
-            wake(k, r->set[i]);
+            queue_relations(k, r->set[i]);
         }
 }
 
@@ -185,7 +185,7 @@ int pare_keep_sets_solve(struct pare_keep_sets *k, struct pare_err *err)
         for (int64_t x = 0; x < k->axis[i].size; x++)
             ones += k->keep[i][x] != 0;
         if (ones != k->ones[i])
-            wake(k, i);
+            queue_relations(k, i);
         k->ones[i] = ones;
     }
     while (k->waiting) {
@@ -199,7 +199,7 @@ int pare_keep_sets_solve(struct pare_keep_sets *k, struct pare_err *err)
     return 0;
 }
 
-/* ---- asking ------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------ */
 
 uint8_t *pare_keep_axis(struct pare_keep_sets *k, const struct pare_value *v, int axis)
 {

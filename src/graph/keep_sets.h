@@ -1,10 +1,10 @@
-/* keep_sets.h - which indices of which axes stay: keep sets, and the relations between them.
+/* keep_sets.h - keep sets: which indices of which axes remain, given the axis relations.
  *
  * Every axis of every value of a graph (shapes inferred, initializers included) has a keep set, one
- * byte for each index.  Whoever wants to shrink puts a 1 wherever something is needed; solve() adds
- * ones until all that operators say about their axes holds, and never takes one away.
+ * byte per index.  The caller marks needed indices with 1; pare_keep_sets_solve() adds ones until
+ * the axis relations of all operators (op/channels.h) hold, and never removes one.
  *
- * Axes that operators call the same share one keep set: they are a coupled set, and have a number.
+ * Axes with the same channels share one keep set: they are a coupled set, which has a number.
  */
 #ifndef PARE_GRAPH_KEEP_SETS_H
 #define PARE_GRAPH_KEEP_SETS_H
@@ -14,44 +14,44 @@
 
 struct pare_keep_sets;
 
-/* Asks every node for its ties.  All keep sets are empty, but for frozen axes, axes with one index,
- * and what those bring with them.  The graph must outlive it. */
+/* Collect the axis relations of all nodes.  All keep sets are empty except those of frozen axes, of
+ * axes with one index, and of axes that these imply.  The graph must outlive it. */
 int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
                        struct pare_keep_sets **out, struct pare_err *err);
 
-/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write; NULL when the value's
- * shape is not known. */
+/* The keep set of an axis: v->t.dim[axis] bytes, to read and to write; NULL: the shape is unknown.
+ */
 uint8_t *pare_keep_axis(struct pare_keep_sets *k, const struct pare_value *v, int axis);
 
-/* ... of a node's own axis, such as the groups of a convolution; NULL when it has none of the
- * number. */
+/* The keep set of a virtual axis of a node, for example the groups of a convolution; NULL: the node
+ * has no such axis. */
 uint8_t *pare_keep_sets_own(struct pare_keep_sets *k, const struct pare_node *n, int number,
                             int64_t *size);
 
-/* Grow until all relations hold.  May be called again after more was put in. */
+/* Grow the sets until all relations hold.  Can be called again after more indices were marked. */
 int pare_keep_sets_solve(struct pare_keep_sets *k, struct pare_err *err);
 
 int64_t pare_keep_sets_count(const struct pare_keep_sets *k, const struct pare_value *v, int axis);
 
-/* Why an axis is frozen, itself, one of its coupled set, or by what others bring with them: a
- * few words, and the node that says so (NULL: the model itself).  NULL when it is not frozen. */
+/* Why an axis is frozen, by itself, through its coupled set or through relations: a few words, and
+ * the node that requires it (NULL: the model itself).  NULL: the axis is not frozen. */
 const char *pare_keep_sets_why(const struct pare_keep_sets *k, const struct pare_value *v, int axis,
                                const struct pare_node **node);
 
-/* The number of the coupled set that an axis belongs to, from 0; -1 when the value's shape is not
- * known.  For dependency-aware pruning and reports. */
+/* The number of the coupled set of an axis, from 0; -1: the shape is unknown.  For dependency-aware
+ * pruning and reports. */
 int pare_keep_sets_set(const struct pare_keep_sets *k, const struct pare_value *v, int axis);
-int pare_keep_sets_sets(const struct pare_keep_sets *k); /* how many there are */
+int pare_keep_sets_sets(const struct pare_keep_sets *k); /* number of coupled sets */
 
-/* All that was said, by nodes of the graph whose shapes are known. */
+/* The relations of all nodes whose shapes are known. */
 const struct pare_ties *pare_keep_sets_ties(const struct pare_keep_sets *k);
 
-/* Was the node asked?  Not when it has no rule, or its shapes are not known. */
+/* Whether the relations of the node were collected; not if it has no ties() or unknown shapes. */
 bool pare_keep_sets_asked(const struct pare_keep_sets *k, const struct pare_node *n);
 
-/* In a clone: a list (a bias, a scale) that several nodes read becomes one for each of them, so
- * that it couples nothing, but for those in `but`.  Whoever shrinks the model must write them
- * apart, too; copies have the name of what they are copied from. */
+/* In a clone: give each consumer of a shared list (a bias, a scale) a copy of its own, so that it
+ * couples no channels, except lists in `but`.  To shrink the model, write the copies separately as
+ * well; copies have the name of the original. */
 int pare_graph_unshare(struct pare_graph *g, const struct pare_value *const *but, int n_but,
                        struct pare_err *err);
 

@@ -1,14 +1,14 @@
-/* keep_sets_build.c - ask all nodes for their ties, and make keep sets and relations of that.
+/* keep_sets_build.c - collect the axis relations of all nodes and build keep sets from them.
  *
- * Axes that are the same are united (a forest of parents), so that a coupled set has one keep set
- * and costs nothing.  What is left are relations between sets: part, pick and digits.
+ * Axes with the same channels are united (a union-find forest), so a coupled set has one keep set.
+ * The other relations connect sets: part, pick, digits and groups.
  */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "keep_sets_internal.h"
 
-/* ---- axes --------------------------------------------------------------------- */
+/* ---- axes --------------------------------------------------------------------------------- */
 
 static bool shape_known(const struct pare_value *v)
 {
@@ -46,7 +46,7 @@ static int new_axis(struct pare_keep_sets *k, int64_t size)
     return k->n_axes++;
 }
 
-/* The node's own axis of a number, or -1. */
+/* The node's virtual axis of that number, or -1. */
 static int own_axis(const struct pare_keep_sets *k, const struct pare_node *n, int number)
 {
     for (int a = k->own[n->id]; a >= 0; a = k->axis[a].next)
@@ -55,7 +55,7 @@ static int own_axis(const struct pare_keep_sets *k, const struct pare_node *n, i
     return -1;
 }
 
-/* Make those that a node speaks of for the first time. */
+/* Create virtual axes that a relation mentions for the first time. */
 static int add_own(struct pare_keep_sets *k, const struct pare_tied *t, struct pare_err *err)
 {
     for (int i = 0; i < t->n_digits; i++) {
@@ -74,9 +74,9 @@ static int add_own(struct pare_keep_sets *k, const struct pare_tied *t, struct p
     return 0;
 }
 
-/* ---- what nodes say ------------------------------------------------------------- */
+/* ---- relations of nodes ------------------------------------------------------------------- */
 
-/* A digit's axis; -1 when it is frozen or not to be had. */
+/* A digit's axis; -1 if it is frozen or does not exist. */
 static int digit_axis(const struct pare_keep_sets *k, const struct pare_tied *t,
                       const struct pare_digit *d)
 {
@@ -85,7 +85,7 @@ static int digit_axis(const struct pare_keep_sets *k, const struct pare_tied *t,
     return d->axis < 0 ? -1 : own_axis(k, t->node, d->axis);
 }
 
-/* Do the digits make up the whole, and are their axes as long as they should be? */
+/* Whether the digits multiply to the whole and match the lengths of their axes. */
 static bool digits_fit(const struct pare_keep_sets *k, const struct pare_tied *t, int64_t whole)
 {
     int64_t product = 1;
@@ -103,7 +103,7 @@ static bool digits_fit(const struct pare_keep_sets *k, const struct pare_tied *t
     return product == whole && t->n_digits <= PARE_MOST_DIGITS;
 }
 
-/* Is the statement one that the shapes allow?  An operator of a plugin may be wrong. */
+/* Whether the shapes permit the relation. */
 static bool fits(const struct pare_keep_sets *k, const struct pare_tied *t, int a, int b)
 {
     int64_t na = a < 0 ? -1 : k->axis[a].size, nb = b < 0 ? -1 : k->axis[b].size;
@@ -138,8 +138,8 @@ static int relate(struct pare_keep_sets *k, const struct pare_tied *t, struct pa
     return 0;
 }
 
-/* Digits may say no more than that two axes are the same, or that one is frozen: those with one
- * value do not count. */
+/* Digits can reduce to two axes with the same channels, or to a frozen one: digits of size 1 do not
+ * count. */
 static int hear_digits(struct pare_keep_sets *k, const struct pare_tied *t, int a,
                        struct pare_err *err)
 {
@@ -155,7 +155,7 @@ static int hear_digits(struct pare_keep_sets *k, const struct pare_tied *t, int 
         only = d;
     }
     if (!open)
-        freeze(k, a, t->node, "all of its parts stay");
+        freeze(k, a, t->node, "all of its parts are kept");
     else if (n == 1)
         unite(k, a, only);
     else
@@ -163,26 +163,26 @@ static int hear_digits(struct pare_keep_sets *k, const struct pare_tied *t, int 
     return 0;
 }
 
-static void mark_said(struct pare_keep_sets *k, const struct pare_tied *t, int a, bool good)
+static void mark_mentioned(struct pare_keep_sets *k, const struct pare_tied *t, int a, bool good)
 {
     if (a < 0)
         return;
-    k->axis[a].said = t->node->id + 1;
+    k->axis[a].mentioned_by = t->node->id + 1;
     if (!good)
-        freeze(k, a, t->node, "its rule does not expect these shapes");
+        freeze(k, a, t->node, "its relations do not fit these shapes");
 }
 
-static int hear(struct pare_keep_sets *k, const struct pare_tied *t, struct pare_err *err)
+static int add_relation(struct pare_keep_sets *k, const struct pare_tied *t, struct pare_err *err)
 {
     int a = pare_keep_sets_find(k, t->a, t->ax), b = pare_keep_sets_find(k, t->b, t->bx);
     bool good;
 
     PARE_TRY(add_own(k, t, err));
     good = fits(k, t, a, b);
-    mark_said(k, t, a, good);
-    mark_said(k, t, b, good);
+    mark_mentioned(k, t, a, good);
+    mark_mentioned(k, t, b, good);
     for (int i = 0; i < t->n_digits; i++)
-        mark_said(k, t, digit_axis(k, t, &t->digit[i]), good);
+        mark_mentioned(k, t, digit_axis(k, t, &t->digit[i]), good);
     if (!good)
         return 0;
     switch (t->kind) {
@@ -201,7 +201,7 @@ static int hear(struct pare_keep_sets *k, const struct pare_tied *t, struct pare
     return 0;
 }
 
-/* Weights of groups can be gathered group by group only where nobody else reads them. */
+/* Weights in groups can be gathered group by group only if they have no other consumer. */
 static void settle_groups(const struct pare_keep_sets *k, struct pare_tied *t)
 {
     const struct pare_value *w = t->kind == PARE_TIE_GROUPS ? t->digit[1].v : NULL;
@@ -222,12 +222,12 @@ static void settle_groups(const struct pare_keep_sets *k, struct pare_tied *t)
         t->kind = PARE_TIE_DIGITS;
 }
 
-/* Freeze the axes of a value of which the node has not spoken. */
+/* Freeze the axes of a value that the node's relations do not mention. */
 static void freeze_rest(struct pare_keep_sets *k, const struct pare_value *v,
                         const struct pare_node *n, const char *why)
 {
     for (int i = 0; v && pare_keep_sets_has(k, v) && i < v->t.rank; i++)
-        if (k->axis[k->first[v->id] + i].said != n->id + 1)
+        if (k->axis[k->first[v->id] + i].mentioned_by != n->id + 1)
             freeze(k, k->first[v->id] + i, n, why);
 }
 
@@ -239,9 +239,9 @@ static bool has_output(const struct pare_node *n)
     return false;
 }
 
-/* ties() relies on what pare_node_check() and infer() have seen: where they failed, no output has a
+/* ties() relies on the checks of pare_node_check() and infer(): if they failed, no output has a
  * shape. */
-static bool may_ask(const struct pare_keep_sets *k, const struct pare_node *n)
+static bool has_relations(const struct pare_keep_sets *k, const struct pare_node *n)
 {
     struct pare_err err;
     bool may = n->op && n->op->ties && !n->n_cap && has_output(n) &&
@@ -256,15 +256,16 @@ static bool may_ask(const struct pare_keep_sets *k, const struct pare_node *n)
 
 bool pare_keep_sets_asked(const struct pare_keep_sets *k, const struct pare_node *n)
 {
-    return may_ask(k, n);
+    return has_relations(k, n);
 }
 
-static int ask(struct pare_keep_sets *k, const struct pare_node *n, struct pare_err *err)
+static int collect_relations(struct pare_keep_sets *k, const struct pare_node *n,
+                             struct pare_err *err)
 {
     int from = k->ties.n;
     const char *why;
 
-    if (may_ask(k, n)) {
+    if (has_relations(k, n)) {
         why = pare_sprintf(k->arena, "an axis of %s", n->type);
         k->ties.node = n;
         n->op->ties(n, &k->ties);
@@ -273,11 +274,11 @@ static int ask(struct pare_keep_sets *k, const struct pare_node *n, struct pare_
         for (int i = from; i < k->ties.n; i++)
             settle_groups(k, &k->ties.tie[i]);
         for (int i = from; i < k->ties.n; i++)
-            PARE_TRY(hear(k, &k->ties.tie[i], err));
+            PARE_TRY(add_relation(k, &k->ties.tie[i], err));
     } else {
         why = pare_sprintf(k->arena,
                            n->op && n->op->ties ? "a shape of %s depends on data"
-                                                : "no rule for %s",
+                                                : "no axis relations for %s",
                            n->type);
     }
     if (!why)
@@ -291,12 +292,12 @@ static int ask(struct pare_keep_sets *k, const struct pare_node *n, struct pare_
     return 0;
 }
 
-/* Sizes that Shape reads and that take part in the computation. */
+/* Freeze sizes that Shape reads and that are used in computations. */
 static int freeze_sizes(struct pare_keep_sets *k, const struct pare_node *n, struct pare_err *err)
 {
     struct pare_size_use use;
 
-    if (!may_ask(k, n) || strcmp(n->type, "Shape") != 0)
+    if (!has_relations(k, n) || strcmp(n->type, "Shape") != 0)
         return 0;
     PARE_TRY(pare_size_uses(k->arena, k->g, n, &use, err));
     for (int i = 0; i < n->in[0]->t.rank; i++)
@@ -314,7 +315,7 @@ static void freeze_all(struct pare_keep_sets *k, struct pare_value *const *list,
             freeze(k, k->first[list[i]->id] + x, NULL, why);
 }
 
-/* ---- building -------------------------------------------------------------------- */
+/* ---- building ----------------------------------------------------------------------------- */
 
 static int add_axes(struct pare_keep_sets *k, struct pare_err *err)
 {
@@ -360,7 +361,7 @@ static int resolve(struct pare_keep_sets *k, struct pare_keep_relation *r, struc
     return 0;
 }
 
-/* Who wants to know when a set grows. */
+/* List the relations of each set, to visit when the set grows. */
 static int list_users(struct pare_keep_sets *k, struct pare_err *err)
 {
     int sum = 0;
@@ -378,7 +379,7 @@ static int list_users(struct pare_keep_sets *k, struct pare_err *err)
         return pare_no_memory(err, "for the keep sets");
     for (int i = 2; i < k->n_axes + 2; i++)
         k->user_at[i] += k->user_at[i - 1];
-    /* One place behind, so that filling leaves every start where it should be. */
+    /* Offset by one, so that filling moves every start to its place. */
     for (int i = 0; i < k->n_rel; i++)
         for (int x = 0; x < k->rel[i].n; x++)
             if (k->rel[i].set[x] >= 0)
@@ -386,7 +387,7 @@ static int list_users(struct pare_keep_sets *k, struct pare_err *err)
     return 0;
 }
 
-#define MOST_INDICES ((int64_t)1 << 28) /* of all sets: a byte each, and more for atoms */
+#define MOST_INDICES ((int64_t)1 << 28) /* of all sets: one byte each, and more for removal units */
 
 static int make_sets(struct pare_keep_sets *k, struct pare_err *err)
 {
@@ -439,7 +440,7 @@ int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
     k->ties.arena = a;
     PARE_TRY(add_axes(k, err));
     for (int i = 0; i < g->n_nodes; i++)
-        PARE_TRY(ask(k, g->node[i], err));
+        PARE_TRY(collect_relations(k, g->node[i], err));
     for (int i = 0; i < g->n_nodes; i++)
         PARE_TRY(freeze_sizes(k, g->node[i], err));
     freeze_all(k, g->in, g->n_in, "the model's input");

@@ -1,4 +1,4 @@
-/* keep_sets_internal.h - what keep sets are made of; for keep_sets.c and keep_sets_build.c only. */
+/* keep_sets_internal.h - structures of keep sets; private to keep_sets.c and keep_sets_build.c. */
 #ifndef PARE_GRAPH_KEEP_SETS_INTERNAL_H
 #define PARE_GRAPH_KEEP_SETS_INTERNAL_H
 
@@ -8,16 +8,16 @@
 
 struct pare_keep_axis {
     int64_t size;
-    int parent;                   /* itself: the root of its set */
+    int parent;                   /* parent in the union-find forest; a root is its own parent */
     const char *why;              /* NULL: not frozen */
-    const struct pare_node *node; /* who froze it; NULL: the model itself */
-    int said;                     /* the last node that spoke of it: its number + 1 */
-    int number, next;             /* a node's own axis: which, and the next one of the node or -1 */
+    const struct pare_node *node; /* the node that froze it; NULL: the model itself */
+    int mentioned_by;             /* number + 1 of the last node with a relation of this axis */
+    int number, next;             /* of a virtual axis: its number, the node's next one or -1 */
 };
 
 struct pare_keep_relation {
     struct pare_tied tie;
-    int n;    /* sets that it speaks of */
+    int n;    /* number of sets it relates */
     int *set; /* a and b, or the whole and its digits; -1: a frozen digit */
     int64_t visits;
     bool queued;
@@ -27,10 +27,10 @@ struct pare_keep_sets {
     struct pare_arena *arena;
     const struct pare_graph *g;
     struct pare_ties ties;
-    int n_values, n_nodes;       /* of the graph when it was asked; some may come later */
-    int *first;                  /* by value: its first axis; -1: its shape is not known */
-    int *own;                    /* by node: the first of its own axes, or -1 */
-    struct pare_keep_axis *axis; /* of values, then those of nodes */
+    int n_values, n_nodes;       /* when relations were collected; more may be added later */
+    int *first;                  /* by value: its first axis; -1: its shape is unknown */
+    int *own;                    /* by node: its first virtual axis, or -1 */
+    struct pare_keep_axis *axis; /* of values, then virtual axes of nodes */
     int n_axes, cap_axes;
 
     /* By root. */
@@ -43,20 +43,20 @@ struct pare_keep_sets {
     struct pare_keep_relation *rel;
     int n_rel, cap_rel;
     int *queue, head, waiting;
-    bool fresh; /* nothing has been put in yet: what is full is frozen */
+    bool fresh; /* no index has been marked yet: a full set is frozen */
 };
 
-/* Is it a value of this graph, with a known shape? */
+/* Whether it is a value of this graph with a known shape. */
 bool pare_keep_sets_has(const struct pare_keep_sets *k, const struct pare_value *v);
 
-/* The number of an axis; -1 when there is no such axis. */
+/* The number of an axis; -1: there is no such axis. */
 int pare_keep_sets_find(const struct pare_keep_sets *k, const struct pare_value *v, int axis);
 
 /* The root of an axis's set. */
 int pare_keep_sets_root(const struct pare_keep_sets *k, int axis);
 
-/* What becomes of the sizes that a Shape node reads: the axes of its input, as bits, whose sizes
- * take part in the computation, and the first node in which they do. */
+/* Uses of the sizes that a Shape node reads: the axes of its input, as bits, whose sizes are used
+ * in computations, and the first node that uses one. */
 struct pare_size_use {
     unsigned axes;
     const struct pare_node *who[PARE_MAX_RANK];

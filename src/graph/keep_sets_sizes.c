@@ -1,9 +1,9 @@
-/* keep_sets_sizes.c - where a graph uses the sizes that a Shape node reads.
+/* keep_sets_sizes.c - uses of the sizes that a Shape node reads.
  *
- * Exporters compute shapes in the graph: Shape, Gather, Div, Concat, Reshape.  As long as a
- * size only becomes part of a new shape or a range, its axis may shrink, for the axes of the
- * result have relations of their own.  A size that takes part in the computation, as in x /
- * sqrt(d), must not change.
+ * Exporters compute shapes in the graph: Shape, Gather, Div, Concat, Reshape.  As long as a size
+ * only becomes part of a new shape or a range, its axis may shrink, because the axes of the result
+ * have relations of their own.  A size that is used in a computation, as in x / sqrt(d), must not
+ * change.
  */
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #include "../op/shape/movement.h"
 #include "keep_sets_internal.h"
 
-/* Of the axes whose sizes are in `of`, a list in the order of axes from `first` on, those that a
- * Gather with known indices takes. */
+/* Of the axes whose sizes are in `of`, a list in the order of axes from `first` on: those that a
+ * Gather with known indices selects. */
 static unsigned taken(const struct pare_node *n, unsigned of, int first)
 {
     const struct pare_tensor *at = &n->in[1]->t;
@@ -32,7 +32,7 @@ static unsigned taken(const struct pare_node *n, unsigned of, int first)
     return of & some;
 }
 
-/* Does input i only say which shape, or which range, the result has? */
+/* Whether input i only specifies the shape or range of the result. */
 static bool is_shape(const struct pare_node *n, int i)
 {
     return n->op && i < 32 && n->op->sizes >> i & 1;
@@ -53,7 +53,7 @@ struct flow {
     struct pare_size_use *use;
 };
 
-static void used(struct flow *f, unsigned axes, const struct pare_node *who)
+static void mark_used(struct flow *f, unsigned axes, const struct pare_node *who)
 {
     for (int i = 0; i < PARE_MAX_RANK; i++)
         if (axes >> i & 1 && !f->use->who[i])
@@ -78,12 +78,12 @@ static void follow(struct flow *f, const struct pare_graph *g, const struct pare
             all |= axes;
     }
     if (all && !is_known(n))
-        used(f, all, n);
+        mark_used(f, all, n);
     for (int i = 0; i < n->n_out && all; i++)
         if (n->out[i]) {
             f->mask[n->out[i]->id] |= all;
             if (n->out[i]->flags & PARE_V_OUTPUT)
-                used(f, all, n);
+                mark_used(f, all, n);
         }
 }
 
@@ -101,7 +101,7 @@ int pare_size_uses(struct pare_arena *a, const struct pare_graph *g, const struc
         return pare_no_memory(err, "for the keep sets");
     f.mask[shape->out[0]->id] = ((1u << count) - 1) << f.first;
     if (shape->out[0]->flags & PARE_V_OUTPUT)
-        used(&f, f.mask[shape->out[0]->id], shape);
+        mark_used(&f, f.mask[shape->out[0]->id], shape);
     for (int i = shape->id + 1; i < g->n_nodes; i++)
         follow(&f, g, g->node[i]);
     pare_reset(a, m);

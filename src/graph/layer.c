@@ -36,7 +36,7 @@ static struct pare_value *input(const struct pare_node *n, int i)
     return i >= 0 && i < n->n_in ? n->in[i] : NULL;
 }
 
-/* Values of a graph around this one have no place in the arrays. */
+/* Values of an enclosing graph are not in the arrays. */
 static bool is_own(const struct pare_graph *g, const struct pare_value *v)
 {
     return v && v->id < g->n_values && g->value[v->id] == v;
@@ -86,9 +86,9 @@ static bool is_layer(const struct pare_node *n, const struct pare_op_weights *k)
     return !k->is_layer || k->is_layer(n);
 }
 
-/* ---- names --------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------- */
 
-/* `name` without its ending; NULL when it ends in something else or is nothing but it. */
+/* `name` without `ending`; NULL if it does not end in it or has nothing before it. */
 static const char *without(struct pare_arena *a, const char *name, const char *ending)
 {
     size_t n = strlen(name), e = strlen(ending);
@@ -98,9 +98,9 @@ static const char *without(struct pare_arena *a, const char *name, const char *e
     return pare_strndup(a, name, n - e);
 }
 
-/* PyTorch names nodes after the modules they are in, and a member of a list with the list's
- * name: /layer1/layer1.0/conv1/Conv.  So a part that repeats the one before and a dot replaces
- * it.  NULL when there is no scope. */
+/* PyTorch names nodes after their modules, and a member of a list with the list's name:
+ * /layer1/layer1.0/conv1/Conv.  So a part that starts with the previous part and a dot replaces it.
+ * NULL: no scope. */
 static const char *scope_of(struct pare_arena *a, const char *name)
 {
     char *out = pare_alloc(a, strlen(name) + 1, 1);
@@ -129,7 +129,7 @@ static const char *base_name(const struct scan *s, const struct pare_layer_info 
     const char *root = pare_value_root(l->weight)->name;
     const char *name = without(s->arena, root, ".weight");
 
-    if (!name) /* as quantized files call it */
+    if (!name) /* as in quantized files */
         name = without(s->arena, root, ".weight_quantized");
     if (!name && l->bias)
         name = without(s->arena, pare_value_root(l->bias)->name, ".bias");
@@ -152,7 +152,7 @@ static int give_name(struct scan *s, struct pare_layer_info *l, int index, struc
     return pare_map_set(&s->names, s->arena, l->name, l->node, err);
 }
 
-/* ---- one layer ----------------------------------------------------------------- */
+/* ---- one layer ---------------------------------------------------------------------------- */
 
 /* PyTorch's name of a module with x->rank - 2 spatial axes. */
 static const char *torch_name(struct pare_arena *a, const struct pare_node *n,
@@ -169,8 +169,8 @@ static const char *torch_name(struct pare_arena *a, const struct pare_node *n,
     return pare_sprintf(a, "%.*s%d%s", (int)(mark - op->torch), op->torch, spatial, mark + 1);
 }
 
-/* The constant operand of an Add that is the bias of `v`: one number for each of the n elements
- * along its last axis. */
+/* The constant operand of an Add that is the bias of `v`: a list of n elements, n the size of the
+ * last axis of v. */
 static struct pare_value *bias_operand(const struct pare_node *add, const struct pare_value *v,
                                        int64_t n)
 {
@@ -182,8 +182,8 @@ static struct pare_value *bias_operand(const struct pare_node *add, const struct
     return b != v && is_const(b) && b->t.rank == 1 && b->t.dim[0] == n ? b : NULL;
 }
 
-/* What goes in and out, and the bias.  A MatMul whose result only goes into an Add with a constant
- * is one layer with it. */
+/* Set input, output and bias.  A MatMul whose only consumer is an Add with a constant is one layer
+ * with it. */
 static void find_ends(const struct scan *s, const struct pare_op_weights *k,
                       struct pare_layer_info *l)
 {
@@ -249,7 +249,7 @@ static const char *plain_name(const struct scan *s, const struct pare_node *n, i
     return name ? name : pare_sprintf(s->arena, "%s_%d", n->type, index);
 }
 
-/* A node that computes something of the input and has no weights. */
+/* A node without weights that computes something from the input. */
 static int describe_plain(struct scan *s, struct pare_layer_info *l, int index,
                           struct pare_err *err)
 {
@@ -280,7 +280,7 @@ static bool is_plain(const struct scan *s, const struct pare_node *n)
            n->out[0]->t.dtype == PARE_F32;
 }
 
-/* ---- the graph ------------------------------------------------------------------ */
+/* ---- the graph ---------------------------------------------------------------------------- */
 
 static void count_uses(struct scan *s)
 {
@@ -301,7 +301,7 @@ static void count_uses(struct scan *s)
             s->uses[s->g->out[i]->id]++;
 }
 
-/* Those with weights get their names first, so that the others change none of them. */
+/* Layers with weights get their names first, so their names do not depend on other nodes. */
 static int add_plain(struct scan *s, struct pare_layer_info *list, int *n, struct pare_err *err)
 {
     int weighted = *n;

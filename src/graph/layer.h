@@ -1,7 +1,6 @@
-/* layer.h - the layers of a graph, under the names their author gave them.
+/* layer.h - layers of a graph (nodes with constant weights), under the names of the author.
  *
- * A layer is a node with constant weights.  Its name is the first of these that exists, made
- * unique with a number:
+ * The name of a layer is the first of these that exists, made unique by a number:
  *   - the weight's name without ".weight", or the bias's without ".bias": layer1.0.conv1
  *   - the scope in the node's name: /layer1/layer1.0/conv1/Conv is layer1.0.conv1
  *   - the node's name
@@ -13,42 +12,42 @@
 #include "graph.h"
 
 struct pare_layer_info {
-    const char *name;          /* what a config may say; no two layers share one */
-    const char *type;          /* in ONNX: "Conv" */
-    const char *torch;         /* in PyTorch: "Conv2d" */
+    const char *name;          /* the name in a config_list; unique */
+    const char *type;          /* ONNX type: "Conv" */
+    const char *torch;         /* PyTorch type: "Conv2d" */
     struct pare_node *node;    /* the node with the weights */
-    struct pare_node *add;     /* of a MatMul: the Add with its bias, or NULL */
-    struct pare_value *weight; /* as the node gets it: perhaps computed from an initializer */
-    struct pare_value *bias;   /* or NULL */
-    struct pare_value *in;     /* what enters the layer; NULL when all of it is constant */
-    struct pare_value *out;    /* what leaves the layer, behind `add` */
-    int64_t params;            /* trained elements; those of a weight used twice count once */
-    double macs;               /* multiply-accumulates of a run; -1 when shapes are not known */
+    struct pare_node *add;     /* the Add with the bias of a MatMul; NULL: none */
+    struct pare_value *weight; /* the node's input: an initializer, or computed from one */
+    struct pare_value *bias;   /* NULL: none */
+    struct pare_value *in;     /* input of the layer; NULL: all inputs are constant */
+    struct pare_value *out;    /* output of the layer: of `add` if there is one */
+    int64_t params;            /* trained elements; a shared weight counts once */
+    double macs;               /* multiply-accumulates of a run; -1: shapes are unknown */
     bool shared;               /* an earlier layer uses the same weight */
 };
 
-/* The layers of a graph whose shapes are inferred, in the order of its nodes. */
+/* The layers of a graph with inferred shapes, in the order of its nodes. */
 int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
                 int *n, struct pare_err *err);
 
-/* The same, followed by the nodes that have no weights, such as activations: weight and bias are
- * NULL.  Quantizers look at these too. */
+/* The same, followed by nodes without weights, for example activations: weight and bias are NULL.
+ * Quantizers can select these too. */
 int pare_layers_all(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
                     int *n, struct pare_err *err);
 
-/* By name; an error that names the nearest one when there is none. */
+/* Find a layer by name; if there is none, the error names the most similar name. */
 int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,
                     const struct pare_layer_info **layer, struct pare_err *err);
 
-/* Trained elements that belong to no layer, such as a position embedding: floating-point
- * initializers with more than one element that no layer uses. */
+/* Trained elements that belong to no layer, for example a position embedding: floating-point
+ * initializers with more than one element that neither a layer nor a setting uses. */
 int pare_loose_params(const struct pare_graph *g, const struct pare_layer_info *list, int n,
                       int64_t *count, struct pare_err *err);
 
-/* Multiply-accumulates of a node; 0 when it has none, -1 when its shapes are not known. */
+/* Multiply-accumulates of a node; -1: shapes are unknown. */
 double pare_node_macs(const struct pare_node *n);
 
-/* The initializer (or result of a constant node) behind a constant that was computed from it. */
+/* The initializer (or result of a constant node) that a constant was computed from. */
 const struct pare_value *pare_value_root(const struct pare_value *v);
 
 #endif

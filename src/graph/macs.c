@@ -5,7 +5,7 @@
 
 #include "../base/options.h"
 
-/* ---- attributes, for whoever does not know an operator's struct -------------------------- */
+/* ---- attributes by name ------------------------------------------------------------------- */
 
 static const void *attr(const struct pare_node *n, const char *name, enum pare_opt_type type)
 {
@@ -44,8 +44,9 @@ static double numel(const struct pare_value *v)
     return v && v->t.dtype != PARE_NONE ? (double)pare_numel(&v->t) : -1;
 }
 
-/* What recurrent cells do beside their products: each gate adds its two halves, and a GRU and an
- * LSTM mix their states in 4 more steps.  (directions, gates * H, ...) is the weight's shape. */
+/* Operations of recurrent cells in addition to their products: each gate adds its two halves, and a
+ * GRU and an LSTM mix their states in 4 more steps.  (directions, gates * H, ...) is the weight's
+ * shape. */
 static double cell_extras(const struct pare_layer_info *l)
 {
     double steps = (double)l->in->t.dim[0] * (double)l->in->t.dim[1];
@@ -67,7 +68,7 @@ static double products(const struct pare_layer_info *l, bool full)
     return full && l->bias ? macs + numel(l->out) : macs;
 }
 
-/* The numbers of a pooling window. */
+/* The number of elements of a pooling window. */
 static double window(const struct pare_layer_info *l)
 {
     const struct pare_ints *k = attr(l->node, "kernel_shape", PARE_OPT_INTS);
@@ -83,7 +84,7 @@ static double window(const struct pare_layer_info *l)
     return n;
 }
 
-/* Operations for each number that resizing makes: linear along one, two, three axes, or cubic. */
+/* Operations per output element of Resize: linear along one, two or three axes, or cubic. */
 static double resize_each(const struct pare_layer_info *l)
 {
     const char *mode = attr_text(l->node, "mode");
@@ -95,7 +96,7 @@ static double resize_each(const struct pare_layer_info *l)
     return !strcmp(mode, "linear") && axes >= 1 && axes <= 3 ? linear[axes - 1] : 0;
 }
 
-/* What only the full count has; -1: nothing, or not known. */
+/* Operations that only the full count includes; -1: none, or unknown. */
 static double others(const struct pare_layer_info *l)
 {
     if (!l->out || !l->in || l->out->t.dtype == PARE_NONE || l->in->t.dtype == PARE_NONE)

@@ -1,4 +1,4 @@
-/* removal_units.c - what must go together: a forest over all indices of all coupled sets. */
+/* removal_units.c - indices that must be removed together: a union-find forest over all indices. */
 #include "removal_units.h"
 
 #include "../base/arena.h"
@@ -6,9 +6,9 @@
 
 struct pare_removal_units {
     struct pare_keep_sets *k;
-    int64_t *first;  /* by root of a set: where its indices are */
+    int64_t *first;  /* by root of a set: offset of its indices */
     int64_t *parent; /* by index */
-    uint8_t *frozen; /* by index: at roots, whether any of the atom stays */
+    uint8_t *frozen; /* by index: at roots, whether any index of the unit is kept */
     int64_t n;
 };
 
@@ -29,8 +29,8 @@ static void join(struct pare_removal_units *t, int64_t a, int64_t b)
     t->frozen[a > b ? b : a] |= t->frozen[a > b ? a : b];
 }
 
-/* Of the digits that may lose values, the one that does: axes of values before the node's own, so
- * that a convolution keeps its groups, and the last of them.  -1: none may. */
+/* The digit that loses values, of those that may: axes of values before virtual axes, so that a
+ * convolution keeps its groups, and the last of them.  -1: none may. */
 static int loser(const struct pare_keep_sets *k, const struct pare_keep_relation *r)
 {
     int best = -1, rank = 0;
@@ -77,7 +77,7 @@ static int add_sets(struct pare_arena *a, struct pare_removal_units *t, struct p
 
     t->first = pare_alloc(a, (size_t)k->n_axes, sizeof(*t->first));
     if (!t->first)
-        return pare_no_memory(err, "to find out what goes together");
+        return pare_no_memory(err, "for the removal units");
     for (int i = 0; i < k->n_axes; i++)
         if (k->axis[i].parent == i) {
             t->first[i] = t->n;
@@ -86,7 +86,7 @@ static int add_sets(struct pare_arena *a, struct pare_removal_units *t, struct p
     t->parent = pare_alloc_raw(a, (size_t)t->n, sizeof(*t->parent));
     t->frozen = pare_alloc(a, (size_t)t->n, 1);
     if (!t->parent || !t->frozen)
-        return pare_no_memory(err, "to find out what goes together");
+        return pare_no_memory(err, "for the removal units");
     for (int64_t i = 0; i < t->n; i++)
         t->parent[i] = i;
     for (int i = 0; i < k->n_axes; i++)
@@ -96,13 +96,13 @@ static int add_sets(struct pare_arena *a, struct pare_removal_units *t, struct p
 }
 
 int pare_removal_units_new(struct pare_arena *a, struct pare_keep_sets *k,
-                           struct pare_removal_units **atoms, struct pare_err *err)
+                           struct pare_removal_units **units, struct pare_err *err)
 {
     struct pare_removal_units *t = pare_alloc(a, 1, sizeof(*t));
 
-    *atoms = t;
+    *units = t;
     if (!t)
-        return pare_no_memory(err, "to find out what goes together");
+        return pare_no_memory(err, "for the removal units");
     t->k = k;
     PARE_TRY(add_sets(a, t, err));
     for (int i = 0; i < k->n_rel; i++)
@@ -128,7 +128,7 @@ int64_t pare_removal_units_count(const struct pare_removal_units *t)
     return t->n;
 }
 
-bool pare_removal_unit_open(const struct pare_removal_units *t, int64_t atom)
+bool pare_removal_unit_open(const struct pare_removal_units *t, int64_t unit)
 {
-    return !t->frozen[top(t, atom)];
+    return !t->frozen[top(t, unit)];
 }

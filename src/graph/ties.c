@@ -1,4 +1,4 @@
-/* ties.c - collect what operators say about their axes. */
+/* ties.c - collect the axis relations of operators in a list. */
 #include "ties.h"
 
 #include <string.h>

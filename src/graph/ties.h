@@ -1,4 +1,4 @@
-/* ties.h - what the operators of a graph say about their axes, as a list. */
+/* ties.h - the axis relations ("ties", see op/channels.h) of a graph's operators, as a list. */
 #ifndef PARE_GRAPH_TIES_H
 #define PARE_GRAPH_TIES_H
 
@@ -14,14 +14,14 @@ enum pare_tie_kind {
     PARE_TIE_FREEZE,
 };
 
-/* One statement; see ../op/operator.h. */
+/* One relation; see op/channels.h. */
 struct pare_tied {
     enum pare_tie_kind kind;
-    const struct pare_node *node; /* who says so */
+    const struct pare_node *node; /* the node that declares it */
     const struct pare_value *a, *b;
     int ax, bx;
     int64_t from;                   /* PART */
-    const int64_t *index;           /* PICK: as many as b's axis is long */
+    const int64_t *index;           /* PICK: one per index of b's axis */
     const struct pare_digit *digit; /* DIGITS, GROUPS */
     int n_digits;
     const char *why; /* FREEZE */
@@ -29,10 +29,10 @@ struct pare_tied {
 
 struct pare_ties {
     struct pare_arena *arena;
-    const struct pare_node *node; /* whose ties() is being called */
+    const struct pare_node *node; /* the node whose ties() is being called */
     struct pare_tied *tie;
     int n, cap;
-    bool failed; /* out of memory: the list is not complete */
+    bool failed; /* out of memory: the list is incomplete */
 };
 
 #endif

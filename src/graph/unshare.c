@@ -1,15 +1,15 @@
-/* unshare.c - a constant for each of its users.
+/* unshare.c - give each consumer of a shared constant a copy.
  *
- * Exporters write equal constants once: all biases that are zero, all scales that are one.
- * Channels of their users have nothing to do with each other.  PyTorch writes an Identity
- * between the constant and all users but the first.
+ * Exporters write equal constants once: all biases that are zero, all scales that are one.  The
+ * channels of their consumers are independent.  PyTorch inserts an Identity between the constant
+ * and all consumers but the first.
  */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "keep_sets.h"
 
-/* Behind the Identities. */
+/* The source of a chain of Identity nodes. */
 static struct pare_value *origin(struct pare_value *v)
 {
     while (v && v->maker && v->maker->n_in == 1 && v->maker->in[0] &&
@@ -18,7 +18,7 @@ static struct pare_value *origin(struct pare_value *v)
     return v;
 }
 
-/* One axis has all the elements, so a copy costs little. */
+/* One axis has all the elements, so a copy is cheap. */
 static bool is_vector(const struct pare_tensor *t)
 {
     int64_t most = 0;

@@ -1,9 +1,9 @@
-/* crc.c - the check sum of zip archives.
+/* crc.c - CRC-32 of zip archives by carry-less multiplication.
  *
- * The sum is the remainder of the message, taken as a polynomial over GF(2), by one of degree 32.
- * Multiplying 128 bits of it by x^d mod P moves them d bits on without changing the remainder, so
- * four accumulators swallow 64 bytes a step, and are added up at the end; the remainder of the last
- * 16 bytes is zlib's.  Bits are the other way round in the sum, and so in the constants, which are
+ * The CRC is the remainder of the message, as a polynomial over GF(2), modulo a polynomial P of
+ * degree 32. Multiplying 128 bits by x^d mod P shifts them by d bits without changing the
+ * remainder, so four accumulators process 64 bytes per step and are combined at the end; zlib
+ * computes the remainder of the last 16 bytes.  The CRC is bit-reflected, and so are the constants,
  * x^(d + 32) mod P and x^(d - 32) mod P for the two halves.
  */
 #include "crc.h"
@@ -14,7 +14,7 @@
 
 #include <immintrin.h>
 
-#define LEAST 256 /* bytes, below which it does not pay */
+#define LEAST 256 /* bytes; shorter inputs use zlib */
 
 #define FAST __attribute__((target("pclmul,sse2")))
 
@@ -48,7 +48,7 @@ FAST static uint32_t crc_folded(uint32_t crc, const unsigned char *p, size_t n)
     for (; n >= 16; p += 16, n -= 16)
         x[0] = fold(x[0], by128, load(p));
     _mm_storeu_si128((__m128i *)(void *)last, x[0]);
-    crc = (uint32_t)crc32_z(UINT32_MAX, last, 16); /* from a register of 0, which zlib inverts */
+    crc = (uint32_t)crc32_z(UINT32_MAX, last, 16); /* a register of 0, which zlib inverts */
     return (uint32_t)crc32_z(crc, p, n);
 }
 

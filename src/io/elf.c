@@ -1,4 +1,4 @@
-/* elf.c - is a shared object whole? */
+/* elf.c - check that an ELF shared object is complete before dlopen(). */
 #include "elf.h"
 
 #include <link.h>
@@ -16,7 +16,7 @@ int pare_elf_check(const void *data, size_t len, struct pare_err *err)
     ElfW(Ehdr) head;
 
     if (len < SELFMAG || memcmp(p, ELFMAG, SELFMAG) != 0)
-        return pare_fail(err, PARE_EFORMAT, "is no shared object");
+        return pare_fail(err, PARE_EFORMAT, "is not a shared object");
     if (len < sizeof(head))
         return cut_off(err);
     memcpy(&head, p, sizeof(head));

@@ -1,4 +1,4 @@
-/* file.c - whole files in memory. */
+/* file.c - read whole files; write files atomically by rename. */
 #include "file.h"
 
 #include <errno.h>
@@ -44,14 +44,14 @@ static int read_all(int fd, char *p, size_t len, struct pare_err *err)
         if (n < 0)
             return pare_fail(err, PARE_EIO, "cannot read: %s", strerror(errno));
         if (!n)
-            return pare_fail(err, PARE_EIO, "the file became shorter while it was read");
+            return pare_fail(err, PARE_EIO, "the file was truncated while it was read");
         at += (size_t)n;
     }
     return 0;
 }
 
-/* A regular file of a size that is handled; the caller closes fd unless it is -1.  Not to wait for
- * who writes into a pipe of that name. */
+/* Open a regular file within the size limit; the caller closes fd unless it is -1.  O_NONBLOCK:
+ * do not wait for the writer of a pipe. */
 static int open_file(const char *path, size_t most, int *fd, size_t *len, struct pare_err *err)
 {
     struct stat st;
@@ -62,7 +62,7 @@ static int open_file(const char *path, size_t most, int *fd, size_t *len, struct
     if (fstat(*fd, &st) || !S_ISREG(st.st_mode))
         return pare_fail(err, PARE_EIO, "not a regular file");
     if ((uintmax_t)st.st_size > most)
-        return pare_fail(err, PARE_ELIMIT, "the file has %jd bytes, at most %zu are handled",
+        return pare_fail(err, PARE_ELIMIT, "the file has %jd bytes, at most %zu are supported",
                          (intmax_t)st.st_size, most);
     *len = (size_t)st.st_size;
     return 0;
@@ -139,7 +139,7 @@ int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
     struct stat st;
 
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* a device would be replaced by a file */
-        return pare_fail(err, PARE_EIO, "is there already and is not a regular file");
+        return pare_fail(err, PARE_EIO, "exists and is not a regular file");
     fd = open(tmp, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return pare_fail(err, PARE_EIO, "cannot open: %s", strerror(errno));
@@ -152,7 +152,7 @@ int pare_file_commit(const char *tmp, const char *path, struct pare_err *err)
     return rc;
 }
 
-/* A file of this name that is there already is what a killed process with our number left. */
+/* An existing file of this name was left by a killed process with the same process id. */
 static int create(const char *tmp, struct pare_err *err)
 {
     const int how = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
@@ -178,7 +178,7 @@ int pare_file_write_parts(const char *path, const struct pare_bytes *part, int n
     if (fd < 0)
         return err->code;
     pare_temp_hold(fd);
-    held = dup(fd); /* whoever ends the process finds what to remove among its open files */
+    held = dup(fd); /* keep it open: the crash handler removes the process's open temporary files */
     for (int i = 0; i < n && !rc; i++)
         rc = write_all(fd, part[i].data, part[i].len, err);
     if (close(fd) && !rc)

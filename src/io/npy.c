@@ -1,11 +1,11 @@
-/* npy.c - numpy's .npy: one tensor in a file.
+/* npy.c - NumPy's .npy format: one tensor in a file.
  *
  *     "\x93NUMPY"  major  minor  header length (2 bytes; 4 from version 2 on, little endian)
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  blanks up to a newline
  *     the elements
  *
- * The header is a Python dictionary; exactly these three keys are read, in any order, and
- * anything else is refused.
+ * The header is a Python dictionary with exactly these three keys, in any order; anything else is
+ * an error.
  */
 #include "npy.h"
 
@@ -44,8 +44,8 @@ static void skip_blanks(struct text *s)
         s->p++;
 }
 
-/* Take c, after blanks; false when something else is there. */
-static bool take(struct text *s, char c)
+/* Skip blanks and c; false if another character follows. */
+static bool take_char(struct text *s, char c)
 {
     skip_blanks(s);
     if (s->p == s->end || *s->p != c)
@@ -65,32 +65,32 @@ static bool take_word(struct text *s, const char *word)
     return true;
 }
 
-static int quoted(struct text *s, char *buf, size_t size, struct pare_err *err)
+static int parse_quoted(struct text *s, char *buf, size_t size, struct pare_err *err)
 {
     char quote;
     size_t n = 0;
 
     skip_blanks(s);
     if (s->p == s->end || (*s->p != '\'' && *s->p != '"'))
-        return malformed(err, "a quoted text was expected");
+        return malformed(err, "a quoted string was expected");
     for (quote = *s->p++; s->p < s->end && *s->p != quote; s->p++) {
         if (n + 1 >= size || !isprint((unsigned char)*s->p))
-            return malformed(err, "a text is too long or not printable");
+            return malformed(err, "a string is too long or not printable");
         buf[n++] = *s->p;
     }
     buf[n] = '\0';
     if (s->p == s->end)
-        return malformed(err, "a quoted text does not end");
+        return malformed(err, "a quoted string does not end");
     s->p++;
     return 0;
 }
 
 /* (), (3,) or (2, 3) */
-static int shape(struct text *s, struct pare_tensor *t, struct pare_err *err)
+static int parse_shape(struct text *s, struct pare_tensor *t, struct pare_err *err)
 {
-    if (!take(s, '('))
+    if (!take_char(s, '('))
         return malformed(err, "'shape' is not a tuple");
-    for (t->rank = 0; !take(s, ')'); t->rank++) {
+    for (t->rank = 0; !take_char(s, ')'); t->rank++) {
         int64_t d = 0;
 
         if (t->rank == PARE_MAX_RANK)
@@ -103,15 +103,15 @@ static int shape(struct text *s, struct pare_tensor *t, struct pare_err *err)
                 return malformed(err, "a dimension is too large");
             d = d * 10 + (*s->p - '0');
         }
-        take(s, 'L'); /* Python 2 wrote long integers so */
+        take_char(s, 'L'); /* Python 2's long integers */
         t->dim[t->rank] = d;
-        if (!take(s, ',') && (s->p == s->end || *s->p != ')'))
+        if (!take_char(s, ',') && (s->p == s->end || *s->p != ')'))
             return malformed(err, "'shape' does not end");
     }
     return 0;
 }
 
-static int descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
+static int parse_descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
 {
     char buf[64];
     size_t i = 0;
@@ -119,7 +119,7 @@ static int descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
     skip_blanks(s);
     if (s->p < s->end && *s->p == '[')
         return pare_fail(err, PARE_EUNSUPPORTED, "the array has records, not numbers");
-    PARE_TRY(quoted(s, buf, sizeof(buf), err));
+    PARE_TRY(parse_quoted(s, buf, sizeof(buf), err));
     if (buf[0] == '=' || (buf[0] == '<' && !strcmp(buf + 2, "1")))
         buf[0] = buf[0] == '=' ? '<' : '|';
     while (i < N_TYPES && strcmp(types[i].descr, buf) != 0)
@@ -133,31 +133,31 @@ static int descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
     return 0;
 }
 
-static int header(struct text *s, struct pare_tensor *t, bool *fortran, struct pare_err *err)
+static int parse_header(struct text *s, struct pare_tensor *t, bool *fortran, struct pare_err *err)
 {
     static const char *const keys[] = { "descr", "fortran_order", "shape" };
     unsigned seen = 0;
 
-    if (!take(s, '{'))
+    if (!take_char(s, '{'))
         return malformed(err, "it is not a dictionary");
-    while (!take(s, '}')) {
+    while (!take_char(s, '}')) {
         char key[32];
         unsigned k = 0;
 
-        PARE_TRY(quoted(s, key, sizeof(key), err));
+        PARE_TRY(parse_quoted(s, key, sizeof(key), err));
         while (k < 3 && strcmp(key, keys[k]) != 0)
             k++;
-        if (k == 3 || (seen & 1u << k) || !take(s, ':'))
+        if (k == 3 || (seen & 1u << k) || !take_char(s, ':'))
             return malformed(err, "a key is unknown, repeated or without a value");
         seen |= 1u << k;
         *fortran = k == 1 ? take_word(s, "True") : *fortran;
         if (k == 0)
-            PARE_TRY(descr(s, t, err));
+            PARE_TRY(parse_descr(s, t, err));
         else if (k == 2)
-            PARE_TRY(shape(s, t, err));
+            PARE_TRY(parse_shape(s, t, err));
         else if (!*fortran && !take_word(s, "False"))
             return malformed(err, "'fortran_order' is neither True nor False");
-        if (!take(s, ',') && (s->p == s->end || *s->p != '}'))
+        if (!take_char(s, ',') && (s->p == s->end || *s->p != '}'))
             return malformed(err, "the dictionary does not end");
     }
     skip_blanks(s);
@@ -194,7 +194,7 @@ static int preamble(const unsigned char *b, size_t len, size_t *start, size_t *h
     if (len < 10 || memcmp(b, "\x93NUMPY", 6) != 0)
         return pare_fail(err, PARE_EFORMAT, "not a .npy file");
     if (b[6] < 1 || b[6] > 3)
-        return pare_fail(err, PARE_EUNSUPPORTED, ".npy format %d.%d, 1 to 3 are handled", b[6],
+        return pare_fail(err, PARE_EUNSUPPORTED, ".npy format %d.%d, 1 to 3 are supported", b[6],
                          b[7]);
     *start = b[6] == 1 ? 10 : 12;
     *head = (size_t)b[8] | (size_t)b[9] << 8;
@@ -203,8 +203,9 @@ static int preamble(const unsigned char *b, size_t len, size_t *start, size_t *h
     if (*start > len || *head > len - *start)
         return malformed(err, "its length is beyond the file");
     if (*head > PARE_NPY_HEADER)
-        return pare_fail(err, PARE_ELIMIT, "the .npy header has %zu bytes, at most %d are handled",
-                         *head, PARE_NPY_HEADER);
+        return pare_fail(err, PARE_ELIMIT,
+                         "the .npy header has %zu bytes, at most %d are supported", *head,
+                         PARE_NPY_HEADER);
     return 0;
 }
 
@@ -219,7 +220,7 @@ int pare_npy_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
     *t = (struct pare_tensor){ .rank = 0 };
     PARE_TRY(preamble(bytes, len, &start, &head, err));
     s = (struct text){ b + start, b + start + head };
-    PARE_TRY(header(&s, t, &fortran, err));
+    PARE_TRY(parse_header(&s, t, &fortran, err));
     PARE_TRY(pare_tensor_size(t, NULL, &size, err));
     if (size != len - start - head)
         return pare_fail(err, PARE_EFORMAT, "the array has %zu bytes of data, its shape needs %zu",
@@ -248,7 +249,7 @@ int pare_npy_read(struct pare_arena *a, const char *path, struct pare_tensor *t,
 
 /* ---- writing ------------------------------------------------------------------ */
 
-/* The type a file can hold: int4 is one byte in memory already. */
+/* The type to write: int4 has one byte per element in memory. */
 static enum pare_dtype file_type(enum pare_dtype d)
 {
     switch (d) {
@@ -271,7 +272,7 @@ static size_t write_header(const struct pare_tensor *t, const char *type, char *
         at += (size_t)snprintf(buf + at, size - at, "%lld,%s", (long long)t->dim[i],
                                i + 1 < t->rank ? " " : "");
     if (t->rank > 1)
-        at--; /* only a tuple of one ends in a comma */
+        at--; /* only a tuple of one element ends in a comma */
     at += (size_t)snprintf(buf + at, size - at, "), }");
     end = (at + 64) / 64 * 64;
     memset(buf + at, ' ', end - at);

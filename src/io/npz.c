@@ -1,4 +1,4 @@
-/* npz.c - numpy's .npz: named tensors in a zip file. */
+/* npz.c - NumPy's .npz format: named tensors in a zip archive. */
 #include "npz.h"
 
 #include <string.h>
@@ -32,13 +32,15 @@ static int read_entry(struct pare_arena *a, zip_t *z, zip_uint64_t i, const zip_
 
         if (n <= 0)
             rc = pare_fail(err, PARE_EFORMAT, "%s",
-                           n < 0 ? zip_file_strerror(f) : "shorter than the file says");
+                           n < 0 ? zip_file_strerror(f)
+                                 : "shorter than the archive's directory says");
         else
             at += (zip_uint64_t)n;
     }
-    /* The check sum is looked at when the end is read. */
+    /* libzip compares the checksum when the end is read. */
     if (!rc && zip_fread(f, &more, 1) != 0)
-        rc = pare_fail(err, PARE_EFORMAT, "longer than the file says, or its check sum is wrong");
+        rc = pare_fail(err, PARE_EFORMAT,
+                       "longer than the archive's directory says, or its checksum is wrong");
     if (!rc)
         rc = pare_npy_parse(a, p, (size_t)st->size, t, err);
     zip_fclose(f);
@@ -90,8 +92,8 @@ int pare_npz_read(struct pare_arena *a, const char *path, struct pare_named **li
 
 /* ---- writing ------------------------------------------------------------------ */
 
-static int fill(struct pare_arena *a, const struct pare_named *list, int n,
-                struct pare_zip_entry *entry, struct pare_err *err)
+static int make_entries(struct pare_arena *a, const struct pare_named *list, int n,
+                        struct pare_zip_entry *entry, struct pare_err *err)
 {
     struct pare_map names = { 0 };
 
@@ -115,7 +117,7 @@ int pare_npz_write(const char *path, const struct pare_named *list, int n, struc
     int rc = entry ? 0 : pare_no_memory(err, "for %d arrays", n);
 
     if (!rc)
-        rc = fill(a, list, n, entry, err);
+        rc = make_entries(a, list, n, entry, err);
     if (!rc)
         rc = pare_zip_store(path, entry, n, err);
     pare_arena_free(a);

@@ -1,4 +1,4 @@
-/* npz.h - numpy's .npz: named tensors in a zip file. */
+/* npz.h - NumPy's .npz format: named tensors in a zip archive. */
 #ifndef PARE_IO_NPZ_H
 #define PARE_IO_NPZ_H
 
@@ -9,12 +9,12 @@ struct pare_named {
     struct pare_tensor t;
 };
 
-/* Read all of it.  An entry "x.npy" is named "x".  The list and its tensors are in the arena. */
+/* Read all tensors.  An entry "x.npy" is named "x".  The list and its tensors are in the arena. */
 int pare_npz_read(struct pare_arena *a, const char *path, struct pare_named **list, int *n,
                   struct pare_err *err);
 
-/* Write them uncompressed, as numpy.savez does, and as file.h says.  The same tensors give the same
- * bytes. */
+/* Write tensors uncompressed, as numpy.savez does, atomically (file.h).  The same tensors give
+ * the same bytes. */
 int pare_npz_write(const char *path, const struct pare_named *list, int n, struct pare_err *err);
 
 #endif

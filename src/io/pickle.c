@@ -1,4 +1,4 @@
-/* pickle.c - what PyTorch pickles, read without executing anything. */
+/* pickle.c - interpreter for the pickles of torch.save; executes nothing. */
 #include "pickle.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 struct opcode {
     const char *name;
-    int (*run)(struct pare_machine *m, unsigned char code); /* NULL: refused */
+    int (*run)(struct pare_machine *m, unsigned char code); /* NULL: the opcode is rejected */
 };
 
 int pare_pickle_no_memory(struct pare_machine *m)
@@ -25,10 +25,10 @@ int pare_pickle_bad(struct pare_machine *m, const char *what)
 
 /* ---- bytes, stack, memory ------------------------------------------------------- */
 
-static int take(struct pare_machine *m, uint64_t n, const unsigned char **p)
+static int take_bytes(struct pare_machine *m, uint64_t n, const unsigned char **p)
 {
     if (n > (uint64_t)(m->end - m->at))
-        return pare_pickle_bad(m, "it ends within an instruction");
+        return pare_pickle_bad(m, "it ends within an opcode");
     *p = m->at;
     m->at += n;
     return 0;
@@ -39,7 +39,7 @@ static int take_number(struct pare_machine *m, int n, uint64_t *v)
 {
     const unsigned char *p;
 
-    PARE_TRY(take(m, (uint64_t)n, &p));
+    PARE_TRY(take_bytes(m, (uint64_t)n, &p));
     for (*v = 0; n; n--)
         *v = *v << 8 | p[n - 1];
     return 0;
@@ -49,7 +49,7 @@ static int push(struct pare_machine *m, struct pare_pickled v)
 {
     if (m->n == PARE_PICKLE_STACK)
         return pare_fail(m->err, PARE_ELIMIT,
-                         "the pickle puts more than %d things on the stack, which is the limit",
+                         "the pickle has more than %d entries on its stack, which is the limit",
                          PARE_PICKLE_STACK);
     m->stack = pare_grow(m->arena, m->stack, m->n, &m->cap, sizeof(*m->stack));
     if (!m->stack)
@@ -61,12 +61,12 @@ static int push(struct pare_machine *m, struct pare_pickled v)
 static int pop(struct pare_machine *m, struct pare_pickled *v)
 {
     if (!m->n || m->stack[m->n - 1].kind == PARE_PICKLED_MARK)
-        return pare_pickle_bad(m, "the stack has nothing for this instruction");
+        return pare_pickle_bad(m, "the stack is empty");
     *v = m->stack[--m->n];
     return 0;
 }
 
-/* The container below what was popped, or the last mark's things. */
+/* The container below the popped values, or below the values above the last mark. */
 static int top(struct pare_machine *m, enum pare_pickled_kind kind, struct pare_batch_check **items)
 {
     if (!m->n || m->stack[m->n - 1].kind != kind)
@@ -76,7 +76,7 @@ static int top(struct pare_machine *m, enum pare_pickled_kind kind, struct pare_
     return 0;
 }
 
-/* Everything above the last mark goes off the stack, and the mark with it. */
+/* Pop everything above the last mark, and the mark. */
 static int pop_mark(struct pare_machine *m, struct pare_pickled **first, int *count)
 {
     int k = m->n;
@@ -137,7 +137,7 @@ static int push_tuple(struct pare_machine *m, const struct pare_pickled *first, 
     return push(m, v);
 }
 
-/* ---- instructions ------------------------------------------------------------------- */
+/* ---- opcodes ----- ------------------------------------------------------------------- */
 
 static int op_proto(struct pare_machine *m, unsigned char code)
 {
@@ -146,18 +146,18 @@ static int op_proto(struct pare_machine *m, unsigned char code)
     (void)code;
     PARE_TRY(take_number(m, 1, &v));
     if (v < 2 || v > 5)
-        return pare_fail(m->err, PARE_EUNSUPPORTED, "pickle protocol %d, where 2 to 5 are read",
+        return pare_fail(m->err, PARE_EUNSUPPORTED, "pickle protocol %d, 2 to 5 are supported",
                          (int)v);
     return 0;
 }
 
-/* Frames only help those who read from a pipe. */
+/* Frames only help readers of a pipe. */
 static int op_frame(struct pare_machine *m, unsigned char code)
 {
     const unsigned char *p;
 
     (void)code;
-    return take(m, 8, &p);
+    return take_bytes(m, 8, &p);
 }
 
 static int op_stop(struct pare_machine *m, unsigned char code)
@@ -165,7 +165,7 @@ static int op_stop(struct pare_machine *m, unsigned char code)
     (void)code;
     PARE_TRY(pop(m, &m->out->root));
     if (m->n)
-        return pare_pickle_bad(m, "it stops with things left on the stack");
+        return pare_pickle_bad(m, "it stops with values left on the stack");
     m->done = true;
     return 0;
 }
@@ -197,7 +197,7 @@ static int op_int(struct pare_machine *m, unsigned char code)
     return push(m, v);
 }
 
-/* Two's complement of as many bytes as it takes; none are 0. */
+/* Two's complement of n bytes; 0 bytes are the number 0. */
 static int op_long(struct pare_machine *m, unsigned char code)
 {
     struct pare_pickled v = { .kind = PARE_PICKLED_INT };
@@ -221,7 +221,7 @@ static int op_float(struct pare_machine *m, unsigned char code)
     uint64_t u = 0;
 
     (void)code;
-    PARE_TRY(take(m, 8, &p));
+    PARE_TRY(take_bytes(m, 8, &p));
     for (int i = 0; i < 8; i++)
         u = u << 8 | p[i];
     memcpy(&v.f, &u, 8);
@@ -235,7 +235,7 @@ static int op_text(struct pare_machine *m, unsigned char code)
     uint64_t n;
 
     PARE_TRY(take_number(m, code == 'X' ? 4 : 1, &n));
-    PARE_TRY(take(m, n, &p));
+    PARE_TRY(take_bytes(m, n, &p));
     v.text = (struct pare_str){ (const char *)p, (size_t)n };
     return push(m, v);
 }
@@ -305,7 +305,7 @@ static int op_set(struct pare_machine *m, unsigned char code)
     return 0;
 }
 
-/* Attributes of an OrderedDict: a state dict's versions of its modules. */
+/* Attributes of an OrderedDict, for example the module versions of a state dict. */
 static int op_build(struct pare_machine *m, unsigned char code)
 {
     struct pare_pickled state;
@@ -316,7 +316,7 @@ static int op_build(struct pare_machine *m, unsigned char code)
     return top(m, PARE_PICKLED_DICT, &dict);
 }
 
-/* Python numbers what it may need again from 0 on, without holes. */
+/* Python numbers memo entries consecutively from 0. */
 static int op_put(struct pare_machine *m, unsigned char code)
 {
     uint64_t i = (uint64_t)m->n_memo;
@@ -324,9 +324,9 @@ static int op_put(struct pare_machine *m, unsigned char code)
     if (code != 0x94)
         PARE_TRY(take_number(m, code == 'q' ? 1 : 4, &i));
     if (i > (uint64_t)m->n_memo || i >= PARE_PICKLE_OBJECTS)
-        return pare_pickle_bad(m, "a memo's number is not the next one");
+        return pare_pickle_bad(m, "a memo entry does not have the next number");
     if (!m->n || m->stack[m->n - 1].kind == PARE_PICKLED_MARK)
-        return pare_pickle_bad(m, "there is nothing to remember");
+        return pare_pickle_bad(m, "there is nothing to memoize");
     m->memo = pare_grow(m->arena, m->memo, m->n_memo, &m->memo_cap, sizeof(*m->memo));
     if (!m->memo)
         return pare_pickle_no_memory(m);
@@ -341,7 +341,7 @@ static int op_get(struct pare_machine *m, unsigned char code)
 
     PARE_TRY(take_number(m, code == 'h' ? 1 : 4, &i));
     if (i >= (uint64_t)m->n_memo)
-        return pare_pickle_bad(m, "a memo is asked for that was not made");
+        return pare_pickle_bad(m, "a memo entry is read that was not made");
     return push(m, m->memo[i]);
 }
 
@@ -350,7 +350,7 @@ static int take_line(struct pare_machine *m, struct pare_str *line)
     const unsigned char *p = m->at, *nl = p < m->end ? memchr(p, '\n', (size_t)(m->end - p)) : NULL;
 
     if (!nl)
-        return pare_pickle_bad(m, "it ends within an instruction");
+        return pare_pickle_bad(m, "it ends within an opcode");
     *line = (struct pare_str){ (const char *)p, (size_t)(nl - p) };
     m->at = nl + 1;
     return 0;
@@ -367,7 +367,7 @@ static int op_global(struct pare_machine *m, unsigned char code)
         PARE_TRY(pop(m, &b));
         PARE_TRY(pop(m, &a));
         if (a.kind != PARE_PICKLED_TEXT || b.kind != PARE_PICKLED_TEXT)
-            return pare_pickle_bad(m, "a global's name is no text");
+            return pare_pickle_bad(m, "the name of a global is not a string");
     }
     PARE_TRY(pare_pickle_global(m, a.text, b.text, &v));
     return push(m, v);
@@ -381,7 +381,8 @@ static int op_reduce(struct pare_machine *m, unsigned char code)
     PARE_TRY(pop(m, &args));
     PARE_TRY(pop(m, &what));
     if (what.kind != PARE_PICKLED_GLOBAL || !what.global->call || args.kind != PARE_PICKLED_TUPLE)
-        return pare_pickle_bad(m, "what it calls is no function with a tuple of arguments");
+        return pare_pickle_bad(m,
+                               "it calls something other than a global with a tuple of arguments");
     PARE_TRY(what.global->call(m, args.items, &v));
     return push(m, v);
 }
@@ -396,7 +397,7 @@ static int op_storage(struct pare_machine *m, unsigned char code)
     return push(m, v);
 }
 
-/* All of Python's, so that what is refused can be named. */
+/* All opcodes of Python, so that a rejected one can be named. */
 static const struct opcode opcodes[256] = {
     ['('] = { "MARK", op_mark },
     [')'] = { "EMPTY_TUPLE", op_empty },
@@ -475,7 +476,7 @@ int pare_pickle_parse(struct pare_arena *a, const void *bytes, size_t len, struc
 
     memset(p, 0, sizeof(*p));
     if (len > PARE_PICKLE_MAX)
-        return pare_fail(err, PARE_ELIMIT, "a pickle of %zu bytes, at most %zu are handled", len,
+        return pare_fail(err, PARE_ELIMIT, "a pickle of %zu bytes, at most %zu are supported", len,
                          PARE_PICKLE_MAX);
     if (!len || *m.at != 0x80)
         return pare_fail(err, PARE_EFORMAT, "not a pickle: it does not start with a protocol");
@@ -483,7 +484,7 @@ int pare_pickle_parse(struct pare_arena *a, const void *bytes, size_t len, struc
         const unsigned char *code;
         const struct opcode *op;
 
-        PARE_TRY(take(&m, 1, &code));
+        PARE_TRY(take_bytes(&m, 1, &code));
         op = &opcodes[*code];
         if (!op->run)
             return pare_fail(err, PARE_EUNSUPPORTED,
@@ -494,6 +495,6 @@ int pare_pickle_parse(struct pare_arena *a, const void *bytes, size_t len, struc
         PARE_TRY(op->run(&m, *code));
     }
     if (m.at != m.end)
-        return pare_pickle_bad(&m, "it goes on after its end");
+        return pare_pickle_bad(&m, "it has data after its end");
     return 0;
 }

@@ -1,9 +1,9 @@
-/* pickle.h - what PyTorch pickles, read without executing anything.
+/* pickle.h - interpreter for the pickles of torch.save; executes nothing.
  *
- * A pickle is a program for a stack machine that can call any Python function.  This machine knows
- * only the instructions that torch.save emits for tensors and plain data, and calls nothing: the
- * few global names that it accepts stand for a dict, a tensor or a type of storage.  Anything else
- * is refused by its name.
+ * A pickle is a program for a stack machine that can call any Python function.  This interpreter
+ * supports only the opcodes that torch.save emits for tensors and plain data, and calls nothing:
+ * the few global names that it accepts stand for a dict, a tensor or a storage type.  Anything else
+ * is an error that names it.
  */
 #ifndef PARE_IO_PICKLE_H
 #define PARE_IO_PICKLE_H
@@ -24,7 +24,7 @@ enum pare_pickled_kind {
     PARE_PICKLED_TENSOR,
     PARE_PICKLED_STORAGE,
     PARE_PICKLED_GLOBAL,
-    PARE_PICKLED_MARK, /* only on the machine's stack */
+    PARE_PICKLED_MARK, /* only on the interpreter's stack */
 };
 
 struct pare_batch_check;
@@ -50,13 +50,13 @@ struct pare_batch_check {
     int n, cap;
 };
 
-/* Elements that lie outside the pickle, and are found by a key. */
+/* A storage: elements outside the pickle, found by a key. */
 struct pare_storage {
     const char *key;
     enum pare_dtype dtype;
     int64_t numel;
-    int64_t reach; /* up to here tensors use it, at most numel */
-    void *data;    /* NULL; for whoever reads the file around the pickle */
+    int64_t reach; /* number of elements that tensors use, at most numel */
+    void *data;    /* NULL; set by the reader of the archive */
 };
 
 /* A tensor: element (i, j, ...) is number offset + i * stride[0] + j * stride[1] + ... of the
@@ -70,11 +70,11 @@ struct pare_strided {
 
 struct pare_pickle {
     struct pare_pickled root;
-    struct pare_storage **storage; /* each once */
+    struct pare_storage **storage; /* without duplicates */
     int n_storages, cap;
 };
 
-/* Texts are views of `bytes`; the rest is in the arena. */
+/* Run the pickle in `bytes`.  Strings point into `bytes`; everything else is in the arena. */
 int pare_pickle_parse(struct pare_arena *a, const void *bytes, size_t len, struct pare_pickle *p,
                       struct pare_err *err);
 

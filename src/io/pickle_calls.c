@@ -1,4 +1,4 @@
-/* pickle_calls.c - what a pickle may ask for: dicts, tensors, parameters, storages. */
+/* pickle_calls.c - globals that a pickle may use: dicts, tensors, parameters, storages. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -18,7 +18,7 @@ static bool is_count(const struct pare_pickled *v)
     return v->kind == PARE_PICKLED_INT && v->i >= 0;
 }
 
-/* Is the last element inside the storage?  A tensor without elements needs none. */
+/* Check that the last element is inside the storage; an empty tensor needs none. */
 static int check_reach(struct pare_machine *m, const struct pare_strided *s)
 {
     struct pare_tensor t = { .dtype = s->storage->dtype, .rank = s->rank };
@@ -45,7 +45,7 @@ static int check_reach(struct pare_machine *m, const struct pare_strided *s)
     return 0;
 }
 
-/* (storage, offset, sizes, strides, requires_grad, hooks), and perhaps metadata. */
+/* (storage, offset, sizes, strides, requires_grad, hooks[, metadata]) */
 static int make_tensor(struct pare_machine *m, const struct pare_batch_check *args,
                        struct pare_pickled *out)
 {
@@ -55,10 +55,12 @@ static int make_tensor(struct pare_machine *m, const struct pare_batch_check *ar
     if (args->n < 6 || args->n > 7 || v[0].kind != PARE_PICKLED_STORAGE || !is_count(&v[1]) ||
         v[2].kind != PARE_PICKLED_TUPLE || v[3].kind != PARE_PICKLED_TUPLE ||
         v[2].items->n != v[3].items->n)
-        return pare_pickle_bad(m, "a tensor is not made of storage, offset, sizes and strides");
+        return pare_pickle_bad(m,
+                               "a tensor does not consist of storage, offset, sizes and strides");
     if (v[2].items->n > PARE_MAX_RANK)
-        return pare_fail(m->err, PARE_ELIMIT, "a tensor has %d dimensions, at most %d are handled",
-                         v[2].items->n, PARE_MAX_RANK);
+        return pare_fail(m->err, PARE_ELIMIT,
+                         "a tensor has %d dimensions, at most %d are supported", v[2].items->n,
+                         PARE_MAX_RANK);
     s = pare_pickle_object(m, sizeof(*s));
     if (!s)
         return m->err->code;
@@ -77,12 +79,12 @@ static int make_tensor(struct pare_machine *m, const struct pare_batch_check *ar
     return check_reach(m, s);
 }
 
-/* (tensor, requires_grad, hooks), and perhaps state. */
+/* (tensor, requires_grad, hooks[, state]) */
 static int make_parameter(struct pare_machine *m, const struct pare_batch_check *args,
                           struct pare_pickled *out)
 {
     if (args->n < 3 || args->n > 4 || args->item[0].kind != PARE_PICKLED_TENSOR)
-        return pare_pickle_bad(m, "a parameter is not made of a tensor");
+        return pare_pickle_bad(m, "a parameter does not contain a tensor");
     *out = args->item[0];
     return 0;
 }
@@ -109,7 +111,7 @@ static bool same(struct pare_str s, const char *text)
     return s.len == strlen(text) && !memcmp(s.s, text, s.len);
 }
 
-/* Text of a file in a message: short, and nothing that could steer a terminal. */
+/* A string from the file for a message: short and without control characters. */
 static const char *quote(struct pare_str s, char buf[64])
 {
     size_t n = s.len < 63 ? s.len : 63;
@@ -130,13 +132,14 @@ int pare_pickle_global(struct pare_machine *m, struct pare_str module, struct pa
             *v = (struct pare_pickled){ .kind = PARE_PICKLED_GLOBAL, .global = &globals[i] };
             return 0;
         }
-    return pare_fail(m->err, PARE_EUNSUPPORTED,
-                     "the pickle asks for %s.%s, and only tensors and plain data are read; nothing "
-                     "was executed",
-                     quote(module, a), quote(name, b));
+    return pare_fail(
+        m->err, PARE_EUNSUPPORTED,
+        "the pickle uses %s.%s, but only tensors and plain data are supported; nothing "
+        "was executed",
+        quote(module, a), quote(name, b));
 }
 
-/* A key is the name of a file in the archive, and Python counts: "0", "1", ... */
+/* A key is the name of a file in the archive; Python numbers them: "0", "1", ... */
 static bool is_key(struct pare_str s)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -182,10 +185,10 @@ int pare_pickle_storage(struct pare_machine *m, const struct pare_pickled *id,
     if (!t || t[0].kind != PARE_PICKLED_TEXT || !same(t[0].text, "storage") ||
         t[1].kind != PARE_PICKLED_GLOBAL || !t[1].global->dtype || t[2].kind != PARE_PICKLED_TEXT ||
         !is_key(t[2].text) || !is_count(&t[4]))
-        return pare_pickle_bad(m, "a storage is not told by its type, key and number of elements");
+        return pare_pickle_bad(m, "a storage does not consist of type, key and number of elements");
     if (t[2].text.len > PARE_PICKLE_KEY)
         return pare_fail(m->err, PARE_ELIMIT,
-                         "a storage's key has %zu bytes, at most %d are handled",
+                         "a storage's key has %zu bytes, at most %d are supported",
                          (size_t)t[2].text.len, PARE_PICKLE_KEY);
     memcpy(key, t[2].text.s, t[2].text.len);
     s = pare_map_get(&m->keys, key);
@@ -194,7 +197,7 @@ int pare_pickle_storage(struct pare_machine *m, const struct pare_pickled *id,
     if (!s)
         return m->err->code;
     if (s->dtype != t[1].global->dtype || s->numel != t[4].i)
-        return pare_fail(m->err, PARE_EFORMAT, "storage '%s' is told in two ways", key);
+        return pare_fail(m->err, PARE_EFORMAT, "storage '%s' is described in two ways", key);
     *v = (struct pare_pickled){ .kind = PARE_PICKLED_STORAGE, .storage = s };
     return 0;
 }

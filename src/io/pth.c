@@ -1,7 +1,7 @@
-/* pth.c - read PyTorch's files.
+/* pth.c - read PyTorch's .pth files.
  *
- * First the pickle, which tells of storages and how far tensors reach into each; then the storages,
- * no further than that; then the tensors' names, as views where they are row-major.
+ * First the pickle, which describes the storages and how much of each tensors use; then that part
+ * of the storages; then the named tensors, as views if they are row-major.
  */
 #include "pth.h"
 
@@ -18,12 +18,11 @@
 #include "zip_check.h"
 
 struct reader {
-    struct pare_arena *arena, *scratch; /* what stays, what goes when all is read */
+    struct pare_arena *arena, *scratch; /* for the result; freed after reading */
     zip_t *z;
-    const char *root; /* the archive's folder, with its slash */
-    size_t file, stored, grown,
-        kept;      /* bytes: the file's, read as they are, unpacked, of storages */
-    size_t copied; /* bytes of tensors that are no views */
+    const char *root;                 /* the folder in the archive, including its slash */
+    size_t file, stored, grown, kept; /* bytes: of the file, stored, unpacked, of storages */
+    size_t copied;                    /* bytes of tensors that are copies */
     struct pare_pickle pickle;
     struct pare_map names;
     char name[PARE_PTH_NAME];
@@ -38,7 +37,7 @@ static int no_memory(size_t bytes, struct pare_err *err)
     return pare_no_memory(err, "for %zu bytes", bytes);
 }
 
-/* The folder of data.pkl; the sentence for archives that are something else. */
+/* Find the folder of data.pkl, or report what kind of archive it is instead. */
 static int find_root(struct reader *r, struct pare_err *err)
 {
     zip_int64_t n = zip_get_num_entries(r->z, 0);
@@ -63,7 +62,7 @@ static int find_root(struct reader *r, struct pare_err *err)
     return 0;
 }
 
-/* Size and place of an entry, checked against the file. */
+/* Size and index of an entry, checked against the file. */
 static int find_entry(struct reader *r, const char *name, zip_stat_t *st, bool *packed,
                       struct pare_err *err)
 {
@@ -87,7 +86,7 @@ static int find_entry(struct reader *r, const char *name, zip_stat_t *st, bool *
     return 0;
 }
 
-/* The first `len` bytes of an entry; when that is all of it, its check sum is looked at too. */
+/* Read the first `len` bytes of an entry; if that is all of it, the checksum is compared, too. */
 static int read_entry(struct reader *r, const zip_stat_t *st, void *to, size_t len,
                       struct pare_err *err)
 {
@@ -103,12 +102,14 @@ static int read_entry(struct reader *r, const zip_stat_t *st, void *to, size_t l
 
         if (n <= 0)
             rc = pare_fail(err, PARE_EFORMAT, "%s",
-                           n < 0 ? zip_file_strerror(f) : "shorter than the file says");
+                           n < 0 ? zip_file_strerror(f)
+                                 : "shorter than the archive's directory says");
         else
             at += (zip_uint64_t)n;
     }
     if (!rc && len == st->size && zip_fread(f, &more, 1) != 0)
-        rc = pare_fail(err, PARE_EFORMAT, "longer than the file says, or its check sum is wrong");
+        rc = pare_fail(err, PARE_EFORMAT,
+                       "longer than the archive's directory says, or its checksum is wrong");
     zip_fclose(f);
     return rc;
 }
@@ -121,7 +122,7 @@ static int read_pickle(struct reader *r, struct pare_err *err)
 
     PARE_TRY(find_entry(r, "data.pkl", &st, &packed, err));
     if (st.size > PARE_PICKLE_MAX)
-        return pare_fail(err, PARE_ELIMIT, "data.pkl has %llu bytes, at most %zu are handled",
+        return pare_fail(err, PARE_ELIMIT, "data.pkl has %llu bytes, at most %zu are supported",
                          (unsigned long long)st.size, PARE_PICKLE_MAX);
     p = pare_alloc_raw(r->scratch, (size_t)st.size, 1);
     if (!p)
@@ -130,7 +131,7 @@ static int read_pickle(struct reader *r, struct pare_err *err)
     return pare_pickle_parse(r->scratch, p, (size_t)st.size, &r->pickle, err);
 }
 
-/* Files from 2022 on say in which order their bytes are. */
+/* Files since 2022 record their byte order. */
 static int check_order(struct reader *r, struct pare_err *err)
 {
     char order[7] = "";
@@ -160,8 +161,8 @@ static int check_bools(const unsigned char *p, size_t n, struct pare_err *err)
     return 0;
 }
 
-/* The whole file's entries have their own bytes, so together they are no longer than it; those that
- * are compressed have a limit of their own. */
+/* Stored entries do not overlap, so their total is at most the size of the file; compressed
+ * entries have their own limit. */
 static int count_bytes(struct reader *r, bool packed, size_t bytes, struct pare_err *err)
 {
     size_t *sum = packed ? &r->grown : &r->stored, limit = packed ? PARE_MAX_GROWTH : r->file;
@@ -169,17 +170,17 @@ static int count_bytes(struct reader *r, bool packed, size_t bytes, struct pare_
     if (bytes > limit - *sum)
         return pare_fail(err, PARE_ELIMIT, "more than %zu bytes %s", limit,
                          packed ? "when unpacked, which is the limit"
-                                : "are asked for, and the file has no more");
+                                : "are needed, and the file has no more");
     *sum += bytes;
     r->kept = (r->kept + 63) / 64 * 64 + bytes;
     return 0;
 }
 
-/* What is needed of a storage, and from where in the archive. */
+/* The used part of a storage, and its entry in the archive. */
 struct piece {
     struct pare_storage *storage;
     zip_stat_t st;
-    size_t bytes, at; /* at: in the block of all */
+    size_t bytes, at; /* at: offset in the block of all storages */
     bool packed;
 };
 
@@ -193,7 +194,8 @@ static int find_piece(struct reader *r, struct pare_storage *s, struct piece *p,
         return no_memory(sizeof(*p), err);
     PARE_TRY(find_entry(r, name, &p->st, &p->packed, err));
     if ((uint64_t)s->numel > SIZE_MAX / size || p->st.size != (uint64_t)s->numel * size)
-        return pare_fail(err, PARE_EFORMAT, "%llu bytes, where %lld elements of %zu are told",
+        return pare_fail(err, PARE_EFORMAT,
+                         "%llu bytes, but the pickle has %lld elements of %zu bytes",
                          (unsigned long long)p->st.size, (long long)s->numel, size);
     p->storage = s;
     p->bytes = (size_t)s->reach * size;
@@ -233,9 +235,9 @@ static int read_storages(struct reader *r, struct pare_err *err)
 
 /* ---- tensors ---------------------------------------------------------------------- */
 
-/* Dimensions of more than one element, neighbours merged where they are one behind the other:
- * a row-major tensor becomes a single dimension of stride 1. */
-static struct pare_strided merge(const struct pare_strided *s)
+/* Drop dimensions of one element and merge contiguous neighbors: a row-major tensor becomes a
+ * single dimension of stride 1. */
+static struct pare_strided merge_dims(const struct pare_strided *s)
 {
     struct pare_strided m = { .storage = s->storage, .offset = s->offset };
 
@@ -253,7 +255,7 @@ static struct pare_strided merge(const struct pare_strided *s)
     return m;
 }
 
-/* n elements that lie `step` bytes apart. */
+/* Copy n elements at a distance of `step` bytes. */
 static void copy_row(char *to, const char *from, int64_t n, size_t step, size_t size)
 {
     if (step == size) {
@@ -269,7 +271,7 @@ static void copy_row(char *to, const char *from, int64_t n, size_t step, size_t 
         }
 }
 
-static void gather(char *to, const struct pare_strided *m, size_t size)
+static void copy_strided(char *to, const struct pare_strided *m, size_t size)
 {
     int64_t at[PARE_MAX_RANK] = { 0 }, row = m->dim[m->rank - 1], from = m->offset;
     const char *data = m->storage->data;
@@ -278,7 +280,7 @@ static void gather(char *to, const struct pare_strided *m, size_t size)
     do {
         copy_row(to, data + (size_t)from * size, row, (size_t)m->stride[m->rank - 1] * size, size);
         to += (size_t)row * size;
-        for (k = m->rank - 2; k >= 0; k--) { /* count up, the last digit first */
+        for (k = m->rank - 2; k >= 0; k--) { /* increment the index, last dimension first */
             from += m->stride[k];
             if (++at[k] < m->dim[k])
                 break;
@@ -300,7 +302,7 @@ static int make_tensor(struct reader *r, const struct pare_strided *s, struct pa
     PARE_TRY(pare_tensor_size(t, &numel, &bytes, err));
     if (!numel)
         return pare_tensor_alloc(r->arena, t, err);
-    m = merge(s);
+    m = merge_dims(s);
     if (!m.rank || (m.rank == 1 && m.stride[0] == 1)) {
         t->data = (char *)s->storage->data + (size_t)s->offset * size;
         return 0;
@@ -312,7 +314,7 @@ static int make_tensor(struct reader *r, const struct pare_strided *s, struct pa
                          limit);
     r->copied += bytes;
     PARE_TRY(pare_tensor_alloc(r->arena, t, err));
-    gather(t->data, &m, size);
+    copy_strided(t->data, &m, size);
     return 0;
 }
 
@@ -348,9 +350,9 @@ static int add_none(struct reader *r, const char *name, struct pare_err *err)
     return p->none[p->n_none++] ? 0 : no_memory(strlen(name), err);
 }
 
-/* ".key" behind the first `len` bytes of the name. */
-static int extend(struct reader *r, size_t *len, const struct pare_pickled *key, int i,
-                  struct pare_err *err)
+/* Append ".key" to the first `len` bytes of the name. */
+static int append_key(struct reader *r, size_t *len, const struct pare_pickled *key, int i,
+                      struct pare_err *err)
 {
     const char *dot = *len ? "." : "";
     size_t room = sizeof(r->name) - *len;
@@ -358,7 +360,7 @@ static int extend(struct reader *r, size_t *len, const struct pare_pickled *key,
 
     if (key && key->kind != PARE_PICKLED_TEXT && key->kind != PARE_PICKLED_INT)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "a dict has a key that is neither a text nor a number");
+                         "a dict has a key that is neither a string nor a number");
     if (!key || key->kind == PARE_PICKLED_INT)
         n = snprintf(r->name + *len, room, "%s%lld", dot, key ? (long long)key->i : i);
     else if (key->text.len < room && (!key->text.len || !memchr(key->text.s, 0, key->text.len)))
@@ -370,10 +372,10 @@ static int extend(struct reader *r, size_t *len, const struct pare_pickled *key,
     return 0;
 }
 
-/* All tensors in v, whose name is the first `len` bytes.  What contains itself ends at the depth,
- * what is shared again and again at the number of visits. */
-static int walk(struct reader *r, size_t len, const struct pare_pickled *v, int depth,
-                struct pare_err *err)
+/* Add all tensors in v, whose name is the first `len` bytes.  The depth limit ends self-containing
+ * objects, the limit of visits ends repeatedly shared ones. */
+static int add_tensors_of(struct reader *r, size_t len, const struct pare_pickled *v, int depth,
+                          struct pare_err *err)
 {
     const bool dict = v->kind == PARE_PICKLED_DICT;
 
@@ -393,13 +395,13 @@ static int walk(struct reader *r, size_t len, const struct pare_pickled *v, int 
         if (++r->visits > PARE_PTH_NAMES)
             return pare_fail(err, PARE_ELIMIT, "more than %d names, which is the limit",
                              PARE_PTH_NAMES);
-        PARE_TRY(extend(r, &sub, dict ? e : NULL, i, err));
-        PARE_TRY(walk(r, sub, e + dict, depth + 1, err));
+        PARE_TRY(append_key(r, &sub, dict ? e : NULL, i, err));
+        PARE_TRY(add_tensors_of(r, sub, e + dict, depth + 1, err));
     }
     return 0;
 }
 
-/* Where the state is: the whole, or what a training script put beside its own things. */
+/* The state dict: the whole file, or the member of a training script's checkpoint. */
 static const struct pare_pickled *find_state(const struct pare_pickled *root)
 {
     static const char *const keys[] = { "state_dict", "model_state_dict" };
@@ -428,7 +430,7 @@ static int read_all(struct reader *r, struct pare_err *err)
         root->kind != PARE_PICKLED_TUPLE && root->kind != PARE_PICKLED_TENSOR)
         return pare_fail(err, PARE_EFORMAT, "the file has no tensors");
     PARE_TRY(read_storages(r, err));
-    return walk(r, 0, find_state(root), 0, err);
+    return add_tensors_of(r, 0, find_state(root), 0, err);
 }
 
 static int read_zip(struct pare_arena *a, zip_t *z, size_t len, struct pare_pth *p,
@@ -444,7 +446,7 @@ static int read_zip(struct pare_arena *a, zip_t *z, size_t len, struct pare_pth 
     return rc;
 }
 
-/* Files from before 2020 are a row of pickles, the first of which is this number. */
+/* Files from before 2020 are a sequence of pickles, the first of which is this number. */
 static int check_magic(const void *head, size_t len, struct pare_err *err)
 {
     static const unsigned char old[] = { 0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
@@ -455,7 +457,7 @@ static int check_magic(const void *head, size_t len, struct pare_err *err)
                          "the format of PyTorch before 1.6; load it with torch.load and save it "
                          "again with a newer torch.save");
     if (len < 4 || memcmp(head, "PK", 2) != 0)
-        return pare_fail(err, PARE_EFORMAT, "not a file of torch.save: it is no zip archive");
+        return pare_fail(err, PARE_EFORMAT, "not a file of torch.save: it is not a zip archive");
     return 0;
 }
 

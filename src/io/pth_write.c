@@ -1,4 +1,4 @@
-/* pth_write.c - write PyTorch's files: the tensors, and a pickle that says where they are. */
+/* pth_write.c - write PyTorch's .pth files: the tensors, and a pickle that describes them. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #include "pth.h"
 #include "zip_store.h"
 
-#define ROOT "archive/" /* torch.load takes any */
+#define ROOT "archive/" /* torch.load accepts any name */
 
-/* What the pickle uses again and again; a module of NULL makes it a text.  From WORD_TYPES on, the
- * types of storages. */
+/* Globals and strings that the pickle repeats; a string has module NULL.  From WORD_TYPES on:
+ * storage types. */
 enum { WORD_DICT, WORD_TENSOR, WORD_STORAGE, WORD_CPU, WORD_TYPES };
 
 static const struct {
@@ -43,7 +43,7 @@ struct writer {
     struct pare_zip_entry *entry;
     unsigned char *p; /* the pickle */
     size_t len, cap;
-    int memo[N_WORDS], n_memo; /* the number that a word was given, + 1 */
+    int memo[N_WORDS], n_memo; /* memo number of a word + 1; 0: not yet written */
     bool failed;
 };
 
@@ -75,7 +75,7 @@ static void put_code(struct writer *w, const char *codes)
     put(w, codes, strlen(codes));
 }
 
-/* A code and a little-endian number of n bytes. */
+/* An opcode and a little-endian number of n bytes. */
 static void put_number(struct writer *w, char code, uint64_t v, int n)
 {
     unsigned char b[16] = { (unsigned char)code };
@@ -103,7 +103,7 @@ static void put_text(struct writer *w, const char *s, size_t n)
     put(w, s, n);
 }
 
-/* Spelled out the first time, by its number from then on. */
+/* Written in full the first time, then by its memo number. */
 static void put_word(struct writer *w, int i)
 {
     if (w->memo[i]) {
@@ -139,7 +139,7 @@ static int word_of(enum pare_dtype d)
     return 0;
 }
 
-/* _rebuild_tensor_v2(storage, 0, sizes, strides, False, OrderedDict()), the storage being told as
+/* _rebuild_tensor_v2(storage, 0, sizes, strides, False, OrderedDict()), where the storage is
  * ("storage", type, key, "cpu", number of elements). */
 static void put_tensor(struct writer *w, int i)
 {
@@ -181,7 +181,7 @@ static void put_state(struct writer *w)
 
 /* ---- masks ------------------------------------------------------------------------ */
 
-/* The masks of a layer: their numbers in the list, -1 where there is none. */
+/* The masks of a layer: their indices in the list; -1: none. */
 struct layer {
     const char *name;
     int weight, bias;
@@ -246,7 +246,7 @@ static int put_masks(struct writer *w, struct pare_err *err)
 
 /* ---- files ------------------------------------------------------------------------ */
 
-static int check(struct writer *w, struct pare_err *err)
+static int check_tensors(struct writer *w, struct pare_err *err)
 {
     struct pare_map names = { 0 };
 
@@ -254,8 +254,9 @@ static int check(struct writer *w, struct pare_err *err)
         const struct pare_named *e = &w->list[i];
 
         if (!word_of(e->t.dtype))
-            return pare_fail(err, PARE_EUNSUPPORTED, "tensor '%s' is %s, which PyTorch lacks",
-                             e->name, pare_dtype_name(e->t.dtype));
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "tensor '%s' is %s, which PyTorch does not have", e->name,
+                             pare_dtype_name(e->t.dtype));
         if (pare_map_get(&names, e->name))
             return pare_fail(err, PARE_ECONFIG, "two tensors are named '%s'", e->name);
         PARE_TRY(pare_map_set(&names, w->arena, e->name, w, err));
@@ -264,13 +265,13 @@ static int check(struct writer *w, struct pare_err *err)
 }
 
 /* data.pkl, byteorder, data/0, data/1, ..., version, in PyTorch's order. */
-static int fill(struct writer *w, bool masks, struct pare_err *err)
+static int make_entries(struct writer *w, bool masks, struct pare_err *err)
 {
     struct pare_zip_entry *e = pare_alloc(w->arena, (size_t)w->n + 3, sizeof(*e));
 
     if (!e)
         return pare_no_memory(err, "for %d tensors", w->n);
-    PARE_TRY(check(w, err));
+    PARE_TRY(check_tensors(w, err));
     put_code(w, "\x80\x02");
     if (masks)
         PARE_TRY(put_masks(w, err));
@@ -297,7 +298,7 @@ static int write_file(const char *path, struct writer *w, bool masks, struct par
     int rc;
 
     w->arena = pare_arena_new(1 << 16);
-    rc = w->arena ? fill(w, masks, err) : pare_no_memory(err, "to write a file");
+    rc = w->arena ? make_entries(w, masks, err) : pare_no_memory(err, "to write a file");
     if (!rc)
         rc = pare_zip_store(path, w->entry, w->n + 3, err);
     pare_arena_free(w->arena);

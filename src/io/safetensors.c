@@ -1,8 +1,7 @@
-/* safetensors.c - named tensors and texts in one file: .safetensors.
+/* safetensors.c - the .safetensors format: named tensors and metadata in one file.
  *
- * Readers of others map the file and use tensors where they lie, so tensors are written in the
- * order of their elements' sizes, largest first: then each is aligned.  The header keeps the order
- * in which they were given.
+ * Other readers map the file and use tensors in place, so tensors are written by decreasing element
+ * size, which aligns each of them.  The header keeps the given order.
  */
 #include "safetensors.h"
 
@@ -32,11 +31,11 @@ static const struct {
 
 struct reader {
     struct pare_arena *arena;
-    const unsigned char *data; /* of the tensors */
+    const unsigned char *data; /* bytes of the tensors */
     size_t len;
     struct range {
         size_t begin, end;
-    } * range; /* of each tensor */
+    } * range; /* byte range of each tensor */
 };
 
 static int read_dtype(const json_t *o, struct pare_tensor *t, struct pare_err *err)
@@ -44,13 +43,13 @@ static int read_dtype(const json_t *o, struct pare_tensor *t, struct pare_err *e
     const char *name = json_string_value(json_object_get(o, "dtype"));
 
     if (!name)
-        return pare_fail(err, PARE_EFORMAT, "the dtype is missing or no text");
+        return pare_fail(err, PARE_EFORMAT, "the dtype is missing or not a string");
     for (size_t i = 0; i < N_TYPES; i++)
         if (!strcmp(types[i].name, name)) {
             t->dtype = types[i].dtype;
             return 0;
         }
-    return pare_fail(err, PARE_EUNSUPPORTED, "the dtype '%.32s' is not handled", name);
+    return pare_fail(err, PARE_EUNSUPPORTED, "the dtype '%.32s' is not supported", name);
 }
 
 static int read_shape(const json_t *o, struct pare_tensor *t, struct pare_err *err)
@@ -59,9 +58,9 @@ static int read_shape(const json_t *o, struct pare_tensor *t, struct pare_err *e
     size_t rank = json_array_size(shape);
 
     if (!json_is_array(shape))
-        return pare_fail(err, PARE_EFORMAT, "the shape is missing or no list");
+        return pare_fail(err, PARE_EFORMAT, "the shape is missing or not a list");
     if (rank > PARE_MAX_RANK)
-        return pare_fail(err, PARE_ELIMIT, "the shape has %zu dimensions, at most %d are handled",
+        return pare_fail(err, PARE_ELIMIT, "the shape has %zu dimensions, at most %d are supported",
                          rank, PARE_MAX_RANK);
     t->rank = (int)rank;
     for (size_t i = 0; i < rank; i++) {
@@ -145,7 +144,7 @@ static int read_meta(struct pare_arena *a, json_t *o, struct pare_safetensors *s
         struct pare_meta *m = &st->meta[st->n_meta++];
 
         if (!json_is_string(value))
-            return pare_fail(err, PARE_EFORMAT, "'%.64s' of " META " is not a text", key);
+            return pare_fail(err, PARE_EFORMAT, "'%.64s' of " META " is not a string", key);
         m->key = pare_strdup(a, key);
         m->value = pare_strdup(a, json_string_value(value));
         if (!m->key || !m->value)
@@ -154,7 +153,7 @@ static int read_meta(struct pare_arena *a, json_t *o, struct pare_safetensors *s
     return 0;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const struct range *x = a, *y = b;
 
@@ -163,12 +162,12 @@ static int by_place(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* One behind the other, from the first byte to the last. */
+/* Check that the tensors cover the data without gaps or overlaps. */
 static int check_cover(struct range *r, size_t n, size_t len, struct pare_err *err)
 {
     size_t at = 0;
 
-    qsort(r, n, sizeof(*r), by_place);
+    qsort(r, n, sizeof(*r), by_offset);
     for (size_t i = 0; i < n; i++) {
         if (r[i].begin != at)
             return pare_fail(err, PARE_EFORMAT, "the data has %s at byte %zu",
@@ -191,7 +190,7 @@ static int read_header(struct reader *r, json_t *root, struct pare_safetensors *
     if (!json_is_object(root))
         return pare_fail(err, PARE_EFORMAT, "the header is not an object");
     if (n > PARE_SAFETENSORS_ENTRIES)
-        return pare_fail(err, PARE_ELIMIT, "the file has %zu entries, at most %zu are handled", n,
+        return pare_fail(err, PARE_ELIMIT, "the file has %zu entries, at most %zu are supported", n,
                          PARE_SAFETENSORS_ENTRIES);
     st->tensor = pare_alloc(r->arena, n, sizeof(*st->tensor));
     r->range = pare_alloc(r->arena, n, sizeof(*r->range));
@@ -239,7 +238,7 @@ int pare_safetensors_parse(struct pare_arena *a, const void *bytes, size_t len,
         return pare_fail(err, PARE_EFORMAT, "the header does not start with '{'");
     root = json_loadb((const char *)p + 8, (size_t)head, JSON_REJECT_DUPLICATES, &why);
     if (!root)
-        return pare_fail(err, PARE_EFORMAT, "the header is no JSON: byte %d: %.160s", why.position,
+        return pare_fail(err, PARE_EFORMAT, "the header is not JSON: byte %d: %.160s", why.position,
                          why.text);
     r.data = p + 8 + head;
     r.len = len - 8 - (size_t)head;
@@ -266,7 +265,7 @@ struct writer {
     struct pare_arena *arena;
     const struct pare_safetensors *st;
     json_t *root;
-    struct pare_bytes *part; /* the length, the header, the tensors' bytes */
+    struct pare_bytes *part; /* header length, header, bytes of the tensors */
     struct range *range;
     int n_parts;
 };
@@ -279,15 +278,16 @@ static const char *type_name(enum pare_dtype d)
     return NULL;
 }
 
-/* Where each tensor goes. */
-static int place(struct writer *w, struct pare_err *err)
+/* Assign each tensor its offset. */
+static int assign_offsets(struct writer *w, struct pare_err *err)
 {
     const struct pare_safetensors *st = w->st;
     size_t at = 0;
 
     for (int i = 0; i < st->n_tensors; i++)
         if (!type_name(st->tensor[i].t.dtype))
-            return pare_fail(err, PARE_EUNSUPPORTED, "tensor '%s' is %s, which .safetensors lacks",
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "tensor '%s' is %s, which .safetensors does not have",
                              st->tensor[i].name, pare_dtype_name(st->tensor[i].t.dtype));
     for (size_t size = 8; size; size /= 2)
         for (int i = 0; i < st->n_tensors; i++) {
@@ -338,14 +338,14 @@ static int add_meta(struct writer *w, struct pare_err *err)
     return 0;
 }
 
-/* The length and the header, with blanks up to a multiple of 64. */
+/* The header length and the header, padded with blanks to a multiple of 64. */
 static int pack_header(struct writer *w, struct pare_err *err)
 {
     size_t len = json_dumpb(w->root, NULL, 0, JSON_COMPACT), full = (len + 8 + 63) / 64 * 64;
     unsigned char *p;
 
     if (!len || full > PARE_SAFETENSORS_HEADER)
-        return pare_fail(err, PARE_ELIMIT, "a header of %zu bytes, at most %zu are handled", full,
+        return pare_fail(err, PARE_ELIMIT, "a header of %zu bytes, at most %zu are supported", full,
                          PARE_SAFETENSORS_HEADER);
     p = pare_alloc_raw(w->arena, full, 1);
     if (!p)
@@ -358,7 +358,7 @@ static int pack_header(struct writer *w, struct pare_err *err)
     return 0;
 }
 
-static int fill(struct writer *w, struct pare_err *err)
+static int make_parts(struct writer *w, struct pare_err *err)
 {
     size_t n = (size_t)w->st->n_tensors;
 
@@ -367,7 +367,7 @@ static int fill(struct writer *w, struct pare_err *err)
     if (!w->part || !w->range || !w->root)
         return pare_no_memory(err, "for %zu tensors", n);
     w->n_parts = 1;
-    PARE_TRY(place(w, err));
+    PARE_TRY(assign_offsets(w, err));
     if (w->st->n_meta)
         PARE_TRY(add_meta(w, err));
     for (int i = 0; i < w->st->n_tensors; i++)
@@ -381,7 +381,7 @@ int pare_safetensors_write(const char *path, const struct pare_safetensors *st,
     struct writer w = { .arena = pare_arena_new(1 << 16), .st = st, .root = json_object() };
     int rc;
 
-    rc = w.arena ? fill(&w, err) : pare_no_memory(err, "to write a file");
+    rc = w.arena ? make_parts(&w, err) : pare_no_memory(err, "to write a file");
     if (!rc)
         rc = pare_file_write_parts(path, w.part, w.n_parts, err);
     json_decref(w.root);

@@ -1,4 +1,5 @@
-/* tensor_file.c - files of named tensors, whatever their format: PyTorch's, safetensors, numpy's. */
+/* tensor_file.c - files of named tensors, whatever their format: PyTorch's, safetensors,
+ * numpy's. */
 #include "tensor_file.h"
 
 #include <string.h>
@@ -33,7 +34,8 @@ static enum format by_name(const char *path)
     return UNKNOWN;
 }
 
-/* How the file begins: a zip archive, PyTorch's old number, or a length and a brace. */
+/* Detect the format by the first bytes: a zip archive, PyTorch's old magic number, or a length
+ * and a brace. */
 static enum format by_contents(const char *path, const unsigned char *head, size_t n)
 {
     if (n >= 4 && !memcmp(head, "PK", 2))
@@ -45,7 +47,7 @@ static enum format by_contents(const char *path, const unsigned char *head, size
     return UNKNOWN;
 }
 
-static int look(const char *path, enum format *format, struct pare_err *err)
+static int detect_format(const char *path, enum format *format, struct pare_err *err)
 {
     unsigned char head[16];
     struct pare_file_metadata f;
@@ -67,7 +69,7 @@ bool pare_tensor_file_looks(const char *path)
     enum format format = UNKNOWN;
     struct pare_err err;
 
-    return !look(path, &format, &err) && format != UNKNOWN;
+    return !detect_format(path, &format, &err) && format != UNKNOWN;
 }
 
 int pare_tensor_file_read(struct pare_arena *a, const char *path, struct pare_named **list, int *n,
@@ -79,7 +81,7 @@ int pare_tensor_file_read(struct pare_arena *a, const char *path, struct pare_na
 
     *list = NULL;
     *n = 0;
-    PARE_TRY(pare_at(err, look(path, &format, err), "%s", path));
+    PARE_TRY(pare_at(err, detect_format(path, &format, err), "%s", path));
     switch (format) {
     case PTH:
         PARE_TRY(pare_pth_read(a, path, &pth, err));
@@ -94,14 +96,14 @@ int pare_tensor_file_read(struct pare_arena *a, const char *path, struct pare_na
     case NPZ: return pare_npz_read(a, path, list, n, err);
     default:
         return pare_fail(err, PARE_EFORMAT,
-                         "%s: not a file of named tensors: it begins like none of " CHOICES, path);
+                         "%s: not a file of named tensors: it does not begin like " CHOICES, path);
     }
 }
 
 static int write_as(enum format format, const char *path, const struct pare_named *list, int n,
                     struct pare_err *err)
 {
-    /* The writer only reads, but the struct is the reader's too. */
+    /* The writer does not change the tensors; the cast is for the shared struct. */
     struct pare_safetensors st = { .tensor = (struct pare_named *)(uintptr_t)list, .n_tensors = n };
 
     switch (format) {

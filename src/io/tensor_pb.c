@@ -1,4 +1,4 @@
-/* tensor_pb.c - a tensor in a file of its own, as ONNX's test data sets have them. */
+/* tensor_pb.c - .pb files: a single TensorProto, as in ONNX test data sets. */
 #include "tensor_pb.h"
 
 #include "file.h"

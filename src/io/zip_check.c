@@ -1,8 +1,8 @@
-/* zip_check.c - is an archive one that may be unpacked?
+/* zip_check.c - check the directory of a zip archive before unpacking.
  *
- * Nothing is ever written to where an entry's name says; names that lead out of the archive are
- * refused all the same, since the next program may do it.  Sizes are told in the archive's
- * directory, and bombs lie there: by more than deflate can do, or by entries that share bytes.
+ * Entries are never unpacked to files; names that lead out of the archive are still errors, since
+ * the next program may unpack them.  Sizes come from the archive's directory; zip bombs are
+ * detected by ratios beyond deflate's, or by overlapping entries.
  */
 #include "zip_check.h"
 
@@ -13,7 +13,7 @@
 #include "../base/map.h"
 #include "file.h"
 
-#define LOCAL_HEADER 30 /* bytes before each entry, without its name */
+#define LOCAL_HEADER 30 /* bytes of an entry's local header, without its name */
 
 struct check {
     struct pare_arena *arena;
@@ -47,16 +47,16 @@ static int check_size(struct check *c, const zip_stat_t *st, struct pare_err *er
         return pare_fail(err, PARE_EUNSUPPORTED, "entry '%.128s' is encrypted", st->name);
     if (packed && st->comp_method != ZIP_CM_DEFLATE)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "entry '%.128s' is packed by method %d, only deflate is handled", st->name,
-                         (int)st->comp_method);
+                         "entry '%.128s' is compressed by method %d, only deflate is supported",
+                         st->name, (int)st->comp_method);
     if (st->comp_size > c->file || (!packed && st->size != st->comp_size))
         return pare_fail(err, PARE_EFORMAT,
-                         "entry '%.128s' says %llu bytes, packed in %llu, in a file of %zu",
+                         "entry '%.128s' claims %llu bytes, compressed to %llu, in a file of %zu",
                          st->name, (unsigned long long)st->size, (unsigned long long)st->comp_size,
                          c->file);
     if (packed && st->size / PARE_MAX_RATIO > st->comp_size)
         return pare_fail(err, PARE_EFORMAT,
-                         "entry '%.128s' says that %llu bytes unpack to %llu, more than deflate "
+                         "entry '%.128s' claims that %llu bytes unpack to %llu, more than deflate "
                          "can do",
                          st->name, (unsigned long long)st->comp_size, (unsigned long long)st->size);
     c->used += LOCAL_HEADER + strlen(st->name) + st->comp_size;
@@ -67,9 +67,10 @@ static int check_size(struct check *c, const zip_stat_t *st, struct pare_err *er
             (unsigned long long)c->used, c->file);
     c->grown += packed ? st->size : 0;
     if (c->grown > PARE_MAX_GROWTH)
-        return pare_fail(err, PARE_ELIMIT,
-                         "the entries up to '%.128s' unpack to %llu bytes, at most %zu are handled",
-                         st->name, (unsigned long long)c->grown, PARE_MAX_GROWTH);
+        return pare_fail(
+            err, PARE_ELIMIT,
+            "the entries up to '%.128s' unpack to %llu bytes, at most %zu are supported", st->name,
+            (unsigned long long)c->grown, PARE_MAX_GROWTH);
     return 0;
 }
 
@@ -97,7 +98,7 @@ int pare_zip_check(zip_t *z, size_t file, struct pare_err *err)
     int rc;
 
     if (n < 0 || n > PARE_ZIP_ENTRIES)
-        return pare_fail(err, PARE_ELIMIT, "the archive has %lld entries, at most %d are handled",
+        return pare_fail(err, PARE_ELIMIT, "the archive has %lld entries, at most %d are supported",
                          (long long)n, PARE_ZIP_ENTRIES);
     c.arena = pare_arena_new(1 << 12);
     rc = c.arena ? check_entries(&c, z, (zip_uint64_t)n, err)

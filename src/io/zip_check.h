@@ -1,4 +1,4 @@
-/* zip_check.h - is an archive one that may be unpacked? */
+/* zip_check.h - check the directory of a zip archive before unpacking. */
 #ifndef PARE_IO_ZIP_CHECK_H
 #define PARE_IO_ZIP_CHECK_H
 
@@ -10,9 +10,8 @@
  * caller discards *z unless it is NULL. */
 int pare_zip_open(const char *path, zip_t **z, size_t *file, struct pare_err *err);
 
-/* What the directory of an archive of `file` bytes says, before anything of it is unpacked: how
- * many entries, their names and sizes, how they are packed, and whether they have room beside each
- * other. */
+/* Check the directory of an archive of `file` bytes before anything is unpacked: number, names,
+ * sizes and compression of its entries, and that they do not overlap. */
 int pare_zip_check(zip_t *z, size_t file, struct pare_err *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* zip_store.c - write a zip archive whose entries are stored as they are, aligned.
+/* zip_store.c - write a zip archive with uncompressed, aligned entries.
  *
- * The archive is header and bytes of each entry, then a directory with a header for each, then
- * where the directory is.  Sizes and places from 4 GB on go into a further field of the header, for
- * which the usual field says 2^32 - 1.
+ * The archive consists of header and bytes of each entry, then the central directory, then its
+ * position. Sizes and offsets from 4 GB on are in the zip64 extra field; the usual field is then
+ * 2^32 - 1.
  */
 #include "zip_store.h"
 
@@ -13,12 +13,12 @@
 #include "crc.h"
 
 #define ALIGN 64
-#define FULL UINT32_MAX /* see the further field */
+#define FULL UINT32_MAX /* the value is in the zip64 extra field */
 #define TEXT_UTF8 0x0800
-#define DATE_1980 0x21 /* the first day a zip archive knows */
+#define DATE_1980 0x21 /* 1980-01-01, the earliest date of the format */
 
 struct place {
-    uint64_t at; /* of the header */
+    uint64_t at; /* offset of the header */
     size_t len;
     uint32_t crc;
 };
@@ -30,48 +30,48 @@ struct writer {
     struct place *place;
     struct pare_bytes *part;
     int n_parts;
-    uint64_t at; /* where the next part goes */
+    uint64_t at; /* offset of the next part */
     unsigned char *p;
 };
 
-/* n bytes, the low one first. */
-static void put(struct writer *w, uint64_t v, int n)
+/* Write n bytes, little-endian. */
+static void put_le(struct writer *w, uint64_t v, int n)
 {
     for (; n; n--, v >>= 8)
         *w->p++ = (unsigned char)v;
 }
 
-static uint64_t small(uint64_t v)
+static uint64_t clamp32(uint64_t v)
 {
     return v < FULL ? v : FULL;
 }
 
-static void add_part(struct writer *w, const void *data, size_t len)
+static void append_bytes(struct writer *w, const void *data, size_t len)
 {
     if (len)
         w->part[w->n_parts++] = (struct pare_bytes){ data, len };
     w->at += len;
 }
 
-/* What the header of an entry and its line in the directory have in common. */
+/* Fields shared by an entry's local header and its directory record. */
 static void put_common(struct writer *w, int i, size_t extra)
 {
     const struct pare_zip_entry *e = &w->entry[i];
 
-    put(w, w->place[i].len >= FULL || w->place[i].at >= FULL ? 45 : 20,
-        2); /* version that can read it */
-    put(w, TEXT_UTF8, 2);
-    put(w, 0, 2); /* stored */
-    put(w, 0, 2);
-    put(w, DATE_1980, 2);
-    put(w, w->place[i].crc, 4);
-    put(w, small(w->place[i].len), 4);
-    put(w, small(w->place[i].len), 4);
-    put(w, strlen(e->name), 2);
-    put(w, extra, 2);
+    put_le(w, w->place[i].len >= FULL || w->place[i].at >= FULL ? 45 : 20,
+           2); /* version needed to extract */
+    put_le(w, TEXT_UTF8, 2);
+    put_le(w, 0, 2); /* stored */
+    put_le(w, 0, 2);
+    put_le(w, DATE_1980, 2);
+    put_le(w, w->place[i].crc, 4);
+    put_le(w, clamp32(w->place[i].len), 4);
+    put_le(w, clamp32(w->place[i].len), 4);
+    put_le(w, strlen(e->name), 2);
+    put_le(w, extra, 2);
 }
 
-/* The header, and as many bytes of an unnamed field as bring the data to its place. */
+/* The local header, with an extra field that pads the data to its alignment. */
 static int add_entry(struct writer *w, int i, struct pare_err *err)
 {
     const struct pare_zip_entry *e = &w->entry[i];
@@ -87,21 +87,21 @@ static int add_entry(struct writer *w, int i, struct pare_err *err)
     if (!head)
         return pare_no_memory(err, "for an archive");
     w->place[i].at = w->at;
-    put(w, 0x04034b50, 4);
+    put_le(w, 0x04034b50, 4);
     put_common(w, i, big + 4 + pad);
     memcpy(w->p, e->name, name);
     w->p += name;
     if (big) {
-        put(w, 1, 2);
-        put(w, 16, 2);
-        put(w, w->place[i].len, 8);
-        put(w, w->place[i].len, 8);
+        put_le(w, 1, 2);
+        put_le(w, 16, 2);
+        put_le(w, w->place[i].len, 8);
+        put_le(w, w->place[i].len, 8);
     }
-    put(w, 0x4246, 2); /* PyTorch's own mark for it */
-    put(w, pad, 2);
-    add_part(w, head, len + pad);
+    put_le(w, 0x4246, 2); /* PyTorch's id of the padding field */
+    put_le(w, pad, 2);
+    append_bytes(w, head, len + pad);
     for (int k = 0; k < 2; k++)
-        add_part(w, e->part[k].data, e->part[k].len);
+        append_bytes(w, e->part[k].data, e->part[k].len);
     return 0;
 }
 
@@ -112,50 +112,50 @@ static void put_line(struct writer *w, int i)
     size_t name = strlen(e->name),
            extra = (w->place[i].len >= FULL ? 16u : 0u) + (at >= FULL ? 8u : 0u);
 
-    put(w, 0x02014b50, 4);
-    put(w, 45, 2);
+    put_le(w, 0x02014b50, 4);
+    put_le(w, 45, 2);
     put_common(w, i, extra ? extra + 4 : 0);
-    put(w, 0, 10); /* no comment, first disk, no attributes */
-    put(w, small(at), 4);
+    put_le(w, 0, 10); /* no comment, first disk, no attributes */
+    put_le(w, clamp32(at), 4);
     memcpy(w->p, e->name, name);
     w->p += name;
     if (!extra)
         return;
-    put(w, 1, 2);
-    put(w, extra, 2);
+    put_le(w, 1, 2);
+    put_le(w, extra, 2);
     if (w->place[i].len >= FULL) {
-        put(w, w->place[i].len, 8);
-        put(w, w->place[i].len, 8);
+        put_le(w, w->place[i].len, 8);
+        put_le(w, w->place[i].len, 8);
     }
     if (at >= FULL)
-        put(w, at, 8);
+        put_le(w, at, 8);
 }
 
-/* Always with the long form of the last record, as PyTorch has it. */
+/* The end records, always including the zip64 one, as in PyTorch's files. */
 static void put_end(struct writer *w, uint64_t at, uint64_t len)
 {
     uint64_t n = (uint64_t)w->n, few = n < UINT16_MAX ? n : UINT16_MAX;
 
-    put(w, 0x06064b50, 4);
-    put(w, 44, 8);
-    put(w, 45, 2);
-    put(w, 45, 2);
-    put(w, 0, 8);
-    put(w, n, 8);
-    put(w, n, 8);
-    put(w, len, 8);
-    put(w, at, 8);
-    put(w, 0x07064b50, 4);
-    put(w, 0, 4);
-    put(w, at + len, 8);
-    put(w, 1, 4);
-    put(w, 0x06054b50, 4);
-    put(w, 0, 4);
-    put(w, few, 2);
-    put(w, few, 2);
-    put(w, small(len), 4);
-    put(w, small(at), 4);
-    put(w, 0, 2);
+    put_le(w, 0x06064b50, 4);
+    put_le(w, 44, 8);
+    put_le(w, 45, 2);
+    put_le(w, 45, 2);
+    put_le(w, 0, 8);
+    put_le(w, n, 8);
+    put_le(w, n, 8);
+    put_le(w, len, 8);
+    put_le(w, at, 8);
+    put_le(w, 0x07064b50, 4);
+    put_le(w, 0, 4);
+    put_le(w, at + len, 8);
+    put_le(w, 1, 4);
+    put_le(w, 0x06054b50, 4);
+    put_le(w, 0, 4);
+    put_le(w, few, 2);
+    put_le(w, few, 2);
+    put_le(w, clamp32(len), 4);
+    put_le(w, clamp32(at), 4);
+    put_le(w, 0, 2);
 }
 
 static int add_directory(struct writer *w, struct pare_err *err)
@@ -171,11 +171,11 @@ static int add_directory(struct writer *w, struct pare_err *err)
     for (int i = 0; i < w->n; i++)
         put_line(w, i);
     put_end(w, w->at, (uint64_t)(w->p - p));
-    add_part(w, p, (size_t)(w->p - p));
+    append_bytes(w, p, (size_t)(w->p - p));
     return 0;
 }
 
-static void measure(const struct pare_zip_entry *e, struct place *to)
+static void crc_entry(const struct pare_zip_entry *e, struct place *to)
 {
     for (int k = 0; k < 2; k++)
         if (e->part[k].len) {
@@ -184,7 +184,7 @@ static void measure(const struct pare_zip_entry *e, struct place *to)
         }
 }
 
-static int fill(struct writer *w, struct pare_err *err)
+static int make_archive(struct writer *w, struct pare_err *err)
 {
     if (w->n > INT_MAX / 3 - 1)
         return pare_fail(err, PARE_ELIMIT, "%d entries are too many for an archive", w->n);
@@ -193,7 +193,7 @@ static int fill(struct writer *w, struct pare_err *err)
     if (!w->place || !w->part)
         return pare_no_memory(err, "for an archive");
     for (int i = 0; i < w->n; i++)
-        measure(&w->entry[i], &w->place[i]);
+        crc_entry(&w->entry[i], &w->place[i]);
     for (int i = 0; i < w->n; i++)
         PARE_TRY(add_entry(w, i, err));
     return add_directory(w, err);
@@ -203,7 +203,7 @@ int pare_zip_parts(struct pare_arena *a, const struct pare_zip_entry *entry, int
                    struct pare_bytes **part, int *n_parts, struct pare_err *err)
 {
     struct writer w = { .arena = a, .entry = entry, .n = n };
-    int rc = fill(&w, err);
+    int rc = make_archive(&w, err);
 
     *part = w.part;
     *n_parts = w.n_parts;

@@ -12,8 +12,8 @@ struct pare_model {
     atomic_int references;     /* freed when it becomes 0 */
     struct pare_model *base;   /* the model that this one shares memory with; NULL: none */
     struct pare_arena *shared; /* more memory that dies with the model; NULL: none */
-    const char *path, *dir; /* for messages, and where external data is looked for */
-    void *proto;            /* the ModelProto; only src/onnx/ looks inside */
+    const char *path, *dir;    /* for messages, and where external data is looked for */
+    void *proto;               /* the ModelProto; only src/onnx/ looks inside */
     struct pare_graph *graph;
     struct pare_io *in, *out; /* main graph, initializers not counted as inputs */
     int n_in, n_out;
@@ -40,6 +40,13 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
 /* The reverse; name may be NULL. */
 int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_arena *a,
                      void **bytes, size_t *len, struct pare_err *err);
+
+/* Bytes of the files that the model was read from, external data included. */
+double pare_model_file_bytes(const struct pare_model *m);
+
+/* An independent copy. */
+int pare_model_duplicate(const struct pare_model *m, struct pare_model **copy,
+                         struct pare_err *err);
 
 /* Can this path be written to?  Not over the file that the model was read from, nor over one that
  * its weights are in, nor over what is no file. */

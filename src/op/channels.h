@@ -90,7 +90,7 @@ const uint8_t *pare_needed_keep(const struct pare_needed *s, const struct pare_v
 /* Mark an index as needed. */
 void pare_needed_add(struct pare_needed *s, const struct pare_value *v, int axis, int64_t i);
 
-/* ---- smaller nodes, for shrink() ------------------------------------------------------------- */
+/* ---- smaller nodes, for shrink() ---------------------------------------------------------- */
 
 struct pare_shrunk;
 

@@ -1,4 +1,4 @@
-/* gradient.c - backward() functions that fit many operators. */
+/* gradient.c - backward() functions shared by many operators. */
 #include "math/elementwise.h"
 
 int pare_backward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -29,7 +29,7 @@ int pare_backward_zero(struct pare_node *n, struct pare_ctx *c, struct pare_err 
     return 0;
 }
 
-/* ---- broadcasting ------------------------------------------------------------------- */
+/* ---- broadcasting ------------------------------------------------------------------------- */
 
 PARE_SIMD void pare_add_row(float *grad, int step, const float *row, int64_t len)
 {
@@ -56,7 +56,7 @@ void pare_unspread(const struct pare_tensor *x, const struct pare_tensor *y)
         pare_add_row(pare_f32(x) + r.w.at[0], r.step[0], pare_f32(y) + i * r.len, r.len);
 }
 
-#define PIECE 512 /* a row's gradients in pieces that stay in the cache */
+#define PIECE 512 /* a row's gradients, in pieces that fit the cache */
 
 void pare_apply_dmap2(const struct pare_node *n, const struct pare_tensor *const *in)
 {
@@ -100,7 +100,7 @@ int pare_backward_sum(struct pare_node *n, struct pare_ctx *c, struct pare_err *
     return 0;
 }
 
-/* ---- choices ---------------------------------------------------------------------- */
+/* ---- choices ------------------------------------------------------------------------------ */
 
 int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {

@@ -1,6 +1,6 @@
-/* if.c - If: one of two graphs runs, as a condition says.
+/* if.c - If: run one of two subgraphs, depending on a condition.
  *
- * Nothing is known of the results before the condition is: shapes of the branches may differ.
+ * The results are unknown before the condition is: shapes of the branches may differ.
  */
 #include "op.h"
 
@@ -9,9 +9,9 @@ struct branches {
 };
 
 static const struct pare_opt if_attrs[] = {
-    { "then_branch", "what runs when the condition is true", PARE_OPT_GRAPH,
+    { "then_branch", "subgraph that runs if the condition is true", PARE_OPT_GRAPH,
       offsetof(struct branches, then_branch), 0, 0, 0, NULL, NULL, true, NULL },
-    { "else_branch", "what runs when it is false", PARE_OPT_GRAPH,
+    { "else_branch", "subgraph that runs if it is false", PARE_OPT_GRAPH,
       offsetof(struct branches, else_branch), 0, 0, 0, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
@@ -22,14 +22,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     const struct pare_tensor *cond = &n->in[0]->t;
 
     if (pare_numel(cond) != 1)
-        return pare_fail(err, PARE_ESHAPE, "the condition has %lld elements, must have 1",
+        return pare_fail(err, PARE_ESHAPE, "the condition has %lld elements, expected 1",
                          (long long)pare_numel(cond));
     return c->call(c, *(const uint8_t *)cond->data ? a->then_branch : a->else_branch, n, err);
 }
 
 const struct pare_op pare_op_if = {
     .type = "If",
-    .doc = "One of two graphs, as a condition says.",
+    .doc = "Run one of two subgraphs, depending on a condition.",
     .since = 1,
     .in = "B",
     .min_out = 1,

@@ -1,4 +1,4 @@
-/* op.c - the operator table, and what operator files share. */
+/* op.c - the operator table, and functions shared by operators. */
 #include "op.h"
 
 #define OP(name) extern const struct pare_op pare_op_##name;

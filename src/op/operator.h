@@ -14,7 +14,7 @@
 struct pare_dist;
 struct pare_rng;
 
-/* ---- values and nodes ------------------------------------------------------------------ */
+/* ---- values and nodes --------------------------------------------------------------------- */
 
 enum pare_value_flag {
     PARE_V_CONST = 1,  /* an initializer or a folded value: the same in every run */
@@ -68,7 +68,7 @@ struct pare_ctx {
     struct pare_dist *sync;
 };
 
-/* ---- descriptors ----------------------------------------------------------------------- */
+/* ---- descriptors -------------------------------------------------------------------------- */
 
 #define PARE_T(dtype) (1u << (dtype))
 #define PARE_T_FLOAT PARE_T(PARE_F32)

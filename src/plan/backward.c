@@ -1,4 +1,5 @@
-/* backward.c - training plans: which values learn, where gradients live, and the way back. */
+/* backward.c - training plans: which values need gradients, their buffers, and the backward pass.
+ */
 #include "plan.h"
 
 #include <omp.h>
@@ -8,10 +9,10 @@
 #include "../backend/conv/blocked_filters.h"
 #include "../base/clock.h"
 
-/* ---- which values learn ------------------------------------------------------------ */
+/* ---- which values need gradients --------------------------------------------------- */
 
-/* Parameters are no constants of this graph, so nothing computed from them is folded. */
-int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struct pare_err *err)
+/* Parameters are not constants of the plan's graph, so nothing computed from them is folded. */
+int pare_plan_add_params(struct pare_plan *p, const struct pare_plan_train *o, struct pare_err *err)
 {
     p->param = pare_alloc(p->arena, (size_t)o->n_names, sizeof(*p->param));
     if (!p->param)
@@ -21,7 +22,7 @@ int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struc
 
         if (!v || !(v->flags & PARE_V_OWNED) || v->t.dtype != PARE_F32)
             return pare_fail(err, PARE_ECONFIG,
-                             "'%s' is no float32 initializer that can be trained", o->names[i]);
+                             "'%s' is not a float32 initializer that can be trained", o->names[i]);
         v->flags = (v->flags & ~(unsigned)PARE_V_CONST) | PARE_V_PARAM;
         if (o->grad)
             p->param[p->n_params].grad = o->grad[i];
@@ -35,57 +36,57 @@ static bool is_float(const struct pare_value *v)
     return v && v->t.dtype == PARE_F32;
 }
 
-/* A gradient is wanted where a parameter comes in and the loss goes out. */
-int pare_plan_reach(struct pare_plan *p, struct pare_err *err)
+/* A value needs a gradient if it depends on a parameter and the loss depends on it. */
+int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
     bool *feeds = pare_alloc(p->scratch, (size_t)g->n_values, sizeof(*feeds));
 
-    p->learns = pare_alloc(p->arena, (size_t)g->n_values, sizeof(*p->learns));
-    if (!feeds || !p->learns)
+    p->requires_grad = pare_alloc(p->arena, (size_t)g->n_values, sizeof(*p->requires_grad));
+    if (!feeds || !p->requires_grad)
         return pare_no_memory(err, "for the plan");
     for (int i = 0; i < p->n_params; i++)
-        p->learns[p->param[i].value->id] = true;
+        p->requires_grad[p->param[i].value->id] = true;
     for (int i = 0; i < g->n_nodes; i++) {
         struct pare_node *n = g->node[i];
         bool any = false;
 
         for (int k = 0; k < n->n_in; k++)
             if (n->in[k] && is_float(n->in[k])) {
-                p->learns[n->in[k]->id] |= n->op && n->op->flags & PARE_OP_LEARNS;
-                any |= p->learns[n->in[k]->id];
+                p->requires_grad[n->in[k]->id] |= n->op && n->op->flags & PARE_OP_LEARNS;
+                any |= p->requires_grad[n->in[k]->id];
             }
         for (int k = 0; k < n->n_out; k++)
             if (any && n->op && n->op->backward && is_float(n->out[k]))
-                p->learns[n->out[k]->id] = true;
+                p->requires_grad[n->out[k]->id] = true;
     }
-    if (!g->n_out || !p->learns[g->out[0]->id])
+    if (!g->n_out || !p->requires_grad[g->out[0]->id])
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "no parameter has a gradient: output '%s' cannot be traced back to one",
                          g->n_out ? g->out[0]->name : "");
     feeds[g->out[0]->id] = true;
-    for (int i = 0; i < p->n_kept; i++)
-        feeds[p->kept[i]->id] |= is_float(p->kept[i]);
+    for (int i = 0; i < p->n_observed; i++)
+        feeds[p->observed[i]->id] |= is_float(p->observed[i]);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         struct pare_node *n = g->node[i];
         bool any = false;
 
         for (int k = 0; k < n->n_out; k++)
-            any |= n->out[k] && feeds[n->out[k]->id] && p->learns[n->out[k]->id];
+            any |= n->out[k] && feeds[n->out[k]->id] && p->requires_grad[n->out[k]->id];
         for (int k = 0; k < n->n_in; k++)
             if (any && n->in[k] && is_float(n->in[k]))
                 feeds[n->in[k]->id] = true;
     }
     for (int i = 0; i < g->n_values; i++)
-        p->learns[i] &= feeds[i];
+        p->requires_grad[i] &= feeds[i];
     for (int i = 0; i < p->n_params; i++)
-        p->param[i].reached = p->learns[p->param[i].value->id];
+        p->param[i].reached = p->requires_grad[p->param[i].value->id];
     return 0;
 }
 
-/* ---- where gradients live ----------------------------------------------------------- */
+/* ---- buffers of gradients ----------------------------------------------------------- */
 
-/* Parameters' gradients are kept between steps, so they have memory of their own. */
+/* The gradients of parameters outlive a step, so they have memory of their own. */
 static int param_grads(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_params; i++) {
@@ -131,8 +132,8 @@ static struct pare_buf *root_of(struct pare_buf *b)
     return b;
 }
 
-/* The last step on the way back that has this value's gradient, other layouts of it included; views
- * that share its memory come after those who write there. */
+/* The last step of the backward pass that writes this value's gradient in any layout.  Views that
+ * share its memory come after the steps that write it. */
 static int last_writer(const struct pare_plan *p, const struct pare_value *v)
 {
     for (int i = 0; i < p->n_steps; i++)
@@ -142,8 +143,8 @@ static int last_writer(const struct pare_plan *p, const struct pare_value *v)
     return -1;
 }
 
-/* Has it anything to do on the way back, once it is known which gradients were written before?  Not
- * what is beside the way to the loss, whatever it reads. */
+/* Does the step take part in the backward pass?  Only if a gradient of its results has been written
+ * by a later step: otherwise the loss does not depend on it. */
 static bool has_work(const struct pare_step *s)
 {
     bool from = false, to = false;
@@ -155,9 +156,9 @@ static bool has_work(const struct pare_step *s)
     return from && to;
 }
 
-/* The first step on the way back that writes a gradient; output 0's is written by the loss, and so
- * are those of kept values.  Views do not write when they share. */
-int pare_plan_first(struct pare_plan *p, struct pare_err *err)
+/* For each gradient, the first step of the backward pass that writes it.  The loss writes those of
+ * output 0 and of observed values.  Views do not write when they share memory. */
+int pare_plan_first_writers(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
@@ -168,8 +169,8 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
     }
     for (int i = 0; i < p->n_bufs; i++)
         p->all[i]->written = false;
-    for (int i = -1; i < p->n_kept; i++)
-        for (struct pare_buf *b = p->buf[(i < 0 ? p->graph->out[0] : p->kept[i])->id]; b;
+    for (int i = -1; i < p->n_observed; i++)
+        for (struct pare_buf *b = p->buf[(i < 0 ? p->graph->out[0] : p->observed[i])->id]; b;
              b = b->next)
             if (b->grad && b->block == 1 && !b->grad->fixed)
                 root_of(b->grad)->written = true;
@@ -194,19 +195,19 @@ int pare_plan_first(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-int pare_plan_grads(struct pare_plan *p, struct pare_err *err)
+int pare_plan_add_grads(struct pare_plan *p, struct pare_err *err)
 {
     int n = p->n_bufs;
 
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel == &pare_kernel_dynamic)
             for (int k = 0; k < p->step[i]->n_out; k++)
-                if (p->learns[p->step[i]->out[k]->id])
+                if (p->requires_grad[p->step[i]->out[k]->id])
                     return pare_fail(err, PARE_EUNSUPPORTED,
                                      "node '%s' (%s) cannot be trained: its shape depends on data",
                                      p->step[i]->node->name, p->step[i]->node->type);
     for (int i = 0; i < n; i++)
-        if (p->learns[p->all[i]->value->id])
+        if (p->requires_grad[p->all[i]->value->id])
             PARE_TRY(add_grad(p, p->all[i], err));
     for (int i = 0; i < n; i++) /* layouts that are the same bytes */
         if (p->all[i]->grad && p->all[i]->root != p->all[i] && p->all[i]->root->grad)
@@ -214,15 +215,15 @@ int pare_plan_grads(struct pare_plan *p, struct pare_err *err)
     return param_grads(p, err);
 }
 
-/* The step that alone reads this parameter, as filters, by a kernel that takes them in blocks; or
- * NULL. */
-static struct pare_step *lays(const struct pare_plan *p, const struct pare_value *v)
+/* The only step that reads this parameter, if it reads it as filters and its kernel accepts them in
+ * blocks; else NULL. */
+static struct pare_step *blockable_reader(const struct pare_plan *p, const struct pare_value *v)
 {
     struct pare_step *found = NULL;
     int n = p->view.consumers[v->id].n;
 
-    for (int i = 0; i < p->n_kept; i++)
-        n += p->kept[i] == v;
+    for (int i = 0; i < p->n_observed; i++)
+        n += p->observed[i] == v;
     for (int i = 0; i < p->n_steps && n == 1; i++)
         for (int k = 0; k < p->step[i]->n_in; k++)
             if (p->step[i]->in[k] == v && !found && k == 1)
@@ -236,18 +237,19 @@ static struct pare_step *lays(const struct pare_plan *p, const struct pare_value
                : NULL;
 }
 
-void pare_plan_block_params(struct pare_plan *p, bool *laid)
+void pare_plan_block_params(struct pare_plan *p, bool *blocked)
 {
     for (int i = 0; i < p->n_params; i++) {
-        struct pare_step *s = laid[i] ? lays(p, p->param[i].value) : NULL;
+        struct pare_step *s = blocked[i] ? blockable_reader(p, p->param[i].value) : NULL;
 
-        laid[i] = s != NULL;
+        blocked[i] = s != NULL;
         if (s)
             s->blocked_filters = true;
     }
 }
 
-/* Once memory is placed: plain kernels find gradients in the values; saved state. */
+/* Once memory is placed: plain kernels find gradients in the values, and operators their saved
+ * state. */
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_bufs; i++) {

@@ -1,10 +1,10 @@
-/* memory.c - one block of memory for all buffers, placed by when they are alive.
+/* memory.c - place all buffers in one block of memory by their lifetimes.
  *
- * One after the other, each at the lowest offset where it meets no buffer that is alive at the
- * same time.  The order decides how well they fit: several are tried, each a few times over with
- * what ended on top put first, and the best is improved by moving single buffers.  When there are
- * very many, each simply takes what those left that are gone when it is made.  Views and in-place
- * results use the memory of their source.
+ * Each buffer in turn gets the lowest offset where it does not overlap a buffer that is alive at
+ * the same time.  The order decides how well they fit: several orders are tried, each a few times
+ * with the buffers that reached the top moved to the front, and the best one is improved by moving
+ * single buffers.  Plans with more than MANY buffers use first fit in the order of time instead.
+ * Views and in-place results use the memory of their source.
  */
 #include "plan.h"
 
@@ -13,16 +13,16 @@
 #include "../base/rng.h"
 
 #define ALIGN 64
-#define TRIES 8       /* of each order */
-#define MOVES 200     /* of single buffers in the best one, ... */
-#define WORK 20000000 /* ... fewer when there are many: moves times buffers squared */
-#define MANY 4000     /* buffers from which on none of that is done, ... */
-#define GAPS 1000     /* ... and so many gaps at most are looked at */
+#define TRIES 8       /* tries of each order */
+#define MOVES 200     /* single buffers moved in the best order */
+#define WORK 20000000 /* limit of moves times buffers squared */
+#define MANY 4000     /* buffers; above this, first fit in the order of time */
+#define GAPS 1000     /* gaps that first fit looks at */
 
 static struct pare_buf *root_of(struct pare_buf *b)
 {
     for (; b->root != b; b = b->root)
-        b->root = b->root->root; /* chains of views stay short */
+        b->root = b->root->root; /* keeps chains of views short */
     return b;
 }
 
@@ -49,13 +49,13 @@ static bool has_back(const struct pare_step *s)
     return false;
 }
 
-/* Does back() read what input or output k held? */
+/* Does backward() read the contents of input or output k? */
 static bool reads(unsigned dropped, int k)
 {
     return k > 31 || !(dropped >> k & 1);
 }
 
-/* The last time that anybody needs what is in the memory of each root. */
+/* For each root, the last step that reads its memory. */
 static void note_uses(struct pare_plan *p)
 {
     for (int i = 0; i < p->n_bufs; i++)
@@ -98,8 +98,8 @@ static bool read_twice(const struct pare_step *s)
     return same > 1 && !is_view(s);
 }
 
-/* Results take the memory of an input: a view always, since nobody writes into it while its source
- * is still needed; another in-place step when nothing that shares the memory is needed later. */
+/* Let results share the memory of an input: a view always, since no step overwrites it while its
+ * source is still read; an in-place step if nothing that shares the memory is read later. */
 static void share(struct pare_plan *p, bool views)
 {
     if (!views)
@@ -125,8 +125,8 @@ static void share(struct pare_plan *p, bool views)
     }
 }
 
-/* Gradients take the memory of the result's gradient, which nobody needs once the step that made
- * the result has gone back, when that step is the first to write them. */
+/* Let the gradient of an input share the memory of the gradient of the result, if the step is the
+ * first to write it: after the step's backward(), no step reads the gradient of the result. */
 static void share_grads(struct pare_plan *p)
 {
     for (int i = p->n_steps - 1; i >= 0; i--) {
@@ -162,7 +162,7 @@ static int by_age(const void *a, const void *b)
     return d ? d : by_size(a, b);
 }
 
-/* By size times age. */
+/* By size times lifetime. */
 static int by_area(const void *a, const void *b)
 {
     const struct pare_buf *x = *(struct pare_buf *const *)a, *y = *(struct pare_buf *const *)b;
@@ -218,7 +218,7 @@ static void insert(struct pare_buf **placed, int n, struct pare_buf *b)
     placed[i] = b;
 }
 
-/* In this order; returns the bytes that are needed then. */
+/* Place the buffers in this order; returns the bytes needed. */
 static size_t place(struct pare_buf *const *order, struct pare_buf **placed, int n)
 {
     size_t top = 0;
@@ -236,9 +236,9 @@ static size_t place(struct pare_buf *const *order, struct pare_buf **placed, int
 
 /* A search for a good order. */
 struct search {
-    struct pare_buf **order, **best, **spare; /* the one to try; the best so far */
+    struct pare_buf **order, **best, **spare; /* to try, the best so far, working memory */
     int n;
-    size_t least, bound; /* bytes with the best; what no order goes below */
+    size_t least, bound; /* bytes of the best order; a lower bound of all */
 };
 
 static void copy(const struct search *s, struct pare_buf **to, struct pare_buf *const *from)
@@ -247,7 +247,7 @@ static void copy(const struct search *s, struct pare_buf **to, struct pare_buf *
         memcpy(to, from, (size_t)s->n * sizeof(*to));
 }
 
-/* Keeps the order when it is as good as the best; returns the bytes it needs. */
+/* Place in s->order and keep the order if it is as good as the best; returns the bytes needed. */
 static size_t try_order(struct search *s)
 {
     size_t top = place(s->order, s->spare, s->n);
@@ -259,7 +259,7 @@ static size_t try_order(struct search *s)
     return top;
 }
 
-/* What reaches the top comes first in the next try; false when it does already. */
+/* Move the buffers that reach the top to the front of s->order; false: they are there. */
 static bool promote(struct search *s, size_t top)
 {
     int first = 0, last = s->n;
@@ -277,7 +277,7 @@ static bool promote(struct search *s, size_t top)
     return moved;
 }
 
-/* The best order, with one buffer elsewhere. */
+/* s->order = the best order with one buffer moved. */
 static void move_one(struct search *s, struct pare_rng *r)
 {
     int from = (int)pare_rng_below(r, (uint64_t)s->n), to = (int)pare_rng_below(r, (uint64_t)s->n);
@@ -290,7 +290,7 @@ static void move_one(struct search *s, struct pare_rng *r)
     s->order[to] = b;
 }
 
-/* Offsets for all roots; returns the bytes that they take. */
+/* Assign offsets to all roots; returns the bytes needed. */
 static size_t place_best(struct pare_buf *const *roots, struct search *s)
 {
     static int (*const orders[])(const void *, const void *) = { by_size, by_area, by_age,
@@ -314,20 +314,20 @@ static size_t place_best(struct pare_buf *const *roots, struct search *s)
     return place(s->best, s->spare, s->n);
 }
 
-/* ---- very many ------------------------------------------------------------------- */
+/* ---- first fit, for very many buffers -------------------------------------------- */
 
-/* Memory between buffers that are alive. */
+/* Free memory between buffers that are alive. */
 struct gap {
     size_t at, bytes;
 };
 
 struct gaps {
-    struct gap *list; /* sorted */
+    struct gap *list; /* sorted by offset */
     int n;
     size_t top;
 };
 
-/* The first that is large enough, of those that are looked at; else new memory on top. */
+/* The first of GAPS gaps that is large enough, else new memory on top. */
 static size_t take_gap(struct gaps *g, size_t bytes)
 {
     for (int i = 0; i < g->n && i < GAPS; i++) {
@@ -347,7 +347,7 @@ static size_t take_gap(struct gaps *g, size_t bytes)
     return g->top - bytes;
 }
 
-/* Beside its neighbours, and one with them. */
+/* Insert a gap and merge it with its neighbors. */
 static void give_gap(struct gaps *g, size_t at, size_t bytes)
 {
     int lo = 0, hi = g->n;
@@ -382,7 +382,7 @@ static int by_death(const void *a, const void *b)
     return x->dies != y->dies ? x->dies - y->dies : by_birth(a, b);
 }
 
-/* As time goes by; roots are in the order in which they are made. */
+/* First fit in the order of time. */
 static size_t place_many(struct pare_buf *const *roots, struct search *s, struct gap *list)
 {
     struct gaps g = { .list = list };
@@ -400,8 +400,8 @@ static size_t place_many(struct pare_buf *const *roots, struct search *s, struct
     return g.top;
 }
 
-/* The most bytes alive at any one step: what no placement can go below.  Fails when all together
- * are more than can be counted. */
+/* The most bytes alive at any one step, a lower bound of all placements.  Fails when the sum of all
+ * buffers overflows. */
 static int most_alive(const struct pare_plan *p, struct pare_buf *const *roots, int n, size_t *most,
                       struct pare_err *err)
 {
@@ -425,8 +425,9 @@ static int most_alive(const struct pare_plan *p, struct pare_buf *const *roots, 
     return 0;
 }
 
-/* Time runs through the steps, then (training) through the loss at n_steps and back through the
- * steps, where a step needs the gradients and what of its inputs and results it has not dropped. */
+/* Time runs forward through the steps, then (training) through the loss at n_steps and backward
+ * through the steps, whose backward() reads gradients and the inputs and results that it has not
+ * dropped. */
 static void step_lifetimes(struct pare_plan *p, int i)
 {
     struct pare_step *s = p->step[i];
@@ -472,13 +473,13 @@ static void lifetimes(struct pare_plan *p)
         step_lifetimes(p, i);
 }
 
-/* Memory that steps need only while they run. */
-static int add_work(struct pare_plan *p, struct pare_step *s, int way, struct pare_err *err)
+/* Working memory that a step uses only during run() (dir 0) or backward() (dir 1). */
+static int add_work(struct pare_plan *p, struct pare_step *s, int dir, struct pare_err *err)
 {
-    size_t bytes = s->work_bytes[way];
+    size_t bytes = s->work_bytes[dir];
     struct pare_buf *b, **all;
 
-    if (way && s->in_buf[0]->grad && !s->grad_assign[0])
+    if (dir && s->in_buf[0]->grad && !s->grad_assign[0])
         bytes += s->accumulate_bytes;
     if (!bytes)
         return 0;
@@ -489,7 +490,7 @@ static int add_work(struct pare_plan *p, struct pare_step *s, int way, struct pa
     *b = (struct pare_buf){ .value = s->out[0], .root = b, .born = -1, .bytes = bytes };
     p->all = all;
     p->all[p->n_bufs++] = b;
-    s->work[way] = b;
+    s->work[dir] = b;
     return 0;
 }
 
@@ -497,13 +498,13 @@ static int prepare(struct pare_plan *p, struct pare_err *err)
 {
     share(p, true);
     if (p->train)
-        PARE_TRY(pare_plan_first(p, err));
+        PARE_TRY(pare_plan_first_writers(p, err));
     share(p, false);
     if (p->train)
         share_grads(p);
     for (int i = 0; i < p->n_steps; i++)
-        for (int way = 0; way < (p->train ? 2 : 1); way++)
-            PARE_TRY(add_work(p, p->step[i], way, err));
+        for (int dir = 0; dir < (p->train ? 2 : 1); dir++)
+            PARE_TRY(add_work(p, p->step[i], dir, err));
     lifetimes(p);
     return 0;
 }

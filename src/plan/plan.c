@@ -9,7 +9,7 @@
 #include "../base/clock.h"
 #include "../graph/batch_independence.h"
 
-/* ---- kernels of last resort ------------------------------------------------------ */
+/* ---- the operators' own kernels -------------------------------------------------- */
 
 static int run_plain(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
@@ -23,7 +23,7 @@ static int run_dynamic(struct pare_step *s, struct pare_backend *b, struct pare_
     return pare_node_eval(s->node, s->state, err);
 }
 
-/* Operators add to gradients, so a first writer starts from zero. */
+/* The operator's backward() adds to gradients, so the first writer of one zeroes it. */
 static int back_plain(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     (void)b;
@@ -46,7 +46,7 @@ const struct pare_kernel pare_kernel_dynamic = {
     .run = run_dynamic,
 };
 
-/* ---- making ---------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------- */
 
 static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
@@ -78,12 +78,12 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
     for (int i = 0; i < g->n_in; i++)
         if (g->in[i]->t.rank < 0 || g->in[i]->t.dtype == PARE_NONE)
             return pare_fail(err, PARE_EUNSUPPORTED,
-                             "input '%s' is no tensor of a known rank: give its shape",
+                             "input '%s' is not a tensor of known rank: specify its shape",
                              g->in[i]->name);
     return 0;
 }
 
-/* Plain kernels reach their tensors through the node's values. */
+/* Plain kernels read and write the tensors of the node's values. */
 static int point_values(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_bufs; i++) {
@@ -103,13 +103,13 @@ static int point_values(struct pare_plan *p, struct pare_err *err)
     }
     for (int i = 0; i < p->graph->n_out; i++)
         PARE_TRY(pare_value_load(p->arena, p->graph->out[i], err));
-    for (int i = 0; i < p->n_kept; i++)
-        PARE_TRY(pare_value_load(p->arena, p->kept[i], err));
+    for (int i = 0; i < p->n_observed; i++)
+        PARE_TRY(pare_value_load(p->arena, p->observed[i], err));
     return 0;
 }
 
-/* Weights that a step has packed for itself need not stay in memory as well. */
-void pare_plan_release(const struct pare_plan *p, const struct pare_step *s)
+/* Weights that a step has packed need not stay in memory in their original form. */
+void pare_plan_release_weights(const struct pare_plan *p, const struct pare_step *s)
 {
     struct pare_err err;
 
@@ -117,13 +117,14 @@ void pare_plan_release(const struct pare_plan *p, const struct pare_step *s)
         const struct pare_value *v = s->node->in[i];
 
         if (v && pare_is_const(v) && !v->t.data && !v->raw && v->maker && v->maker->n_in)
-            v = v->maker->in[0]; /* the integers behind real numbers that nobody made */
+            v = v->maker
+                    ->in[0]; /* the quantized weights; their dequantized form was never computed */
         if (v && pare_is_const(v) && !pare_tensor_size(&v->t, NULL, NULL, &err))
             pare_model_release(p->model, v->raw ? v->raw : v->t.data, pare_packed_size(&v->t));
     }
 }
 
-/* Real constants behind integers exist from here on, where the kernel reads them. */
+/* Dequantized constants are computed here, if the step's kernel reads them. */
 static int load_late(struct pare_arena *a, const struct pare_node *n, struct pare_err *err)
 {
     for (int i = 0; n && i < n->n_in; i++)
@@ -132,7 +133,7 @@ static int load_late(struct pare_arena *a, const struct pare_node *n, struct par
     return 0;
 }
 
-int pare_plan_load(struct pare_arena *a, struct pare_step *s, struct pare_err *err)
+int pare_plan_load_constants(struct pare_arena *a, struct pare_step *s, struct pare_err *err)
 {
     for (int k = 0; k < s->n_in; k++)
         if (s->in_buf[k]->fixed) { /* a constant read as a tensor */
@@ -147,7 +148,7 @@ int pare_plan_load(struct pare_arena *a, struct pare_step *s, struct pare_err *e
     return 0;
 }
 
-/* The same step of the part beside this one. */
+/* The step of p->like that does the same. */
 static const struct pare_step *like_step(const struct pare_plan *p, int i)
 {
     const struct pare_step *s = p->step[i], *o;
@@ -167,13 +168,13 @@ static int init_steps(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
         struct pare_mark mark = pare_mark(p->scratch);
-        int rc = pare_plan_load(p->arena, s, err);
+        int rc = pare_plan_load_constants(p->arena, s, err);
 
         s->share_from = s->n_in && s->n_out ? like_step(p, i) : NULL;
         if (!rc)
             rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
         pare_reset(p->scratch, mark);
-        pare_plan_release(p, s);
+        pare_plan_release_weights(p, s);
         if (rc)
             return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                            s->node ? s->node->type : "reorder");
@@ -181,23 +182,11 @@ static int init_steps(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-/* What not every plan has. */
-struct extra {
-    const struct pare_train_opts *train; /* or NULL */
-    const char *const *without;
-    int sparse; /* see struct pare_backend */
-    struct pare_strs keep;
-    const struct pare_microbatch_opts *part; /* or NULL */
-    bool split;                              /* it may run its batch in parts, ... */
-    int64_t items;                           /* ... which must have so many items; 0: as it likes */
-};
-
-/* Some items of a batch.  They may be apart in the graph's own words, which is asked here. */
-static int part_graph(struct pare_plan *p, const struct pare_microbatch_opts *o,
-                      struct pare_err *err)
+/* The graph for some items of a batch; an error unless the items are independent. */
+static int slice_graph(struct pare_plan *p, const struct pare_plan_slice *o, struct pare_err *err)
 {
     const struct pare_graph *whole = o->whole->graph;
-    bool apart = true;
+    bool independent = true;
 
     for (int i = 0; i < p->graph->n_in; i++) {
         p->graph->in[i]->t = whole->in[i]->t;
@@ -207,11 +196,11 @@ static int part_graph(struct pare_plan *p, const struct pare_microbatch_opts *o,
     }
     PARE_TRY(pare_graph_infer(p->graph, false, err));
     if (o->items != whole->in[0]->t.dim[0])
-        PARE_TRY(pare_batch_independent(whole, p->graph, &apart, err));
-    return apart ? 0 : pare_fail(err, PARE_EUNSUPPORTED, "the items of a batch are not apart");
+        PARE_TRY(pare_batch_independent(whole, p->graph, &independent, err));
+    return independent ? 0 : pare_fail(err, PARE_EUNSUPPORTED, "the model mixes batch items");
 }
 
-/* The graph of the part beside this one: what it folded and loaded is shared. */
+/* The graph of another slice: its folded and loaded constants are shared. */
 static int like_graph(struct pare_plan *p, const struct pare_plan *like, struct pare_err *err)
 {
     p->like = like;
@@ -225,57 +214,61 @@ static int like_graph(struct pare_plan *p, const struct pare_plan *like, struct 
     return 0;
 }
 
-/* The graph with all its shapes. */
-static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o, const struct extra *x,
-                      struct pare_err *err)
+/* The graph with concrete shapes. */
+static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
+                      const struct pare_plan_build *b, struct pare_err *err)
 {
-    if (x->part && x->part->like)
-        return like_graph(p, x->part->like, err);
+    if (b->slice && b->slice->like)
+        return like_graph(p, b->slice->like, err);
     p->graph = pare_graph_clone(p->arena, p->model->graph, err);
     if (!p->graph)
         return err->code;
-    p->graph->late = !o->reference && !x->train;
-    if (x->part)
-        return part_graph(p, x->part, err);
+    p->graph->late = !o->reference && !b->train;
+    if (b->slice)
+        return slice_graph(p, b->slice, err);
     PARE_TRY(bind_inputs(p, o, err));
-    PARE_TRY(pare_plan_observe(p, x->keep, err));
-    if (x->train)
-        PARE_TRY(pare_plan_learns(p, x->train, err));
+    PARE_TRY(pare_plan_observe(p, b->observe, err));
+    if (b->train)
+        PARE_TRY(pare_plan_add_params(p, b->train, err));
     return pare_graph_infer(p->graph, false, err);
 }
 
-static int make(struct pare_plan *p, const struct pare_model *m, const struct pare_plan_opts *o,
-                const struct extra *x, struct pare_err *err)
+static int rewrite_graph(struct pare_plan *p, struct pare_err *err)
 {
-    const struct pare_train_opts *t = x->train;
+    if (p->reference || p->like)
+        return 0;
+    PARE_TRY(pare_plan_gather_upstream(p, err));
+    if (p->train)
+        return 0;
+    PARE_TRY(pare_plan_sink_dequantize(p, err));
+    pare_plan_hoist_quantize(p);
+    return 0;
+}
 
-    p->model = m;
-    pare_model_retain((struct pare_model *)m);
-    p->reference = o->reference;
-    PARE_TRY(make_graph(p, o, x, err));
+static int make(struct pare_plan *p, const struct pare_plan_opts *o,
+                const struct pare_plan_build *b, struct pare_err *err)
+{
+    const struct pare_plan_train *t = b->train;
+
+    PARE_TRY(make_graph(p, o, b, err));
     if (!o->reference)
         PARE_TRY(pare_onednn_open(&p->backend, err));
-    if (x->split && !o->reference) {
-        PARE_TRY(pare_microbatch_make(p, o, x->items, err));
-        if (p->split)
+    if (b->microbatch && !o->reference) {
+        PARE_TRY(pare_microbatch_make(p, o, b->microbatch, err));
+        if (p->microbatch)
             return 0;
     }
-    if (!o->reference && !p->like)
-        PARE_TRY(pare_plan_gather_upstream(p, err));
-    if (!o->reference && !t && !p->like) {
-        PARE_TRY(pare_plan_sink_dequantize(p, err));
-        pare_plan_hoist_quantize(p);
-    }
+    PARE_TRY(rewrite_graph(p, err));
     if (t)
-        PARE_TRY(pare_plan_reach(p, err));
+        PARE_TRY(pare_plan_mark_grads(p, err));
     if (!p->like)
-        PARE_TRY(pare_tune_start(p, o, x->part ? x->part->seconds : NULL, err));
+        PARE_TRY(pare_tune_start(p, o, b->slice ? b->slice->seconds : NULL, err));
     PARE_TRY(pare_plan_steps(p, err));
     PARE_TRY(pare_tune_end(p, err));
     if (t)
-        PARE_TRY(pare_plan_grads(p, err));
-    if (t && t->laid)
-        pare_plan_block_params(p, t->laid);
+        PARE_TRY(pare_plan_add_grads(p, err));
+    if (t && t->blocked)
+        pare_plan_block_params(p, t->blocked);
     PARE_TRY(pare_plan_place(p, err));
     PARE_TRY(point_values(p, err));
     if (t)
@@ -283,7 +276,7 @@ static int make(struct pare_plan *p, const struct pare_model *m, const struct pa
     return init_steps(p, err);
 }
 
-/* An empty plan; NULL when out of memory. */
+/* An empty plan; NULL: out of memory. */
 static struct pare_plan *create(int threads)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
@@ -309,97 +302,43 @@ static struct pare_plan *create(int threads)
     return p;
 }
 
-static int compile(struct pare_plan *p, const struct pare_model *model,
-                   const struct pare_plan_opts *opts, const struct extra *x, struct pare_err *err)
+static int compile(struct pare_plan *p, const struct pare_plan_opts *opts,
+                   const struct pare_plan_build *b, struct pare_err *err)
 {
     int rc, threads = omp_get_max_threads();
 
     err->code = 0;
     omp_set_num_threads(p->backend.threads);
-    rc = make(p, model, opts, x, err);
+    rc = make(p, opts, b, err);
     omp_set_num_threads(threads);
-    return rc && model->path ? pare_at(err, rc, "%s", model->path) : rc;
+    return rc && p->model->path ? pare_at(err, rc, "%s", p->model->path) : rc;
 }
 
-static int new_plan(const struct pare_model *model, const struct pare_plan_opts *opts,
-                    const struct extra *x, struct pare_plan **plan, struct pare_err *err)
-{
-    static const struct pare_plan_opts none;
-    struct pare_plan *p;
-    int rc;
-
-    *plan = NULL;
-    opts = opts ? opts : &none;
-    p = create(opts->threads);
-    if (!p)
-        return pare_no_memory(err, "for a plan");
-    p->without = x->without;
-    p->backend.sparse_rows = x->sparse;
-    rc = compile(p, model, opts, x, err);
-    if (rc)
-        pare_plan_free(p);
-    else
-        *plan = p;
-    return rc;
-}
-
-int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
-                          const char *const *without, struct pare_plan **plan, struct pare_err *err)
-{
-    return new_plan(model, opts, &(struct extra){ .without = without }, plan, err);
-}
-
-int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_opts *opts,
-                         int rows, struct pare_plan **plan, struct pare_err *err)
-{
-    return new_plan(model, opts, &(struct extra){ .sparse = rows }, plan, err);
-}
-
-int pare_plan_new_observed(const struct pare_model *model, const struct pare_plan_opts *opts,
-                           struct pare_strs keep, struct pare_plan **plan, struct pare_err *err)
-{
-    return new_plan(model, opts, &(struct extra){ .keep = keep }, plan, err);
-}
-
-int pare_plan_new_microbatches(const struct pare_model *model, const struct pare_plan_opts *opts,
-                               int64_t items, struct pare_plan **plan, struct pare_err *err)
-{
-    return new_plan(model, opts, &(struct extra){ .split = true, .items = items }, plan, err);
-}
-
-int pare_plan_new_microbatch(const struct pare_plan_opts *opts,
-                             const struct pare_microbatch_opts *part, struct pare_plan **plan,
-                             struct pare_err *err)
-{
-    struct pare_plan_opts o = *opts;
-
-    o.threads = part->threads;
-    return new_plan(part->whole->model, &o, &(struct extra){ .part = part }, plan, err);
-}
-
-int pare_plan_train(const struct pare_model *model, const struct pare_train_opts *o,
+int pare_plan_build(const struct pare_model *model, const struct pare_plan_build *b,
                     struct pare_plan **plan, struct pare_err *err)
 {
-    struct pare_plan_opts opts = { .threads = o->threads,
-                                   .batch = o->batch,
-                                   .in = o->in,
-                                   .reference = o->reference,
-                                   .tune = o->tune,
-                                   .choices = o->choices,
-                                   .cache = o->cache };
-    struct pare_plan *p = create(o->threads);
+    static const struct pare_plan_opts none;
+    const struct pare_plan_opts *opts = b->opts ? b->opts : &none;
+    const struct pare_plan_train *t = b->train;
+    struct pare_plan *p = create(opts->threads);
     int rc;
 
     *plan = NULL;
     if (!p)
         return pare_no_memory(err, "for a plan");
-    p->train = p->ctx.train = true;
-    p->without = o->without;
-    p->ctx.rng = o->rng;
-    rc = compile(p, model, &opts, &(struct extra){ .train = o, .keep = o->keep }, err);
-    p->ctx.sync = p->backend.sync = o->sync;
-    p->on_back = o->on_back;
-    p->user = o->user;
+    p->model = model;
+    pare_model_retain((struct pare_model *)model);
+    p->reference = opts->reference;
+    p->without = b->without;
+    p->backend.sparse_rows = b->sparse_rows;
+    p->train = p->ctx.train = t != NULL;
+    p->ctx.rng = t ? t->rng : NULL;
+    rc = compile(p, opts, b, err);
+    if (t) { /* set last: tuning must not wait for other processes */
+        p->ctx.sync = p->backend.sync = t->sync;
+        p->on_back = t->on_back;
+        p->user = t->user;
+    }
     if (rc)
         pare_plan_free(p);
     else
@@ -408,9 +347,11 @@ int pare_plan_train(const struct pare_model *model, const struct pare_train_opts
 }
 
 int pare_plan_make(const struct pare_model *model, const struct pare_plan_opts *opts,
-                  struct pare_plan **plan, struct pare_err *err)
+                   struct pare_plan **plan, struct pare_err *err)
 {
-    return new_plan(model, opts, &(struct extra){ .split = true }, plan, err);
+    struct pare_plan_build b = { .opts = opts, .microbatch = PARE_MICROBATCH_AUTO };
+
+    return pare_plan_build(model, &b, plan, err);
 }
 
 void pare_plan_free(struct pare_plan *p)
@@ -419,7 +360,7 @@ void pare_plan_free(struct pare_plan *p)
 
     if (!p)
         return;
-    pare_microbatch_free(p->split);
+    pare_microbatch_free(p->microbatch);
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel && p->step[i]->kernel->destroy && p->step[i]->state)
             p->step[i]->kernel->destroy(p->step[i]);
@@ -472,7 +413,7 @@ static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct
     return 0;
 }
 
-/* For whoever looks for the first node that went wrong. */
+/* For a trainer that looks for the first node with a bad result. */
 static int check_finite(const struct pare_step *s, struct pare_err *err)
 {
     for (int k = 0; k < s->n_out; k++) {
@@ -482,7 +423,7 @@ static int check_finite(const struct pare_step *s, struct pare_err *err)
 
         for (size_t i = 0; i < n; i++)
             if (!isfinite(y[i]))
-                return pare_fail(err, PARE_ELIMIT, "made a value that is not finite");
+                return pare_fail(err, PARE_ELIMIT, "the result is not finite");
     }
     return 0;
 }
@@ -506,11 +447,11 @@ static int run_steps(struct pare_plan *p, struct pare_err *err)
 }
 
 int pare_plan_execute(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
-                  struct pare_err *err)
+                      struct pare_err *err)
 {
     int rc, threads = omp_get_max_threads();
 
-    if (p->split)
+    if (p->microbatch)
         return pare_microbatch_run(p, in, out, err);
     PARE_TRY(take_inputs(p, in, err));
     pare_rewind(p->dynamic, (struct pare_mark){ NULL, 0 });

@@ -17,181 +17,186 @@ int pare_plan_execute(struct pare_plan *plan, const struct pare_tensor *in, stru
                       struct pare_err *err);
 
 struct pare_plan {
-    struct pare_arena *arena;   /* everything below; dies with the plan */
-    struct pare_arena *dynamic; /* values whose shapes depend on data; emptied every run */
+    struct pare_arena *arena;   /* owns everything below */
+    struct pare_arena *dynamic; /* values whose shapes depend on data; emptied by every run */
     struct pare_arena *scratch;
     const struct pare_model *model;
     struct pare_tensor *out;  /* of pare_plan_run(): all outputs; NULL: not called yet */
-    struct pare_graph *graph; /* a clone with shapes and folded constants */
+    struct pare_graph *graph; /* a clone with concrete shapes and folded constants */
     struct pare_backend backend;
     struct pare_match view;
     struct pare_ctx ctx;
     struct pare_step **step;
     int n_steps, cap_steps;
-    struct pare_buf **buf; /* by value id: its buffers */
+    struct pare_buf **buf; /* by value id: its buffers, one for each layout */
     struct pare_buf **all; /* every buffer */
     int n_bufs, cap_bufs;
-    unsigned char *memory;             /* one block; offsets by memory.c */
-    size_t memory_bytes, needed_bytes; /* placed; and the most that is alive at once */
+    unsigned char *memory; /* one block for all buffers; memory.c assigns the offsets */
+    size_t memory_bytes;   /* of that block */
+    size_t needed_bytes;   /* the most that is alive at once, a lower bound of memory_bytes */
     bool reference, profile, train;
-    bool finite; /* a run ends with an error at the first value that is not */
+    bool finite; /* fail at the first step that produces a NaN or an infinity */
     int n_reorders;
-    bool *learns;             /* training, by value id: its gradient is wanted */
-    struct pare_param *param; /* training: what is learned */
+    bool *requires_grad;      /* training, by value id: it needs a gradient */
+    struct pare_param *param; /* training: the parameters */
     int n_params;
-    const char *const *without; /* names of kernels not to use, ends with NULL; or NULL */
-    struct pare_value *
-        *kept; /* what outsiders look at, in the order they gave (observed_values.c) */
-    int n_kept;
-    struct pare_microbatch *split; /* it runs its batch in parts (microbatch.h); NULL: as a whole */
-    const struct pare_plan *like;  /* a part beside this one, with the same steps; or NULL */
-    int like_at;                   /* while it is made: the step of it that comes next */
-    void (*on_back)(void *user, int step); /* told after the back() of each step; or NULL */
+    const char *const *without;   /* see struct pare_plan_build */
+    struct pare_value **observed; /* in the caller's order (observed_values.c) */
+    int n_observed;
+    struct pare_microbatch *microbatch;    /* runs the batch in micro-batches; NULL: as a whole */
+    const struct pare_plan *like;          /* see struct pare_plan_slice; or NULL */
+    int like_at;                           /* while planning: index of the next step of `like` */
+    void (*on_back)(void *user, int step); /* see struct pare_plan_train */
     void *user;
-    struct pare_tuner *tuner; /* while it is made; NULL: rules choose kernels */
+    struct pare_tuner *tuner; /* while planning; NULL: the rules choose kernels */
     struct pare_tuned {
-        int layers;     /* that several kernels could run */
-        int measured;   /* of them; others are like one of these, or ... */
-        int listed;     /* ... in the list of choices, or ... */
-        int cached;     /* ... known, or too late to be measured */
-        int changed;    /* that got another kernel than by the rules */
-        int runs;       /* of kernels */
-        double seconds; /* that it took */
+        int layers;     /* layers that several kernels can run */
+        int measured;   /* layers whose candidates were timed */
+        int listed;     /* layers whose kernel is in the list of kernel choices */
+        int cached;     /* layers whose kernel an earlier race found */
+        int changed;    /* layers whose kernel is not the rules' */
+        int runs;       /* kernel runs that were timed */
+        double seconds; /* spent on tuning */
     } tuned;
 };
 
 /* A parameter of a training plan. */
 struct pare_param {
-    struct pare_value *value; /* of the plan's graph; its data is the model's */
-    struct pare_tensor grad;  /* made anew by pare_plan_backward */
-    bool reached;             /* false: no gradient ever reaches it */
-    bool assigned;            /* a step assigns it; else it is zeroed */
-    int last;                 /* the step after whose back() it is whole; -1: none changes it */
+    struct pare_value *value; /* in the plan's graph; its data is the model's */
+    struct pare_tensor grad;  /* filled by pare_plan_backward */
+    bool reached;             /* some gradient reaches it */
+    bool assigned;            /* a step assigns the gradient; else it is zeroed first */
+    int last;                 /* the step whose backward() completes the gradient; -1: none */
 };
 
-/* Training plans: compile the model with gradients for `names` (initializers, which must be owned,
- * see pare_model_own).  Gradients start at output 0.  `rng` is for operators that draw. */
-struct pare_train_opts {
-    int threads;
-    int64_t batch;
-    const struct pare_tensor *in; /* shapes of the inputs, or NULL */
-    const char *const *names;
+/* What a training plan adds to struct pare_plan_build. */
+struct pare_plan_train {
+    const char *const *names; /* initializers to compute gradients for; see pare_model_own */
     int n_names;
-    struct pare_tensor *grad; /* by name: where gradients go; NULL: the plan's own memory */
-    bool *laid; /* by name: it and its gradient may be in blocks (blocked_filters.h) when the
-                                 plan runs; after that, whether they must.  NULL: all row-major */
-    bool reference;
-    const char *const *without; /* for tests, see pare_plan_new_without; or NULL */
-    bool tune;                  /* these three as in struct pare_plan_opts */
-    const char *choices, *cache;
-    struct pare_rng *rng;
-    struct pare_strs keep;                 /* values to look at, see pare_plan_value */
-    struct pare_dist *sync;                /* see struct pare_ctx */
-    void (*on_back)(void *user, int step); /* see struct pare_plan */
+    struct pare_tensor *grad; /* by name: where the gradient goes; NULL: the plan's own memory */
+    bool *blocked; /* by name, in: the parameter and its gradient may be stored in the kernels'
+                      blocks (blocked_filters.h) while the plan runs; out: they must be.
+                      NULL: all are row-major */
+    struct pare_rng *rng;   /* for Dropout and other random operators */
+    struct pare_dist *sync; /* see struct pare_ctx */
+    void (*on_back)(void *user,
+                    int step); /* called after the backward() of each step; NULL: none */
     void *user;
 };
-int pare_plan_train(const struct pare_model *m, const struct pare_train_opts *o,
+
+/* Run the batch in micro-batches when the rules or tuning expect that to be faster. */
+#define PARE_MICROBATCH_AUTO (-1)
+
+/* Everything that a plan can be built with; zeroed: an inference plan for the whole batch, with the
+ * default options. */
+struct pare_plan_build {
+    const struct pare_plan_opts *opts; /* the caller's options; NULL: defaults */
+
+    /* Names of kernels not to use, ends with NULL.  If it is not NULL, the other kernels run
+     * wherever they can, not only where they are fast.  For tests. */
+    const char *const *without;
+
+    /* Rows (1, 4 or 8) of the blocks by which sparse kernels store weights, whether that is faster
+     * or not; 0: the kernels choose; -1: all weights are dense.  For tests. */
+    int sparse_rows;
+
+    /* Intermediate values that the caller reads with pare_plan_value after a run. */
+    struct pare_strs observe;
+
+    /* Items of a micro-batch: 0: the whole batch at once; PARE_MICROBATCH_AUTO; N: exactly N, or
+     * PARE_EUNSUPPORTED. */
+    int64_t microbatch;
+
+    const struct pare_plan_slice *slice; /* a plan for one micro-batch of another; or NULL */
+    const struct pare_plan_train *train; /* compute gradients, from output 0; NULL: inference */
+};
+
+/* A plan for `items` items of the batch of `whole`, of which only the graph is complete.  An error
+ * other than PARE_ENOMEM means that micro-batches cannot be run separately. */
+struct pare_plan_slice {
+    const struct pare_plan *whole;
+    const struct pare_plan *like; /* another slice: has the same steps and shares its weights */
+    int64_t items;
+    double *seconds; /* left for tuning; NULL: PARE_TUNE_LIMIT */
+};
+
+/* The only constructor: pare_plan_make() calls it with PARE_MICROBATCH_AUTO. */
+int pare_plan_build(const struct pare_model *model, const struct pare_plan_build *build,
                     struct pare_plan **plan, struct pare_err *err);
 
-/* After pare_plan_execute: output 0's gradient, to be filled by the loss; then back to the params. */
+/* Training, after pare_plan_execute(): the gradient of output 0, which the loss fills; then the
+ * backward pass, which computes the gradients of all parameters. */
 float *pare_plan_out_grad(struct pare_plan *p);
 int pare_plan_backward(struct pare_plan *p, struct pare_err *err);
 
-/* Steps of making one, in backward.c. */
-int pare_plan_learns(struct pare_plan *p, const struct pare_train_opts *o, struct pare_err *err);
-int pare_plan_reach(struct pare_plan *p, struct pare_err *err);
-int pare_plan_grads(struct pare_plan *p, struct pare_err *err);
-int pare_plan_first(struct pare_plan *p, struct pare_err *err); /* once views share memory */
-void pare_plan_block_params(struct pare_plan *p, bool *laid);
-int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
-
-/* pare_plan_make() that leaves out some kernels of kernels.def, so that tests reach those that
- * would have come after them.  `without` ends with NULL. */
-int pare_plan_new_without(const struct pare_model *model, const struct pare_plan_opts *opts,
-                          const char *const *without, struct pare_plan **plan,
-                          struct pare_err *err);
-
-/* pare_plan_make() that runs weights by the blocks of so many rows (1, 4 or 8) that are not zero,
- * whether that is faster or not; -1: all weights as dense ones. */
-int pare_plan_new_sparse(const struct pare_model *model, const struct pare_plan_opts *opts,
-                         int rows, struct pare_plan **plan, struct pare_err *err);
-
-/* pare_plan_make() that keeps the values of these names, such as the inputs and outputs of layers:
- * see pare_layer_info. */
-int pare_plan_new_observed(const struct pare_model *model, const struct pare_plan_opts *opts,
-                           struct pare_strs keep, struct pare_plan **plan, struct pare_err *err);
-
-/* The i-th value that was to be kept: row-major, valid from one run to the next. */
+/* The i-th observed value: row-major, valid until the next run. */
 const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i);
 
-/* Training: its gradient, or NULL when nothing before it learns.  A run leaves zeros; whoever wants
- * the loss to depend on it adds to them, after output 0's gradient was written, since it may be the
- * same memory. */
+/* Training: the gradient of the i-th observed value; NULL: it has none, since no parameter precedes
+ * it.  pare_plan_execute() zeroes it.  A loss that depends on the value adds to it, after it has
+ * written output 0's gradient, which may be the same memory. */
 float *pare_plan_value_grad(const struct pare_plan *p, int i);
 
-/* pare_plan_make() in parts of so many items, for tests; PARE_EUNSUPPORTED when it cannot be. */
-int pare_plan_new_microbatches(const struct pare_model *model, const struct pare_plan_opts *opts,
-                               int64_t items, struct pare_plan **plan, struct pare_err *err);
-
-/* pare_plan_make() for `items` items of the batch of `whole`, which has only its graph: results are
- * those of a part of the batch, or it is an error other than PARE_ENOMEM.  With `like`, another
- * part of the same options, it has the same steps and shares that one's weights. */
-struct pare_microbatch_opts {
-    const struct pare_plan *whole, *like;
-    int64_t items;
-    int threads;
-    double *seconds; /* that are left for trials; or NULL */
-};
-int pare_plan_new_microbatch(const struct pare_plan_opts *opts,
-                             const struct pare_microbatch_opts *part, struct pare_plan **plan,
-                             struct pare_err *err);
-
-/* Steps of making and running one, in observed_values.c. */
-int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
-void pare_plan_observed_zero(const struct pare_plan *p);
-
-/* Bring QuantizeLinear in front of what keeps the order of numbers (quantize_hoist.c). */
-void pare_plan_hoist_quantize(struct pare_plan *p);
-
-/* Bring Gather in front of what works on rows (gather_upstream.c). */
-int pare_plan_gather_upstream(struct pare_plan *p, struct pare_err *err);
-
-/* Are these the inputs that the plan was made for? */
+/* Do the inputs have the types and shapes that the plan was built for? */
 int pare_plan_check(const struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err);
 
-/* Bring DequantizeLinear behind what only moves numbers (dequantize_sink.c). */
-int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err);
-
-/* Which kernels run what: fills plan->step (steps.c). */
-int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
-
-/* For tune.c: may the plan use the kernel, can a step read the value in this layout without a
- * conversion, load the constants of a step whose buffers are there, give them back. */
-bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k);
-bool pare_plan_has(const struct pare_plan *p, const struct pare_value *v, int block);
-int pare_plan_load(struct pare_arena *a, struct pare_step *s, struct pare_err *err);
-void pare_plan_release(const struct pare_plan *p, const struct pare_step *s);
-
-/* When each buffer lives and where (memory.c). */
-int pare_plan_place(struct pare_plan *p, struct pare_err *err);
-
-/* The step kernel of nodes that nobody else takes: the operator's own forward(). */
-extern const struct pare_kernel pare_kernel_plain;
-
-/* ... and of those whose shapes are known only at run time. */
-extern const struct pare_kernel pare_kernel_dynamic;
-
-/* Per-step times of the runs since the last call of it; for `pare bench -v`. */
+/* Times of the steps since profiling was turned on; for `pare bench -v`. */
 struct pare_plan_stat {
     const char *kernel, *node, *type;
     int n_fused;
     double seconds, back_seconds;
-    bool tuned; /* its kernel has rivals */
+    bool tuned; /* several kernels could run the step */
 };
-
-/* The plan whose steps run: of its parts, when it has some, else itself. */
-const struct pare_plan *pare_plan_inner(const struct pare_plan *p);
 void pare_plan_profile(struct pare_plan *p, bool on);
 int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat);
+
+/* The plan whose steps run: that of the first micro-batch, or p itself. */
+const struct pare_plan *pare_plan_inner(const struct pare_plan *p);
+
+/* ---- phases of planning, for plan.c -------------------------------------------------------- */
+
+/* backward.c, in this order; pare_plan_first_writers() once views share memory, and
+ * pare_plan_grad_values() once memory is placed. */
+int pare_plan_add_params(struct pare_plan *p, const struct pare_plan_train *t,
+                         struct pare_err *err);
+int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err);
+int pare_plan_add_grads(struct pare_plan *p, struct pare_err *err);
+void pare_plan_block_params(struct pare_plan *p, bool *blocked);
+int pare_plan_first_writers(struct pare_plan *p, struct pare_err *err);
+int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
+
+/* observed_values.c: look up the names; zero the gradients. */
+int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
+void pare_plan_observed_zero(const struct pare_plan *p);
+
+/* rewrite/: change the plan's graph so that steps do less work. */
+int pare_plan_gather_upstream(struct pare_plan *p, struct pare_err *err);
+int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err);
+void pare_plan_hoist_quantize(struct pare_plan *p);
+
+/* steps.c: choose the kernel that runs each node; fills p->step. */
+int pare_plan_steps(struct pare_plan *p, struct pare_err *err);
+
+/* memory.c: the lifetime and the place of each buffer. */
+int pare_plan_place(struct pare_plan *p, struct pare_err *err);
+
+/* The kernel of nodes that no other kernel matches: the operator's own forward(). */
+extern const struct pare_kernel pare_kernel_plain;
+
+/* The same for nodes whose shapes are known only at run time. */
+extern const struct pare_kernel pare_kernel_dynamic;
+
+/* ---- for tune/ ----------------------------------------------------------------------------- */
+
+/* May the plan use the kernel? */
+bool pare_plan_allows(const struct pare_plan *p, const struct pare_kernel *k);
+
+/* Can a step read v in this layout without a conversion? */
+bool pare_plan_has_layout(const struct pare_plan *p, const struct pare_value *v, int block);
+
+/* Load the constants that a step reads, once its buffers exist; let the system drop the pages of
+ * weights that the step has packed. */
+int pare_plan_load_constants(struct pare_arena *a, struct pare_step *s, struct pare_err *err);
+void pare_plan_release_weights(const struct pare_plan *p, const struct pare_step *s);
 
 #endif

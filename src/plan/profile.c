@@ -1,30 +1,30 @@
-/* profile.c - how long each step of a plan takes. */
+/* profile.c - per-step times of a plan. */
 #include "batch/microbatch.h"
 
 const struct pare_plan *pare_plan_inner(const struct pare_plan *p)
 {
-    return p->split ? p->split->plan[0] : p;
+    return p->microbatch ? p->microbatch->plan[0] : p;
 }
 
 void pare_plan_profile(struct pare_plan *p, bool on)
 {
     p->profile = on;
-    for (int i = 0; p->split && i < p->split->n; i++)
-        pare_plan_profile(p->split->plan[i], on);
+    for (int i = 0; p->microbatch && i < p->microbatch->n; i++)
+        pare_plan_profile(p->microbatch->plan[i], on);
     for (int i = 0; i < p->n_steps; i++)
         p->step[i]->seconds = p->step[i]->backward_seconds = 0;
 }
 
-/* Of the parts that run side by side, the mean. */
+/* The mean over the plans of concurrent micro-batches. */
 static double seconds(const struct pare_plan *p, int i)
 {
     double sum = 0;
 
-    if (!p->split)
+    if (!p->microbatch)
         return p->step[i]->seconds;
-    for (int k = 0; k < p->split->n; k++)
-        sum += p->split->plan[k]->step[i]->seconds;
-    return sum / p->split->n;
+    for (int k = 0; k < p->microbatch->n; k++)
+        sum += p->microbatch->plan[k]->step[i]->seconds;
+    return sum / p->microbatch->n;
 }
 
 int pare_plan_stats(const struct pare_plan *p, struct pare_arena *a, struct pare_plan_stat **stat)

@@ -1,26 +1,26 @@
-/* steps.c - ask the kernels who runs what, and put layout conversions in between. */
+/* steps.c - choose the kernel that runs each node, and insert layout conversions. */
 #include "tune/tune.h"
 
 #include <string.h>
 
 #include "../backend/fuse/int8_function.h"
 
-/* ---- the view ------------------------------------------------------------------- */
+/* ---- the graph as kernels see it ------------------------------------------------ */
 
 static bool unknown(const struct pare_value *v)
 {
     return v->t.dtype == PARE_NONE;
 }
 
-/* Nodes that some output needs, from the back. */
+/* Mark the nodes that no output depends on as taken, from the last node to the first. */
 static void mark_needed(struct pare_plan *p, bool *need_value)
 {
     struct pare_graph *g = p->graph;
 
     for (int i = 0; i < g->n_out; i++)
         need_value[g->out[i]->id] = true;
-    for (int i = 0; i < p->n_kept; i++)
-        need_value[p->kept[i]->id] = true;
+    for (int i = 0; i < p->n_observed; i++)
+        need_value[p->observed[i]->id] = true;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         struct pare_node *n = g->node[i];
         bool needed = false;
@@ -64,8 +64,8 @@ static int count_uses(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-/* Real numbers behind 8-bit integers, functions of these, and those under another shape. */
-static bool is_late(const struct pare_match *v, const struct pare_node *n)
+/* Lazy nodes: DequantizeLinear of int8 values, elementwise functions of one, and views of these. */
+static bool is_lazy(const struct pare_match *v, const struct pare_node *n)
 {
     const struct pare_value *x = n->n_in ? n->in[0] : NULL;
 
@@ -81,11 +81,11 @@ static bool is_late(const struct pare_match *v, const struct pare_node *n)
     return pare_int8_func_lazy(v, n);
 }
 
-static void mark_late(struct pare_plan *p)
+static void mark_lazy(struct pare_plan *p)
 {
     for (int i = 0; i < p->graph->n_nodes && !p->train && !p->reference; i++)
         if (!p->view.claimed[i])
-            p->view.lazy[i] = is_late(&p->view, p->graph->node[i]);
+            p->view.lazy[i] = is_lazy(&p->view, p->graph->node[i]);
 }
 
 static int make_view(struct pare_plan *p, struct pare_err *err)
@@ -96,7 +96,7 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
     p->view = (struct pare_match){
         .train = p->train,
         .ignore_cost = p->without != NULL,
-        .requires_grad = p->learns,
+        .requires_grad = p->requires_grad,
         .graph = p->graph,
         .backend = &p->backend,
         .consumers = pare_alloc(p->arena, values, sizeof(struct pare_consumers)),
@@ -110,7 +110,7 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
         return pare_no_memory(err, "for the plan");
     mark_needed(p, need);
     PARE_TRY(count_uses(p, err));
-    mark_late(p);
+    mark_lazy(p);
     return 0;
 }
 
@@ -154,7 +154,7 @@ static struct pare_step *add_step(struct pare_plan *p, struct pare_err *err)
     return s;
 }
 
-/* Without spatial extent and with full blocks, the layouts are the same bytes. */
+/* The layouts are the same bytes if there is no spatial extent and all blocks are full. */
 static bool same_bytes(const struct pare_tensor *t, int a, int b)
 {
     int block = a > b ? a : b;
@@ -163,10 +163,10 @@ static bool same_bytes(const struct pare_tensor *t, int a, int b)
            pare_numel(t) == t->dim[0] * t->dim[1] && t->dim[1] % block == 0;
 }
 
-bool pare_plan_has(const struct pare_plan *p, const struct pare_value *v, int block)
+bool pare_plan_has_layout(const struct pare_plan *p, const struct pare_value *v, int block)
 {
     if (!p->buf[v->id])
-        return true; /* a constant, or it is made when it is asked for */
+        return true; /* a constant, or computed on demand */
     for (const struct pare_buf *b = p->buf[v->id]; b; b = b->next)
         if (b->block == block || same_bytes(&v->t, b->block, block))
             return true;
@@ -175,8 +175,8 @@ bool pare_plan_has(const struct pare_plan *p, const struct pare_value *v, int bl
 
 static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err);
 
-/* Run a node that has waited for somebody to ask for its result. */
-static int add_late(struct pare_plan *p, struct pare_value *v, int block, struct pare_err *err)
+/* Add the step of a lazy node whose result is needed in this layout. */
+static int add_lazy(struct pare_plan *p, struct pare_value *v, int block, struct pare_err *err)
 {
     struct pare_node *n = v->maker;
     int rc;
@@ -189,14 +189,14 @@ static int add_late(struct pare_plan *p, struct pare_value *v, int block, struct
     return rc;
 }
 
-/* The value's buffer in that layout, converted if it exists only in another. */
-static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int block,
-                             struct pare_err *err)
+/* The value's buffer in this layout, converted if it exists only in another. */
+static struct pare_buf *get_buffer(struct pare_plan *p, struct pare_value *v, int block,
+                                   struct pare_err *err)
 {
     struct pare_buf *b, *from;
     struct pare_step *s;
 
-    if (!p->buf[v->id] && add_late(p, v, block, err))
+    if (!p->buf[v->id] && add_lazy(p, v, block, err))
         return NULL;
     from = p->buf[v->id];
     for (b = from; b; b = b->next)
@@ -231,7 +231,7 @@ static struct pare_buf *want(struct pare_plan *p, struct pare_value *v, int bloc
 
 /* ---- steps ---------------------------------------------------------------------- */
 
-static bool dynamic_node(const struct pare_node *n)
+static bool is_dynamic_node(const struct pare_node *n)
 {
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] && unknown(n->in[k]))
@@ -245,9 +245,9 @@ static bool dynamic_node(const struct pare_node *n)
     return false;
 }
 
-/* Kernels count rows, channels and tiles, and there can be billions without an element in them.
- * Plain kernels look at the elements first. */
-static bool hollow_node(const struct pare_node *n)
+/* Fast kernels loop over rows, channels and tiles, of which an empty tensor can have billions.
+ * Plain kernels check the number of elements first. */
+static bool is_empty_node(const struct pare_node *n)
 {
     for (int k = 0; k < n->n_in + n->n_out; k++) {
         const struct pare_value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
@@ -258,7 +258,7 @@ static bool hollow_node(const struct pare_node *n)
     return false;
 }
 
-/* A node that runs its plain kernel reads and writes row-major tensors. */
+/* Plain kernels read and write row-major tensors. */
 static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_step *s)
 {
     int at = 0, out = 0;
@@ -276,7 +276,7 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
             s->out[out++] = n->out[k];
     s->n_in = at;
     s->n_out = out;
-    s->kernel = dynamic_node(n) ? &pare_kernel_dynamic : &pare_kernel_plain;
+    s->kernel = is_dynamic_node(n) ? &pare_kernel_dynamic : &pare_kernel_plain;
     if (n->op && n->op->flags & PARE_OP_LINEAR)
         s->unsaved_in = s->unsaved_out = ~0u;
     else if (n->op && n->op->flags & PARE_OP_BY_Y)
@@ -284,7 +284,7 @@ static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_st
     return true;
 }
 
-bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k)
+bool pare_plan_allows(const struct pare_plan *p, const struct pare_kernel *k)
 {
     for (const char *const *w = p->without; w && *w; w++)
         if (!strcmp(*w, k->name))
@@ -292,14 +292,14 @@ bool pare_plan_uses(const struct pare_plan *p, const struct pare_kernel *k)
     return !p->train || k->backward;
 }
 
-/* As the part beside this one does it. */
+/* Choose as the plan p->like did. */
 static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                        struct pare_err *err)
 {
     const struct pare_step *like = NULL;
     bool any = p->view.ignore_cost, yes;
 
-    for (int i = 0, steps = p->like->n_steps; i < steps && !like; i++) { /* mostly the next one */
+    for (int i = 0, steps = p->like->n_steps; i < steps && !like; i++) { /* usually the next one */
         const struct pare_step *next = p->like->step[(p->like_at + i) % steps];
 
         if (next->node && next->node->id == n->id) {
@@ -318,23 +318,24 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
         return 0;
     return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
                ? pare_no_memory(err, "for the plan")
-               : pare_fail(err, PARE_EUNSUPPORTED, "'%s' takes node '%s' only at times",
+               : pare_fail(err, PARE_EUNSUPPORTED,
+                           "kernel '%s' matched node '%s' before but does not match it now",
                            like->kernel->name, n->name);
 }
 
-/* By the rules or by trying; each way of a training step may be another kernel's. */
-static int choose_ways(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
+/* By the rules or by tuning; each pass of a training step may get a kernel of its own. */
+static int choose_passes(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
 {
-    struct pare_passes ways;
+    struct pare_passes passes;
     bool tuned;
 
-    PARE_TRY(pare_passes_rule(p, s, &ways, err));
-    PARE_TRY(pare_tune_step(p, s, &ways, err));
-    if (ways.k[0] == s->kernel && pare_passes_one(&ways))
+    PARE_TRY(pare_passes_rule(p, s, &passes, err));
+    PARE_TRY(pare_tune_step(p, s, &passes, err));
+    if (passes.k[0] == s->kernel && pare_passes_one(&passes))
         return 0;
     tuned = s->tuned;
     pare_passes_drop(s);
-    PARE_TRY(pare_passes_step(p, s->node, &ways, s, err));
+    PARE_TRY(pare_passes_step(p, s->node, &passes, s, err));
     s->tuned = tuned;
     return 0;
 }
@@ -342,7 +343,7 @@ static int choose_ways(struct pare_plan *p, struct pare_step *s, struct pare_err
 static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
                   struct pare_err *err)
 {
-    bool plain = p->reference || dynamic_node(n) || hollow_node(n);
+    bool plain = p->reference || is_dynamic_node(n) || is_empty_node(n);
     struct pare_mark m = pare_mark(p->scratch);
 
     *s = (struct pare_step){ .node = n, .passes = pare_passes_of(p, n) };
@@ -354,26 +355,25 @@ static int choose(struct pare_plan *p, struct pare_node *n, struct pare_step *s,
     }
     for (int i = 0; pare_kernels[i] && !plain; i++) {
         struct pare_step t = { .node = n, .passes = pare_passes_of(p, n) };
-        bool yes = pare_plan_uses(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
+        bool yes = pare_plan_allows(p, pare_kernels[i]) && pare_kernels[i]->match(&p->view, n, &t);
 
         pare_rewind(p->scratch, m);
         if (yes) {
             t.kernel = pare_kernels[i];
             t.ignore_cost = p->view.ignore_cost;
             *s = t;
-            return choose_ways(p, s, err);
+            return choose_passes(p, s, err);
         }
         if (pare_arena_failed(p->arena) || pare_arena_failed(p->scratch))
-            return pare_no_memory(
-                err, "for the plan"); /* or the plan would be slow and nobody knew why */
+            return pare_no_memory(err, "for the plan"); /* not a slow plan without a message */
     }
     return match_plain(p, n, s) ? 0 : pare_no_memory(err, "for the plan");
 }
 
-static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
+static int connect_buffers(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
 {
     for (int k = 0; k < s->n_in; k++) {
-        s->in_buf[k] = want(p, s->in[k], s->in_block[k], err);
+        s->in_buf[k] = get_buffer(p, s->in[k], s->in_block[k], err);
         if (!s->in_buf[k])
             return err->code ? err->code : pare_no_memory(err, "for the plan");
     }
@@ -389,12 +389,12 @@ static int connect(struct pare_plan *p, struct pare_step *s, struct pare_err *er
     return 0;
 }
 
-/* The step of a node, after the conversions that it needs. */
+/* Add the step of a node, after the conversions that it needs. */
 static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *err)
 {
     struct pare_step s = { 0 }, *slot;
 
-    slot = choose(p, n, &s, err) || connect(p, &s, err) ? NULL : add_step(p, err);
+    slot = choose(p, n, &s, err) || connect_buffers(p, &s, err) ? NULL : add_step(p, err);
     if (!slot) {
         if (s.kernel && s.kernel->destroy && s.state)
             s.kernel->destroy(&s);
@@ -404,12 +404,12 @@ static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *e
     return 0;
 }
 
-/* Kept values are handed over row-major, too: as soon as they are made, so that their other layout
- * need not live as long.  In the end also those that nobody makes: inputs and constants. */
-static int keep_values(struct pare_plan *p, bool all, struct pare_err *err)
+/* Provide observed values row-major as soon as they are computed, so that their other layout need
+ * not live on; at the end (`all`) also inputs and constants. */
+static int add_observed(struct pare_plan *p, bool all, struct pare_err *err)
 {
-    for (int i = 0; i < p->n_kept; i++)
-        if ((all || p->buf[p->kept[i]->id]) && !want(p, p->kept[i], 1, err))
+    for (int i = 0; i < p->n_observed; i++)
+        if ((all || p->buf[p->observed[i]->id]) && !get_buffer(p, p->observed[i], 1, err))
             return err->code ? err->code : pare_no_memory(err, "for the plan");
     return 0;
 }
@@ -427,10 +427,10 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < g->n_nodes; i++)
         if (!p->view.claimed[i] && !p->view.lazy[i]) {
             PARE_TRY(add_node(p, g->node[i], err));
-            PARE_TRY(keep_values(p, false, err));
+            PARE_TRY(add_observed(p, false, err));
         }
-    for (int i = 0; i < g->n_out; i++) /* outputs are handed over row-major */
-        if (!want(p, g->out[i], 1, err))
+    for (int i = 0; i < g->n_out; i++) /* outputs are returned row-major */
+        if (!get_buffer(p, g->out[i], 1, err))
             return err->code ? err->code : pare_no_memory(err, "for the plan");
-    return keep_values(p, true, err);
+    return add_observed(p, true, err);
 }

@@ -27,7 +27,7 @@
 #include "../onnx/fold_norm.h"
 #include "../op/nn/norm.h"
 #include "../tensor/tensor.h"
-#include "../train/train_options.h"
+#include "../base/option_groups.h"
 #include "calibration_file.h"
 #include "channel_rows.h"
 
@@ -46,16 +46,14 @@ static bool wants_folding(const struct pare_algorithm *q, const void *conf)
            *(const bool *)(const void *)((const char *)conf + o->offset);
 }
 
-bool pare_needs_bn_folding(const struct pare_algorithm *q, const char *settings)
+bool pare_needs_bn_folding(const struct pare_algorithm *q, const struct pare_given *g, int n)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     void *conf = a ? pare_alloc(a, q->opts_size + 1, 1) : NULL;
     struct pare_option_group part = { "quantizer", q->name, q->opts, conf };
-    struct pare_given *g = NULL;
     struct pare_err err;
-    int n = 0;
-    bool yes = conf && q->opts && (!settings || !pare_given_split(settings, a, &g, &n, &err)) &&
-               !pare_option_group_fill(&part, g, n, a, &err) && wants_folding(q, conf);
+    bool yes = conf && q->opts && !pare_option_group_fill(&part, g, n, a, &err) &&
+               wants_folding(q, conf);
 
     pare_arena_free(a);
     return yes;

@@ -4,8 +4,8 @@
 
 #include "quant_config.h"
 
-/* Does a quantizer with these options ("name=value ...", or NULL) fold normalizations? */
-bool pare_needs_bn_folding(const struct pare_algorithm *q, const char *settings);
+/* Does a quantizer with these options fold BatchNormalization while it trains? */
+bool pare_needs_bn_folding(const struct pare_algorithm *q, const struct pare_given *g, int n);
 
 /* Set pare_layer_quant.norm of all such layers if the quantizer's setting fold_bn is true. */
 int pare_conv_bn_find(struct pare_compression *r, struct pare_err *err);

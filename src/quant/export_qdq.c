@@ -445,8 +445,7 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
-static int export_all(struct qdq *x, const char *path, const struct pare_export *form,
-                      struct pare_err *err)
+static int export_all(struct qdq *x, const struct pare_export *form, struct pare_err *err)
 {
     struct pare_compression *r = x->r;
     const struct pare_graph *g = r->model->graph;
@@ -473,16 +472,35 @@ static int export_all(struct qdq *x, const char *path, const struct pare_export 
             "and weights in quantization groups of 16, 32, 64 or another power of 2");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
-    return pare_edit_save(x->e, path, err);
+    return 0;
 }
 
 int pare_qdq_save(struct pare_compression *r, const char *path, const struct pare_export *form,
                   struct pare_err *err)
 {
     struct qdq x = { .r = r, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
-    int rc = x.a ? export_all(&x, path, form, err)
-                 : pare_no_memory(err, "to export a quantized model");
+    int rc = x.a ? export_all(&x, form, err) : pare_no_memory(err, "to export a quantized model");
 
+    if (!rc)
+        rc = pare_edit_save(x.e, path, err);
     pare_arena_free(x.a);
     return rc;
+}
+
+int pare_qdq_model(struct pare_compression *c, const struct pare_export *form,
+                   struct pare_model **model, struct pare_err *err)
+{
+    struct qdq x = { .r = c, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
+    int rc = x.a ? export_all(&x, form, err) : pare_no_memory(err, "to export a quantized model");
+
+    *model = NULL;
+    if (!rc)
+        rc = pare_edit_model(x.e, model, err);
+    if (rc) {
+        pare_arena_free(x.a);
+        return rc;
+    }
+    (*model)->shared = x.a;
+    pare_model_borrow(*model, c->model);
+    return 0;
 }

@@ -10,4 +10,8 @@
 int pare_qdq_save(struct pare_compression *r, const char *path, const struct pare_export *form,
                   struct pare_err *err);
 
+/* The same as a model in memory. */
+int pare_qdq_model(struct pare_compression *c, const struct pare_export *form,
+                   struct pare_model **model, struct pare_err *err);
+
 #endif

@@ -101,7 +101,7 @@ int pare_quant_merge_learned(struct pare_compression *r, struct pare_err *err)
     for (struct pare_learned_buffer *b = r->quant->learned; b; b = b->next)
         PARE_TRY(pare_dist_merge(r->dist, PARE_MERGE_SUM, PARE_F32, b->grad.data,
                                  pare_numel(&b->grad), err));
-    return pare_dist_send(r->dist, &r->rng, sizeof(r->rng), err);
+    return pare_dist_broadcast(r->dist, &r->rng, sizeof(r->rng), err);
 }
 
 struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *buffer, struct pare_err *err)

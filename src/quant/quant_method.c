@@ -197,6 +197,11 @@ int pare_quant_restart(struct pare_compression *c, struct pare_err *err)
     return rc ? rc : pare_compression_on_start(c, err);
 }
 
+void pare_quant_measure_noise(struct pare_compression *c, bool on)
+{
+    c->quant->measure = on;
+}
+
 int pare_quant_merge_noise(struct pare_compression *c, struct pare_err *err)
 {
     for (int i = 0; i < c->n_layers; i++)

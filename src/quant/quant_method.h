@@ -25,6 +25,9 @@ int pare_quantize_option_groups(struct pare_arena *a, const char *quantizer,
  * changed. The caller writes the weights afterwards. */
 int pare_quant_restart(struct pare_compression *c, struct pare_err *err);
 
+/* Forward passes add to the noise of quantization points, or no longer do. */
+void pare_quant_measure_noise(struct pare_compression *c, bool on);
+
 /* Sums the noise of all quantization points over all processes. */
 int pare_quant_merge_noise(struct pare_compression *c, struct pare_err *err);
 

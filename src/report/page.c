@@ -1,4 +1,4 @@
-/* page.c - HTML in the making: text that grows, with everything from files escaped. */
+/* page.c - HTML output: a growing text in which everything from files is escaped. */
 #include "page.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ void pare_page_text(struct pare_page *p, const char *s)
     }
 }
 
-/* In JSON, <, > and & stand only inside texts, where \u003c means the same. */
+/* In JSON, <, > and & occur only inside strings, where \u003c means the same. */
 static void script_safe(struct pare_page *p, const char *s)
 {
     for (; s && *s; s++) {
@@ -148,7 +148,7 @@ void pare_page_text_cell(struct pare_page *p, const char *s)
     pare_page_raw(p, "</td>");
 }
 
-/* ---- the record ----------------------------------------------------------------------------- */
+/* ---- run.json ------------------------------------------------------------------------------- */
 
 const struct pare_json *pare_at_path(const struct pare_json *j, const char *path)
 {

@@ -1,4 +1,4 @@
-/* report_curves.c - the report's sections with curves: training, sensitivity of layers. */
+/* report_curves.c - sections with curves: training, sensitivity of layers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ void pare_report_training(struct pare_page *p, const struct pare_json *run)
 
 #define MOST_LINES 24
 
-/* A layer's points: {"0.5": what was measured with half of it gone, ...}. */
+/* A layer's points: {"0.5": result with half of the layer pruned, ...}. */
 static bool line_of(struct pare_page *p, const struct pare_json *l, struct pare_line *line)
 {
     double *x, *y;
@@ -128,7 +128,7 @@ void pare_report_sensitivity(struct pare_page *p, const struct pare_json *run)
     for (int i = 0; steps && i < steps->n; i++) {
         const char *name = pare_words(&steps->item[i], "step");
         const struct pare_json *list = pare_at_path(&steps->item[i], "result.sensitivity");
-        struct pare_chart c = { .title = "What is left when a part of one layer goes",
+        struct pare_chart c = { .title = "Result when one layer is pruned",
                                 .x = "sparsity",
                                 .y = "result",
                                 .line = line };
@@ -140,7 +140,7 @@ void pare_report_sensitivity(struct pare_page *p, const struct pare_json *run)
         if (!c.n || p->failed)
             continue;
         pare_page_raw(p, "<h2>Sensitivity</h2>\n<p class=\"note\">One layer at a time is pruned to "
-                         "a sparsity, the others stay.</p>\n");
+                         "a sparsity, the others are unchanged.</p>\n");
         pare_page_chart(p, &c);
         sensitivity_table(p, line, c.n);
     }

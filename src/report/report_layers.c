@@ -1,4 +1,5 @@
-/* report_layers.c - the report's sections about layers: what became of them, and why; weights. */
+/* report_layers.c - sections about layers: sizes, sparsity and bits before and after; weight
+ * histograms. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static double dim(const struct pare_json *side, int i)
     return shape && shape->kind == PARE_JSON_LIST && i < shape->n ? shape->item[i].num : NAN;
 }
 
-/* "64 -> 33"; one number where nothing changed. */
+/* "64 -> 33"; one number if nothing changed. */
 static void change_cell(struct pare_page *p, double was, double is, enum pare_unit u)
 {
     char a[PARE_UNIT_TEXT], b[PARE_UNIT_TEXT];
@@ -28,7 +29,7 @@ static void change_cell(struct pare_page *p, double was, double is, enum pare_un
         pare_unit_text(was, u, a, sizeof(a)), pare_unit_text(is, u, b, sizeof(b)));
 }
 
-/* "8 / 8": of weights and of what goes in. */
+/* "8 / 8": bits of weights and of inputs. */
 static void bits_cell(struct pare_page *p, const struct pare_json *l, bool gone)
 {
     double w = pare_number(l, "quantized.weight.bits"), x = pare_number(l, "quantized.input.bits");
@@ -87,14 +88,15 @@ void pare_report_layers(struct pare_page *p, const struct pare_json *run)
                      "<th>Layer</th><th>Type</th><th class=\"n\">In</th><th class=\"n\">Out</th>"
                      "<th class=\"n\">Parameters</th><th class=\"n\">MACs</th>"
                      "<th class=\"n\">Sparsity</th><th class=\"n\">Bits</th>"
-                     "<th class=\"n\">Signal/noise</th><th>What stays, and why</th></tr></thead>"
+                     "<th class=\"n\">Signal/noise</th><th>What was kept, and why</th></tr></thead>"
                      "<tbody>\n");
     for (int i = 0; i < list->n; i++)
         layer_row(p, &list->item[i]);
-    pare_page_raw(p,
-                  "</tbody></table></div>\n<p class=\"note\">In and Out are channels. Sparsity "
-                  "is what the pruner masked. Bits are of weights and of inputs; signal/noise is "
-                  "what rounding left of the weights.</p>\n");
+    pare_page_raw(
+        p,
+        "</tbody></table></div>\n<p class=\"note\">In and Out are channels. Sparsity "
+        "is the share of weights that the pruner masked. Bits are those of weights and of inputs; "
+        "signal/noise compares the quantized weights with the original ones.</p>\n");
 }
 
 /* ---- weights -------------------------------------------------------------------------------- */
@@ -110,7 +112,7 @@ static double tallest(const struct pare_json *list)
     return sum > 0 ? most / sum : 0;
 }
 
-/* Shares of the weights, drawn to one height; an outline before, filled after. */
+/* Relative frequencies drawn to the same height: an outline before, filled after. */
 static void draw(struct pare_page *p, const struct pare_json *list, double most, const char *class)
 {
     double sum = 0;
@@ -153,7 +155,7 @@ void pare_report_weights(struct pare_page *p, const struct pare_json *run)
     if (!list || list->kind != PARE_JSON_LIST || !list->n)
         return;
     pare_page_raw(p,
-                  "<h2>Weights</h2>\n<p class=\"note\">How the weights of each layer are spread: "
+                  "<h2>Weights</h2>\n<p class=\"note\">Distribution of the weights of each layer: "
                   "<span class=\"key before\">before</span>, <span class=\"key after\">after"
                   "</span>.</p>\n<div class=\"grid\">\n");
     for (int i = 0; i < list->n; i++)

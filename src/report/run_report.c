@@ -1,4 +1,4 @@
-/* run_report.c - what a compression did, as one page that needs nothing else. */
+/* run_report.c - the HTML page of one compression, or of several. */
 #include "report.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static void embed(struct pare_page *p, int file)
     pare_page_bytes(p, (const char *)pare_report_files[file].data, pare_report_files[file].len);
 }
 
-/* ---- the first table ------------------------------------------------------------------------ */
+/* ---- summary table -------------------------------------------------------------------------- */
 
 static const struct {
     const char *name, *key;
@@ -29,7 +29,7 @@ static double of(const struct pare_run_file *r, const char *model, const char *k
     return pare_number(pare_json_get(r->run, model), key);
 }
 
-/* "14.7 times less", or points of accuracy. */
+/* "14.7x smaller", or points of accuracy. */
 static void gain_cell(struct pare_page *p, double was, double is, enum pare_unit u)
 {
     if (isnan(was) || isnan(is) || (u != PARE_SHARE && is <= 0))
@@ -42,7 +42,7 @@ static void gain_cell(struct pare_page *p, double was, double is, enum pare_unit
                       was / is < 9.95 ? 2 : 1, was / is, u == PARE_SECONDS ? "faster" : "smaller");
 }
 
-static void put_headline(struct pare_page *p, const struct pare_run_file *r, int n)
+static void put_summary(struct pare_page *p, const struct pare_run_file *r, int n)
 {
     pare_page_raw(p, "<div class=\"scroll\"><table class=\"headline\" id=\"headline\"><thead><tr>"
                      "<th></th><th class=\"n\">Before</th>");
@@ -110,11 +110,11 @@ static void put_steps(struct pare_page *p, const struct pare_json *run)
     pare_page_raw(p, "</tbody></table></div>\n");
 }
 
-/* Accuracy against the size of the file, step by step. */
+/* Accuracy against file size, step by step. */
 static void put_path(struct pare_page *p, const struct pare_run_file *r, int n)
 {
     struct pare_line *line = pare_alloc(p->arena, (size_t)n, sizeof(*line));
-    struct pare_chart c = { .title = "Accuracy against file size through the steps",
+    struct pare_chart c = { .title = "Accuracy against file size by step",
                             .x = "file, bytes",
                             .y = "accuracy",
                             .log_x = true,
@@ -149,9 +149,9 @@ static void put_path(struct pare_page *p, const struct pare_run_file *r, int n)
         pare_page_chart(p, &c);
 }
 
-/* ---- the end -------------------------------------------------------------------------------- */
+/* ---- reproduction --------------------------------------------------------------------------- */
 
-/* JSON with a line for each member, to be read. */
+/* Indented JSON. */
 static void put_pretty(struct pare_page *p, const struct pare_json *v, int depth)
 {
     bool object = v->kind == PARE_JSON_OBJECT;
@@ -190,7 +190,7 @@ static void put_origin(struct pare_page *p, const struct pare_json *run)
 {
     const struct pare_json *recipe = pare_json_get(run, "recipe");
 
-    pare_page_raw(p, "<h2>To do it again</h2>\n<p>Write this to <code>recipe.json</code> and run "
+    pare_page_raw(p, "<h2>Reproduce</h2>\n<p>Write this to <code>recipe.json</code> and run "
                      "<code>pare compress recipe.json</code>.</p>\n<pre class=\"recipe\">");
     if (recipe)
         put_pretty(p, recipe, 0);
@@ -225,7 +225,7 @@ static void put_run(struct pare_page *p, const struct pare_run_file *r, bool sev
         pare_page_text(p, r->name);
         pare_page_raw(p, "</h1>\n");
     }
-    pare_page_raw(p, "<h2>Through the steps</h2>\n");
+    pare_page_raw(p, "<h2>Steps</h2>\n");
     if (!several)
         put_path(p, r, 1);
     put_steps(p, r->run);
@@ -261,7 +261,7 @@ static void put_page(struct pare_page *p, const struct pare_run_file *r, int n)
                   "</style></head>\n<body><main>\n<header><p class=\"brand\">Pare report</p><h1>");
     put_title(p, r, n);
     pare_page_raw(p, "</h1></header>\n");
-    put_headline(p, r, n);
+    put_summary(p, r, n);
     if (n > 1)
         put_path(p, r, n);
     for (int i = 0; i < n; i++)
@@ -289,7 +289,7 @@ int pare_report(const struct pare_run_file *run, int n, struct pare_arena *a, co
 
         if (!format || strcmp(format, "pare run 1") != 0)
             return pare_fail(err, PARE_EFORMAT,
-                             "%s: is no record of 'pare compress' (\"format\" is not \"pare run "
+                             "%s: not a record of 'pare compress' (\"format\" is not \"pare run "
                              "1\")",
                              run[i].name);
     }

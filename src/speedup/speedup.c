@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/sized.h"
 
 #define MOST_TURNS 64
 
@@ -183,12 +184,16 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
                  struct pare_arena *a, struct pare_model **smaller, struct pare_speedup_report *r,
                  struct pare_err *err)
 {
-    static const struct pare_speedup_opts defaults = { 0 };
-    struct pare_speedup s = { .from = masked, .opts = opts ? opts : &defaults };
+    struct pare_speedup_opts o;
+    struct pare_speedup s = { .from = masked, .opts = &o };
     int rc;
 
     memset(r, 0, sizeof(*r));
     *smaller = NULL;
+    PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
+    if (o.in && o.n_in != masked->n_in)
+        return pare_fail(err, PARE_ECONFIG, "the shapes of %d inputs are given, the model has %d",
+                         o.n_in, masked->n_in);
     s.arena = pare_arena_new(1 << 16);
     if (!s.arena)
         return pare_no_memory(err, "to make the model smaller");
@@ -201,6 +206,8 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
     if (rc) {
         pare_model_free(*smaller);
         *smaller = NULL;
+    } else {
+        pare_model_borrow(*smaller, masked);
     }
     return rc;
 }

@@ -189,13 +189,13 @@ static const char *find_part(struct pair *p, struct pare_plan *plan[2],
 {
     struct pare_plan *look[2] = { NULL, NULL };
     const char *name = NULL;
-    struct pare_strs names;
+    struct pare_plan_build build = { .opts = po };
     struct pare_err ignored;
 
-    if (!common(p, plan, &names, &ignored) &&
-        !pare_plan_new_observed(p->m[0], po, names, &look[0], &ignored) &&
-        !pare_plan_new_observed(p->m[1], po, names, &look[1], &ignored))
-        name = part(p, look, names, tolerance);
+    if (!common(p, plan, &build.observe, &ignored) &&
+        !pare_plan_build(p->m[0], &build, &look[0], &ignored) &&
+        !pare_plan_build(p->m[1], &build, &look[1], &ignored))
+        name = part(p, look, build.observe, tolerance);
     pare_plan_free(look[0]);
     pare_plan_free(look[1]);
     return name;

@@ -1,4 +1,4 @@
-/* compare.c - are two tensors the same, and if not, where do they differ first? */
+/* compare.c - compare two tensors and report the first difference. */
 #include "compare.h"
 
 #include <inttypes.h>

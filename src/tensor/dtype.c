@@ -127,8 +127,8 @@ int64_t pare_get_int(const struct pare_tensor *t, int64_t i)
     }
 }
 
-/* A float as an integer of another width: C leaves values outside the range undefined, so go
- * through int64 and wrap, as the common converters do. */
+/* Convert a float to an integer: values out of range are undefined in C, so convert to int64 and
+ * wrap, as other converters do. */
 static int64_t to_whole(double v)
 {
     if (isnan(v))

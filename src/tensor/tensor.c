@@ -1,4 +1,4 @@
-/* tensor.c - shapes and sizes. */
+/* tensor.c - tensor shapes, sizes and allocation. */
 #include "tensor.h"
 
 #include <stdio.h>
@@ -22,10 +22,10 @@ int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
     char buf[PARE_SHAPE_TEXT];
 
     if (t->rank < 0 || t->rank > PARE_MAX_RANK)
-        return pare_fail(err, PARE_ELIMIT, "a tensor has %d dimensions, at most %d are handled",
+        return pare_fail(err, PARE_ELIMIT, "a tensor has %d dimensions, at most %d are supported",
                          t->rank, PARE_MAX_RANK);
     if (!size)
-        return pare_fail(err, PARE_EUNSUPPORTED, "element type %d is not handled", (int)t->dtype);
+        return pare_fail(err, PARE_EUNSUPPORTED, "element type %d is not supported", (int)t->dtype);
     for (int i = 0; i < t->rank; i++) {
         if (t->dim[i] < 0)
             return pare_fail(err, PARE_ESHAPE, "shape %s has a negative dimension",

@@ -1,4 +1,4 @@
-/* tensor.h - element types and sizes: what every folder below needs to know of tensors. */
+/* tensor.h - element types, sizes and conversion of tensors. */
 #ifndef PARE_TENSOR_TENSOR_H
 #define PARE_TENSOR_TENSOR_H
 
@@ -6,7 +6,7 @@
 
 #include <pare/pare.h>
 
-/* The C type behind each element type; X(dtype, ctype).  float16 and bfloat16 are stored as
+/* The C type of each element type; X(dtype, ctype).  float16 and bfloat16 are stored as
  * uint16_t and have no arithmetic: convert them. */
 #define PARE_INT_TYPES(X) \
     X(PARE_U8, uint8_t)   \
@@ -17,12 +17,12 @@
 #define PARE_FLOAT_TYPES(X) X(PARE_F32, float) X(PARE_F64, double)
 #define PARE_NUMERIC_TYPES(X) PARE_FLOAT_TYPES(X) PARE_INT_TYPES(X)
 
-/* Number of elements and bytes; fails when a dimension is negative or the product does not fit.
- * The one place where sizes are multiplied. */
+/* Number of elements and bytes; fails if a dimension is negative or the product overflows.  The
+ * only place where sizes are multiplied. */
 int pare_tensor_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
                      struct pare_err *err);
 
-/* Files have two 4-bit numbers a byte, the first in the low half; memory has one. */
+/* Files have two 4-bit values per byte, the first in the low half; memory has one. */
 static inline bool pare_is_4bit(enum pare_dtype d)
 {
     return d == PARE_U4 || d == PARE_I4;
@@ -34,14 +34,14 @@ static inline int pare_nibble(enum pare_dtype d, const void *packed, int64_t i)
     return d == PARE_I4 && v > 7 ? v - 16 : v;
 }
 
-/* The bytes of a tensor in a file; its size is known to be right. */
+/* The bytes of a tensor in a file; its size must have been checked. */
 size_t pare_packed_size(const struct pare_tensor *t);
 
-/* t's elements, for which there is memory, from those of a file; and the other way round. */
+/* Unpack t's elements, already allocated, from the bytes of a file; and pack them. */
 void pare_unpack(const struct pare_tensor *t, const void *packed);
 void pare_pack(const struct pare_tensor *t, void *packed);
 
-/* The same with memory that is not zeroed. */
+/* pare_tensor_new without zeroing the memory. */
 int pare_tensor_alloc(struct pare_arena *a, struct pare_tensor *t, struct pare_err *err);
 
 /* "(2, 3, 224, 224)", in buf. */
@@ -50,12 +50,12 @@ const char *pare_shape_text(const struct pare_tensor *t, char *buf, size_t size)
 
 bool pare_same_shape(const struct pare_tensor *a, const struct pare_tensor *b);
 
-/* A single element of any real type; i is not checked. */
+/* A single element of any numeric type; i is not checked. */
 double pare_get(const struct pare_tensor *t, int64_t i);
 int64_t pare_get_int(const struct pare_tensor *t, int64_t i);
 
 float pare_f16_to_f32(uint16_t h);
-uint16_t pare_f32_to_f16(float f); /* half to even, overflow to infinity */
+uint16_t pare_f32_to_f16(float f); /* rounds half to even, overflows to infinity */
 float pare_bf16_to_f32(uint16_t h);
 uint16_t pare_f32_to_bf16(float f);
 

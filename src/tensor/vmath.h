@@ -1,15 +1,15 @@
-/* vmath.h - exp, log, erf and their kin in float32, for loops that the compiler turns into vectors.
+/* vmath.h - vectorizable float32 math: exp, expm1, sigmoid, tanh, log, erf, gelu.
  *
- * libm's functions are calls, and a call in a loop keeps it scalar.  These are straight lines of
- * arithmetic and selections, without branches, tables or calls, so that a loop over them inside
- * a PARE_SIMD function becomes vector code.  They only add and multiply (no fused operations),
- * so every instruction set gives the same bits.
+ * libm's functions are calls, and a call in a loop keeps it scalar.  These functions are
+ * straight-line arithmetic and selections, without branches, tables or calls, so that a loop over
+ * them inside a PARE_SIMD function is vectorized.  They only add and multiply (no fused
+ * operations), so every instruction set gives the same bits.
  *
- * The error stated beside each is relative and holds over all floats (subnormal results: a unit or
- * two of the last place); half a unit is 6e-8 at most.  tests/unit/test_vmath.c compares with libm
- * in double.  Infinities and overflow give what libm gives; NaN in, NaN out.
+ * The error stated for each is relative and holds over all floats (subnormal results: one or two
+ * units in the last place); half a unit is 6e-8 at most.  tests/unit/test_vmath.c compares with
+ * libm in double.  Infinities and overflow give what libm gives; NaN in, NaN out.
  *
- * Coefficients: minimax polynomials of our own, found by tools/fit_vmath.py, which says how.
+ * The coefficients are minimax polynomials, computed by tools/fit_vmath.py.
  */
 #ifndef PARE_TENSOR_VMATH_H
 #define PARE_TENSOR_VMATH_H
@@ -25,8 +25,8 @@
 
 #define PARE_LOG2E 1.44269504f
 #define PARE_LN2_HI 0.693359375f      /* 355 / 512: few bits, so that a product is exact */
-#define PARE_LN2_LO (-2.12194440e-4f) /* ln 2 less that */
-#define PARE_ROUNDER 12582912.0f      /* 1.5 * 2^23: what is added to it becomes whole */
+#define PARE_LN2_LO (-2.12194440e-4f) /* ln 2 - PARE_LN2_HI */
+#define PARE_ROUNDER 12582912.0f      /* 1.5 * 2^23: adding it rounds to an integer */
 
 PARE_SIMD_PART uint32_t pare_bits(float f)
 {
@@ -99,7 +99,7 @@ PARE_SIMD_PART float pare_gauss_tail(float a, float e_hi, float e_lo)
 PARE_SIMD_PART float pare_expf(float x)
 {
     x = x < -104.0f ? -104.0f : x; /* exp of it is 0 */
-    x = x > 89.0f ? 89.0f : x;     /* ... infinite */
+    x = x > 89.0f ? 89.0f : x;     /* exp of it is infinite */
     return pare_exp_sum(x, 0);
 }
 
@@ -112,7 +112,7 @@ PARE_SIMD_PART float pare_expm1f(float x)
     x = x < -18.0f ? -18.0f : x; /* -1 */
     x = x > 89.0f ? 89.0f : x;
     p = pare_exp_reduce(x, 0, &k);
-    h = pare_pow2(k - 1); /* half, as 2^128 is no float */
+    h = pare_pow2(k - 1); /* half, as 2^128 is not a float */
     return 2 * (h * p + (h - 0.5f));
 }
 
@@ -227,8 +227,8 @@ PARE_SIMD_PART float pare_gelu_tanhf(float x)
     return left * pare_sigmoidf(left * (1.59576912f + 0.0713548163f * left * left));
 }
 
-/* Their slopes, 5e-7 of 1: P(N < x) + x phi(x), and s + x s (1 - s) u' for the sigmoid s of u =
- * 1.6 x + 0.07 x^3.  Beyond 15 they are 0 or 1. */
+/* Derivatives of the two forms of gelu, 5e-7 of 1: P(N < x) + x phi(x), and s + x s (1 - s) u'
+ * for the sigmoid s of u = 1.6 x + 0.07 x^3.  Beyond 15 they are 0 or 1. */
 PARE_SIMD_PART float pare_gelu_slopef(float x)
 {
     float c = x < -15.0f ? -15.0f : x > 15.0f ? 15.0f : x, a = fabsf(c);

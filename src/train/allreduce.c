@@ -1,5 +1,4 @@
-/* allreduce.c - one step of training in several processes: gradients are summed while they are made.
- */
+/* allreduce.c - sum the gradients of several processes during the backward pass. */
 #include "allreduce.h"
 
 #include <string.h>
@@ -7,7 +6,7 @@
 #include "trainer.h"
 
 #define BUCKET ((int64_t)1 << 18) /* floats, 1 MB: see docs/scaling.md */
-#define LINE 16                   /* floats of a cache line: every gradient begins at one */
+#define LINE 16                   /* floats of a cache line: every gradient starts at one */
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -16,7 +15,7 @@ static int64_t room(const struct pare_tensor *t)
     return (pare_numel(t) + LINE - 1) / LINE * LINE;
 }
 
-/* The last parameters have their gradients first. */
+/* In the order of the backward pass: the gradients of the last parameters come first. */
 static int place(const struct pare_allreduce_opts *o, struct pare_arena *a, struct pare_err *err)
 {
     int64_t total = 0;
@@ -35,8 +34,8 @@ static int place(const struct pare_allreduce_opts *o, struct pare_arena *a, stru
     return 0;
 }
 
-/* A sum of n processes has 2 (n - 1) messages one after the other, so that with many of them only
- * large buckets are worth it: 1 MB up to 32. */
+/* An all-reduce of n processes takes 2 (n - 1) messages in sequence, so more than 32 processes need
+ * larger buckets than 1 MB. */
 static int64_t bucket_size(const struct pare_dist *d)
 {
     return pare_dist_size(d) > 32 ? BUCKET * pare_dist_size(d) / 32 : BUCKET;
@@ -89,7 +88,7 @@ int pare_allreduce_init(struct pare_allreduce *g, const struct pare_allreduce_op
     return make_mean(g, o, a, err);
 }
 
-/* ---- a step ---------------------------------------------------------------------------------- */
+/* ---- one training step ----------------------------------------------------------------------- */
 
 static int begin_mean(struct pare_allreduce *g, struct pare_err *err)
 {
@@ -126,15 +125,15 @@ int pare_allreduce_begin(struct pare_allreduce *g, const struct pare_plan *p,
     g->err.code = 0;
     for (int i = 0; i < g->n_buckets; i++)
         g->bucket[i].left = g->bucket[i].params;
-    for (int i = 0; i < p->n_params; i++) /* what nobody changes is there already */
+    for (int i = 0; i < p->n_params; i++) /* no step changes these gradients */
         g->bucket[g->of[i]].left -= p->param[i].last < 0;
     memcpy(g->numbers, numbers, sizeof(numbers));
     PARE_TRY(pare_dist_start(g->dist, PARE_F64, g->numbers, 5, err));
     return g->mean ? begin_mean(g, err) : 0;
 }
 
-/* Buckets are started in their order: where a part of the batch is smaller, another kernel may make
- * gradients in another order. */
+/* Start complete buckets, always in order: a process with a smaller part of the batch may use
+ * kernels that complete gradients in another order. */
 static void start_whole(struct pare_allreduce *g)
 {
     while (g->next < g->n_buckets && g->bucket[g->next].left <= 0 && !g->err.code) {
@@ -144,9 +143,9 @@ static void start_whole(struct pare_allreduce *g)
     }
 }
 
-void pare_allreduce_on_back(void *together, int step)
+void pare_allreduce_on_back(void *allreduce, int step)
 {
-    struct pare_allreduce *g = together;
+    struct pare_allreduce *g = allreduce;
 
     for (int i = 0; i < g->plan->n_params; i++)
         g->bucket[g->of[i]].left -= g->plan->param[i].last == step;

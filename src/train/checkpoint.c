@@ -1,4 +1,4 @@
-/* checkpoint.c - all that training needs to go on where it stopped, in a .safetensors file. */
+/* checkpoint.c - checkpoints: everything needed to resume training, in a .safetensors file. */
 #include "checkpoint.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #define FORMAT_KEY "format"
 #define FORMAT "pare checkpoint 1"
 
-/* ---- making one ---------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------- */
 
 int pare_checkpoint_add(struct pare_checkpoint *c, const char *kind, const char *name,
                         const struct pare_tensor *t, struct pare_err *err)
@@ -93,7 +93,7 @@ int pare_checkpoint_write(const struct pare_checkpoint *c, const char *path, str
     return pare_safetensors_write(path, &marked.st, err);
 }
 
-/* ---- going on from one --------------------------------------------------------- */
+/* ---- resuming ------------------------------------------------------------------ */
 
 int pare_checkpoint_read(struct pare_checkpoint *c, const char *path, struct pare_err *err)
 {
@@ -104,8 +104,9 @@ int pare_checkpoint_read(struct pare_checkpoint *c, const char *path, struct par
     c->cap_meta = c->st.n_meta;
     format = pare_checkpoint_get(c, FORMAT_KEY);
     if (!format || strcmp(format, FORMAT))
-        return pare_fail(err, PARE_EFORMAT, "%s: the format is '%.64s', a checkpoint has '%s'",
-                         path, format ? format : "", FORMAT);
+        return pare_fail(err, PARE_EFORMAT,
+                         "%s: not a checkpoint: the format is '%.64s', expected '%s'", path,
+                         format ? format : "", FORMAT);
     return 0;
 }
 
@@ -132,7 +133,7 @@ int pare_checkpoint_load(const struct pare_checkpoint *c, const char *kind, cons
     if (!from)
         return pare_fail(err, PARE_EFORMAT, "the checkpoint has no '%s/%s'", kind, name);
     if (from->dtype != t->dtype || !pare_same_shape(from, t))
-        return pare_fail(err, PARE_ESHAPE, "'%s/%s' of the checkpoint is %s %s, needed is %s %s",
+        return pare_fail(err, PARE_ESHAPE, "'%s/%s' of the checkpoint is %s %s, expected %s %s",
                          kind, name, pare_dtype_name(from->dtype),
                          pare_shape_text(from, a, sizeof(a)), pare_dtype_name(t->dtype),
                          pare_shape_text(t, b, sizeof(b)));
@@ -148,7 +149,7 @@ int pare_checkpoint_load_rng(const struct pare_checkpoint *c, const char *name, 
     struct pare_tensor t = { .dtype = PARE_U64, .rank = 1, .dim = { 4 }, .data = read.s };
 
     PARE_TRY(pare_checkpoint_load(c, "rng", name, &t, err));
-    /* From all zeros the generator never gets away. */
+    /* A generator whose state is all zeros only produces zeros. */
     if (!(read.s[0] | read.s[1] | read.s[2] | read.s[3]))
         return pare_fail(err, PARE_EFORMAT, "'rng/%s' of the checkpoint is all zeros", name);
     *r = read;
@@ -174,7 +175,7 @@ int pare_checkpoint_get_int(const struct pare_checkpoint *c, const char *key, in
     errno = 0;
     v = strtoll(text, &end, 10);
     if (end == text || *end || errno)
-        return pare_fail(err, PARE_EFORMAT, "'%s' of the checkpoint is '%.64s', not a whole number",
+        return pare_fail(err, PARE_EFORMAT, "'%s' of the checkpoint is '%.64s', not an integer",
                          key, text);
     *value = v;
     return 0;

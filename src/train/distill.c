@@ -1,4 +1,4 @@
-/* distill.c - learning from a teacher: loss terms that pull a student towards its outputs. */
+/* distill.c - knowledge distillation: loss terms that pull a student towards its teacher. */
 #include "distill.h"
 
 #include <string.h>
@@ -9,25 +9,24 @@
 #include "../tensor/tensor.h"
 #include "../tensor/vmath.h"
 
-/* clang-format off */
 #define SOFT struct pare_distill_soft
 #define LAYER struct pare_distill_layer
 
 const struct pare_opt pare_distill_soft_opts[] = {
-    PARE_FLOAT("alpha", offsetof(SOFT, alpha), "weight of the loss without the teacher", 1, 0, 1e30),
+    PARE_FLOAT("alpha", offsetof(SOFT, alpha), "weight of the loss on the labels", 1, 0, 1e30),
     PARE_FLOAT("beta", offsetof(SOFT, beta), "weight of the teacher's soft labels", 1, 0, 1e30),
-    PARE_FLOAT("temperature", offsetof(SOFT, temperature), "what logits are divided by", 4, 1e-3, 1e6),
-    PARE_FLAG("t_squared", offsetof(SOFT, t_squared), "multiply by the temperature's square", 1),
+    PARE_FLOAT("temperature", offsetof(SOFT, temperature), "divisor of the logits", 4, 1e-3, 1e6),
+    PARE_FLAG("t_squared", offsetof(SOFT, t_squared), "multiply by the square of the temperature",
+              1),
     PARE_OPT_END
 };
 
 const struct pare_opt pare_distill_layer_opts[] = {
     PARE_FLOAT("lambda", offsetof(LAYER, lambda), "weight of this layer", 1, 0, 1e30),
-    PARE_CHOICE("method", offsetof(LAYER, method), "how layers are compared", "mse", "mse|kl"),
-    PARE_FLOAT("temperature", offsetof(LAYER, temperature), "of kl", 2, 1e-3, 1e6),
+    PARE_CHOICE("method", offsetof(LAYER, method), "distance between layers", "mse", "mse|kl"),
+    PARE_FLOAT("temperature", offsetof(LAYER, temperature), "temperature of kl", 2, 1e-3, 1e6),
     PARE_OPT_END
 };
-/* clang-format on */
 
 static int check(const struct pare_tensor *student, const struct pare_tensor *teacher,
                  struct pare_err *err)
@@ -36,18 +35,18 @@ static int check(const struct pare_tensor *student, const struct pare_tensor *te
 
     if (student->dtype != PARE_F32 || teacher->dtype != PARE_F32)
         return pare_fail(err, PARE_ESHAPE,
-                         "the student has %s and the teacher %s, both must have "
+                         "the student's output is %s and the teacher's %s, both must be "
                          "float32",
                          pare_dtype_name(student->dtype), pare_dtype_name(teacher->dtype));
     if (!pare_same_shape(student, teacher))
         return pare_fail(err, PARE_ESHAPE,
-                         "the student has %s and the teacher %s, they must be the same",
+                         "the student's shape is %s and the teacher's %s, they must agree",
                          pare_shape_text(student, a, sizeof(a)),
                          pare_shape_text(teacher, b, sizeof(b)));
     return 0;
 }
 
-/* ---- KL of two softmaxes -------------------------------------------------------- */
+/* ---- KL divergence of two softmaxes --------------------------------------------- */
 
 /* sum over rows of KL(q || p), p = softmax(scale x), q = softmax(scale t), and
  * grad = keep grad + rate (p - q). */
@@ -57,8 +56,8 @@ struct kl {
     float scale, keep, rate;
 };
 
-/* A run of n elements of one tile; statistics are `s` apart: 0 for one row of classes, 1 for
- * neighbouring rows.  log q - log p = scale (t - x) - (max_t - max_x) - log(sum_t / sum_x). */
+/* A run of n elements of one tile; the stride of statistics is `s`: 0 for one row of classes, 1
+ * for neighboring rows.  log q - log p = scale (t - x) - (max_t - max_x) - log(sum_t / sum_x). */
 struct stats {
     float p_max[PARE_TILE], p_inv[PARE_TILE];
     float q_max[PARE_TILE], q_inv[PARE_TILE], shift[PARE_TILE];
@@ -156,7 +155,7 @@ int pare_distill_soft(const struct pare_distill_soft *conf, const struct pare_te
     double T = conf->temperature, weight;
     struct kl k;
 
-    if (conf->beta <= 0) { /* the teacher's output may be anything */
+    if (conf->beta <= 0) { /* the teacher's output is not used */
         for (int64_t i = 0; i < pare_numel(student) && grad; i++)
             grad[i] *= (float)conf->alpha;
         *loss *= conf->alpha;
@@ -165,7 +164,7 @@ int pare_distill_soft(const struct pare_distill_soft *conf, const struct pare_te
     PARE_TRY(check(student, teacher, err));
     if (student->rank < 2)
         return pare_fail(err, PARE_ESHAPE,
-                         "soft labels need logits (N, C, ...), the student has %s",
+                         "soft labels need logits (N, C, ...), the student's output is %s",
                          pare_shape_text(student, a, sizeof(a)));
     l = pare_logits(student, 1);
     weight = l.N ? conf->beta * (conf->t_squared ? T * T : 1) / (double)l.N : 0;

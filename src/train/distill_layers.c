@@ -1,4 +1,4 @@
-/* distill_layers.c - layers of a student that are to do what layers of its teacher do. */
+/* distill_layers.c - layer-wise distillation: make layers of a student follow its teacher's. */
 #include "distill_layers.h"
 
 #include <string.h>
@@ -8,24 +8,25 @@
 #include "../graph/layer.h"
 #include "lookup.h"
 
-/* clang-format off */
 const struct pare_opt pare_distill_how_opts[] = {
-    PARE_FLOATS("lambda", offsetof(struct pare_distill_how, lambda), "weight of the layers, one for all or one each; default 1", 0, 1e30),
-    PARE_TEXTS("method", offsetof(struct pare_distill_how, method), NULL, "mse or kl, one for all or one each; default mse"),
-    PARE_FLOAT("temperature", offsetof(struct pare_distill_how, temperature), "of kl", 2, 1e-3, 1e6),
+    PARE_FLOATS("lambda", offsetof(struct pare_distill_how, lambda),
+                "weight of the layers, one value or one per layer (default: 1)", 0, 1e30),
+    PARE_TEXTS("method", offsetof(struct pare_distill_how, method), NULL,
+               "mse or kl, one value or one per layer (default: mse)"),
+    PARE_FLOAT("temperature", offsetof(struct pare_distill_how, temperature), "temperature of kl",
+               2, 1e-3, 1e6),
     PARE_OPT_END
 };
-/* clang-format on */
 
-/* ---- what people write ----------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------- */
 
 static int check_count(const char *what, int given, int n, struct pare_err *err)
 {
     if (given <= 1 || given == n)
         return 0;
     return pare_fail(err, PARE_ECONFIG,
-                     "distill-%s has %d values for %d layers; give one for all or one each", what,
-                     given, n);
+                     "distill-%s has %d values for %d layers, expected one value or one per layer",
+                     what, given, n);
 }
 
 static int make_link(const char *text, struct pare_distill_link *l, struct pare_arena *a,
@@ -39,7 +40,7 @@ static int make_link(const char *text, struct pare_distill_link *l, struct pare_
         return pare_no_memory(err, "for the layers to distill");
     if (!*l->student || !*l->teacher)
         return pare_fail(err, PARE_ECONFIG,
-                         "'%s' names no layer: expected NAME or STUDENT'S=TEACHER'S", text);
+                         "'%s' is not a pair of layers, expected NAME or STUDENT=TEACHER", text);
     return 0;
 }
 
@@ -71,13 +72,13 @@ int pare_distill_links(struct pare_strs text, const struct pare_distill_how *how
     return 0;
 }
 
-/* ---- which values these are --------------------------------------------------------------- */
+/* ---- looking up layers -------------------------------------------------------------------- */
 
-/* One model's half of the links. */
+/* One of the two models. */
 struct side {
-    const char *who;
+    const char *role;
     const struct pare_model *model;
-    struct pare_graph *graph; /* with shapes, so that layers are known */
+    struct pare_graph *graph; /* with shapes, which identify layers */
     struct pare_layer_info *layer;
     int n_layers;
 };
@@ -91,18 +92,18 @@ static int look_up(const struct side *s, const char *name, const char **value, s
     v = rc ? pare_graph_find(s->model->graph, name) : l->out;
     if (!v || (rc && !v->maker))
         return pare_at(err, rc ? rc : pare_fail(err, PARE_ECONFIG, "'%s' has no output", name),
-                       "%s", s->who);
+                       "%s", s->role);
     *value = v->name;
     return 0;
 }
 
-static int look(struct side *s, struct pare_arena *a, struct pare_err *err)
+static int find_layers(struct side *s, struct pare_arena *a, struct pare_err *err)
 {
     s->graph = pare_graph_clone(a, s->model->graph, err);
     if (!s->graph)
         return err->code;
     pare_graph_bind(s->graph, 1);
-    PARE_TRY(pare_at(err, pare_graph_infer(s->graph, true, err), "%s", s->who));
+    PARE_TRY(pare_at(err, pare_graph_infer(s->graph, true, err), "%s", s->role));
     return pare_layers(a, s->graph, &s->layer, &s->n_layers, err);
 }
 
@@ -110,8 +111,8 @@ int pare_distill_layers_new(const struct pare_model *student, const struct pare_
                             struct pare_distill_layers *d, struct pare_arena *a,
                             struct pare_err *err)
 {
-    struct side s = { .who = "the student", .model = student };
-    struct side t = { .who = "the teacher", .model = teacher };
+    struct side s = { .role = "the student", .model = student };
+    struct side t = { .role = "the teacher", .model = teacher };
     const char **from = pare_alloc(a, (size_t)d->n, sizeof(*from));
     const char **to = pare_alloc(a, (size_t)d->n, sizeof(*to));
     struct pare_arena *scratch = pare_arena_new(1 << 16);
@@ -121,9 +122,9 @@ int pare_distill_layers_new(const struct pare_model *student, const struct pare_
     if (!from || !to || !d->term || !scratch)
         rc = pare_no_memory(err, "for the layers to distill");
     if (!rc)
-        rc = look(&s, scratch, err);
+        rc = find_layers(&s, scratch, err);
     if (!rc)
-        rc = look(&t, scratch, err);
+        rc = find_layers(&t, scratch, err);
     for (int i = 0; i < d->n && !rc; i++) {
         rc = look_up(&s, d->link[i].student, &from[i], err);
         if (!rc)

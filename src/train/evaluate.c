@@ -1,4 +1,4 @@
-/* evaluate.c - run a model over a data set and count what it got right. */
+/* evaluate.c - run a model over a data set: loss, top-1 and top-5 accuracy, accuracy by class. */
 #include "train.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@ struct runner {
     struct pare_plan *plan[2];
     int64_t batch[2];
     const struct pare_eval_opts *o;
-    int64_t fixed;          /* the only batch that the model takes; 0: any */
-    struct pare_tensor *in; /* the inputs; of a fixed batch, the last items are followed by zeros */
+    int64_t fixed;          /* the only batch size that the model accepts; 0: any */
+    struct pare_tensor *in; /* inputs; zero-padded if the model's batch size is fixed */
 };
 
 static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_plan **plan,
@@ -38,7 +38,7 @@ static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_
     return 0;
 }
 
-/* Item by item, so that classes can be told apart.  Labels were checked by the loss. */
+/* By class, so item by item.  The loss has checked the labels. */
 static void count_classes(const struct pare_tensor *out, const struct pare_tensor *y,
                           struct pare_eval *e)
 {
@@ -58,7 +58,7 @@ static void count_classes(const struct pare_tensor *out, const struct pare_tenso
     }
 }
 
-/* A model of a fixed batch gets the last items of the set with zeros behind them. */
+/* Pad the last items with zeros for a model of fixed batch size. */
 static int fill_up(struct runner *r, const struct pare_batch *b, struct pare_arena *a,
                    struct pare_err *err)
 {
@@ -87,7 +87,7 @@ static int one_batch(struct runner *r, const struct pare_batch *b, struct pare_e
 
     PARE_TRY(find_plan(r, r->in, &plan, err));
     if (plan->graph->n_out > 16)
-        return pare_fail(err, PARE_ELIMIT, "models with more than 16 outputs are not judged");
+        return pare_fail(err, PARE_ELIMIT, "cannot evaluate a model with more than 16 outputs");
     start = pare_now();
     PARE_TRY(pare_plan_execute(plan, r->in, out, err));
     e->seconds += pare_now() - start;
@@ -101,7 +101,7 @@ static int one_batch(struct runner *r, const struct pare_batch *b, struct pare_e
     return 0;
 }
 
-/* What all processes have seen; time is that of the slowest. */
+/* Sum over all processes; the time is that of the slowest. */
 static int merge(struct pare_dist *d, struct pare_eval *e, struct pare_err *err)
 {
     int64_t count[] = { e->n, e->top1, e->top5 };
@@ -120,8 +120,8 @@ static int merge(struct pare_dist *d, struct pare_eval *e, struct pare_err *err)
 }
 
 int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data,
-                  const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
-                  struct pare_err *err)
+                        const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
+                        struct pare_err *err)
 {
     const struct pare_io *io;
     struct runner r = { .m = m, .o = o };
@@ -156,9 +156,10 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
         rc = pare_loader_next(loader, &b, err);
         if (rc || !b)
             break;
-        if (o->progress && !o->progress(o->user, &(struct pare_progress){ "evaluate", done++,
-                                                                           pare_loader_batches(loader),
-                                                                           pare_now() - start })) {
+        if (o->progress &&
+            !o->progress(o->user,
+                         &(struct pare_progress){ "evaluate", done++, pare_loader_batches(loader),
+                                                  pare_now() - start })) {
             rc = pare_fail(err, PARE_ECANCEL, "evaluation was canceled");
             break;
         }

@@ -15,8 +15,8 @@ struct pare_logits pare_logits(const struct pare_tensor *t, int axis)
     return l;
 }
 
-/* One position, its classes side by side.  The maximum by lanes, as compilers do not make vectors
- * of a float's maximum themselves. */
+/* One position whose classes are neighbors.  The maximum is computed by lanes, since compilers do
+ * not vectorize a float maximum. */
 PARE_SIMD static void row(const float *x, int64_t C, float scale, struct pare_softmax *s)
 {
     float lane[16], max;

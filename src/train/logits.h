@@ -1,7 +1,7 @@
-/* logits.h - softmax over one axis, for losses: tensors as (N, C, inner), C the classes.
+/* logits.h - softmax over one axis, for losses: tensors as (N, C, inner) with C classes.
  *
- * A tile is a few neighbours along `inner`; when inner is 1 it is one row of C neighbours.  So
- * there is always an axis along which the compiler can make vectors.
+ * A tile is a few neighbors along `inner`; if inner is 1 it is one row of C classes.  So there is
+ * always an axis along which the compiler can vectorize.
  */
 #ifndef PARE_TRAIN_LOGITS_H
 #define PARE_TRAIN_LOGITS_H
@@ -14,10 +14,10 @@ struct pare_logits {
     int64_t N, C, inner;
 };
 
-/* The classes on this axis, everything before it being N. */
+/* View t with the classes on this axis and everything before it as N. */
 struct pare_logits pare_logits(const struct pare_tensor *t, int axis);
 
-/* For each position j < width of a tile at x, whose classes are `stride` apart:
+/* For each position j < width of a tile at x, whose classes have this stride:
  *     p_c = exp(scale x_c - max[j]) / sum[j],  max[j] = max over c of scale x_c. */
 struct pare_softmax {
     float max[PARE_TILE];

@@ -1,4 +1,4 @@
-/* lookup.c - find one of a few things by what the user called it. */
+/* lookup.c - find a loss, optimizer or schedule by name. */
 #include "lookup.h"
 
 #include <stdio.h>

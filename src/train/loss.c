@@ -1,4 +1,4 @@
-/* loss.c - the table of losses, and what their files share. */
+/* loss.c - the registry of losses, and checks that they share. */
 #include "loss.h"
 
 #include <stddef.h>
@@ -42,7 +42,7 @@ int pare_loss_check(const struct pare_tensor *out, const struct pare_tensor *tar
                          pare_dtype_name(target->dtype));
     if (!pare_same_shape(out, target))
         return pare_fail(err, PARE_ESHAPE,
-                         "the model's output is %s and the target %s, they must be the same",
+                         "the model's output is %s and the target %s, they must agree",
                          pare_shape_text(out, a, sizeof(a)), pare_shape_text(target, b, sizeof(b)));
     return 0;
 }

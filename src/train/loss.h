@@ -1,4 +1,4 @@
-/* loss.h - what training makes small: losses, each with its gradient.
+/* loss.h - loss functions and their gradients.
  *
  * A loss is src/train/loss_<name>.c with a descriptor at the bottom and one line in losses.def.
  */
@@ -9,8 +9,8 @@
 
 /* What a loss compares the model's output with. */
 enum pare_labels {
-    PARE_LABELS_CLASS,  /* int64 indices of the right classes: (N) for an output (N, C),
-                                   (N, d1, ...) for (N, C, d1, ...) */
+    /* int64 class indices: (N) for an output (N, C), (N, d1, ...) for (N, C, d1, ...) */
+    PARE_LABELS_CLASS,
     PARE_LABELS_TENSOR, /* float32, the shape of the output */
 };
 
@@ -21,8 +21,8 @@ struct pare_loss {
     size_t conf_size; /* of the struct that opts fill */
     enum pare_labels labels;
 
-    /* *loss = the mean loss of the batch, grad = d *loss / d out (assigned, in the shape of `out`;
-     * NULL: not wanted).  `out` is float32.  Types, shapes and labels are checked.  Runs on the
+    /* *loss = the mean loss of the batch; grad = d *loss / d out, assigned, in the shape of `out`
+     * (NULL: not computed).  `out` is float32.  Checks types, shapes and labels.  Runs on the
      * calling thread; the same input gives the same bytes. */
     int (*run)(const void *conf, const struct pare_tensor *out, const struct pare_tensor *target,
                float *grad, double *loss, struct pare_err *err);
@@ -30,7 +30,7 @@ struct pare_loss {
 
 extern const struct pare_loss *const pare_losses[]; /* ends with NULL */
 
-/* By name; an error that names the nearest one when there is none. */
+/* By name; the error names the closest one. */
 int pare_find_loss(const char *name, const struct pare_loss **loss, struct pare_err *err);
 
 /* For losses of float32 targets: types and shapes agree. */

@@ -1,8 +1,8 @@
-/* loss_bce.c - binary cross-entropy of logits: each output is a yes or no of its own.
+/* loss_bce.c - binary cross-entropy of logits: each output is an independent yes or no.
  *
- * With t the wanted probability, -t log s(x) - (1 - t) log(1 - s(x)), s the sigmoid, which is
- * max(x, 0) - x t + log(1 + exp(-|x|)) without its cancellations; the gradient is s(x) - t.  The
- * mean over all elements.
+ * With target probability t and sigmoid s, -t log s(x) - (1 - t) log(1 - s(x)), computed as max(x,
+ * 0) - x t + log(1 + exp(-|x|)), which avoids cancellation; the gradient is s(x) - t.  The mean
+ * over all elements.
  */
 #include "loss.h"
 

@@ -1,4 +1,4 @@
-/* loss_cross_entropy.c - softmax cross-entropy with the right classes' indices.
+/* loss_cross_entropy.c - softmax cross-entropy with class indices.
  *
  * With p = softmax(x), K classes and smoothing e, a position with label y costs
  *     -sum_c q_c log p_c,  q_c = (1 - e) [c == y] + e / K,
@@ -18,13 +18,13 @@ struct conf {
     int64_t ignore_index;
 };
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("label_smoothing", offsetof(struct conf, label_smoothing), "probability shared by all classes", 0, 0, 1),
-    PARE_INT("ignore_index", offsetof(struct conf, ignore_index), "label of positions that do not count", -100, PARE_ANY),
+    PARE_FLOAT("label_smoothing", offsetof(struct conf, label_smoothing),
+               "probability to spread over all classes", 0, 0, 1),
+    PARE_INT("ignore_index", offsetof(struct conf, ignore_index), "label of positions to ignore",
+             -100, PARE_ANY),
     PARE_OPT_END
 };
-/* clang-format on */
 
 static int check(const struct pare_tensor *out, const struct pare_tensor *label,
                  struct pare_err *err)
@@ -48,7 +48,7 @@ static int check(const struct pare_tensor *out, const struct pare_tensor *label,
     return 0;
 }
 
-/* All labels are looked at before anything is computed: *used counts those that are not ignored. */
+/* Check all labels before computing; *used counts those that are not ignored. */
 static int check_labels(const struct conf *conf, const struct pare_tensor *label, int64_t C,
                         int64_t *used, struct pare_err *err)
 {
@@ -68,7 +68,7 @@ static int check_labels(const struct conf *conf, const struct pare_tensor *label
     return 0;
 }
 
-/* What a position's gradient is made of: grad = p rate - share; both 0 where it is ignored. */
+/* Factors of a position's gradient p rate - share; both 0 if it is ignored. */
 struct weights {
     float rate[PARE_TILE], share[PARE_TILE];
 };
@@ -98,7 +98,7 @@ static double mean_of(const float *x, int64_t C, int64_t stride)
     return sum / (double)C;
 }
 
-/* The sum of the costs of a tile's positions; `of` is how many positions the mean is over. */
+/* The sum of the costs of a tile's positions; `of` is the number of positions in the mean. */
 static double tile(const struct conf *conf, const float *x, const int64_t *y,
                    const struct pare_logits *l, int width, double of, float *grad)
 {

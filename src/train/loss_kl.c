@@ -1,9 +1,8 @@
-/* loss_kl.c - Kullback-Leibler divergence of wanted probabilities t from the model's.
+/* loss_kl.c - Kullback-Leibler divergence of target probabilities t from the model's.
  *
  * The model's output x is log-probabilities.  Each element costs t (log t - x), 0 where t is 0;
  * with log_target, t is given as its logarithm.  The gradient is -t.  As PyTorch's default the mean
- * is over all elements; "batchmean" divides by dimension 0 only, which is what the formula in books
- * means.
+ * is over all elements; "batchmean" divides by dimension 0 only, which is the textbook definition.
  */
 #include "loss.h"
 
@@ -18,13 +17,13 @@ struct conf {
     bool log_target;
 };
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_CHOICE("reduction", offsetof(struct conf, reduction), "divide by all elements, or by the batch", "mean", "mean|batchmean"),
-    PARE_FLAG("log_target", offsetof(struct conf, log_target), "the target is logarithms of probabilities", 0),
+    PARE_CHOICE("reduction", offsetof(struct conf, reduction),
+                "divide by the number of elements, or by the batch size", "mean", "mean|batchmean"),
+    PARE_FLAG("log_target", offsetof(struct conf, log_target), "the target is log-probabilities",
+              0),
     PARE_OPT_END
 };
-/* clang-format on */
 
 PARE_SIMD static double cost(const float *x, const float *t, int64_t n)
 {

@@ -1,4 +1,4 @@
-/* loss_l1.c - absolute differences, the mean over all elements.  The gradient at 0 is 0. */
+/* loss_l1.c - absolute error, the mean over all elements.  The gradient at 0 is 0. */
 #include "loss.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static int run(const void *conf, const struct pare_tensor *out, const struct par
 const struct pare_loss pare_loss_l1 = {
     .abi = PARE_ABI,
     .name = "l1",
-    .doc = "Absolute differences: the mean over all elements.",
+    .doc = "Mean absolute error over all elements.",
     .labels = PARE_LABELS_TENSOR,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* loss_mse.c - squared differences, the mean over all elements. */
+/* loss_mse.c - squared error, the mean over all elements. */
 #include "loss.h"
 
 #include "../base/simd.h"
@@ -38,7 +38,7 @@ static int run(const void *conf, const struct pare_tensor *out, const struct par
 const struct pare_loss pare_loss_mse = {
     .abi = PARE_ABI,
     .name = "mse",
-    .doc = "Squared differences: the mean over all elements.",
+    .doc = "Mean squared error over all elements.",
     .labels = PARE_LABELS_TENSOR,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* loss_smooth_l1.c - squared differences near 0, absolute ones further out.
+/* loss_smooth_l1.c - squared error near 0, absolute error further out (Huber).
  *
  * With d = x - t: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; the gradient is d / beta
  * clamped to [-1, 1].  beta 0 is l1.  The mean over all elements.
@@ -14,12 +14,10 @@ struct conf {
     double beta;
 };
 
-/* clang-format off */
-static const struct pare_opt opts[] = {
-    PARE_FLOAT("beta", offsetof(struct conf, beta), "where the square ends", 1, 0, 1e30),
-    PARE_OPT_END
-};
-/* clang-format on */
+static const struct pare_opt opts[] = { PARE_FLOAT("beta", offsetof(struct conf, beta),
+                                                   "difference above which the error is absolute",
+                                                   1, 0, 1e30),
+                                        PARE_OPT_END };
 
 PARE_SIMD static double cost(const float *x, const float *t, float beta, int64_t n)
 {
@@ -63,7 +61,7 @@ static int run(const void *conf, const struct pare_tensor *out, const struct par
 const struct pare_loss pare_loss_smooth_l1 = {
     .abi = PARE_ABI,
     .name = "smooth_l1",
-    .doc = "Squared differences near 0, absolute ones further out: the mean over all elements.",
+    .doc = "Squared error below beta, absolute error above: the mean over all elements.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
     .labels = PARE_LABELS_TENSOR,

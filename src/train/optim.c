@@ -1,8 +1,8 @@
-/* optim.c - the table of optimizers, and one at work.
+/* optim.c - the registry of optimizers, and parameter updates by one of them.
  *
- * All parameters are cut into chunks of at most CHUNK elements, which threads share out; so a
- * hundred small biases cost one parallel loop, not a hundred.  Sums over gradients are kept by
- * chunk and added in order, so that the number of threads does not change a bit of the result.
+ * All parameters are divided into chunks of at most CHUNK elements that threads share, so a hundred
+ * small biases cost one parallel loop, not a hundred.  Sums over gradients are kept by chunk and
+ * added in order, so that the number of threads does not change a bit of the result.
  */
 #include "optim.h"
 
@@ -16,7 +16,7 @@
 #include "../tensor/tensor.h"
 
 #define CHUNK 16384
-#define BLOCK 1024 /* of a masked parameter */
+#define BLOCK 1024 /* elements of a masked parameter */
 
 #define OPTIMIZER(name) extern const struct pare_optimizer pare_optimizer_##name;
 #include "optimizers.def"
@@ -44,10 +44,10 @@ int pare_find_optimizer(const char *name, const struct pare_optimizer **type, st
 struct pare_optim_chunk {
     int param;
     int64_t start, n;
-    double square; /* sum of the clamped gradients' squares */
+    double square; /* sum of the squares of the clamped gradients */
 };
 
-/* ---- making one ---------------------------------------------------------------- */
+/* ---- building ------------------------------------------------------------------ */
 
 /* The configuration of a group: the given one, or a copy with another weight decay. */
 static int group_conf(struct pare_arena *a, const struct pare_optim_opts *o, int g,
@@ -65,7 +65,8 @@ static int group_conf(struct pare_arena *a, const struct pare_optim_opts *o, int
     if (o->group[g].weight_decay < 0)
         return 0;
     if (!decay || decay->type != PARE_OPT_FLOAT)
-        return pare_fail(err, PARE_ECONFIG, "group %d has a weight decay, %s has none", g,
+        return pare_fail(err, PARE_ECONFIG,
+                         "group %d has a weight decay, which %s does not support", g,
                          o->type->name);
     copy = pare_alloc(a, o->type->conf_size, 1);
     if (!copy)
@@ -93,7 +94,7 @@ static int check_param(const struct pare_optim_opts *o, const struct pare_optim_
                          p->name, pare_dtype_name(p->value.dtype), pare_dtype_name(p->grad.dtype));
     if (!pare_same_shape(&p->value, &p->grad))
         return pare_fail(err, PARE_ESHAPE,
-                         "parameter '%s' is %s and its gradient %s, they must be the same", p->name,
+                         "parameter '%s' is %s and its gradient %s, they must agree", p->name,
                          pare_shape_text(&p->value, a, sizeof(a)),
                          pare_shape_text(&p->grad, b, sizeof(b)));
     return 0;
@@ -138,7 +139,7 @@ static int make_chunks(struct pare_arena *a, struct pare_optim *op, struct pare_
     return 0;
 }
 
-/* Copies of the lists, so that the caller's need not live on. */
+/* Copy the lists, so that the caller's may be freed. */
 static int copy_opts(struct pare_arena *a, const struct pare_optim_opts *o, struct pare_optim *op,
                      struct pare_err *err)
 {
@@ -204,7 +205,7 @@ int pare_optim_state(const struct pare_optim *o, struct pare_arena *a, struct pa
     return l ? 0 : pare_no_memory(err, "for the optimizer's state");
 }
 
-/* ---- stepping ------------------------------------------------------------------ */
+/* ---- updating ------------------------------------------------------------------ */
 
 static float clip_of(const struct pare_optim *o)
 {
@@ -288,8 +289,8 @@ PARE_SIMD static void masked(const float *x, const uint8_t *mask, float *y, int6
         y[i] = mask[i] ? x[i] : 0;
 }
 
-/* In blocks that stay in the cache between the gradient's mask, the update and the product, so
- * that each element passes through memory once. */
+/* In blocks that stay in the cache between masking the gradient, the update and masking the result,
+ * so that each element passes through memory once. */
 static void update_masked(const struct pare_optimizer *type, const void *conf,
                           const struct pare_update *u, const uint8_t *mask, float *out)
 {
@@ -312,7 +313,7 @@ static void update_masked(const struct pare_optimizer *type, const void *conf,
 void pare_optim_mask(struct pare_optim *o, int param, const struct pare_tensor *value,
                      const uint8_t *mask, float *out)
 {
-    /* The list is our own copy, see copy_opts. */
+    /* The list is a copy, see copy_opts. */
     struct pare_optim_param *p = (struct pare_optim_param *)&o->o.param[param];
 
     p->value = *value;
@@ -344,7 +345,8 @@ int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err)
     float clip = clip_of(o), scale;
 
     if (o->step < 0 || o->step == INT64_MAX)
-        return pare_fail(err, PARE_EFORMAT, "%lld updates done is not a count", (long long)o->step);
+        return pare_fail(err, PARE_EFORMAT, "the number of updates is %lld, which is out of range",
+                         (long long)o->step);
     PARE_TRY(norm_scale(o, &scale, err));
     o->step++;
 #pragma omp parallel for num_threads(o->o.threads) schedule(static, 1) if (o->n_chunks > 1)

@@ -11,15 +11,17 @@
 #include "../base/options.h"
 #include "../base/simd.h"
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("beta1", offsetof(struct pare_adam, beta1), "how much of the mean gradient stays", 0.9, 0, 1 - 1e-12),
-    PARE_FLOAT("beta2", offsetof(struct pare_adam, beta2), "how much of the mean square stays", 0.999, 0, 1 - 1e-12),
-    PARE_FLOAT("eps", offsetof(struct pare_adam, eps), "added to the divisor", 1e-8, 0, 1e30),
-    PARE_FLOAT("weight_decay", offsetof(struct pare_adam, weight_decay), "times the weight, added to the gradient", 0, 0, 1e30),
+    PARE_FLOAT("beta1", offsetof(struct pare_adam, beta1), "decay rate of the gradient's mean", 0.9,
+               0, 1 - 1e-12),
+    PARE_FLOAT("beta2", offsetof(struct pare_adam, beta2),
+               "decay rate of the squared gradient's mean", 0.999, 0, 1 - 1e-12),
+    PARE_FLOAT("eps", offsetof(struct pare_adam, eps), "term added to the denominator", 1e-8, 0,
+               1e30),
+    PARE_FLOAT("weight_decay", offsetof(struct pare_adam, weight_decay),
+               "L2 penalty: factor of the weight added to the gradient", 0, 0, 1e30),
     PARE_OPT_END
 };
-/* clang-format on */
 
 PARE_SIMD void pare_adam_update(const struct pare_adam *c, const struct pare_update *u, double l2,
                                 double keep)
@@ -51,7 +53,7 @@ static void update(const void *conf, const struct pare_update *u)
 const struct pare_optimizer pare_optimizer_adam = {
     .abi = PARE_ABI,
     .name = "adam",
-    .doc = "Adam; weight decay is part of the gradient.",
+    .doc = "Adam; weight decay is added to the gradient.",
     .opts = opts,
     .conf_size = sizeof(struct pare_adam),
     .n_slots = 2,

@@ -1,20 +1,22 @@
 /* optim_adamw.c - AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
  *
- * Adam's update of w (1 - lr weight_decay), the decay being no part of the gradient.
+ * Adam's update of w (1 - lr weight_decay); the decay is not part of the gradient.
  */
 #include "optim_adam.h"
 
 #include "../base/options.h"
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("beta1", offsetof(struct pare_adam, beta1), "how much of the mean gradient stays", 0.9, 0, 1 - 1e-12),
-    PARE_FLOAT("beta2", offsetof(struct pare_adam, beta2), "how much of the mean square stays", 0.999, 0, 1 - 1e-12),
-    PARE_FLOAT("eps", offsetof(struct pare_adam, eps), "added to the divisor", 1e-8, 0, 1e30),
-    PARE_FLOAT("weight_decay", offsetof(struct pare_adam, weight_decay), "shrinks weights, times the learning rate", 0.01, 0, 1e30),
+    PARE_FLOAT("beta1", offsetof(struct pare_adam, beta1), "decay rate of the gradient's mean", 0.9,
+               0, 1 - 1e-12),
+    PARE_FLOAT("beta2", offsetof(struct pare_adam, beta2),
+               "decay rate of the squared gradient's mean", 0.999, 0, 1 - 1e-12),
+    PARE_FLOAT("eps", offsetof(struct pare_adam, eps), "term added to the denominator", 1e-8, 0,
+               1e30),
+    PARE_FLOAT("weight_decay", offsetof(struct pare_adam, weight_decay),
+               "decoupled weight decay, times the learning rate", 0.01, 0, 1e30),
     PARE_OPT_END
 };
-/* clang-format on */
 
 static void update(const void *conf, const struct pare_update *u)
 {
@@ -26,7 +28,7 @@ static void update(const void *conf, const struct pare_update *u)
 const struct pare_optimizer pare_optimizer_adamw = {
     .abi = PARE_ABI,
     .name = "adamw",
-    .doc = "Adam with weight decay of its own.",
+    .doc = "Adam with decoupled weight decay.",
     .opts = opts,
     .conf_size = sizeof(struct pare_adam),
     .n_slots = 2,

@@ -1,8 +1,8 @@
-/* optim_rmsprop.c - RMSprop (Hinton's lecture 6e, 2012), as PyTorch has it.
+/* optim_rmsprop.c - RMSprop (Hinton's lecture 6e, 2012), with PyTorch's formulas.
  *
  *     g = grad + weight_decay w
  *     v = alpha v + (1 - alpha) g^2
- *     a = alpha a + (1 - alpha) g, where centered; else a = 0
+ *     a = alpha a + (1 - alpha) g, if centered; else a = 0
  *     d = g / (sqrt(v - a^2) + eps)
  *     w = w - lr d, or with momentum b = momentum b + d, w = w - lr b
  */
@@ -20,16 +20,17 @@ struct conf {
 
 enum { SQUARE, MOMENTUM, MEAN };
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("alpha", offsetof(struct conf, alpha), "how much of the mean square stays", 0.99, 0, 1e30),
-    PARE_FLOAT("eps", offsetof(struct conf, eps), "added to the divisor", 1e-8, 0, 1e30),
-    PARE_FLOAT("weight_decay", offsetof(struct conf, weight_decay), "times the weight, added to the gradient", 0, 0, 1e30),
-    PARE_FLOAT("momentum", offsetof(struct conf, momentum), "how much of the last update stays", 0, 0, 1e30),
-    PARE_FLAG("centered", offsetof(struct conf, centered), "divide by the deviation, not the mean square's root", 0),
+    PARE_FLOAT("alpha", offsetof(struct conf, alpha), "decay rate of the squared gradient's mean",
+               0.99, 0, 1e30),
+    PARE_FLOAT("eps", offsetof(struct conf, eps), "term added to the denominator", 1e-8, 0, 1e30),
+    PARE_FLOAT("weight_decay", offsetof(struct conf, weight_decay),
+               "L2 penalty: factor of the weight added to the gradient", 0, 0, 1e30),
+    PARE_FLOAT("momentum", offsetof(struct conf, momentum), "momentum factor", 0, 0, 1e30),
+    PARE_FLAG("centered", offsetof(struct conf, centered),
+              "divide by the standard deviation instead of the root mean square", 0),
     PARE_OPT_END
 };
-/* clang-format on */
 
 static bool uses(const void *conf, int slot)
 {
@@ -49,7 +50,7 @@ static struct rates rates(const struct conf *c, const struct pare_update *u)
                            (float)c->eps, (float)c->momentum };
 }
 
-/* The four kinds differ only in what is known when the loop is compiled. */
+/* Inlined for each of the four cases, so that the branches are constant. */
 static inline void pass(const struct rates *r, const struct pare_update *u, bool centered,
                         bool momentum)
 {
@@ -65,7 +66,7 @@ static inline void pass(const struct rates *r, const struct pare_update *u, bool
         if (centered) {
             a[i] = k.alpha * a[i] + k.rest * g;
             d = v[i] - a[i] * a[i];
-            d = d < 0 ? 0 : d; /* rounding, where all gradients were the same */
+            d = d < 0 ? 0 : d; /* rounding, when all gradients were equal */
         } else {
             d = v[i];
         }
@@ -98,7 +99,7 @@ static void update(const void *conf, const struct pare_update *u)
 const struct pare_optimizer pare_optimizer_rmsprop = {
     .abi = PARE_ABI,
     .name = "rmsprop",
-    .doc = "RMSprop, centered or not, with momentum or without.",
+    .doc = "RMSprop, optionally centered and with momentum.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
     .n_slots = 3,

@@ -14,15 +14,14 @@ struct conf {
     bool nesterov;
 };
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("momentum", offsetof(struct conf, momentum), "how much of the last update stays", 0, 0, 1e30),
-    PARE_FLOAT("dampening", offsetof(struct conf, dampening), "how much of the gradient is left out", 0, -1e30, 1e30),
-    PARE_FLOAT("weight_decay", offsetof(struct conf, weight_decay), "times the weight, added to the gradient", 0, 0, 1e30),
-    PARE_FLAG("nesterov", offsetof(struct conf, nesterov), "look ahead, with momentum only", 0),
-    PARE_OPT_END
+    PARE_FLOAT("momentum", offsetof(struct conf, momentum), "momentum factor", 0, 0, 1e30),
+    PARE_FLOAT("dampening", offsetof(struct conf, dampening), "dampening of the momentum", 0, -1e30,
+               1e30),
+    PARE_FLOAT("weight_decay", offsetof(struct conf, weight_decay),
+               "L2 penalty: factor of the weight added to the gradient", 0, 0, 1e30),
+    PARE_FLAG("nesterov", offsetof(struct conf, nesterov), "use Nesterov momentum", 0), PARE_OPT_END
 };
-/* clang-format on */
 
 static int check(const void *conf, struct pare_err *err)
 {
@@ -30,7 +29,7 @@ static int check(const void *conf, struct pare_err *err)
 
     if (c->nesterov && (c->momentum <= 0 || c->dampening != 0))
         return pare_fail(err, PARE_ECONFIG,
-                         "nesterov needs a momentum above 0 and no dampening, "
+                         "nesterov needs momentum > 0 and dampening 0, "
                          "they are %g and %g",
                          c->momentum, c->dampening);
     return 0;
@@ -80,7 +79,7 @@ static void update(const void *conf, const struct pare_update *u)
 const struct pare_optimizer pare_optimizer_sgd = {
     .abi = PARE_ABI,
     .name = "sgd",
-    .doc = "Stochastic gradient descent, with momentum or without.",
+    .doc = "Stochastic gradient descent, optionally with momentum.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
     .n_slots = 1,

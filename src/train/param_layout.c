@@ -1,4 +1,5 @@
-/* param_layout.c - parameters in the layout that kernels read, while nobody looks at them. */
+/* param_layout.c - keep filters in the kernels' blocked layout between the points where hooks or
+ * files read them. */
 #include "param_layout.h"
 
 #include <string.h>
@@ -14,47 +15,47 @@ bool pare_params_may_block(const struct pare_trainer *t)
     return !t->o.reference && !t->o.dist && (!hooked || (h->looks && !h->looks(h->user)));
 }
 
-/* The elements at `data`, to or from blocks. */
-static void move(struct pare_trainer *t, int i, void *data, size_t size)
+/* Convert the elements at `data` to or from blocks. */
+static void convert(struct pare_trainer *t, int i, void *data, size_t size)
 {
     const struct pare_tensor *v = &t->param[i].value;
     struct pare_filters f = {
         .shape = v,
-        .block = t->laid.block,
-        .threads = t->laid.threads,
+        .block = t->blocked.block,
+        .threads = t->blocked.threads,
         .size = size,
-        .to_row_major = t->laid.now,
+        .to_row_major = t->blocked.now,
     };
 
     if (!data)
         return;
-    memcpy(t->laid.room, data, (size_t)pare_numel(v) * size);
-    pare_filters_convert(&f, t->laid.room, data);
+    memcpy(t->blocked.room, data, (size_t)pare_numel(v) * size);
+    pare_filters_convert(&f, t->blocked.room, data);
 }
 
-static void move_param(struct pare_trainer *t, int i)
+static void convert_param(struct pare_trainer *t, int i)
 {
     const struct pare_optim_param *p = &t->param[i];
 
-    move(t, i, p->value.data, sizeof(float));
-    move(t, i, t->grad[i].data, sizeof(float));
+    convert(t, i, p->value.data, sizeof(float));
+    convert(t, i, t->grad[i].data, sizeof(float));
     for (int k = 0; k < PARE_OPTIM_SLOTS; k++)
-        move(t, i, t->optim->slot[i][k], sizeof(float));
+        convert(t, i, t->optim->slot[i][k], sizeof(float));
     if (!p->mask)
         return;
-    move(t, i, p->out, sizeof(float));
-    if (!t->laid.now) {
-        memcpy(t->laid.mask[i], p->mask, (size_t)pare_numel(&p->value));
-        move(t, i, t->laid.mask[i], 1);
+    convert(t, i, p->out, sizeof(float));
+    if (!t->blocked.now) {
+        memcpy(t->blocked.mask[i], p->mask, (size_t)pare_numel(&p->value));
+        convert(t, i, t->blocked.mask[i], 1);
     }
-    pare_optim_mask(t->optim, i, &p->value, t->laid.now ? p->mask : t->laid.mask[i], p->out);
+    pare_optim_mask(t->optim, i, &p->value, t->blocked.now ? p->mask : t->blocked.mask[i], p->out);
 }
 
-/* Room for the largest, and for masks, which are not ours: until all is back, which must not fail
- * for want of it. */
+/* Room for the largest parameter, and for blocked masks, since masks are the caller's.  Allocated
+ * for as long as parameters are blocked, so that converting back cannot fail. */
 static bool make_room(struct pare_trainer *t)
 {
-    struct pare_blocked_param *l = &t->laid;
+    struct pare_blocked_param *l = &t->blocked;
     int64_t most = 0;
 
     l->arena = pare_arena_new(1 << 12);
@@ -75,7 +76,7 @@ static bool make_room(struct pare_trainer *t)
 
 int pare_params_to_blocked(struct pare_trainer *t, struct pare_err *err)
 {
-    struct pare_blocked_param *l = &t->laid;
+    struct pare_blocked_param *l = &t->blocked;
 
     if (l->now)
         return 0;
@@ -88,20 +89,20 @@ int pare_params_to_blocked(struct pare_trainer *t, struct pare_err *err)
     l->threads = t->plan[t->at]->backend.threads;
     for (int i = 0; i < t->n_params; i++)
         if (l->param[i])
-            move_param(t, i);
+            convert_param(t, i);
     l->now = true;
     return 0;
 }
 
 void pare_params_to_row_major(struct pare_trainer *t)
 {
-    struct pare_blocked_param *l = &t->laid;
+    struct pare_blocked_param *l = &t->blocked;
 
     if (!l->now)
         return;
     for (int i = 0; i < t->n_params; i++)
         if (l->param[i])
-            move_param(t, i);
+            convert_param(t, i);
     l->now = false;
     pare_arena_free(l->arena);
     l->arena = NULL;

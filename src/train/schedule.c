@@ -1,4 +1,4 @@
-/* schedule.c - the table of schedules, and the warm-up in front of one. */
+/* schedule.c - the registry of learning-rate schedules, and the linear warm-up. */
 #include "schedule.h"
 
 #include <stddef.h>

@@ -1,19 +1,19 @@
-/* schedule.h - the learning rate as a function of time.
+/* schedule.h - learning-rate schedules.
  *
  * A schedule is src/train/schedule_<name>.c with a descriptor at the bottom and one line in
- * schedules.def.  Formulas are PyTorch's closed forms, so that a resumed run needs no state but
- * the step.
+ * schedules.def.  Formulas are PyTorch's closed forms, so that a resumed run needs no state but the
+ * step.
  */
 #ifndef PARE_TRAIN_SCHEDULE_H
 #define PARE_TRAIN_SCHEDULE_H
 
 #include <pare/plugin.h>
 
-/* Where training is. */
+/* The position in training. */
 struct pare_when {
     int64_t step;        /* updates done: 0 for the first one */
     int64_t epoch_steps; /* updates in an epoch, at least 1 */
-    int64_t total_steps; /* ... in the whole training */
+    int64_t total_steps; /* updates in the whole training */
 };
 
 struct pare_schedule {
@@ -28,10 +28,10 @@ struct pare_schedule {
 
 extern const struct pare_schedule *const pare_schedules[]; /* ends with NULL */
 
-/* By name; an error that names the nearest one when there is none. */
+/* By name; the error names the closest one. */
 int pare_find_schedule(const char *name, const struct pare_schedule **type, struct pare_err *err);
 
-/* A schedule with a linear warm-up in front (PyTorch's LinearLR and SequentialLR):
+/* A schedule after a linear warm-up (PyTorch's LinearLR and SequentialLR):
  *
  *     step < warmup:  base (f + (1 - f) step / warmup), f = warmup_factor
  *     else:           the schedule, its time starting at the end of the warm-up
@@ -40,7 +40,7 @@ struct pare_lr {
     const struct pare_schedule *type;
     const void *conf; /* filled from type->opts */
     double base;
-    int64_t epoch_steps, total_steps; /* total_steps with the warm-up */
+    int64_t epoch_steps, total_steps; /* total_steps includes the warm-up */
     int64_t warmup;                   /* steps; 0: none */
     double warmup_factor;             /* of the first step, in [0, 1] */
 };

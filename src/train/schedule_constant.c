@@ -1,4 +1,4 @@
-/* schedule_constant.c - the learning rate stays as it is. */
+/* schedule_constant.c - a constant learning rate. */
 #include "schedule.h"
 
 static double lr(const void *conf, double base, const struct pare_when *when)
@@ -11,6 +11,6 @@ static double lr(const void *conf, double base, const struct pare_when *when)
 const struct pare_schedule pare_schedule_constant = {
     .abi = PARE_ABI,
     .name = "constant",
-    .doc = "The learning rate stays as it is.",
+    .doc = "A constant learning rate.",
     .lr = lr,
 };

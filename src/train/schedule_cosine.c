@@ -1,10 +1,10 @@
-/* schedule_cosine.c - half a cosine from the base to the least learning rate.
+/* schedule_cosine.c - cosine annealing from the base to the minimum learning rate.
  *
  *     min_lr + (base - min_lr) (1 + cos(pi t / T)) / 2
  *
  * Loshchilov and Hutter, "SGDR", 2017, without restarts.  T is t_max epochs, or the whole training;
- * t is counted in steps, or in whole epochs as PyTorch's users mostly do.  After T it rises again,
- * as PyTorch's does.
+ * t is counted in steps, or in whole epochs as is common with PyTorch.  After T it rises again, as
+ * PyTorch's does.
  */
 #include "schedule.h"
 
@@ -19,14 +19,14 @@ struct conf {
     const char *by;
 };
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_INT("t_max", offsetof(struct conf, t_max), "epochs to the least rate; 0: the whole training", 0, 0, 1e15),
-    PARE_FLOAT("min_lr", offsetof(struct conf, min_lr), "the least rate", 0, 0, 1e30),
-    PARE_CHOICE("by", offsetof(struct conf, by), "when the rate changes", "step", "epoch|step"),
+    PARE_INT("t_max", offsetof(struct conf, t_max),
+             "epochs until the minimum (0 = the whole training)", 0, 0, 1e15),
+    PARE_FLOAT("min_lr", offsetof(struct conf, min_lr), "minimum learning rate", 0, 0, 1e30),
+    PARE_CHOICE("by", offsetof(struct conf, by), "update the rate every epoch or every step",
+                "step", "epoch|step"),
     PARE_OPT_END
 };
-/* clang-format on */
 
 static double lr(const void *conf, double base, const struct pare_when *when)
 {
@@ -47,7 +47,7 @@ static double lr(const void *conf, double base, const struct pare_when *when)
 const struct pare_schedule pare_schedule_cosine = {
     .abi = PARE_ABI,
     .name = "cosine",
-    .doc = "Half a cosine from the learning rate to the least one.",
+    .doc = "Cosine annealing from the learning rate to min_lr.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
     .lr = lr,

@@ -1,6 +1,6 @@
-/* schedule_exponential.c - the learning rate falls by the same factor every epoch: base gamma^t.
+/* schedule_exponential.c - exponential decay of the learning rate: base gamma^t.
  *
- * t is the epoch; or, by steps, the same curve without its stairs.
+ * t is the epoch, or with by=step a fraction of it.
  */
 #include "schedule.h"
 
@@ -14,13 +14,13 @@ struct conf {
     const char *by;
 };
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "what the rate is multiplied by in an epoch", 0.95, 0, 1e30),
-    PARE_CHOICE("by", offsetof(struct conf, by), "when the rate changes", "epoch", "epoch|step"),
+    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "factor of the learning rate per epoch", 0.95,
+               0, 1e30),
+    PARE_CHOICE("by", offsetof(struct conf, by), "update the rate every epoch or every step",
+                "epoch", "epoch|step"),
     PARE_OPT_END
 };
-/* clang-format on */
 
 static double lr(const void *conf, double base, const struct pare_when *when)
 {
@@ -36,7 +36,7 @@ static double lr(const void *conf, double base, const struct pare_when *when)
 const struct pare_schedule pare_schedule_exponential = {
     .abi = PARE_ABI,
     .name = "exponential",
-    .doc = "The learning rate falls by the same factor every epoch.",
+    .doc = "Multiply the learning rate by gamma every epoch.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
     .lr = lr,

@@ -1,4 +1,4 @@
-/* schedule_multistep.c - the learning rate drops at given epochs: base gamma^(those past). */
+/* schedule_multistep.c - multiply the learning rate by gamma at each milestone. */
 #include "schedule.h"
 
 #include <math.h>
@@ -10,13 +10,13 @@ struct conf {
     double gamma;
 };
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
-    { "milestones", "epochs at which the rate drops", PARE_OPT_INTS, offsetof(struct conf, milestones), 0, 0, 1e15, NULL, NULL, true, NULL },
-    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "what the rate is multiplied by", 0.1, 0, 1e30),
+    { "milestones", "epochs at which the learning rate drops", PARE_OPT_INTS,
+      offsetof(struct conf, milestones), 0, 0, 1e15, NULL, NULL, true, NULL },
+    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "factor of the learning rate at each drop",
+               0.1, 0, 1e30),
     PARE_OPT_END
 };
-/* clang-format on */
 
 static double lr(const void *conf, double base, const struct pare_when *when)
 {
@@ -31,7 +31,7 @@ static double lr(const void *conf, double base, const struct pare_when *when)
 const struct pare_schedule pare_schedule_multistep = {
     .abi = PARE_ABI,
     .name = "multistep",
-    .doc = "The learning rate drops at the epochs named by milestones.",
+    .doc = "Multiply the learning rate by gamma at each epoch of milestones.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
     .lr = lr,

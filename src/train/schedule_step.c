@@ -1,4 +1,5 @@
-/* schedule_step.c - every few epochs the learning rate drops: base gamma^floor(epoch / size). */
+/* schedule_step.c - multiply the learning rate by gamma every few epochs: base gamma^floor(epoch /
+ * size). */
 #include "schedule.h"
 
 #include <math.h>
@@ -10,13 +11,12 @@ struct conf {
     double gamma;
 };
 
-/* clang-format off */
 static const struct pare_opt opts[] = {
     PARE_INT("step_size", offsetof(struct conf, step_size), "epochs between drops", 10, 1, 1e15),
-    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "what the rate is multiplied by", 0.1, 0, 1e30),
+    PARE_FLOAT("gamma", offsetof(struct conf, gamma), "factor of the learning rate at each drop",
+               0.1, 0, 1e30),
     PARE_OPT_END
 };
-/* clang-format on */
 
 static double lr(const void *conf, double base, const struct pare_when *when)
 {
@@ -29,7 +29,7 @@ static double lr(const void *conf, double base, const struct pare_when *when)
 const struct pare_schedule pare_schedule_step = {
     .abi = PARE_ABI,
     .name = "step",
-    .doc = "The learning rate drops every step_size epochs.",
+    .doc = "Multiply the learning rate by gamma every step_size epochs.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
     .lr = lr,

@@ -1,11 +1,12 @@
 /* train.c - the training loop.
  *
- * Several processes go through it in step: each has its part of every batch, all have the same
- * weights after it, and only the first one writes.
+ * Several processes run it in step: each has its part of every batch, all have the same weights
+ * after each step, and only the first one writes files.
  *
- * All that decides what happens next is in the checkpoint: parameters, running statistics, the
- * optimizer's state, the random generator, the loader's position, counters and the best so far.  A
- * run that was killed and one that was not go through the same numbers.
+ * A checkpoint contains everything that determines the next step: parameters, running statistics,
+ * the optimizer's state, the random generator, the loader's position, counters and the best
+ * parameters so far.  A run that was killed and resumed computes the same values as one that was
+ * not.
  */
 #include "train.h"
 
@@ -26,31 +27,31 @@ struct run {
     struct pare_lr lr;
     int64_t epoch;
     int64_t waited; /* epochs since the best */
-    double best;    /* accuracy; -1: none yet */
+    double best;    /* validation accuracy; -1: none yet */
     int64_t best_epoch;
     struct pare_tensor *kept;     /* the best parameters and statistics; NULL: not kept */
-    double loss_sum, seen, right; /* of the epoch so far */
-    bool stopping;                /* somebody, in some process, has asked to stop */
+    double loss_sum, seen, right; /* sums over the epoch so far */
+    bool stopping;                /* some process has asked to stop */
 };
 
-/* As many updates as there may be. */
-static bool full(const struct run *r)
+/* Has the limit of updates been reached? */
+static bool at_max_steps(const struct run *r)
 {
     return r->c->max_steps && r->t->optim->step >= r->c->max_steps;
 }
 
-static bool asked(const struct run *r)
+static bool stop_requested(const struct run *r)
 {
     return r->c->stop && *r->c->stop;
 }
 
-/* Of several processes all must see it after the same step, so there it is a vote. */
+/* Several processes must stop after the same step, so there it is a vote. */
 static bool stopped(const struct run *r)
 {
-    return r->t->o.dist ? r->stopping : asked(r);
+    return r->t->o.dist ? r->stopping : stop_requested(r);
 }
 
-/* ---- everything that is learned, under one numbering --------------------------------- */
+/* ---- parameters and running statistics, under one numbering -------------------------- */
 
 static int n_all(const struct run *r)
 {
@@ -67,7 +68,8 @@ static const struct pare_tensor *all_value(const struct run *r, int i)
     return i < r->t->n_params ? &r->t->param[i].value : &r->t->state[i - r->t->n_params].t;
 }
 
-/* The model itself has what is learned times its mask; the two parts of it are kept apart. */
+/* Save or restore the best parameters.  The model has the masked product; values and masks are
+ * saved separately. */
 static int copy_all(const struct run *r, bool back, struct pare_err *err)
 {
     for (int i = 0; i < n_all(r); i++) {
@@ -195,7 +197,7 @@ static int load_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
     PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
     for (int i = 0; i < n; i++)
         PARE_TRY(pare_checkpoint_load(k, "optim", slot[i].name, &slot[i].t, err));
-    pare_trainer_refresh(r->t); /* first: a compression may change what the model has */
+    pare_trainer_refresh(r->t); /* first: a compression may change the model's copy */
     if (r->t->o.hooks.load)
         PARE_TRY(r->t->o.hooks.load(r->t->o.hooks.user, k, err));
     return pare_checkpoint_load_rng(k, "train", &r->t->rng, err);
@@ -209,7 +211,7 @@ static int load(struct run *r, struct pare_err *err)
     if (!k.arena)
         return pare_no_memory(err, "for a checkpoint");
     rc = pare_checkpoint_read(&k, r->c->checkpoint, err);
-    if (!rc) /* which says the file's name itself */
+    if (!rc) /* pare_checkpoint_read() names the file itself */
         rc = pare_at(err, load_tensors(&k, r, err), "%s", r->c->checkpoint);
     if (!rc)
         rc = pare_at(err, load_numbers(&k, r, err), "%s", r->c->checkpoint);
@@ -248,7 +250,7 @@ static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *
     struct pare_score s = { 0 };
 
     pare_dist_batch(r->t->o.dist, b->own, b->whole);
-    r->t->stop = asked(r);
+    r->t->stop = stop_requested(r);
     PARE_TRY(pare_trainer_gradient(r->t, b->in, &b->y, &s, err));
     r->stopping = r->t->stop;
     PARE_TRY(pare_trainer_update(r->t, lr_of(r, r->t->optim->step), err));
@@ -258,7 +260,7 @@ static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *
     return 0;
 }
 
-/* Batches until the epoch ends (*ended) or somebody stops it. */
+/* Run batches until the epoch ends (*ended) or a stop is requested. */
 static int run_batches(struct run *r, double start, bool *ended, struct pare_err *err)
 {
     const struct pare_batch *b;
@@ -267,7 +269,7 @@ static int run_batches(struct run *r, double start, bool *ended, struct pare_err
     while (!stopped(r)) {
         int rc;
 
-        if (full(r)) {
+        if (at_max_steps(r)) {
             *ended = true;
             return 0;
         }
@@ -295,7 +297,7 @@ static int run_batches(struct run *r, double start, bool *ended, struct pare_err
     return 0;
 }
 
-/* Meanwhile parameters are as kernels want them. */
+/* The same with parameters in the kernels' layout meanwhile. */
 static int batches(struct run *r, double start, bool *ended, struct pare_err *err)
 {
     int rc;
@@ -306,7 +308,7 @@ static int batches(struct run *r, double start, bool *ended, struct pare_err *er
     return rc;
 }
 
-/* Files may differ from machine to machine, and so might memory: better now than at the end. */
+/* Check that all processes have the same weights: files may differ between machines. */
 static int check_same(const struct run *r, struct pare_err *err)
 {
     struct pare_dist *d = r->t->o.dist;
@@ -324,7 +326,7 @@ static int check_same(const struct run *r, struct pare_err *err)
     PARE_TRY(pare_dist_same(d, hash, n_all(r), &which, err));
     if (which < 0)
         return 0;
-    return pare_fail(err, PARE_EIO, "'%s' is not the same in all %d processes",
+    return pare_fail(err, PARE_EIO, "'%s' differs between the %d processes",
                      all_name(r, (int)which), pare_dist_size(d));
 }
 
@@ -386,14 +388,14 @@ static int one_epoch(struct run *r, struct pare_err *err)
     return save(r, err);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the whole training -------------------------------------------------------------------- */
 
-/* The first process looks for the file: others may see it later, or no longer. */
+/* Only the first process checks for the file: the others may see it earlier or later. */
 static int is_there(const struct run *r, const char *path, bool *yes, struct pare_err *err)
 {
     uint8_t there = !access(path, F_OK);
 
-    PARE_TRY(pare_dist_send(r->t->o.dist, &there, 1, err));
+    PARE_TRY(pare_dist_broadcast(r->t->o.dist, &there, 1, err));
     *yes = there;
     return 0;
 }
@@ -427,14 +429,15 @@ static int prepare(struct run *r, struct pare_err *err)
 static int loop(struct run *r, struct pare_err *err)
 {
     PARE_TRY(prepare(r, err));
-    while (r->epoch < r->c->epochs && !stopped(r) && !full(r)) {
+    while (r->epoch < r->c->epochs && !stopped(r) && !at_max_steps(r)) {
         if (r->c->patience && r->waited >= r->c->patience)
             break;
         PARE_TRY(one_epoch(r, err));
     }
     if (stopped(r) && r->epoch < r->c->epochs)
         return save(r, err);
-    /* What waits for the last epoch's end, such as a pruner, is told as at any other's. */
+    /* Hooks that act at the end of an epoch, for example pruners, also see the end of the last one.
+     */
     if (r->epoch >= r->c->epochs && r->t->o.hooks.at_epoch)
         PARE_TRY(r->t->o.hooks.at_epoch(r->t->o.hooks.user, r->t, r->epoch, err));
     return r->kept && r->best >= 0 ? copy_all(r, true, err) : 0;
@@ -461,7 +464,7 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
         lo.input = io;
     rc = train->y.data
              ? pare_loader_new(train, &lo, &r.loader, err)
-             : pare_fail(err, PARE_ECONFIG, "'%s' has no labels to learn from", train->name);
+             : pare_fail(err, PARE_ECONFIG, "'%s' has no labels to train with", train->name);
     if (!rc)
         rc = loop(&r, err);
     *result = (struct pare_train_result){ .epochs = r.epoch,

@@ -1,4 +1,4 @@
-/* train.h - the training loop: epochs, validation, the best model, checkpoints; and evaluation. */
+/* train.h - the training loop: epochs, validation, best model, checkpoints; and evaluation. */
 #ifndef PARE_TRAIN_TRAIN_H
 #define PARE_TRAIN_TRAIN_H
 
@@ -20,37 +20,37 @@ struct pare_eval {
 
 struct pare_eval_opts {
     int threads;
-    int64_t batch; /* 0: the set's */
+    int64_t batch; /* 0: the data set's */
     const struct pare_loss *loss;
     const void *loss_conf;
-    const volatile int *stop; /* set from outside: end early; or NULL */
-    struct pare_dist *dist;   /* processes that share the set; or NULL */
+    const volatile int *stop; /* if it becomes not 0, stop early; NULL: never */
+    struct pare_dist *dist;   /* processes that share the set; NULL: one */
     bool tune;                /* see struct pare_plan_opts */
     const char *choices, *cache;
     pare_progress_fn *progress; /* called before each batch; NULL: none */
     void *user;
 };
 
-/* Run the model over the whole set.  Lists are in the arena.  Several processes each take some of
- * the batches, and all have the result. */
+/* Run the model over the whole set.  Lists are in the arena.  Several processes share the batches,
+ * and all have the result. */
 int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data,
-                  const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
-                  struct pare_err *err);
+                        const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
+                        struct pare_err *err);
 
 struct pare_metrics pare_eval_metrics(const struct pare_eval *e);
 
 /* ---- training ----------------------------------------------------------------------- */
 
-/* How far training has come; handed to the callbacks. */
+/* Progress of the training, for the callbacks. */
 struct pare_train_status {
     int64_t epoch, epochs;  /* epoch counts from 0 */
-    int64_t batch, batches; /* done in this epoch, and all */
+    int64_t batch, batches; /* done in this epoch; in all of it */
     int64_t items;          /* seen in this epoch */
     double loss, top1;      /* means over the epoch so far; top1 in [0, 1] */
     double lr, seconds;     /* of the last update; of the epoch so far */
 };
 
-/* An epoch's result. */
+/* The result of an epoch. */
 struct pare_epoch {
     struct pare_train_status train;
     bool validated, best;
@@ -62,32 +62,32 @@ struct pare_train_conf {
     double lr;
     const struct pare_schedule *schedule;
     const void *schedule_conf;
-    int64_t max_steps; /* end after so many updates; 0: only epochs count */
+    int64_t max_steps; /* stop after this many updates; 0: no limit */
     int64_t warmup;    /* steps */
     double warmup_factor;
-    int64_t batch;          /* 0: the set's */
-    int64_t patience;       /* epochs without a better validation before stopping; 0: off */
-    int64_t best_from;      /* epochs before this one count neither for patience nor as the best */
-    bool keep_best;         /* end with the parameters that validated best */
-    const char *checkpoint; /* file to write, or NULL */
-    int64_t checkpoint_steps; /* write it every so many updates as well; 0: each epoch only */
-    bool only_stopped;        /* ... but write it only when stopped */
-    bool resume;              /* go on from that file when it is there */
-    uint64_t seed;            /* of the order of items and their variations */
-    const volatile int *stop; /* set from outside: write the checkpoint and return */
-    void *user;               /* for the callbacks, each may be NULL */
+    int64_t batch;            /* 0: the data set's */
+    int64_t patience;         /* stop after this many epochs without improvement; 0: never */
+    int64_t best_from;        /* ignore earlier epochs for patience and keep_best */
+    bool keep_best;           /* end with the parameters that validated best */
+    const char *checkpoint;   /* file to write, or NULL */
+    int64_t checkpoint_steps; /* also write it every this many updates; 0: each epoch only */
+    bool only_stopped;        /* write it only when stopped */
+    bool resume;              /* resume from `checkpoint` if it exists */
+    uint64_t seed;            /* of shuffling and augmentation */
+    const volatile int *stop; /* if it becomes not 0, write the checkpoint and return */
+    void *user;               /* for the callbacks, which may be NULL */
     void (*on_batch)(void *user, const struct pare_train_status *p);
     void (*on_epoch)(void *user, const struct pare_epoch *e);
 };
 
 struct pare_train_result {
-    int64_t epochs, steps; /* done, earlier runs included */
-    double best;           /* best validation accuracy, or -1 */
+    int64_t epochs, steps; /* done, including earlier runs */
+    double best;           /* best validation accuracy; -1: none */
     int64_t best_epoch;
     bool stopped; /* by `stop` */
 };
 
-/* Train until done.  valid may be NULL.  The model has the result. */
+/* Train until done.  valid may be NULL.  The model holds the result. */
 int pare_train(struct pare_trainer *t, const struct pare_data *train, const struct pare_data *valid,
                const struct pare_train_conf *c, struct pare_train_result *r, struct pare_err *err);
 

@@ -1,4 +1,5 @@
-/* train_options.c - from settings as people write them to everything that training is started with. */
+/* train_options.c - training options: from "name=value" settings to the structs that start a
+ * training. */
 #include "train_options.h"
 
 #include <string.h>
@@ -9,48 +10,47 @@
 #define AT(field) offsetof(struct pare_train_options_conf, field)
 
 static const struct pare_opt train_opts[] = {
-    PARE_INT("epochs", AT(epochs), "how often to see all items", 10, 0, 1e9),
-    PARE_FLOAT("lr", AT(lr), "learning rate; 0: 0.01 for sgd, 0.001 for the others", 0, 0, 1e9),
-    PARE_TEXT("optimizer", AT(optimizer), "NAME", "how gradients change the weights", "sgd"),
-    PARE_TEXT("schedule", AT(schedule), "NAME", "how the learning rate changes in time",
-              "constant"),
-    PARE_TEXT("loss", AT(loss), "NAME", "what is made small", "cross_entropy"),
-    PARE_INT("warmup", AT(warmup), "steps in which the learning rate rises to its value", 0, 0,
-             1e12),
-    PARE_FLOAT("warmup_factor", AT(warmup_factor), "... from this part of it", 0, 0, 1),
-    PARE_TEXT("teacher", AT(teacher), "MODEL", "a model whose outputs are learned as well", NULL),
+    PARE_INT("epochs", AT(epochs), "number of passes over the data", 10, 0, 1e9),
+    PARE_FLOAT("lr", AT(lr), "learning rate (0 = 0.01 for sgd, 0.001 for the others)", 0, 0, 1e9),
+    PARE_TEXT("optimizer", AT(optimizer), "NAME", "optimizer", "sgd"),
+    PARE_TEXT("schedule", AT(schedule), "NAME", "learning-rate schedule", "constant"),
+    PARE_TEXT("loss", AT(loss), "NAME", "loss function to minimize", "cross_entropy"),
+    PARE_INT("warmup", AT(warmup), "steps of linear learning-rate warm-up", 0, 0, 1e12),
+    PARE_FLOAT("warmup_factor", AT(warmup_factor),
+               "fraction of the learning rate at which the warm-up starts", 0, 0, 1),
+    PARE_TEXT("teacher", AT(teacher), "MODEL", "model to distill from", NULL),
     PARE_TEXTS("distill_layers", AT(distill_layers), "NAMES",
-               "layers to make like the teacher's: NAME, or NAME=TEACHERS-NAME"),
+               "layers that follow the teacher's: NAME, or STUDENT=TEACHER"),
     PARE_TEXTS("freeze", AT(freeze), "NAME",
-               "weights to leave alone: names, or beginnings with a *"),
-    PARE_FLOAT("clip_norm", AT(clip_norm), "scale gradients down to this norm; 0: off", 0, 0,
+               "weights not to train: names, or prefixes followed by *"),
+    PARE_FLOAT("clip_norm", AT(clip_norm), "limit of the gradients' norm (0 = off)", 0, 0, 1e300),
+    PARE_FLOAT("clip_value", AT(clip_value), "limit of each gradient's magnitude (0 = off)", 0, 0,
                1e300),
-    PARE_FLOAT("clip_value", AT(clip_value), "cut gradients to this size; 0: off", 0, 0, 1e300),
     PARE_INT("patience", AT(patience),
-             "stop after so many epochs without a better validation; 0: never", 0, 0, 1e9),
-    PARE_FLAG("keep_best", AT(keep_best), "end with the weights that validated best", 0),
+             "stop after N epochs without a better validation result (0 = never)", 0, 0, 1e9),
+    PARE_FLAG("keep_best", AT(keep_best), "restore the weights that validated best at the end", 0),
     PARE_TEXT("checkpoint", AT(checkpoint), "FILE",
-              "write the state to this .safetensors after each epoch", NULL),
-    PARE_INT("checkpoint_steps", AT(checkpoint_steps), "... and every so many steps; 0: only then",
-             0, 0, 1e12),
-    PARE_FLAG("resume", AT(resume), "go on from the checkpoint, if it is there", 0),
+              "write a checkpoint to this .safetensors file after each epoch", NULL),
+    PARE_INT("checkpoint_steps", AT(checkpoint_steps),
+             "also write it every N steps (0 = only after epochs)", 0, 0, 1e12),
+    PARE_FLAG("resume", AT(resume), "resume from the checkpoint if it exists", 0),
     PARE_FLAG("sync_bn", AT(sync_bn),
-              "of several processes: BatchNormalization sees the whole batch, not each its part",
+              "with several processes, compute BatchNormalization over the whole batch", 0),
+    PARE_INT("seed", AT(seed), "seed of shuffling, augmentation and Dropout", 0, 0, 9e15),
+    PARE_INT("threads", AT(threads), "threads to use (0 = all cores)", 0, 0, 1024),
+    PARE_FLAG("tune", AT(tune), "time the kernels that can train each layer, and use the fastest",
               0),
-    PARE_INT("seed", AT(seed), "of the order of items, their variations, and Dropout", 0, 0, 9e15),
-    PARE_INT("threads", AT(threads), "threads to use; 0: all cores", 0, 0, 1024),
-    PARE_FLAG("tune", AT(tune), "time the kernels that can train a layer, and use the fastest", 0),
-    PARE_TEXT("choices", AT(choices), "FILE",
-              "file of kernels to use for layers, which gets those found by tuning", NULL),
+    PARE_TEXT("choices", AT(choices), "FILE", "list of kernel choices to follow; tuning adds to it",
+              NULL),
     PARE_OPT_END
 };
 
 static const struct pare_opt eval_opts[] = {
-    PARE_TEXT("loss", AT(loss), "NAME", "what is measured besides accuracy", "cross_entropy"),
-    PARE_INT("threads", AT(threads), "threads to use; 0: all cores", 0, 0, 1024), PARE_OPT_END
+    PARE_TEXT("loss", AT(loss), "NAME", "loss function to evaluate", "cross_entropy"),
+    PARE_INT("threads", AT(threads), "threads to use (0 = all cores)", 0, 0, 1024), PARE_OPT_END
 };
 
-/* ---- the parts there are ------------------------------------------------------------------- */
+/* ---- option groups ------------------------------------------------------------------------- */
 
 struct list {
     struct pare_arena *arena;
@@ -130,7 +130,7 @@ struct setup {
     bool teacher; /* there is one, whatever the option says */
 };
 
-/* Make a part one that is used; `into` or else new memory gets its options. */
+/* Select an option group; its options go to *into, or to new memory. */
 static int choose(struct setup *u, const char *kind, const char *name, size_t size, void **into,
                   struct pare_err *err)
 {
@@ -170,7 +170,8 @@ static int choose_training(struct setup *u, struct pare_err *err)
     if (s->c.teacher || u->teacher)
         PARE_TRY(choose(u, "teacher", NULL, 0, &soft, err));
     if (s->c.distill_layers.n && !s->c.teacher && !u->teacher)
-        return pare_fail(err, PARE_ECONFIG, "distill-layers needs a teacher: the model to follow");
+        return pare_fail(err, PARE_ECONFIG,
+                         "distill-layers needs a teacher: set the model to distill from");
     if (s->c.distill_layers.n)
         PARE_TRY(choose(u, "distill", NULL, 0, &how, err));
     s->trainer.optimizer_conf = optim;
@@ -213,7 +214,7 @@ static int make_links(struct setup *u, struct pare_err *err)
     return 0;
 }
 
-/* The first part is filled at once: it says which others are used. */
+/* Fill the first group first: it names the loss, optimizer and schedule. */
 static int make(struct setup *u, bool training, const struct pare_given *g, int n,
                 struct pare_err *err)
 {
@@ -257,26 +258,7 @@ int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena
     return make(&u, false, g, n, err);
 }
 
-/* ---- other ways to say it ----------------------------------------------------------------- */
-
-int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
-                     struct pare_err *err)
-{
-    char *copy = pare_strdup(a, text ? text : ""), *save = NULL;
-
-    *g = copy ? pare_alloc(a, strlen(copy) / 2 + 1, sizeof(**g)) : NULL;
-    *n = 0;
-    if (!*g)
-        return pare_no_memory(err, "for the settings");
-    for (char *w = strtok_r(copy, " \t\n", &save); w; w = strtok_r(NULL, " \t\n", &save)) {
-        char *value = strchr(w, '=');
-
-        if (value)
-            *value++ = '\0';
-        (*g)[(*n)++] = (struct pare_given){ w, value ? value : "true" };
-    }
-    return 0;
-}
+/* ---- data sets ---------------------------------------------------------------------------- */
 
 int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
 {
@@ -284,7 +266,7 @@ int pare_model_fits(const struct pare_model *m, const struct pare_data *data, st
     int n_in = pare_model_inputs(m, &in), n_out = pare_model_outputs(m, &out);
 
     if (n_in != 1 && !data->n_inputs)
-        return pare_fail(err, PARE_EUNSUPPORTED, "has %d inputs, a data set fills one", n_in);
+        return pare_fail(err, PARE_EUNSUPPORTED, "has %d inputs, a data set provides one", n_in);
     if (!n_out)
         return pare_fail(err, PARE_EUNSUPPORTED, "has no output");
     for (int i = 0; i < n_in && data->n_inputs; i++) {

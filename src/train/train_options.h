@@ -1,14 +1,15 @@
-/* train_options.h - from settings as people write them to everything that training is started with. */
+/* train_options.h - training options: from "name=value" settings to the structs that start a
+ * training. */
 #ifndef PARE_TRAIN_TRAIN_OPTIONS_H
 #define PARE_TRAIN_TRAIN_OPTIONS_H
 
 #include "../base/option_groups.h"
 #include "train.h"
 
-/* The options of training itself; its parts have their own. */
+/* Options of the training loop; loss, optimizer and schedule have their own. */
 struct pare_train_options_conf {
     int64_t epochs;
-    double lr; /* 0: 0.01 for sgd, else 0.001 */
+    double lr; /* 0: 0.01 for sgd, 0.001 for the others */
     const char *optimizer, *schedule, *loss, *teacher;
     int64_t warmup;
     double warmup_factor, clip_norm, clip_value;
@@ -25,38 +26,33 @@ struct pare_train_options_conf {
 
 struct pare_train_options {
     struct pare_train_options_conf c;
-    struct pare_trainer_opts trainer; /* without the teacher's model: c.teacher is its file; and
-                                         without other processes */
+    /* Without teacher (c.teacher is its file) and without processes: the caller sets them. */
+    struct pare_trainer_opts trainer;
     struct pare_train_conf train;
     struct pare_data_opts data;
 };
 
-/* Every part that there is, none of them chosen: for help, and to know names. */
+/* All option groups, none of them selected: for help and completion. */
 int pare_train_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
                              struct pare_err *err);
 
-/* All is in the arena.  teacher: the caller has a model to distill from. */
+/* Everything is in the arena.  teacher: the caller has a model to distill from. */
 int pare_train_options_make(const struct pare_given *g, int n, bool teacher, struct pare_arena *a,
                             struct pare_train_options **s, struct pare_err *err);
 
-/* The same for judging a model: only loss and data, with the options "loss" and "threads". */
+/* The same for evaluation: loss and data only, with the options "loss" and "threads". */
 int pare_eval_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
                             struct pare_err *err);
 int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena *a,
                             struct pare_train_options **s, struct pare_err *err);
 
-/* "lr=0.1 epochs=3 flip": words into settings; a word without = means true. */
-int pare_given_split(const char *text, struct pare_arena *a, struct pare_given **g, int *n,
-                     struct pare_err *err);
-
-/* The set to train with and the one to validate with, checked against the model.  `valid` is a set
- * of its own, or "none"; NULL: what was held out, else the set's own test part, else nothing.  Free
- * both in any case. */
+/* Open the training and validation sets, and check them against the model.  `valid`: a data set, or
+ * "none"; NULL: the held-out part, else the set's test part, else none.  Free both in any case. */
 int pare_train_options_data(const struct pare_train_options *s, const struct pare_model *m,
                             const char *spec, const char *valid, struct pare_data *data[2],
                             struct pare_err *err);
 
-/* Do the model's first input and output fit the set? */
+/* Do the model's first input and output fit the data set? */
 int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err);
 
 #endif

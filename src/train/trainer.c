@@ -1,4 +1,4 @@
-/* trainer.c - a model that learns, one batch at a time. */
+/* trainer.c - train a model step by step: forward, loss, backward, update, hooks. */
 #include "trainer.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 #define MAX_OUT 16
 
-/* ---- what is learned --------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------------------- */
 
 static bool is_frozen(const struct pare_trainer_opts *o, const char *name)
 {
@@ -25,7 +25,7 @@ static bool is_frozen(const struct pare_trainer_opts *o, const char *name)
     return false;
 }
 
-/* A float32 initializer that is more than a number, in a place where something can be learned. */
+/* A float32 initializer that is not a scalar. */
 static bool is_candidate(const struct pare_value *v)
 {
     return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 && v->t.rank >= 1;
@@ -51,8 +51,8 @@ static int add_state(struct pare_trainer *t, struct pare_value *v, struct pare_e
     return 0;
 }
 
-/* Every input of every node: parameters once each, running statistics beside. */
-static int collect(struct pare_trainer *t, struct pare_err *err)
+/* Collect the inputs of all nodes: each parameter once, and running statistics. */
+static int collect_params(struct pare_trainer *t, struct pare_err *err)
 {
     struct pare_graph *g = t->model->graph;
     bool *seen = pare_alloc(t->arena, (size_t)g->n_values, sizeof(*seen));
@@ -77,8 +77,7 @@ static int collect(struct pare_trainer *t, struct pare_err *err)
         }
     }
     if (!t->n_params)
-        return pare_fail(err, PARE_ECONFIG,
-                         "nothing can be trained: no parameter is left that is not frozen");
+        return pare_fail(err, PARE_ECONFIG, "nothing to train: all parameters are frozen");
     return 0;
 }
 
@@ -93,7 +92,7 @@ static int check_freeze(const struct pare_trainer *t, struct pare_err *err)
                    is_frozen(&one, t->model->graph->value[k]->name);
         if (!used)
             return pare_fail(err, PARE_ECONFIG,
-                             "no parameter is called '%s', which is to be frozen", t->o.freeze[i]);
+                             "cannot freeze '%s': the model has no such parameter", t->o.freeze[i]);
     }
     return 0;
 }
@@ -118,20 +117,20 @@ int pare_trainer_watch(struct pare_trainer *t, struct pare_strs names, struct pa
         return pare_no_memory(err, "for training");
     for (int i = 0; i < n; i++)
         all[i] = i < names.n ? names.v[i] : t->layers.student.v[i - names.n];
-    t->stale = true; /* plans may be at work just now */
-    t->keep = (struct pare_strs){ all, n };
-    t->o.keep = (struct pare_strs){ all, names.n };
+    t->stale = true; /* plans may be in use just now */
+    t->observe = (struct pare_strs){ all, n };
+    t->o.observe = (struct pare_strs){ all, names.n };
     return 0;
 }
 
-/* The values that plans must keep. */
-static int look_inside(struct pare_trainer *t, struct pare_err *err)
+/* The values that plans must observe. */
+static int observe_layers(struct pare_trainer *t, struct pare_err *err)
 {
     t->layers.link = t->o.link;
     t->layers.n = t->o.n_links;
     if (t->o.teacher && t->o.n_links)
         PARE_TRY(pare_distill_layers_new(t->model, t->o.teacher, &t->layers, t->arena, err));
-    return pare_trainer_watch(t, t->o.keep, err);
+    return pare_trainer_watch(t, t->o.observe, err);
 }
 
 static int make_grads(struct pare_trainer *t, struct pare_err *err)
@@ -146,13 +145,13 @@ static int make_grads(struct pare_trainer *t, struct pare_err *err)
         .n_state = t->n_state,
     };
 
-    PARE_TRY(pare_allreduce_init(&t->together, &o, t->arena, err));
+    PARE_TRY(pare_allreduce_init(&t->allreduce, &o, t->arena, err));
     for (int i = 0; i < t->n_params; i++)
         t->param[i].grad = t->grad[i];
     return 0;
 }
 
-static int make(struct pare_trainer *t, struct pare_err *err)
+static int init_trainer(struct pare_trainer *t, struct pare_err *err)
 {
     size_t n = (size_t)t->model->graph->n_values;
     struct pare_optim_opts o = {
@@ -165,21 +164,21 @@ static int make(struct pare_trainer *t, struct pare_err *err)
 
     if (t->o.tune && pare_dist_size(t->o.dist) > 1)
         return pare_fail(err, PARE_ECONFIG,
-                         "tune: each of %d processes would find other kernels; tune one process "
-                         "with choices=FILE, and give all of them that file without tune",
+                         "tune: each of %d processes would choose other kernels; tune one process "
+                         "with choices=FILE, then run all of them with that file and without tune",
                          pare_dist_size(t->o.dist));
     t->param = pare_alloc(t->arena, n, sizeof(*t->param));
     t->name = pare_alloc(t->arena, n, sizeof(*t->name));
     t->grad = pare_alloc(t->arena, n, sizeof(*t->grad));
     t->state = pare_alloc(t->arena, n, sizeof(*t->state));
-    t->laid.param = pare_alloc(t->arena, n, sizeof(*t->laid.param));
-    t->laid.ask = pare_alloc(t->arena, n, sizeof(*t->laid.ask));
-    if (!t->param || !t->name || !t->grad || !t->state || !t->laid.param || !t->laid.ask)
+    t->blocked.param = pare_alloc(t->arena, n, sizeof(*t->blocked.param));
+    t->blocked.ask = pare_alloc(t->arena, n, sizeof(*t->blocked.ask));
+    if (!t->param || !t->name || !t->grad || !t->state || !t->blocked.param || !t->blocked.ask)
         return pare_no_memory(err, "for training");
     pare_rng_init(&t->rng, t->o.seed);
-    PARE_TRY(look_inside(t, err));
+    PARE_TRY(observe_layers(t, err));
     PARE_TRY(check_freeze(t, err));
-    PARE_TRY(collect(t, err));
+    PARE_TRY(collect_params(t, err));
     PARE_TRY(make_grads(t, err));
     o.param = t->param;
     o.n_params = t->n_params;
@@ -201,7 +200,7 @@ int pare_trainer_new(struct pare_model *model, const struct pare_trainer_opts *o
     t->arena = a;
     t->model = model;
     t->o = *o;
-    rc = make(t, err);
+    rc = init_trainer(t, err);
     if (rc)
         pare_trainer_free(t);
     else
@@ -220,36 +219,35 @@ void pare_trainer_free(struct pare_trainer *t)
     pare_arena_free(t->arena);
 }
 
-/* ---- a batch ------------------------------------------------------------------------ */
+/* ---- one batch ---------------------------------------------------------------------- */
 
 static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct pare_tensor *x,
                       struct pare_err *err)
 {
-    struct pare_train_opts o = {
-        .threads = t->o.threads,
-        .batch = batch,
+    struct pare_plan_train train = {
         .names = t->name,
         .n_names = t->n_params,
         .grad = t->grad,
-        .laid = t->laid.plans ? t->laid.ask : NULL,
-        .reference = t->o.reference,
-        .without = t->o.without,
-        .tune = t->o.tune,
-        .choices = t->o.choices,
-        .cache = t->o.cache,
+        .blocked = t->blocked.plans ? t->blocked.ask : NULL,
         .rng = &t->rng,
-        .in = x,
-        .keep = t->keep,
         .sync = t->o.sync_bn ? t->o.dist : NULL,
         .on_back = t->o.dist ? pare_allreduce_on_back : NULL,
-        .user = &t->together,
+        .user = &t->allreduce,
     };
-    struct pare_plan_opts teacher = { .threads = t->o.threads, .batch = batch, .in = x };
+    struct pare_plan_opts o = { .threads = t->o.threads, .batch = batch, .in = x }, of_teacher = o;
+    struct pare_plan_build student = { .opts = &o,
+                                       .without = t->o.without,
+                                       .observe = t->observe,
+                                       .train = &train };
+    struct pare_plan_build teacher = { .opts = &of_teacher, .observe = t->layers.teacher };
 
-    PARE_TRY(pare_plan_train(t->model, &o, &t->plan[i], err));
+    o.reference = t->o.reference;
+    o.tune = t->o.tune;
+    o.choices = t->o.choices;
+    o.cache = t->o.cache;
+    PARE_TRY(pare_plan_build(t->model, &student, &t->plan[i], err));
     if (t->o.teacher)
-        PARE_TRY(
-            pare_plan_new_observed(t->o.teacher, &teacher, t->layers.teacher, &t->teacher[i], err));
+        PARE_TRY(pare_plan_build(t->o.teacher, &teacher, &t->teacher[i], err));
     t->batch[i] = batch;
     return 0;
 }
@@ -273,16 +271,16 @@ static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *w
         t->plan[i] = t->teacher[i] = NULL;
         t->n_plans--;
     }
-    t->n_plans++; /* also when it fails, so that what there is gets freed */
+    t->n_plans++; /* also on failure, so that drop_plans() frees it */
     t->batch[i] = -1;
     return make_plans(t, i, batch, x, err);
 }
 
-/* The plan of this batch, with the parameters as it reads them.  Plans of two batch sizes might
- * want different ones in blocks: then none is. */
+/* The plan for this batch, with parameters in its layout.  If plans of two batch sizes need
+ * different parameters in blocks, none is. */
 static int choose_plan(struct pare_trainer *t, const struct pare_tensor *x, struct pare_err *err)
 {
-    struct pare_blocked_param *l = &t->laid;
+    struct pare_blocked_param *l = &t->blocked;
     size_t n = (size_t)t->n_params * sizeof(bool);
     bool lay = l->want && !l->never, first;
 
@@ -307,8 +305,8 @@ static int choose_plan(struct pare_trainer *t, const struct pare_tensor *x, stru
     return choose_plan(t, x, err);
 }
 
-/* Once more, to see which node it was. */
-static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
+/* Run again to find the node whose result is not finite. */
+static int find_bad_node(struct pare_trainer *t, double loss, struct pare_err *err)
 {
     struct pare_plan *p = t->plan[t->at];
     struct pare_tensor out[MAX_OUT];
@@ -316,11 +314,11 @@ static int blame(struct pare_trainer *t, double loss, struct pare_err *err)
     int rc;
 
     p->finite = true;
-    pare_dist_alone(t->o.dist, true);
+    pare_dist_suspend(t->o.dist, true);
     rc = pare_plan_execute(p, t->in, out, err);
     p->finite = false;
     if (!rc)
-        return pare_fail(err, PARE_ELIMIT, "%s, though all nodes are finite", what);
+        return pare_fail(err, PARE_ELIMIT, "%s, though the results of all nodes are finite", what);
     if (rc == PARE_ELIMIT && strlen(err->msg) < sizeof(err->msg) - 80)
         snprintf(err->msg + strlen(err->msg), sizeof(err->msg) - strlen(err->msg),
                  "; try a smaller learning rate, or clip gradients");
@@ -360,7 +358,7 @@ int pare_trainer_mask(struct pare_trainer *t, const char *name, const uint8_t *m
 
 void pare_trainer_block_params(struct pare_trainer *t, bool on)
 {
-    t->laid.want = on;
+    t->blocked.want = on;
     if (!on)
         pare_params_to_row_major(t);
 }
@@ -370,9 +368,9 @@ void pare_trainer_refresh(struct pare_trainer *t)
     pare_optim_refresh(t->optim);
 }
 
-/* Processes must not drop the same, and a run that is resumed the same as before: their numbers
- * follow from the step. */
-static void draw_apart(struct pare_trainer *t)
+/* Derive the seed from the step: processes must draw different numbers, and a resumed run the same
+ * as before. */
+static void seed_random(struct pare_trainer *t)
 {
     const uint64_t from[] = { t->o.seed, (uint64_t)t->optim->step,
                               (uint64_t)pare_dist_rank(t->o.dist) };
@@ -388,15 +386,16 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
 
     t->out.data = NULL;
     if (t->model->n_in > PARE_DATA_INPUTS)
-        return pare_fail(err, PARE_ELIMIT, "models with more than %d inputs are not trained",
+        return pare_fail(err, PARE_ELIMIT, "cannot train a model with more than %d inputs",
                          PARE_DATA_INPUTS);
     if (x->rank < 1)
-        return pare_fail(err, PARE_ESHAPE, "a batch has no dimensions, the first is its size");
+        return pare_fail(err, PARE_ESHAPE,
+                         "the batch has no dimensions, expected the batch size first");
     PARE_TRY(choose_plan(t, x, err));
     if (t->o.dist)
-        draw_apart(t);
+        seed_random(t);
     if (t->plan[t->at]->graph->n_out > MAX_OUT)
-        return pare_fail(err, PARE_ELIMIT, "models with more than %d outputs are not trained",
+        return pare_fail(err, PARE_ELIMIT, "cannot train a model with more than %d outputs",
                          MAX_OUT);
     PARE_TRY(pare_plan_execute(t->plan[t->at], x, all, err));
     memcpy(t->in, x, (size_t)t->model->n_in * sizeof(*x));
@@ -414,17 +413,18 @@ static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *er
     double part = pare_dist_part(t->o.dist);
 
     if (teacher->graph->n_out > MAX_OUT)
-        return pare_fail(err, PARE_ELIMIT, "a teacher has at most %d outputs", MAX_OUT);
+        return pare_fail(err, PARE_ELIMIT, "cannot use a teacher with more than %d outputs",
+                         MAX_OUT);
     PARE_TRY(pare_plan_execute(teacher, t->in, soft, err));
     conf.beta *= part;
     t->layers.away = 1 - part;
     PARE_TRY(
         pare_distill_soft(&conf, &t->out, &soft[0], pare_plan_out_grad(t->plan[t->at]), loss, err));
-    return pare_distill_layers_add(&t->layers, t->plan[t->at], t->o.keep.n, teacher, loss, err);
+    return pare_distill_layers_add(&t->layers, t->plan[t->at], t->o.observe.n, teacher, loss, err);
 }
 
-/* The loss of this part of the batch, weighted by how much of it that is; so is its gradient. */
-static void weigh(struct pare_trainer *t, struct pare_score *score)
+/* Weight loss and gradient by this process's share of the batch. */
+static void weight_loss(struct pare_trainer *t, struct pare_score *score)
 {
     float *grad = pare_plan_out_grad(t->plan[t->at]), part = (float)pare_dist_part(t->o.dist);
 
@@ -433,7 +433,7 @@ static void weigh(struct pare_trainer *t, struct pare_score *score)
     score->loss = part > 0 ? score->loss * (double)part : 0;
 }
 
-/* What a compression adds belongs to the whole batch, so only one of the processes counts it. */
+/* A compression's term is for the whole batch, so only one process counts it. */
 static int add_hook(struct pare_trainer *t, double *loss, struct pare_err *err)
 {
     double other = 0;
@@ -449,11 +449,11 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
     bool counts = pare_dist_part(t->o.dist) > 0;
 
     if (!t->out.data)
-        return pare_fail(err, PARE_ECONFIG, "a loss is asked for before anything was computed");
+        return pare_fail(err, PARE_ECONFIG, "the loss needs a forward pass first");
     PARE_TRY(t->o.loss->run(t->o.loss_conf, &t->out, y, pare_plan_out_grad(t->plan[t->at]),
                             &score->loss, err));
     if (t->o.dist)
-        weigh(t, score);
+        weight_loss(t, score);
     if (t->teacher[t->at])
         PARE_TRY(add_teacher(t, &score->loss, err));
     PARE_TRY(add_hook(t, &score->loss, err));
@@ -462,8 +462,8 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
     if (counts)
         pare_score_add(score, &t->out, y);
     if (!isfinite(score->loss))
-        return blame(t, score->loss, err);
-    return t->o.dist ? pare_allreduce_begin(&t->together, t->plan[t->at], score, t->stop, err) : 0;
+        return find_bad_node(t, score->loss, err);
+    return t->o.dist ? pare_allreduce_begin(&t->allreduce, t->plan[t->at], score, t->stop, err) : 0;
 }
 
 int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
@@ -473,11 +473,11 @@ int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
                          "the compression that this training followed was freed, and its masks "
                          "with it: make another training");
     if (!t->out.data)
-        return pare_fail(err, PARE_ECONFIG, "gradients are asked for before anything was computed");
+        return pare_fail(err, PARE_ECONFIG, "the backward pass needs a forward pass first");
     t->out.data = NULL;
     PARE_TRY(pare_plan_backward(t->plan[t->at], err));
     if (t->o.dist)
-        PARE_TRY(pare_allreduce_end(&t->together, &t->whole, &t->stop, err));
+        PARE_TRY(pare_allreduce_end(&t->allreduce, &t->whole, &t->stop, err));
     return t->o.hooks.after_backward ? t->o.hooks.after_backward(t->o.hooks.user, t, err) : 0;
 }
 

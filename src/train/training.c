@@ -20,24 +20,6 @@ static void take_valid(struct pare_given *g, int *n, const char **valid)
     *n = left;
 }
 
-/* Pairs, then words. */
-static int collect(struct pare_training *l, const struct pare_training_opts *o,
-                   struct pare_given **g, int *n, struct pare_err *err)
-{
-    struct pare_given *words = NULL;
-    int n_words = 0;
-
-    PARE_TRY(pare_given_split(o->settings, l->arena, &words, &n_words, err));
-    *g = pare_alloc(l->arena, (size_t)(o->n_given + n_words) + 1, sizeof(**g));
-    if (!*g)
-        return pare_no_memory(err, "for the settings");
-    if (o->n_given)
-        memcpy(*g, o->given, (size_t)o->n_given * sizeof(**g));
-    memcpy(*g + o->n_given, words, (size_t)n_words * sizeof(**g));
-    *n = o->n_given + n_words;
-    return 0;
-}
-
 static int find_teacher(struct pare_training *l, struct pare_model *teacher, struct pare_err *err)
 {
     if (teacher && l->setup->c.teacher)
@@ -58,7 +40,7 @@ static int make(struct pare_training *l, const char *data, const struct pare_tra
     const char *valid;
     int n = 0;
 
-    PARE_TRY(collect(l, o, &g, &n, err));
+    PARE_TRY(pare_given_join(o->given, o->n_given, o->settings, l->arena, &g, &n, err));
     take_valid(g, &n, &valid);
     PARE_TRY(pare_train_options_make(g, n, o->teacher != NULL, l->arena, &l->setup, err));
     PARE_TRY(find_teacher(l, o->teacher, err));
@@ -147,7 +129,7 @@ void pare_training_free(struct pare_training *l)
     pare_arena_free(l->arena);
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- the whole training ------------------------------------------------------------------ */
 
 static void on_epoch(void *user, const struct pare_epoch *e)
 {
@@ -207,7 +189,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
 
     *r = (struct pare_epoch_result){ .validated = true };
     if (!l->data[1])
-        return pare_fail(err, PARE_ECONFIG, "'%s' has no part to validate with; set holdout=0.1",
+        return pare_fail(err, PARE_ECONFIG, "'%s' has no validation part; set holdout=0.1",
                          l->data[0]->name);
     rc = pare_evaluate_model(l->model, l->data[1], &o, l->arena, &e, err);
     if (!rc) {
@@ -218,7 +200,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
     return rc;
 }
 
-/* ---- a loop of one's own ------------------------------------------------------------------ */
+/* ---- the caller's own loop ---------------------------------------------------------------- */
 
 static int open_loader(struct pare_training *l, struct pare_err *err)
 {
@@ -285,7 +267,8 @@ int pare_training_optimize(struct pare_training *l, struct pare_err *err)
     lr.epoch_steps = pare_loader_batches(l->loader);
     lr.epoch_steps = lr.epoch_steps > 0 ? lr.epoch_steps : 1;
     lr.total_steps = lr.epoch_steps * c->epochs;
-    l->trainer->lr = pare_lr(&lr, l->trainer->optim->step); /* scales are learned with it, too */
+    l->trainer->lr =
+        pare_lr(&lr, l->trainer->optim->step); /* quantizers train their scales with it, too */
     return pare_optim_step(l->trainer->optim, l->trainer->lr, err);
 }
 

@@ -8,9 +8,9 @@ struct pare_training {
     struct pare_arena *arena;
     struct pare_train_options *setup;
     struct pare_model *model, *teacher;
-    struct pare_data *data[2]; /* to train, to validate or NULL */
+    struct pare_data *data[2]; /* training and validation; the latter may be NULL */
     struct pare_trainer *trainer;
-    struct pare_loader *loader; /* of a loop of one's own; made when first needed */
+    struct pare_loader *loader; /* of the caller's own loop; opened when first needed */
     bool (*say)(void *user, const struct pare_epoch_result *r);
     void *user;
     int stop, canceled;
@@ -18,7 +18,7 @@ struct pare_training {
     void *progress_user;
 };
 
-/* Train with `train` and validate with `valid`, which may be NULL; both are checked and retained. */
+/* Train with `train` and validate with `valid`, which may be NULL; checks and retains both. */
 int pare_training_use(struct pare_training *l, struct pare_data *train, struct pare_data *valid,
                       struct pare_err *err);
 

@@ -1,9 +1,9 @@
-/* lenet.c - LeNet in its later form, as PyTorch's and NNI's examples have it:
+/* lenet.c - LeNet-5 as in PyTorch's and NNI's examples:
  * LeCun, Bottou, Bengio, Haffner, "Gradient-based learning applied to document recognition", 1998.
  */
 #include "zoo_layers.h"
 
-/* Two windows of 5 and two halvings need 16 pixels; smaller pictures get a border of 2. */
+/* Two 5x5 windows and two poolings need 16 pixels; smaller images get a padding of 2. */
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {
     int64_t pad = x.h < 16 || x.w < 16 ? 2 : 0;
@@ -26,7 +26,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 
 const struct pare_network pare_network_lenet = {
     .name = "lenet",
-    .doc = "two convolutions and two layers of neurons, for small pictures",
+    .doc = "LeNet-5: two convolutions and two linear layers, for small images",
     .least = 4,
     .scales = true,
     .build = build,

@@ -1,4 +1,4 @@
-/* mlp.c - a perceptron with two hidden layers. */
+/* mlp.c - a multilayer perceptron with two hidden layers. */
 #include "zoo_layers.h"
 
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
@@ -13,7 +13,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 
 const struct pare_network pare_network_mlp = {
     .name = "mlp",
-    .doc = "a perceptron with hidden layers of 256 and 128",
+    .doc = "multilayer perceptron with hidden layers of 256 and 128",
     .least = 1,
     .scales = true,
     .build = build,

@@ -1,4 +1,4 @@
-/* mobilenetv2_cifar.c - MobileNetV2 with two halvings less, for small pictures:
+/* mobilenetv2_cifar.c - MobileNetV2 with two strides less, for small images:
  * Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: inverted residuals and linear bottlenecks",
  * 2018.  Names are torchvision's.
  */
@@ -6,7 +6,7 @@
 
 #include "zoo_layers.h"
 
-/* Convolution, normalisation and, but for the last of a block, ReLU6: name.0, name.1, name.2. */
+/* Convolution, normalization and ReLU6: name.0, name.1, name.2. */
 static struct pare_flow unit(struct pare_net *n, struct pare_flow x, const char *name,
                              struct pare_conv c)
 {
@@ -16,7 +16,7 @@ static struct pare_flow unit(struct pare_net *n, struct pare_flow x, const char 
     return pare_net_relu6(n, x, pare_net_name(n, "%s.2", name));
 }
 
-/* Wider by 1x1, 3x3 by channel, narrower by 1x1; around it a shortcut where shapes allow. */
+/* 1x1 expansion, 3x3 depthwise, 1x1 projection; a residual connection if the shapes agree. */
 static struct pare_flow block(struct pare_net *n, struct pare_flow x, int at, int64_t expand,
                               struct pare_conv last)
 {
@@ -65,7 +65,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 
 const struct pare_network pare_network_mobilenetv2_cifar = {
     .name = "mobilenetv2-cifar",
-    .doc = "MobileNetV2 that halves three times only, for pictures like CIFAR's",
+    .doc = "MobileNetV2 with three strides of 2, for images like CIFAR's",
     .least = 1,
     .build = build,
 };

@@ -1,14 +1,14 @@
-/* resnet.c - residual networks for small pictures:
+/* resnet.c - residual networks for small images:
  * He, Zhang, Ren, Sun, "Deep residual learning for image recognition", 2015, section 4.2.
  *
- * Where a stage changes the shape, the shortcut is a 1x1 convolution (their option B), which
- * channels can be removed from like from any other.
+ * Where a stage changes the shape, the shortcut is a 1x1 convolution (their option B), whose
+ * channels can be pruned like any other's.
  */
 #include "resnet.h"
 
 #include <stdio.h>
 
-/* conv - norm - relu - conv - norm, plus what came in, relu. */
+/* Basic block: conv - norm - relu - conv - norm, plus the block's input, relu. */
 static struct pare_flow block(struct pare_net *n, struct pare_flow x, const char *at, int64_t out,
                               int64_t stride)
 {

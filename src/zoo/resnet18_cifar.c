@@ -1,4 +1,4 @@
-/* resnet18_cifar.c - ResNet-18 without its first halvings, for small pictures. */
+/* resnet18_cifar.c - ResNet-18 without its first strides, for small images. */
 #include "resnet.h"
 
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
@@ -8,7 +8,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 
 const struct pare_network pare_network_resnet18_cifar = {
     .name = "resnet18-cifar",
-    .doc = "ResNet-18 with a 3x3 start and no pool, for pictures like CIFAR's",
+    .doc = "ResNet-18 with a 3x3 stem and no pooling, for images like CIFAR's",
     .least = 1,
     .scales = true,
     .build = build,

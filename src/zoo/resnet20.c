@@ -8,7 +8,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 
 const struct pare_network pare_network_resnet20 = {
     .name = "resnet20",
-    .doc = "20 layers with 16 to 64 channels, for pictures like CIFAR's",
+    .doc = "ResNet with 20 layers and 16 to 64 channels, for images like CIFAR's",
     .least = 1,
     .scales = true,
     .build = build,

@@ -1,4 +1,4 @@
-/* vgg.c - what networks in the manner of VGG share. */
+/* vgg.c - the layers that VGG networks share. */
 #include "vgg.h"
 
 struct pare_flow pare_vgg(struct pare_net *n, struct pare_flow x, const int64_t *width, int count,

@@ -1,4 +1,4 @@
-/* vgg16_cifar.c - VGG-16 with batch normalisation and one Linear, for small pictures:
+/* vgg16_cifar.c - VGG-16 with batch normalization and one linear layer, for small images:
  * Simonyan, Zisserman, "Very deep convolutional networks for large-scale image recognition", 2014.
  */
 #include "vgg.h"
@@ -16,7 +16,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 
 const struct pare_network pare_network_vgg16_cifar = {
     .name = "vgg16-cifar",
-    .doc = "VGG-16 with batch normalisation, for pictures like CIFAR's",
+    .doc = "VGG-16 with batch normalization, for images like CIFAR's",
     .least = 32,
     .scales = true,
     .build = build,

@@ -1,4 +1,4 @@
-/* vgg7.c - three pairs of convolutions, each followed by a halving, and a layer of neurons:
+/* vgg7.c - three pairs of convolutions, each followed by a pooling, and two linear layers:
  * Li, Liu, "Ternary weight networks", 2016.
  */
 #include "vgg.h"
@@ -16,7 +16,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 
 const struct pare_network pare_network_vgg7 = {
     .name = "vgg7",
-    .doc = "six convolutions with batch normalisation and two layers of neurons",
+    .doc = "six convolutions with batch normalization and two linear layers",
     .least = 8,
     .scales = true,
     .build = build,

@@ -1,9 +1,9 @@
-/* vit_tiny.c - the smallest usual vision transformer: 12 blocks, 192 channels, 3 heads:
+/* vit_tiny.c - ViT-Tiny, a vision transformer of 12 blocks, 192 channels, 3 heads:
  * Dosovitskiy et al., "An image is worth 16x16 words", 2020; the size is from Touvron et al.,
  * "Training data-efficient image transformers", 2020.  Names are timm's.
  *
- * Tokens are kept as (N T, 192), so that every Linear is a Gemm with PyTorch's weights; only
- * attention sees (N, T, ...).
+ * Tokens are (N T, 192), so that every linear layer is a Gemm with PyTorch's weights; only
+ * attention uses (N, T, ...).
  */
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static struct pare_flow layer_norm(struct pare_net *n, struct pare_flow x, const
     return x;
 }
 
-/* x / 2 (1 + erf(x / sqrt 2)), spelled out: Gelu is an operator only from opset 20 on. */
+/* x / 2 (1 + erf(x / sqrt 2)) in single operators: Gelu exists only from opset 20 on. */
 static struct pare_flow gelu(struct pare_net *n, struct pare_flow x, const char *at)
 {
     struct pare_builder *k = n->make;
@@ -121,7 +121,8 @@ static struct pare_flow block(struct pare_net *n, struct pare_flow x, const char
     return pare_net_sum(n, x, y, pare_net_name(n, "%s.add2", at));
 }
 
-/* 16 pixels for large pictures, else the largest of 4, 2 and 1 that divides both sides. */
+/* The patch size: 16 pixels for large images, else the largest of 4, 2 and 1 that divides both
+ * sides. */
 static int64_t patch_size(int64_t h, int64_t w)
 {
     int64_t p = h >= 128 && w >= 128 && h % 16 == 0 && w % 16 == 0 ? 16 : 4;
@@ -131,8 +132,8 @@ static int64_t patch_size(int64_t h, int64_t w)
     return p;
 }
 
-/* Patches, a token for the class in front of them (the same for every item of the batch), and the
- * positions: (N T, 192). */
+/* Patch embedding, after a class token that is the same for every item of the batch, plus position
+ * embedding: (N T, 192). */
 static struct pare_flow embed(struct pare_net *n, struct pare_flow x, int64_t *tokens)
 {
     struct pare_builder *k = n->make;

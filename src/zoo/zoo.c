@@ -1,4 +1,4 @@
-/* zoo.c - find a network and make it. */
+/* zoo.c - find a network by name and build it. */
 #include "zoo.h"
 
 #include <string.h>
@@ -39,22 +39,23 @@ static int check(const struct pare_network *net, const struct pare_network_opts 
 {
     if (o->c < 1 || o->h < 1 || o->w < 1 || o->c > 65536 || o->h > 65536 || o->w > 65536)
         return pare_fail(err, PARE_ESHAPE,
-                         "an input of (%lld, %lld, %lld) is not possible, each must be in "
+                         "an input of (%lld, %lld, %lld) is out of range, each must be in "
                          "[1, 65536]",
                          (long long)o->c, (long long)o->h, (long long)o->w);
     if (o->h < net->least || o->w < net->least)
         return pare_fail(err, PARE_ESHAPE,
-                         "%s needs pictures of at least %lld x %lld, these are "
+                         "%s needs images of at least %lld x %lld, these are "
                          "%lld x %lld",
                          net->name, (long long)net->least, (long long)net->least, (long long)o->h,
                          (long long)o->w);
     if (o->classes < 1 || o->classes > 10000000)
-        return pare_fail(err, PARE_ECONFIG, "%lld classes are not possible, 1 to 10000000 are",
+        return pare_fail(err, PARE_ECONFIG, "%lld classes are out of range, expected 1 to 10000000",
                          (long long)o->classes);
     if (o->width > 0 && !net->scales)
-        return pare_fail(err, PARE_ECONFIG, "%s has only one width", net->name);
+        return pare_fail(err, PARE_ECONFIG, "%s cannot be scaled: it has only one width",
+                         net->name);
     if (o->width > 64)
-        return pare_fail(err, PARE_ECONFIG, "a width of %g is not possible, at most 64 is",
+        return pare_fail(err, PARE_ECONFIG, "a width of %g is out of range, expected at most 64",
                          o->width);
     return 0;
 }

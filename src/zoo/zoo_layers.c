@@ -1,4 +1,4 @@
-/* zoo_layers.c - the layers that networks are made of, with PyTorch's names and initial weights. */
+/* zoo_layers.c - layers of the zoo's networks, with PyTorch's names and initial weights. */
 #include "zoo_layers.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ const char *pare_net_uniform(struct pare_net *n, const char *name, int rank, con
     return made;
 }
 
-/* Also where timm cuts a normal distribution: it cuts at +-2, which is 100 deviations of 0.02. */
+/* timm truncates the normal distribution at +-2, which is 100 standard deviations of 0.02. */
 const char *pare_net_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,
                             double std)
 {
@@ -112,7 +112,7 @@ struct pare_flow pare_net_conv(struct pare_net *n, struct pare_flow x, const cha
     return x;
 }
 
-/* PyTorch's momentum 0.1 is the new statistics' part, ONNX's 0.9 the old ones'. */
+/* PyTorch's momentum 0.1 is the weight of the new statistics, ONNX's 0.9 that of the old ones. */
 struct pare_flow pare_net_batch_norm(struct pare_net *n, struct pare_flow x, const char *name)
 {
     static const char *const part[] = { "weight", "bias", "running_mean", "running_var" };
@@ -152,7 +152,7 @@ struct pare_flow pare_net_linear(struct pare_net *n, struct pare_flow x, const c
     return x;
 }
 
-/* ---- without ------------------------------------------------------------------------------ */
+/* ---- layers without parameters ------------------------------------------------------------ */
 
 struct pare_flow pare_net_max_pool(struct pare_net *n, struct pare_flow x, const char *name,
                                    int64_t size)

@@ -1,4 +1,4 @@
-/* zoo_layers.h - the layers that networks are made of, with PyTorch's names and initial weights. */
+/* zoo_layers.h - layers of the zoo's networks, with PyTorch's names and initial weights. */
 #ifndef PARE_ZOO_ZOO_LAYERS_H
 #define PARE_ZOO_ZOO_LAYERS_H
 
@@ -6,26 +6,27 @@
 #include "../onnx/builder.h"
 #include "zoo.h"
 
-/* How the weights of the layers that follow are drawn.  fan_in is the number of products that one
- * output sums up, fan_out the number of filters times the size of a filter's window.
- *   default  weight and bias uniform in +-1/sqrt(fan_in): what nn.Conv2d and nn.Linear do
+/* Initialization of the following layers.  fan_in is the number of products summed for one output,
+ * fan_out the number of filters times the size of a filter's window.
+ *   default  weight and bias uniform in +-1/sqrt(fan_in): nn.Conv2d and nn.Linear
  *   vision   torchvision: convolutions normal, std sqrt(2 / fan_out); Linear normal, std 0.01;
  *            biases 0
  *   resnet   convolutions as vision, Linear as default
- *   vit      timm: Linear normal, std 0.02; biases 0; convolutions as default */
+ *   vit      timm: Linear normal, std 0.02; biases 0; convolutions as default
+ */
 enum pare_init { PARE_INIT_DEFAULT, PARE_INIT_VISION, PARE_INIT_RESNET, PARE_INIT_VIT };
 
-/* A network in the making. */
+/* A network under construction. */
 struct pare_net {
     struct pare_builder *make;
     struct pare_rng rng;
     enum pare_init init;
     int64_t classes;
     double width;   /* see pare_net_wide */
-    char name[128]; /* the last one that pare_net_name() made */
+    char name[128]; /* result of the last pare_net_name() */
 };
 
-/* A value on its way: (N, c, h, w), or (N, c) when h is 0. */
+/* The value between two layers: (N, c, h, w), or (N, c) if h is 0. */
 struct pare_flow {
     const char *value;
     int64_t c, h, w;
@@ -36,10 +37,10 @@ struct pare_conv {
     bool bias;
 };
 
-/* "layer1.0.conv1"; the text is good until the next call. */
+/* "layer1.0.conv1"; valid until the next call. */
 const char *pare_net_name(struct pare_net *n, const char *fmt, ...) PARE_PRINTF(2, 3);
 
-/* So many channels of a hidden layer, as wide as the network is wanted; at least 1. */
+/* The channels of a hidden layer, scaled by the network's width; at least 1. */
 int64_t pare_net_wide(const struct pare_net *n, int64_t channels);
 
 /* `name` is the module's: its parameters are name.weight, name.bias, ... */
@@ -55,7 +56,7 @@ struct pare_flow pare_net_flatten(struct pare_net *n, struct pare_flow x, const 
 struct pare_flow pare_net_sum(struct pare_net *n, struct pare_flow a, struct pare_flow b,
                               const char *name);
 
-/* Operators that keep the shape and need no settings: "Relu", "Sigmoid", ... */
+/* Operators that keep the shape and need no attributes: "Relu", "Sigmoid", ... */
 struct pare_flow pare_net_apply(struct pare_net *n, struct pare_flow x, const char *op,
                                 const char *name);
 struct pare_flow pare_net_relu(struct pare_net *n, struct pare_flow x, const char *name);
@@ -63,7 +64,7 @@ struct pare_flow pare_net_relu6(struct pare_net *n, struct pare_flow x, const ch
 struct pare_flow pare_net_dropout(struct pare_net *n, struct pare_flow x, const char *name,
                                   float part);
 
-/* Parameters drawn from distributions, by their whole name. */
+/* Randomly initialized or constant parameters, by their full name. */
 const char *pare_net_uniform(struct pare_net *n, const char *name, int rank, const int64_t *dim,
                              double bound);
 const char *pare_net_normal(struct pare_net *n, const char *name, int rank, const int64_t *dim,

@@ -40,10 +40,10 @@ static void merges(void)
     CHECK(!pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, count, 2, &err));
     CHECK(count[0] == size && count[1] == size * ((int64_t)1 << 40));
     CHECK(pare_dist_merge(d, PARE_MERGE_SUM, PARE_U8, &byte, 1, &err) == PARE_ECONFIG || !d);
-    pare_dist_alone(d, true);
+    pare_dist_suspend(d, true);
     CHECK(!pare_dist_merge(d, PARE_MERGE_SUM, PARE_F64, &sum, 1, &err));
     CHECK(sum == size * (size + 1) / 2.0);
-    pare_dist_alone(d, false);
+    pare_dist_suspend(d, false);
 }
 
 /* Several asynchronous operations at a time, interleaved with blocking ones. */
@@ -90,7 +90,7 @@ static void compares(void)
     CHECK(!pare_dist_same(d, hash, 3, &which, &err) && which == (size > 1 ? 1 : -1));
     if (!rank)
         strncpy(text, "first", sizeof(text));
-    CHECK(!pare_dist_send(d, text, sizeof(text), &err) && !strcmp(text, "first"));
+    CHECK(!pare_dist_broadcast(d, text, sizeof(text), &err) && !strcmp(text, "first"));
     CHECK(pare_dist_hash("abcdefgh1", 9) != pare_dist_hash("abcdefgh2", 9));
     CHECK(pare_dist_hash("a\0", 2) != pare_dist_hash("a", 1));
 }
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
     compares();
     moments();
     work();
-    CHECK(!pare_dist_wait(d, &err));
+    CHECK(!pare_dist_barrier(d, &err));
     bad = failures;
     pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, &bad, 1, &err);
     pare_dist_close(d);

@@ -58,7 +58,7 @@ fails "none.json" 2 pare compress none.json
 sed 's/"level"/"levle"/' recipe.json >bad.json
 fails "bad.json: step 6 (prune): .*levle" 3 pare compress bad.json -o bad.onnx
 sed 's/"level", "sparsity": 0.5/"level", "sparsity": 1e-9/' recipe.json >bad.json
-fails "bad.json: step 6 (prune): no weight was removed" 3 pare compress bad.json -o bad.onnx -q
+fails "bad.json: step 6 (prune): no weights were removed" 3 pare compress bad.json -o bad.onnx -q
 [ -s bad.run.json ] && [ ! -e bad.onnx ]
 # an error in a step that only the first process runs: its output is its input
 cat >bad.json <<J
@@ -66,7 +66,7 @@ cat >bad.json <<J
   {"step": "prune", "pruner": "level", "sparsity": 0.5},
   {"step": "export", "output": "bad.steps/01-prune.onnx"}]}
 J
-fails "step 2 (export): bad.steps/01-prune.onnx: is what is read" 2 pare compress bad.json -q
+fails "step 2 (export): bad.steps/01-prune.onnx: would overwrite an input" 2 pare compress bad.json -q
 # an error in one process: an image that only one of them reads
 mkdir -p set/a set/b
 png="\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122\000\000\000\001\000"

@@ -1,20 +1,20 @@
 #!/bin/sh
-# doc.sh - all that a document says is true: doc.sh BUILD DOCUMENT [PYTHON]
+# doc.sh - check a document: run its commands, compare its code with files: doc.sh BUILD DOCUMENT [PYTHON]
 #
-# What is done with a block depends on its mark:
-#     sh         all of them are one script, run in an empty folder where `pare` is the command;
+# The mark of a code block decides what is done with it:
+#     sh         all sh blocks are one script, run in an empty folder where `pare` is the command;
 #                each command must succeed.  $SOURCE is the source tree; pkg-config finds Pare.
-#     sh slow    the same, on little data: training ends after one epoch of a few pictures, and sets
-#                that are not installed are replaced by made-up ones
-#     make       lines `make TARGET ...`: there is such a target
-#     c          the line before names a file of the tree in `quotes`; the block is in it as it stands
-#     python     compiled, and run behind the sh blocks where PYTHON is given
-#     text       not looked at
+#     sh slow    the same, on little data: training ends after one epoch of a few images, and data
+#                sets that are not installed are replaced by random ones
+#     make       lines `make TARGET ...`: the target must exist
+#     c          the line before the block names a file of the tree in `quotes`, which must contain
+#                the block verbatim
+#     python     compiled, and run after the sh blocks if PYTHON is given
+#     text       not checked
 # A block without a mark is an error, as is a command that is only indented.  Files of the tree and
 # functions of the library that a document names in `quotes` must exist.
-# `mpirun -n N` starts N processes, more than there are cores if need be, or only one where this cannot
-# be.
-# Exit code 77: skipped, for a build with sanitizers cannot be linked with.
+# `mpirun -n N` starts N processes, oversubscribed if necessary, or only one without MPI.
+# Exit code 77: skipped, because a build with sanitizers cannot be linked with.
 set -eu
 build=$(realpath "$1")
 doc=$(realpath "$2")
@@ -62,7 +62,7 @@ function finish(    file) {
 /^```$/ && inside { inside = 0; finish(); next }
 inside { block = block $0 "\n"; next }
 /^    (\$ |sudo )?(pare|build\/pare|make|cmake|apt-get|cc|python3?|npm) / {
-    complain(FNR, "a command that is only indented is run by nobody: put it in a block")
+    complain(FNR, "an indented command is not run: put it in a block")
 }
 /^$/ { next }
 {
@@ -85,10 +85,10 @@ END {
 
 failed=0
 if [ -f "$tmp/quotes" ]; then
-    cat "$root"/include/pare/*.h "$root"/src/*/*.[ch] >"$tmp/headers"
+    cat "$root"/include/pare/*.h "$root"/src/*/*.[ch] "$root"/src/*/*/*.[ch] >"$tmp/headers"
     while read -r line what; do
         case $what in
-        *'*'* | *' '* | *'<'* | */x | */x.* | *_x.* | pare_noun*) ;; # stands for any
+        *'*'* | *' '* | *'<'* | */x | */x.* | *_x.* | pare_noun*) ;; # a placeholder
         src/* | docs/* | tests/* | tools/* | examples/* | include/* | bench/* | cmake/*)
             [ -e "$root/${what%%:*}" ] || { echo "$name:$line: there is no $what"; failed=1; }
             ;;
@@ -105,7 +105,7 @@ if [ -f "$tmp/make" ]; then
     while read -r word target rest; do
         [ -n "$word" ] || continue
         if [ "$word" != make ] || ! grep -qxF "$target" "$tmp/targets"; then
-            echo "$name: '$word $target' is no target of the Makefile"
+            echo "$name: '$word $target' is not a target of the Makefile"
             failed=1
         fi
     done <"$tmp/make"
@@ -114,7 +114,7 @@ fi
 
 # ---- commands ----
 
-# Made-up sets: noise, but in the right shapes.
+# Random data sets in the right shapes.
 big() { printf "\\$(printf %03o $(($1 / 256)))\\$(printf %03o $(($1 % 256)))"; }
 idx() { # idx FOLDER PREFIX ITEMS
     { printf '\0\0\010\003\0\0'; big "$3"; printf '\0\0\0\034\0\0\0\034'
@@ -139,7 +139,7 @@ cat >"$tmp/bin/mpirun" <<END
 #!/bin/sh
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm_rsh_agent=false
-export ASAN_OPTIONS=detect_leaks=0 # MPI never gives back all it took
+export ASAN_OPTIONS=detect_leaks=0 # MPI leaks
 if [ -n "$(command -v mpirun)" ] && ldd "$build/pare" | grep -q libmpi; then
     exec "$(command -v mpirun)" -q --oversubscribe --bind-to none "\$@"
 fi
@@ -156,7 +156,7 @@ Libs: -L$build -lpare
 END
 if [ -f "$tmp/script" ]; then
     if [ -n "${PARE_SANITIZED:-}" ] && grep -qE '^ *(cc|make|cmake) |pkg-config' "$tmp/script"; then
-        echo "$name: it compiles, which a build with sanitizers is not for"
+        echo "$name: skipped: it compiles, which a build with sanitizers does not support"
         exit 77
     fi
     if grep -q LITTLE "$tmp/script"; then
@@ -182,4 +182,4 @@ if [ -f "$tmp/python" ]; then
         python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$tmp/python"
     fi
 fi
-echo "$name: all of it is true"
+echo "$name: ok"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# little.sh - pare on little data, for commands of documents that take long: see doc.sh.
+# little.sh - replacement for `pare` that runs slow commands of documents on little data: see doc.sh.
 #
-# Training ends after one epoch of a few pictures; sets that are not installed are made-up ones.
+# Training ends after one epoch of a few images; data sets that are not installed are random.
 data=no
 epochs=no
 command=$1

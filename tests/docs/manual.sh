@@ -1,8 +1,8 @@
 #!/bin/bash
-# manual.sh - manual pages and completion have every command and option: manual.sh PARE FOLDER
+# manual.sh - check that manual pages and completion cover all commands and options: manual.sh PARE FOLDER
 #
 # FOLDER has man/ and completion/.  Commands and options are those that `pare help` prints.  bash
-# completes for real; mandoc, groff and zsh look at the files where they are installed.
+# runs the completion; mandoc, groff and zsh check the files if they are installed.
 set -eu
 pare=$(realpath "$1")
 folder=$(realpath "$2")

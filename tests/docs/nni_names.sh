@@ -1,8 +1,8 @@
 #!/bin/sh
-# nni_names.sh - every name of NNI's documents has its row: nni_names.sh DOCUMENT
+# nni_names.sh - check that every name of NNI's documentation has a table row: nni_names.sh DOCUMENT
 #
-# nni_names.txt lists the classes, methods, keys and examples, one to a line.  Each must stand in the
-# left cell of a table's row whose right cell says something.
+# nni_names.txt lists the classes, methods, keys and examples, one per line.  Each must be in the left
+# cell of a table row whose right cell is not empty.
 set -eu
 awk -F' *[|] *' '
 FILENAME ~ /txt$/ { name[++n] = $0; next }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# prune_fashion.sh - run examples/prune_fashion on a little data: prune_fashion.sh PARE PROGRAM
+# prune_fashion.sh - run examples/prune_fashion on little data: prune_fashion.sh PARE PROGRAM
 #
-# With Fashion-MNIST where it is installed, else with the digits inside the library.
+# Uses Fashion-MNIST if it is installed, else the built-in digits.
 set -eu
 pare=$(realpath "$1")
 program=$(realpath "$2")

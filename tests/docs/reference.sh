@@ -1,6 +1,6 @@
 #!/bin/sh
-# reference.sh - docs/config.md is what the tables say: reference.sh PARE DOCUMENT
+# reference.sh - check that docs/config.md is up to date: reference.sh PARE DOCUMENT
 set -eu
 "$1" help --reference | diff -u "$2" - && exit 0
-echo "$2 is not what 'pare help --reference' prints; 'make docs' writes it anew"
+echo "$2 differs from 'pare help --reference'; run 'make docs'"
 exit 1

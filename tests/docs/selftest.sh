@@ -1,19 +1,19 @@
 #!/bin/sh
-# selftest.sh - doc.sh notices when a document is wrong: selftest.sh BUILD
+# selftest.sh - check that doc.sh rejects wrong documents: selftest.sh BUILD
 set -eu
 build=$1
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 failed=0
 
-# wrong WHAT: the document on stdin must be refused, with this in the message.
+# wrong TEXT: doc.sh must reject the document on stdin with a message that contains TEXT.
 wrong() {
     cat >"$tmp/doc.md"
     if ./doc.sh "$build" "$tmp/doc.md" >"$tmp/log" 2>&1; then
-        echo "not noticed: $1"
+        echo "not rejected: $1"
         failed=1
     elif ! grep -qF -e "$1" "$tmp/log"; then
-        echo "noticed, but '$1' is not what it says:"
+        echo "rejected, but without '$1' in the message:"
         cat "$tmp/log"
         failed=1
     fi
@@ -81,12 +81,12 @@ wrong 'a block marked ""' <<'END'
 pare nonsense
 ```
 END
-wrong "only indented" <<'END'
+wrong "an indented command is not run" <<'END'
 Run
 
     pare nonsense
 END
-wrong "is no target" <<'END'
+wrong "is not a target" <<'END'
 ```make
 make sense
 ```

@@ -1,12 +1,11 @@
-/* fault_shim.c - stands between a program and the system, and lets one call fail.
+/* fault_shim.c - preloaded library that makes one system call or allocation fail.
  *
  *     LD_PRELOAD=fault_shim.so FAULT_AT=3 FAULT_KIND=full FAULT_HIT=file pare ...
  *
- * The FAULT_AT-th call that changes files fails as FAULT_KIND says, and FAULT_HIT gets its name; a
- * file that is not there afterwards means that there were not so many calls.  FAULT_COUNT gets
- * their number.  Counted are open for
- * writing, write, fsync, close of what was written, rename, mkdir; not those on 0, 1, 2 and on
- * folders.
+ * The FAULT_AT-th call that changes files fails as FAULT_KIND says, and FAULT_HIT gets its name; if
+ * there are fewer calls, the file is not created.  FAULT_COUNT gets the number of calls.  Counted
+ * are open for writing, write, fsync, close of what was written, rename, mkdir; not those on 0, 1,
+ * 2 and on folders.
  *     full    ENOSPC        io      EIO
  *     short   a write takes a part; nothing else fails
  *     intr    EINTR, of writes only
@@ -177,7 +176,7 @@ EXPORT int openat(int dir, const char *path, int how, ...)
     return open_at(dir, path, how, mode);
 }
 
-/* How many calls there were, for who wants to know first. */
+/* Write the number of calls, for a first run. */
 __attribute__((destructor)) static void tell(void)
 {
     const char *to = getenv("FAULT_COUNT");
@@ -191,7 +190,7 @@ __attribute__((destructor)) static void tell(void)
     }
 }
 
-/* ---- memory: not beside the sanitizer, which has its own -------------------------- */
+/* ---- memory: not with the sanitizer, which has its own allocator ------------------- */
 #ifndef PARE_ASAN
 
 void *__libc_malloc(size_t n);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# kill.sh - a training and a whole compression are ended at any moment, and go on to the same bytes.
+# kill.sh - kill a training and a whole compression at random moments; they resume to the same bytes.
 #
 # usage: kill.sh PARE SHIM [all|some] [SIGNAL...]        (KILL INT TERM)
 # KILL: 50 times each with `all`, else 4; INT and TERM a quarter of it.  What a signal that can be

@@ -1,4 +1,4 @@
-# lib.sh - what the fault tests share; they are called with the command, the shim and "all" or "some".
+# lib.sh - shared functions of the fault tests, which are called with the command, the shim and "all" or "some".
 set -u
 pare=$(realpath "$1")
 shim=$(realpath "$2")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# load.sh - models that are large, or as small as can be: time and memory stay within bounds.
+# load.sh - time and memory limits for very large and very small models.
 #
 # usage: load.sh PARE SHIM [all|some]      (LOAD_MODEL: the program that makes them)
 # In `some`, the model of 3 GB is a file with holes; in `all` it is full, is run, written again, and that
@@ -42,7 +42,7 @@ within 200 0 run m.onnx --check b.npz
 "$pare" new lenet --input 1,28,28 -o m.onnx >out
 for batch in 1 2 64 1024; do within 600 0 run m.onnx --batch $batch -o b.npz; done
 
-# 3 GB.  Weights stay in the file until somebody computes with them, and then in its pages: 3 GB of the
+# 3 GB.  Weights stay in the file until a kernel reads them, and then in its pages: 3 GB of the
 # peak are these, and what is Pare's own has its limit.
 "$load" outside 1500 big.onnx
 within 200 0 inspect big.onnx

@@ -1,4 +1,5 @@
-/* load_model.c - models that are large in one way or another, and what commands need for them.
+/* load_model.c - generate models that are large in one dimension, and measure the memory of
+ * commands.
  *
  *     load_model chain N FILE      N elementwise nodes, one after the other
  *     load_model wide N FILE       N nodes that all live until a Concat

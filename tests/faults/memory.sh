@@ -1,5 +1,5 @@
 #!/bin/sh
-# memory.sh - every request for memory fails once, in every command: our own blocks, those of the
+# memory.sh - fail every allocation once, in every command: Pare's own blocks, those of the
 # libraries that read and write formats, and those of oneDNN.
 #
 # usage: memory.sh PARE SHIM [all|some]
@@ -94,7 +94,7 @@ try "run, oneDNN" run m.onnx -o out.npz --max-memory 1G
 try "train, oneDNN" train m.onnx --data digits --limit 32 --epochs 1 --threads 1 --quiet -o out.onnx --max-memory 1G
 try "quantize, oneDNN" quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx --max-memory 1G
 
-# A plugin that takes what it wants gets no more than the limit and what is beside it.
+# A plugin's own allocations are limited by --max-memory plus the fixed reserve.
 cat >plugin.c <<'C'
 #include <pare/plugin.h>
 #include <stdlib.h>

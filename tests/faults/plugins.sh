@@ -1,5 +1,5 @@
 #!/bin/sh
-# plugins.sh - a hundred plugins at once.
+# plugins.sh - load a hundred plugins at once.
 #
 # usage: plugins.sh PARE SHIM [all|some]      (PARE_INCLUDE: the folder of pare/plugin.h)
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# writes.sh - every call that changes files fails once, in every command that writes.
+# writes.sh - fail every system call that changes files once, in every command that writes.
 #
 # usage: writes.sh PARE SHIM [all|some]
 # Then: a sentence, exit code 1, what was there before is there still (or all of the new), and no

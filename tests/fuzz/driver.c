@@ -1,7 +1,7 @@
 /* driver.c - run a fuzz target on files, for compilers without libFuzzer and for ctest.
  *
  *     fuzz_onnx path...
- * A folder stands for the files in it and below that are no larger than LARGEST.
+* A folder stands for all files below it of at most LARGEST bytes.
  */
 #include <dirent.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* fuzz_choices.c - any bytes as a list of kernels for the layers of a network.
+/* fuzz_choices.c - fuzz target: any bytes as tuning choices for the layers of a network.
  *
- * What layers are called there is long and depends on the machine, so "@" and a letter, behind a
- * tab, stand for the layer of that number.
+ * The keys of layers are long and depend on the machine, so "@" and a letter after a tab stand for
+ * the layer of that number.
  */
 #include "base/arena.h"
 #include "memory_file.h"

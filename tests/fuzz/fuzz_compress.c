@@ -1,7 +1,7 @@
-/* fuzz_compress.c - any text as the config_list or the calibration of a real run, to its end.
+/* fuzz_compress.c - fuzz target: any text as config_list or calibration of a complete compression.
  *
- * Built and run as fuzz_onnx.c.  The first byte says which pruner or quantizer; a second half
- * behind a byte of 0 is a calibration file.
+ * Built and run as fuzz_onnx.c.  The first byte selects the pruner or quantizer; text
+ * after a zero byte is a calibration file.
  */
 #include "base/arena.h"
 #include "compress/registry.h"

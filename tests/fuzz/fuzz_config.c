@@ -1,4 +1,5 @@
-/* fuzz_config.c - any text as a config_list: what is accepted can be matched and applied.
+/* fuzz_config.c - fuzz target: any text as a config_list; an accepted one can be matched and
+ * applied.
  *
  * Built and run as fuzz_onnx.c.
  */

@@ -1,4 +1,4 @@
-/* fuzz_data.c - any bytes as a picture or an IDX file: decode it, resize what comes out.
+/* fuzz_data.c - fuzz target: any bytes as an image or an IDX file; decode it and resize the result.
  *
  * libpng and libjpeg are foreign, but how they are called is ours: sizes, jumps, memory.
  */

@@ -1,4 +1,4 @@
-/* fuzz_masks.c - any bytes as masks for a network, which is then made smaller.
+/* fuzz_masks.c - fuzz target: any bytes as masks of a network, followed by speedup.
  *
  * Built and run as fuzz_onnx.c.  Bytes that begin with "bits" are the masks themselves, a bit an
  * element: those always fit, and what is left must compute the same.

@@ -1,4 +1,5 @@
-/* fuzz_npz.c - any bytes as numpy's .npy or .npz: every element can be read, and written again.
+/* fuzz_npz.c - fuzz target: any bytes as .npy or .npz; every element can be read, and written
+ * again.
  *
  * Built and run as fuzz_onnx.c.  A zip archive is hard to hit by chance, and its check sums harder,
  * so what does not begin like one is also put into an archive that is right.

@@ -1,4 +1,4 @@
-/* fuzz_onnx.c - any bytes as a model: read it, write it, infer its shapes, compute it.
+/* fuzz_onnx.c - fuzz target: any bytes as a model; load it, save it, infer its shapes, evaluate it.
  *
  * With clang and -DPARE_FUZZ=ON this is a libFuzzer target:
  *     build/tests/fuzz/fuzz_onnx -rss_limit_mb=4096 -timeout=20 new-corpus tests/fuzz/corpus

@@ -1,4 +1,5 @@
-/* fuzz_pth.c - any bytes as PyTorch's file, or as the pickle in one: every element can be read.
+/* fuzz_pth.c - fuzz target: any bytes as a .pth file or the pickle in one; every element can be
+ * read.
  *
  * Built and run as fuzz_onnx.c.  A zip archive is hard to hit by chance, and its check sums harder,
  * so whatever does not begin like one is taken for the pickle, and put into an archive that is

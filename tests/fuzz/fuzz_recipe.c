@@ -1,4 +1,4 @@
-/* fuzz_recipe.c - any text as a recipe: what is accepted can be made a call of each step's command.
+/* fuzz_recipe.c - fuzz target: any text as a recipe; an accepted one can be converted to commands.
  *
  * Built and run as fuzz_onnx.c.
  */

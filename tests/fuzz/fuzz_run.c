@@ -1,4 +1,4 @@
-/* fuzz_run.c - any bytes as a model: compile it as `pare run` does, run it, write it.
+/* fuzz_run.c - fuzz target: any bytes as a model; compile it as `pare run` does, run it, save it.
  *
  * Built and run as fuzz_onnx.c, which has what comes before; here are kernels, layouts and the
  * places of buffers: as the rules choose them, the plain ones, and all that can run a layer, with
@@ -67,7 +67,8 @@ static void run(struct pare_arena *a, const struct pare_model *m, const struct p
     const struct pare_io *io;
     struct pare_tensor *out = pare_alloc(a, (size_t)pare_model_outputs(m, &io), sizeof(*out));
     volatile unsigned char sum = 0;
-    int rc = pare_plan_new_without(m, o, without ? list : NULL, &p, &err);
+    int rc = pare_plan_build(
+        m, &(struct pare_plan_build){ .opts = o, .without = without ? list : NULL }, &p, &err);
 
     if (!rc && is_small(a, p))
         rc = pare_plan_execute(p, in, out, &err);

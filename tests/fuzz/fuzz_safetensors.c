@@ -1,4 +1,5 @@
-/* fuzz_safetensors.c - any bytes as a .safetensors file: every byte of every tensor can be read.
+/* fuzz_safetensors.c - fuzz target: any bytes as a .safetensors file; every byte of every tensor
+ * can be read.
  *
  * Built and run as fuzz_onnx.c.
  */

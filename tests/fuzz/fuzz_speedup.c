@@ -1,4 +1,5 @@
-/* fuzz_speedup.c - any bytes as a model, some of whose channels are masked: make it smaller.
+/* fuzz_speedup.c - fuzz target: any bytes as a model with some channels masked, followed by
+ * speedup.
  *
  * Built and run as fuzz_onnx.c.  Which channels are 0 is by chance, the same for the same bytes.
  */

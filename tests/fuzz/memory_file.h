@@ -1,4 +1,4 @@
-/* memory_file.h - bytes under a name, for functions that open files. */
+/* memory_file.h - bytes in memory as a named file, for functions that open files. */
 #ifndef PARE_FUZZ_MEMORY_FILE_H
 #define PARE_FUZZ_MEMORY_FILE_H
 

@@ -1,4 +1,4 @@
-/* mutate.c - changes a model field by field, so that libFuzzer gets past the wire format.
+/* mutate.c - libFuzzer mutator that changes a model field by field, to get past the wire format.
  *
  * Flipping bytes mostly breaks lengths.  Here the bytes are unpacked, a few fields of a few
  * messages are changed to something that might hurt, and the message is packed again.

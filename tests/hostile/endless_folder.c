@@ -1,5 +1,5 @@
-/* endless_folder.c - a file system gone mad: loaded before the C library, a folder that is called
- * "endless" has a file after every file. */
+/* endless_folder.c - preloaded library that simulates a damaged file system: a folder called
+ * "endless" has infinitely many files. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* hostile.c - every malicious or broken file gets its sentence: hostile PARE FOLDER [case...]
+/* hostile.c - run every malicious or broken file and compare the error message: hostile PARE FOLDER
+ * [case...]
  *
  * FOLDER/cases.txt has a paragraph for each case:
  *
@@ -367,7 +368,7 @@ static bool judge(const struct test *t, const struct outcome *o, bool touched)
     return true;
 }
 
-/* In a new folder, with a file above it that nobody may touch or read. */
+/* Run in a new folder, with a file above it that must not be read or changed. */
 static bool try_case(struct test *t, struct outcome *o)
 {
     char in[PATH_MAX + 8], *dir;

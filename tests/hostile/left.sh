@@ -1,6 +1,6 @@
 #!/bin/bash
-# left.sh - what a process leaves that is killed while it writes: the next one removes it, and nothing
-# that is somebody's.
+# left.sh - temporary files of a process that is killed while writing are removed by the next one, and
+# other files are kept.
 #
 # usage: left.sh PARE SLOW_SYNC.so MODELS
 set -u
@@ -68,11 +68,11 @@ for name in "$live" .pare-$number-7.tmp .pare-$number-8.tmp .pare-$number-9.tmp 
 done
 exec 9<&-
 "$pare" $prune out/c.onnx >log 2>&1 || fail "$(cat log)"
-[ ! -e "out/.pare-$number-7.tmp" ] || fail "nobody holds .pare-$number-7.tmp, and it stays"
+[ ! -e "out/.pare-$number-7.tmp" ] || fail ".pare-$number-7.tmp is not locked, but was kept"
 
 # Other files: the next one of the same name.
 killed 'y\.npz\..*\.tmp' run m.onnx -o out/y.npz
 "$pare" run m.onnx -o out/z.npz >log 2>&1 || fail "$(cat log)"
-[ -e "out/$file" ] || fail "$file was removed by who writes another file"
+[ -e "out/$file" ] || fail "$file was removed by the writer of another file"
 "$pare" run m.onnx -o out/y.npz >log 2>&1 || fail "$(cat log)"
 [ ! -e "out/$file" ] || fail "$file stays"

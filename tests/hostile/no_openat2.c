@@ -1,4 +1,4 @@
-/* no_openat2.c - a kernel from before 5.6: loaded before the C library, there is no openat2(). */
+/* no_openat2.c - preloaded library that simulates a kernel before 5.6, without openat2(). */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>

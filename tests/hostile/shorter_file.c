@@ -1,5 +1,5 @@
-/* shorter_file.c - somebody makes a file shorter that is being read: loaded before the C library,
- * what is mapped of a file called "cut.bin" is gone from the disk a moment later. */
+/* shorter_file.c - preloaded library that truncates a file called "cut.bin" shortly after it was
+ * mapped. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

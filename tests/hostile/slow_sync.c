@@ -1,4 +1,4 @@
-/* slow_sync.c - a disk that never gets done: loaded before the C library, fsync() waits. */
+/* slow_sync.c - preloaded library that simulates a disk that hangs: fsync() waits. */
 #include <unistd.h>
 
 int fsync(int fd)

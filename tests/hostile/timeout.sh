@@ -1,5 +1,5 @@
 #!/bin/sh
-# timeout.sh - what --timeout leaves behind: nothing unfinished, and a checkpoint to go on from.
+# timeout.sh - --timeout leaves no incomplete files, and a checkpoint to resume from.
 #
 # usage: timeout.sh PARE SLOW_SYNC.so MODELS
 set -eu

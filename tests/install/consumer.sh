@@ -1,5 +1,5 @@
 #!/bin/sh
-# consumer.sh - install into an empty folder, then build and run programs against what is there.
+# consumer.sh - install into an empty folder, then build and run programs against it.
 #
 # usage: consumer.sh BUILD_FOLDER SOURCE_FOLDER
 # With pkg-config (shared and static), with find_package (shared and static), and the public
@@ -43,6 +43,17 @@ done
 c++ -std=c++11 -Wall -Wextra -Werror -x c++ "$here/consumer.c" -x none -o "$work/cxx" \
     $(pkg-config --cflags --libs pare)
 check "$work/cxx" "C++"
+for example in compress_memory read_scales; do
+    c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -x c++ "$2/examples/$example.c" -x none \
+        -o "$work/$example" $(pkg-config --cflags --libs pare)
+done
+cp "$2/data/digits/test-images-idx3-ubyte.gz" "$work/x.gz"
+cp "$2/data/digits/test-labels-idx1-ubyte.gz" "$work/y.gz"
+gzip -d "$work/x.gz" "$work/y.gz"
+LD_LIBRARY_PATH=$lib "$work/compress_memory" "$2/data/digits/digits.onnx" "$work/x" "$work/y" \
+    "$work/small.onnx" >/dev/null
+LD_LIBRARY_PATH=$lib "$work/read_scales" "$work/small.onnx" conv1 | grep -q 'zero point'
+echo "ok: examples as C++"
 
 cmake -S "$here" -B "$work/package" -DCMAKE_PREFIX_PATH="$prefix" >"$work/package.log"
 cmake --build "$work/package" >>"$work/package.log"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deb.sh - a package installs on a new Debian 12 and runs there: deb.sh PACKAGE [ROOT]
+# deb.sh - install a package on a fresh Debian 12 and run it there: deb.sh PACKAGE [ROOT]
 #
 # As root, with network.  ROOT is a Debian root that is there already; without one, debootstrap makes it,
 # and it is removed in the end.  Programs are built there, too: with pkg-config, against what the package

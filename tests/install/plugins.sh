@@ -92,7 +92,7 @@ echo "ok: two at a time"
 code=0
 "$pare" prune t.onnx --plugin ./once.so --pruner once --config '[{"op_types": ["default"]}]' \
     -o none.onnx >log 2>&1 || code=$?
-[ $code = 1 ] && grep -q "no weight was removed" log && [ ! -e none.onnx ] || fail "no sparsity"
+[ $code = 1 ] && grep -q "no weights were removed" log && [ ! -e none.onnx ] || fail "no sparsity"
 echo "ok: no sparsity"
 
 # ---- bad ones ----
@@ -166,8 +166,8 @@ refused twice.so "twice.so: a pruner 'mine' is there already"
 refused large.so "large.so: a descriptor has size 4096, struct pare_algorithm has "
 refused unsized.so "unsized.so: a descriptor has size 0, struct pare_pruner has "
 refused other.so "no pruner 'mine'"
-refused text.so "text.so: is no shared object"
-refused empty.so "empty.so: is no shared object"
+refused text.so "text.so: is not a shared object"
+refused empty.so "empty.so: is not a shared object"
 refused cut.so "cut.so: the end of the shared object is missing"
 refused short.so "short.so: the end of the shared object is missing"
 refused nowhere.so "nowhere.so: cannot open: No such file or directory"

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""count.py - `pare analyze count` has the numbers of NNI's counter for ResNet-50.
+"""count.py - compare `pare analyze count` with NNI's counter for ResNet-50.
 
 usage: count.py BUILD_FOLDER
 

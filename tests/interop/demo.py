@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""demo.py - what `make demo` promises, with ONNX Runtime as the judge.
+"""demo.py - check the results of `make demo` in ONNX Runtime.
 
 usage: demo.py BUILD_FOLDER
 

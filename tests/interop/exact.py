@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""exact.py - what a quantized ONNX file says, in float64.
+"""exact.py - evaluate a quantized ONNX file exactly, in float64.
 
 Every number is a real one: DequantizeLinear, sums and products are evaluated in float64, where the
 sums of these graphs have no error that matters, and QuantizeLinear rounds half to even.  Programs

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""groups.py - which layers of torchvision's networks share channels, by `pare inspect --groups`.
+"""groups.py - check `pare inspect --groups` on torchvision's networks: layers that share channels.
 
 usage: groups.py BUILD_FOLDER
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""page.py - the report in a real browser: Chromium draws it, and it is what run.json says.
+"""page.py - check the HTML report in Chromium against run.json.
 
 usage: page.py BUILD_FOLDER [FOLDER FOR SCREENSHOTS]
 
@@ -76,7 +76,7 @@ def chromium(work, *args):
     asked = []
     if os.path.exists(net):
         with open(net, errors="replace") as f:
-            # Who asks is written beside the address; the page is the only file there is.
+            # Requests for other files, for example an icon, are logged; the page is the only file.
             for line in f:
                 if '"initiator":"file://' in line or '"initiator":"null"' in line:
                     asked += re.findall(r'"url":"(\w+:[^"]*)"', line)
@@ -197,7 +197,7 @@ def main():
         sh(pare, "report", "run.json", "evil.json", "-o", "both.html")
         dom, console, _ = chromium(work, "--dump-dom", "file://" + os.path.join(work, "both.html"))
         check("2 runs compared" in dom and not console and dom.count('class="steps"') == 2,
-              "two runs beside each other")
+              "comparison of two runs")
     finally:
         shutil.rmtree(work)
     return 1 if failed else 0

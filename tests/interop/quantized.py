@@ -46,7 +46,7 @@ def outputs(build, work, path, x):
 def as_near(build, work, path, x, mine):
     """Is Pare as near to the file's float64 outputs as ONNX Runtime is?  Each program rounds a few
     numbers that are about halfway the other way, and a deep network makes more of it.  Yes only where
-    ONNX Runtime is more than a step from itself without optimizations, so that nobody can be within
+    ONNX Runtime is more than a step from itself without optimizations, so that no result can be within
     one of both; layer_by_layer() then says whether Pare's integers are right.  In steps: a sentence,
     and yes or no by the root of the mean square, which does not hang on one output."""
     right = exact.run(path, dict(np.load(x)))
@@ -54,11 +54,11 @@ def as_near(build, work, path, x, mine):
     off = [np.abs(y - right) / step(path) for y in [mine] + theirs]
     most = [float(d.max()) for d in off]
     rms = [float(np.sqrt((d ** 2).mean())) for d in off]
-    apart = float(np.abs(theirs[0] - theirs[2]).max()) / step(path)
+    distance = float(np.abs(theirs[0] - theirs[2]).max()) / step(path)
     text = (f"from float64 Pare is {most[0]:.2g} steps off (rms {rms[0]:.3f}), ONNX Runtime "
             + ", ".join(f"{m:.2g} (rms {r:.3f})" for m, r in zip(most[1:], rms[1:]))
-            + f" and {apart:.2g} from itself without optimizations")
-    return text, apart > 1.001 and rms[0] <= 1.1 * max(rms[1:])
+            + f" and {distance:.2g} from itself without optimizations")
+    return text, distance > 1.001 and rms[0] <= 1.1 * max(rms[1:])
 
 
 def step(path):
@@ -127,10 +127,10 @@ def main():
         for kind in ("qdq", "qoperator"):
             path = int8(build, work, model, kind, data)
             a, b = outputs(build, work, path, x)
-            apart = float(np.abs(a - b).max()) / step(path)
+            distance = float(np.abs(a - b).max()) / step(path)
             part = os.path.getsize(path) / os.path.getsize(model)
-            same = apart < 1.001
-            true(check, f"{name}, {kind}: Pare = ONNX Runtime to {apart:.2g} steps; "
+            same = distance < 1.001
+            true(check, f"{name}, {kind}: Pare = ONNX Runtime to {distance:.2g} steps; "
                  f"{integers(path)} nodes of integers; {100 * part:.1f} % of the size", part < 0.34)
             if not same:
                 true(check, *as_near(build, work, path, x, a))

@@ -1,4 +1,4 @@
-/* random_graphs.c - random networks as files, with inputs and what Pare makes of them.
+/* random_graphs.c - write random networks, inputs and Pare's outputs as files.
  *
  *     random_graphs FOLDER COUNT SEED
  * writes FOLDER/<seed>.onnx, <seed>.in.npz and <seed>.out.npz for COUNT seeds from SEED on.

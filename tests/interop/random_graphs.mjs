@@ -1,7 +1,7 @@
-// random_graphs.mjs - what ONNX Runtime makes of random networks, against what Pare made of them.
+// random_graphs.mjs - compare ONNX Runtime's outputs of random networks with Pare's.
 // node random_graphs.mjs FOLDER      with the files of random_graphs.c; NODE_PATH as for ort.mjs.
 // ONNX Runtime itself may crash: FOLDER/log has what was done before, a line for each file begun, and
-// whoever calls this again goes on behind it.
+// the next call continues after it.
 import { createRequire } from 'node:module';
 import { appendFileSync, existsSync, readFileSync, readdirSync } from 'node:fs';
 import { readNpz } from './npz.mjs';

@@ -1,5 +1,5 @@
 #!/bin/sh
-# random_graphs.sh - random networks in Pare and in ONNX Runtime: the same numbers.
+# random_graphs.sh - compare random networks in Pare and in ONNX Runtime.
 #
 # usage: random_graphs.sh PROGRAM NODE_MODULES [COUNT [SEED]]      (200 networks from seed 1 on)
 # A network that ONNX Runtime crashes on or refuses is not counted; one in five may be such

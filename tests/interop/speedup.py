@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""speedup.py - models without their masked channels, in Pare and ONNX Runtime.
+"""speedup.py - compare models after speedup in Pare and ONNX Runtime.
 
 usage: speedup.py BUILD_FOLDER NAME
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""torch_files.py - files of tensors go from PyTorch to Pare and back: nothing may change.
+"""torch_files.py - round trip of tensor files between PyTorch and Pare.
 
 usage: torch_files.py BUILD_FOLDER
 

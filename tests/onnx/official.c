@@ -1,4 +1,4 @@
-/* official.c - run the official ONNX operator cases, each in a process of its own.
+/* official.c - run the official ONNX operator cases, each in its own process.
  *
  * A case is a folder <dir>/<suite>/<case>/ with model.onnx and test_data_set_*, which hold
  * input_<i>.pb and output_<i>.pb.  A child process loads the model, runs it and compares; what
@@ -162,7 +162,8 @@ static int run_only(const struct pare_model *m, struct data *d, int k, struct pa
         if (i != k)
             without[n++] = pare_kernels[i]->name;
     without[n] = NULL;
-    rc = pare_plan_new_without(m, &opts, without, &plan, err);
+    rc = pare_plan_build(m, &(struct pare_plan_build){ .opts = &opts, .without = without }, &plan,
+                         err);
     for (int i = 0; !rc && i < plan->n_steps; i++)
         used |= plan->step[i]->kernel == pare_kernels[k];
     if (used)
@@ -176,7 +177,8 @@ static int run_sparse(const struct pare_model *m, struct data *d, int rows, stru
 {
     struct pare_plan_opts opts = { .threads = 1, .in = d->in };
     struct pare_plan *plan = NULL;
-    int rc = pare_plan_new_sparse(m, &opts, rows, &plan, err);
+    int rc = pare_plan_build(m, &(struct pare_plan_build){ .opts = &opts, .sparse_rows = rows },
+                             &plan, err);
 
     if (!rc)
         rc = run_plan(m, d, plan, err);
@@ -189,7 +191,8 @@ static int run_parts(const struct pare_model *m, struct data *d, struct pare_err
 {
     struct pare_plan_opts opts = { .threads = 2, .in = d->in };
     struct pare_plan *plan = NULL;
-    int rc = pare_plan_new_microbatches(m, &opts, 1, &plan, err);
+    int rc = pare_plan_build(m, &(struct pare_plan_build){ .opts = &opts, .microbatch = 1 }, &plan,
+                             err);
 
     if (rc == PARE_EUNSUPPORTED)
         return 0;

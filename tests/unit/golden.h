@@ -1,4 +1,4 @@
-/* golden.h - small networks, forward and back, against PyTorch in float64.
+/* golden.h - compare small networks, forward and backward, with PyTorch in float64.
  *
  *     net_open(&t, "golden/mlp.npz");
  *     y = add(&t, "Gemm", IN(leaf(&t, "x0"), leaf(&t, "w")), ATTRS("transB", "1"));

@@ -1,4 +1,4 @@
-/* golden_quant.h - files of cases that tools/golden_quant.py made: arrays "case|what". */
+/* golden_quant.h - files of cases written by tools/golden_quant.py: arrays "case|what". */
 #ifndef PARE_TESTS_GOLDEN_QUANT_H
 #define PARE_TESTS_GOLDEN_QUANT_H
 

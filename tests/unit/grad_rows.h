@@ -1,4 +1,4 @@
-/* grad_rows.h - tables of operators whose gradients are to be checked.
+/* grad_rows.h - tables of operators for gradient checks.
  *
  * A row is an operator, its inputs and its attributes:
  *     "4,3"    random in [-1, 1)       "+4,3"   random in [0.5, 1.5)

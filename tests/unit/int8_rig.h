@@ -134,7 +134,10 @@ static inline struct pare_tensor result(const struct pare_model *m, const struct
     struct pare_plan *p;
     struct pare_err err;
 
-    if (pare_plan_new_without(m, &o, threads ? NULL : without, &p, &err))
+    if (pare_plan_build(m,
+                        &(struct pare_plan_build){ .opts = &o,
+                                                   .without = threads ? NULL : without },
+                        &p, &err))
         fail_msg("%s", err.msg);
     if (kernel && threads && !runs(p, kernel) &&
         !(runs(p, "conv_int8_exact") && !p->backend.vnni) &&

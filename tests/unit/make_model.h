@@ -1,4 +1,4 @@
-/* make_model.h - small models, node by node, for tests that run them.
+/* make_model.h - build small models node by node, for tests that run them.
  *
  *     struct build b = { .opset = 17 };
  *     const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ 2, 3 });
@@ -206,8 +206,9 @@ static inline struct pare_tensor build_copy(const struct pare_tensor *t)
     return c;
 }
 
-/* Make a plan, of so many items a part unless 0, while the n-th block of memory, or request -n of
- * an arena, fails: an error that says so, or all is well without.  False: there are not so many. */
+/* Make a plan, with micro-batches of `items` unless 0, while the n-th block of memory, or
+ * request -n of an arena, fails: an out-of-memory error, or success without it.  False: there
+ * are fewer. */
 static inline bool build_plan_fails(const struct pare_model *m, const struct pare_plan_opts *o,
                                     int64_t items, int n, int *failures)
 {
@@ -217,7 +218,9 @@ static inline bool build_plan_fails(const struct pare_model *m, const struct par
     int rc;
 
     pare_oom_countdown = n;
-    rc = items ? pare_plan_new_microbatches(m, o, items, &p, &err) : pare_plan_make(m, o, &p, &err);
+    rc = items ? pare_plan_build(m, &(struct pare_plan_build){ .opts = o, .microbatch = items }, &p,
+                                 &err)
+               : pare_plan_make(m, o, &p, &err);
     reached = pare_oom_countdown == 0;
     pare_oom_countdown = 0;
     *failures += rc != 0;

@@ -1,6 +1,6 @@
-/* onnx_make.h - write ONNX messages by hand, right or wrong, for tests.
+/* onnx_make.h - write ONNX messages by hand, valid or not, for tests.
  *
- * A message is what its fields are when put one behind the other:
+* A message is the concatenation of its fields:
  *     struct bin relu = CAT(text(1, "x"), text(2, "y"), text(4, "Relu"));
  *     struct bin file = model(CAT(msg(1, relu), input("x", 1, "2,3"), output("y", 1, "2,3")));
  * Field numbers are those of onnx.proto.  Memory is taken from `pool` and never freed before the

@@ -1,4 +1,4 @@
-/* random_graph.h - random networks, the same for the same seed: what plans must get right.
+/* random_graph.h - random networks, reproducible by seed, to test plans.
  *
  * A graph starts from one or two inputs and grows by a dozen random pieces, each of which reads
  * values that exist, preferably recent ones.  Sizes stay small and values stay near 1, so that
@@ -72,7 +72,7 @@ static inline int64_t rg_numel(const struct rg_value *v)
     return n;
 }
 
-/* Its name, for somebody who reads it. */
+/* Its name, for messages. */
 static inline const char *rg_name(struct rg *g, int i)
 {
     g->v[i].uses++;
@@ -309,7 +309,7 @@ static inline void rg_residual(struct rg *g)
         rg_act(g, y);
 }
 
-/* A 1x1 convolution, perhaps behind a normalisation of its input. */
+/* A 1x1 convolution, possibly after a normalization of its input. */
 static inline int rg_pointwise(struct rg *g, int x, bool norm)
 {
     struct rg_value v = g->v[x];
@@ -335,7 +335,7 @@ static inline void rg_dense_layer(struct rg *g)
         rg_pointwise(g, x, true);
 }
 
-/* x gate(mean over space of x), perhaps with a 1x1 convolution behind it. */
+/* x gate(mean over space of x), possibly followed by a 1x1 convolution. */
 static inline void rg_squeeze_excite(struct rg *g)
 {
     int x = rg_pick(g, 3, 5), s;

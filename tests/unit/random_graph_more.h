@@ -1,5 +1,5 @@
-/* random_graph_more.h - the second half of random_graph.h: pools, movement, matrices, and the
- * graph as a whole. */
+/* random_graph_more.h - second part of random_graph.h: pools, data movement, matrices, and whole
+ * graphs. */
 #ifndef PARE_TEST_RANDOM_GRAPH_MORE_H
 #define PARE_TEST_RANDOM_GRAPH_MORE_H
 
@@ -41,7 +41,7 @@ static inline void rg_pool(struct rg *g)
         }
         y[i + 2] = (room + (ceil ? w.s[i] - 1 : 0)) / w.s[i] + 1;
         if ((y[i + 2] - 1) * w.s[i] >= v.dim[i + 2] + w.pads[i])
-            y[i + 2]--; /* a window must not start in the padding behind */
+            y[i + 2]--; /* a window must not start in the end padding */
     }
     attrs = CAT(at_ints("kernel_shape", nd, w.k), at_ints("strides", nd, w.s),
                 at_ints("pads", 2 * nd, w.pads), at_int("ceil_mode", ceil));
@@ -51,7 +51,7 @@ static inline void rg_pool(struct rg *g)
            v.rank, y);
 }
 
-/* Pad in front of and behind every spatial axis. */
+/* Pad before and after every spatial axis. */
 static inline int rg_pad_to(struct rg *g, int x, int64_t most)
 {
     struct rg_value v = g->v[x];
@@ -564,7 +564,7 @@ static inline void rg_inputs(struct rg *g)
     }
 }
 
-/* What nobody reads is a result, mostly; some of what is read is one, too, and sometimes an input
+/* Values without a consumer are mostly outputs; so are some with one, and sometimes an input
  * or a constant. */
 static inline void rg_outputs(struct rg *g)
 {

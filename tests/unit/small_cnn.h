@@ -1,4 +1,4 @@
-/* small_cnn.h - a network with something of each kind of kernel in it, in any float type. */
+/* small_cnn.h - a network that uses every kind of kernel, in any float type. */
 #ifndef PARE_TEST_SMALL_CNN_H
 #define PARE_TEST_SMALL_CNN_H
 

@@ -1,4 +1,4 @@
-/* small_net.h - networks of a few nodes, one function each, that draw their weights.
+/* small_net.h - networks of a few nodes with random weights, one function each.
  *
  *     MAKES(half)
  *     {

@@ -1,4 +1,4 @@
-/* spelled.h - golden cases that say what they are: "adam,beta1=0.8|f32" in a .npz file.
+/* spelled.h - golden cases whose names describe them: "adam,beta1=0.8|f32" in a .npz file.
  *
  * Before the bar: a thing and its options; after it: which array of the case this is.  A slash in a
  * value stands for the comma of a list.
@@ -49,7 +49,7 @@ static inline struct spelled spelled(struct pare_arena *a, const char *text)
     return c;
 }
 
-/* The value of a key that is no option of the thing, removed; NULL when it is not there. */
+/* Remove and return the value of a key that is not an option; NULL if it does not exist. */
 static inline const char *spelled_take(struct spelled *c, const char *key)
 {
     for (int i = 0; i < c->n; i++)

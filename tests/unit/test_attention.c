@@ -258,7 +258,8 @@ static void compare(const struct pare_model *m, const struct pare_tensor *x,
     struct pare_tensor out[2];
     struct pare_plan *p;
 
-    if (pare_plan_new_without(m, &o, NULL, &p, &err) || pare_plan_execute(p, x, out, &err))
+    if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o }, &p, &err) ||
+        pare_plan_execute(p, x, out, &err))
         fail_msg("%s: %s", nets[i].name, err.msg);
     if (has_step(p) != nets[i].one)
         fail_msg("%s: %s", nets[i].name, nets[i].one ? "several steps" : "one step");

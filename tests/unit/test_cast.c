@@ -1,4 +1,4 @@
-/* test_cast.c - Cast from numbers to text and back. */
+/* test_cast.c - Cast from numbers to strings and back. */
 #include "one_node.h"
 
 static void text_is(const struct pare_tensor *t, const char *const *want)

@@ -1,4 +1,5 @@
-/* test_checkpoint.c - what is put in comes out, to the bit; other files are refused. */
+/* test_checkpoint.c - checkpoints: tensors and numbers are restored bit for bit; other files are
+ * refused. */
 #include "file_rig.h"
 
 #include <float.h>
@@ -86,11 +87,11 @@ static void what_is_not_there(void **state)
     assert_int_equal(pare_checkpoint_load(&d, "weight", "b", &t, &err), PARE_EFORMAT);
     assert_string_equal(err.msg, "the checkpoint has no 'weight/b'");
     assert_int_equal(pare_checkpoint_load(&d, "weight", "a", &u, &err), PARE_ESHAPE);
-    assert_string_equal(err.msg, "'weight/a' of the checkpoint is float32 (2, 3), needed is "
+    assert_string_equal(err.msg, "'weight/a' of the checkpoint is float32 (2, 3), expected "
                                  "float32 (6)");
     assert_int_equal(pare_checkpoint_load_rng(&d, "a", &r, &err), PARE_EFORMAT);
     assert_int_equal(pare_checkpoint_get_int(&d, "text", &i, &err), PARE_EFORMAT);
-    assert_string_equal(err.msg, "'text' of the checkpoint is '12x', not a whole number");
+    assert_string_equal(err.msg, "'text' of the checkpoint is '12x', not an integer");
     assert_int_equal(pare_checkpoint_get_int(&d, "huge", &i, &err), PARE_EFORMAT);
     assert_int_equal(pare_checkpoint_get_int(&d, "none", &i, &err), PARE_EFORMAT);
     assert_int_equal(pare_checkpoint_get_float(&d, "text", &f, &err), PARE_EFORMAT);

@@ -1,4 +1,4 @@
-/* test_compare.c - when two tensors count as the same, and what is said when not. */
+/* test_compare.c - tensor comparison: tolerances and messages. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

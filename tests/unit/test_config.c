@@ -297,22 +297,22 @@ static void bad_json(void **state)
     (void)state;
     bad("", "line 1, column 0: not JSON: unexpected token near end of file");
     bad("[{'op_types': 1}]",
-        "line 1, column 3: not JSON: string or '}' expected near ''' (texts stand in \"double "
+        "line 1, column 3: not JSON: string or '}' expected near ''' (strings need \"double "
         "quotes\")");
     bad("[\n{\"exclude\": True}]",
         "line 2, column 16: not JSON: invalid token near 'True' (write true)");
     bad("[{\"sparsity\": NaN}]",
-        "line 1, column 17: not JSON: invalid token near 'NaN' (there is no such number in JSON)");
+        "line 1, column 17: not JSON: invalid token near 'NaN' (JSON has no such number)");
     bad("[{\"a\": 1e999}]", "line 1, column 12: not JSON: real number overflow near '1e999'");
     bad("[{\"a\": 99999999999999999999}]",
         "line 1, column 27: not JSON: too big integer near '99999999999999999999'");
     bad("[{\"a\": 1, \"a\": 2}]", "line 1, column 13: not JSON: duplicate object key near '\"a\"'");
     bad("[{\"a\": \"\xff\"}]", "line 1, column 8: not JSON: unable to decode byte 0xff near '\"'");
-    bad("[{\"a\": \"\\u0000\"}]", "line 1, column 15: not JSON: a text with \\u0000 in it");
+    bad("[{\"a\": \"\\u0000\"}]", "line 1, column 15: not JSON: a string contains \\u0000");
     bad("[{\"a\": 1}, # two\n]",
-        "line 1, column 12: not JSON: invalid token near '#' (there are no comments in JSON)");
+        "line 1, column 12: not JSON: invalid token near '#' (JSON has no comments)");
     bad("[{\"a\": 1},]",
-        "line 1, column 11: not JSON: unexpected token near ']' (is there a comma too many before "
+        "line 1, column 11: not JSON: unexpected token near ']' (is there an extra comma before "
         "it?)");
     bad("[] []", "line 1, column 4: not JSON: end of file expected near '['");
     memset(deep, '[', 300);
@@ -420,14 +420,15 @@ static void bad_patterns(void **state)
     (void)state;
 #define NAME(x) "[{\"op_names\": [\"re:" x "\"]}]"
     bad(NAME("(conv"),
-        "entry 1 (line 1): the pattern '(conv': is no regular expression: ( without )");
-    bad(NAME("(.)\\\\1"), "entry 1 (line 1): the pattern '(.)\\1': refers back with \\1");
+        "entry 1 (line 1): the pattern '(conv': is not a regular expression: ( without )");
+    bad(NAME("(.)\\\\1"),
+        "entry 1 (line 1): the pattern '(.)\\1': has a back reference \\1, which is not supported");
     bad(NAME("(a{200}){200}"),
-        "entry 1 (line 1): the pattern '(a{200}){200}': is too long when its repeats are written "
-        "out, at most 1000 letters");
+        "entry 1 (line 1): the pattern '(a{200}){200}': is too long with its repeats "
+        "expanded, at most 1000 states");
     snprintf(text, sizeof(text), NAME("%0300d"), 0);
     snprintf(why, sizeof(why),
-             "entry 1 (line 1): the pattern '%0200d': is too long, at most 200 letters", 0);
+             "entry 1 (line 1): the pattern '%0200d': is too long, at most 200 characters", 0);
     bad(text, why);
 }
 

@@ -1,4 +1,4 @@
-/* test_conv.c - convolutions, pools and their geometry, against values worked out elsewhere. */
+/* test_conv.c - convolutions, pools and their geometry, against known values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,7 +127,7 @@ static void conv_groups(void **state)
     end(&f);
 }
 
-/* By hand: taps two apart, a step of 2, one zero before and two after. */
+/* By hand: dilation 2, stride 2, one zero before and two after. */
 static void conv_1d_dilated(void **state)
 {
     /* x = 0 1 2 3 4 5, w = 0 1 2; output o reads 2o - 1, 2o + 1, 2o + 3 */
@@ -188,7 +188,7 @@ static void conv_3d(void **state)
     end(&f);
 }
 
-/* SAME_UPPER puts the odd zero behind, SAME_LOWER in front. */
+/* SAME_UPPER puts the odd zero at the end, SAME_LOWER at the start. */
 static void conv_same(void **state)
 {
     const float upper[] = { 1, 3, 5, 3 }, lower[] = { 0, 1, 3, 5 };
@@ -282,7 +282,7 @@ static void average_pool(void **state)
     }
 }
 
-/* Rounding up keeps no window that would see nothing but the padding behind the input. */
+/* Rounding up adds no window that would read only the padding after the input. */
 static void window_in_padding(void **state)
 {
     struct pare_window w;
@@ -310,13 +310,13 @@ static void says_what_is_wrong(void **state)
     begin(&f, "Conv", 11);
     in(&f, 1, 1, 4, 5, 5, -1);
     in(&f, 1, 8, 3, 3, 3, -1);
-    expect_error(&f, "X is (1, 4, 5, 5) but W takes 3 input channels in 1 group");
+    expect_error(&f, "X is (1, 4, 5, 5) but W has 3 input channels in 1 group");
 
     begin(&f, "Conv", 11);
     in(&f, 1, 1, 4, 5, 5, -1);
     in(&f, 1, 3, 2, 3, 3, -1);
     attr(&f, "group", "2");
-    expect_error(&f, "W makes 3 channels, which 2 groups do not divide");
+    expect_error(&f, "W has 3 output channels, which are not divisible into 2 groups");
 
     begin(&f, "Conv", 11);
     in(&f, 1, 1, 1, 2, 9, -1);
@@ -328,7 +328,7 @@ static void says_what_is_wrong(void **state)
     in(&f, 1, 1, 1, 5, 5, -1);
     in(&f, 1, 2, 1, 3, 3, -1);
     in(&f, 1, 3, -1);
-    expect_error(&f, "B is (3) but W makes 2 channels");
+    expect_error(&f, "B is (3) but W has 2 output channels");
 
     begin(&f, "Conv", 11);
     in(&f, 1, 1, 1, 5, 5, -1);

@@ -1,4 +1,4 @@
-/* test_data.c - every format of data sets, from small files; and what is said of bad ones. */
+/* test_data.c - every data set format, from small files, valid and invalid. */
 #include "data_rig.h"
 
 #include <png.h>
@@ -117,7 +117,7 @@ static void idx_files_are_found_by_their_names(void **state)
     assert_int_equal(r.data->classes, 3);
     near(item(&r, 0)[0], -0.1307 / 0.3081);
     unlink(at(&r, "a/train-labels-idx1-ubyte"));
-    open_bad(&r, "a", "train", "", "no labels");
+    open_bad(&r, "a", "train", "", "no file of labels");
     open_ok(&r, "a/train-images-idx3-ubyte", "train", "");
     assert_null(r.data->y.data);
     assert_int_equal(r.data->classes, 0);
@@ -186,7 +186,7 @@ static void hostile_idx_takes_no_memory(void **state)
     begin(&r);
     assert_int_equal(pare_idx_parse(r.arena, huge, sizeof(huge), &t, &r.err), PARE_ELIMIT);
     assert_int_equal(pare_idx_parse(r.arena, big, sizeof(big), &t, &r.err), PARE_EFORMAT);
-    says(&r, "needs 2147483647 bytes of data, but 1 are there");
+    says(&r, "needs 2147483647 bytes of data, but the file has 1");
     n = gzip(packed, sizeof(packed), big, sizeof(big));
     assert_int_equal(pare_idx_parse(r.arena, packed, n, &t, &r.err), PARE_EFORMAT);
     assert_true(pare_arena_bytes(r.arena) < 1 << 20);
@@ -271,7 +271,7 @@ static void cifar10_png_rows(void **state)
     near(item(&r, 2)[2048], 7);
     open_bad(&r, "p", "test", "", "no test_batch.png");
     put(&r, "p/train_lables.json", "[3,8,0]", 7);
-    open_bad(&r, "p", "train", "", "3 labels for 4 pictures");
+    open_bad(&r, "p", "train", "", "3 labels for 4 images");
     put(&r, "p/train_lables.json", "[3,8,0,10]", 10);
     open_bad(&r, "p", "train", "", "the label of item 3 is 10");
     put(&r, "p/train_lables.json", "[3,8,0,1", 8);
@@ -331,8 +331,8 @@ static void npz_arrays_are_chosen_by_name(void **state)
     assert_int_equal(r.data->classes, 0);
     near(item(&r, 2)[3], (11. - 4) / 2);
     open_bad(&r, "k.npz", "test", "mean=1,2", "option 'mean' has 2 numbers, the items have 4");
-    open_bad(&r, "k.npz", "test", "flip=1", "are for pictures");
-    open_bad(&r, "k.npz", "train", "layout=none crop=2", "are for pictures");
+    open_bad(&r, "k.npz", "test", "flip=1", "are for images");
+    open_bad(&r, "k.npz", "train", "layout=none crop=2", "are for images");
     a[0] = array(&r, "x", PARE_I64, 2, 2, 3);
     a[1] = array(&r, "labels", PARE_I64, 1, 3);
     npz(&r, "k.npz", a, 2);
@@ -350,7 +350,7 @@ static void npz_arrays_are_chosen_by_name(void **state)
     open_bad(&r, "k.npz", "test", "", "only: train_x, whatever");
     a[0] = array(&r, "x", PARE_F32, 2, 0, 3);
     npz(&r, "k.npz", a, 1);
-    open_bad(&r, "k.npz", "test", "", "there are no items");
+    open_bad(&r, "k.npz", "test", "", "it has no items");
     put(&r, "k.npz", "PK\3\4", 4);
     open_bad(&r, "k.npz", "test", "", "k.npz: ");
     end(&r);
@@ -448,7 +448,7 @@ static void image_folders_have_classes(void **state)
         const struct pare_batch *b;
 
         assert_int_equal(pare_loader_next(r.loader, &b, &r.err), PARE_ESHAPE);
-        says(&r, "f: item 1: the picture has 8 x 12 pixels, the first one 6 x 8");
+        says(&r, "f: item 1: the image has 8 x 12 pixels, the first one 6 x 8");
         assert_int_equal(pare_loader_next(r.loader, &b, &r.err), PARE_ESHAPE);
     }
     put(&r, "f/train/ape/x.png", "no picture", 10);
@@ -456,7 +456,7 @@ static void image_folders_have_classes(void **state)
     put(&r, "f/train/ape/x.bmp", "", 0);
     open_bad(&r, "f", "train", "", "x.bmp: only PNG and JPEG");
     put(&r, "g/empty/note.txt", "", 0);
-    open_bad(&r, "g", "train", "", "empty: no pictures");
+    open_bad(&r, "g", "train", "", "empty: no images");
     end(&r);
 }
 
@@ -467,9 +467,9 @@ static void what_is_no_set_is_said(void **state)
     (void)state;
     begin(&r);
     put(&r, "note.txt", "x", 1);
-    open_bad(&r, "note.txt", "train", "", "no data set that is known");
-    open_bad(&r, "nothing", "train", "", "neither a file, a folder nor the name of a set");
-    open_bad(&r, "", "train", "", "no data set that is known");
+    open_bad(&r, "note.txt", "train", "", "not a known data set");
+    open_bad(&r, "nothing", "train", "", "neither a file, a folder nor the name of a data set");
+    open_bad(&r, "", "train", "", "not a known data set");
     open_bad(&r, ":digits", "train", "crop=1,2,3", "option 'crop' has 3 numbers");
     open_bad(&r, ":digits", "train", "std=0", "option 'std' is 0");
     open_bad(&r, ":digits", "train", "resize=65536", "more than");

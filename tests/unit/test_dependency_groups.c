@@ -95,7 +95,7 @@ static struct pare_flow shuffle(struct pare_net *n, struct pare_flow x)
                          back[] = { -1, 8, 8, 8 };
 
     x = TWO(n, x, 4, 4, 1, "conv1", "conv2", "cat");
-    x.value = pare_builder_node(n->make, "Reshape", "apart", x.value,
+    x.value = pare_builder_node(n->make, "Reshape", "split", x.value,
                                 pare_builder_shape(n->make, "shape1", 5, apart), NULL);
     x.value = pare_builder_node(n->make, "Transpose", "turn", x.value, NULL);
     pare_builder_ints(n->make, "perm", 5, perm);

@@ -1,4 +1,4 @@
-/* test_distill.c - values kept inside a plan, and layers that follow those of a teacher. */
+/* test_distill.c - observed values of a plan, and layer-wise distillation. */
 #include <math.h>
 
 #include "small_cnn.h"
@@ -52,7 +52,9 @@ static void assert_close(const struct pare_tensor *a, const struct pare_tensor *
 
 static void test_keeps(void **state)
 {
-    static const char *const nobody[] = { "nobody" };
+    static const char *const absent[] = { "absent" };
+    const struct pare_plan_opts reference = { .reference = true };
+    struct pare_plan_build build = { .opts = NULL }, none = { .observe = { absent, 1 } };
     struct small_cnn c;
     struct pare_model *m;
     struct pare_plan *fast, *plain;
@@ -63,11 +65,10 @@ static void test_keeps(void **state)
     small_cnn(&c, PARE_F32, PARE_F32);
     m = build_model(&c.b);
     x = small_input(&c);
-    keep = everything(m);
-    assert_int_equal(pare_plan_new_observed(m, NULL, keep, &fast, &err), 0);
-    assert_int_equal(pare_plan_new_observed(m, &(struct pare_plan_opts){ .reference = true }, keep,
-                                            &plain, &err),
-                     0);
+    keep = build.observe = everything(m);
+    assert_int_equal(pare_plan_build(m, &build, &fast, &err), 0);
+    build.opts = &reference;
+    assert_int_equal(pare_plan_build(m, &build, &plain, &err), 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(pare_plan_execute(fast, &x, &out[0], &err), 0);
         assert_int_equal(pare_plan_execute(plain, &x, &out[1], &err), 0);
@@ -78,13 +79,12 @@ static void test_keeps(void **state)
     }
     pare_plan_free(fast);
     pare_plan_free(plain);
-    assert_int_equal(pare_plan_new_observed(m, NULL, (struct pare_strs){ nobody, 1 }, &fast, &err),
-                     PARE_ECONFIG);
-    assert_string_equal(err.msg, "model: there is no value 'nobody' to look at");
+    assert_int_equal(pare_plan_build(m, &none, &fast, &err), PARE_ECONFIG);
+    assert_string_equal(err.msg, "model: the graph has no value 'absent' to observe");
     pare_model_free(m);
 }
 
-/* Gradients of all parameters of a trainer, one behind the other. */
+/* Gradients of all parameters of a trainer, concatenated. */
 static float *flat(const struct pare_trainer *t, int64_t *n)
 {
     float *all;
@@ -134,7 +134,7 @@ static void test_keeps_in_training(void **state)
         m = build_model(&c.b);
         x = small_input(&c);
         y = build_tensor(PARE_F32, INTS(2, 10));
-        o.keep = k ? everything(m) : o.keep;
+        o.observe = k ? everything(m) : o.observe;
         assert_int_equal(pare_trainer_new(m, &o, &t, &err), 0);
         if (pare_trainer_gradient(t, &x, &y, &score[k], &err))
             fail_msg("%s", err.msg);
@@ -339,11 +339,12 @@ static void test_wrong_layers(void **state)
     struct smooth s = smooth(1), t = smooth(2);
 
     (void)state;
-    fails_with(&s, &t, s.conv1, t.conv2,
-               pare_sprintf(pool,
-                            "layer '%s' and the teacher's '%s': the student has (2, 16, 6, 6) and "
-                            "the teacher (2, 5, 2, 2), they must be the same",
-                            s.conv1, t.conv2));
+    fails_with(
+        &s, &t, s.conv1, t.conv2,
+        pare_sprintf(pool,
+                     "layer '%s' and the teacher's '%s': the student's shape is (2, 16, 6, 6) and "
+                     "the teacher's (2, 5, 2, 2), they must agree",
+                     s.conv1, t.conv2));
     fails_with(&s, &t, s.conv1, "unheard-of", "the teacher: there is no layer 'unheard-of'");
     fails_with(&s, &t, pare_sprintf(pool, "%s0", s.conv2), t.conv2,
                pare_sprintf(pool, "the student: there is no layer '%s0' (did you mean '%s'?)",
@@ -376,8 +377,8 @@ static void test_links(void **state)
     assert_true(l[1].conf.lambda == 3 && !strcmp(l[1].conf.method, "kl"));
     how.lambda.n = 3;
     assert_int_equal(pare_distill_links(two, &how, pool, &l, &err), PARE_ECONFIG);
-    assert_string_equal(err.msg,
-                        "distill-lambda has 3 values for 2 layers; give one for all or one each");
+    assert_string_equal(
+        err.msg, "distill-lambda has 3 values for 2 layers, expected one value or one per layer");
     how.lambda.n = 1;
     how.method = (struct pare_strs){ wrong, 1 };
     assert_int_equal(pare_distill_links(two, &how, pool, &l, &err), PARE_ECONFIG);

@@ -1,4 +1,4 @@
-/* test_elementwise.c - broadcasting, corner cases of whole numbers, NaN, bounds. */
+/* test_elementwise.c - broadcasting, corner cases of integers, NaN, bounds. */
 #include "one_node.h"
 
 /* ---- broadcasting ----------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* test_faults.c - no memory: every request inside the library fails once, and is survived.
+/* test_faults.c - every allocation inside the library fails once, and is survived.
  *
  * Work is counted first, then done again and again with another request failing: blocks from the
  * system, and requests of any size.  What must come is PARE_ENOMEM and a sentence, with nothing
@@ -86,7 +86,7 @@ static int train_step(struct pare_err *err)
 
     if (!rc)
         rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=1 threads=1 optimizer=adam",
-                               &l, err);
+                                &l, err);
     if (!rc)
         rc = pare_training_run(l, NULL, NULL, err);
     if (!rc)

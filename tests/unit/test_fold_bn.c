@@ -1,5 +1,5 @@
-/* test_fold_bn.c - convolutions rounded together with the BatchNormalization behind them: gradients
- * and running moments against PyTorch (tools/golden_quant.py), and the file of integers. */
+/* test_fold_bn.c - convolutions quantized with the following BatchNormalization folded:
+ * gradients and running moments against PyTorch (tools/golden_quant.py), and the exported file. */
 #include "golden_quant.h"
 
 #include <unistd.h>
@@ -162,7 +162,7 @@ static void test_moments_are_the_convolutions(void **state)
     job_close(&f);
 }
 
-/* With so many bits that rounding hardly changes anything, training is float training: nothing
+/* With enough bits that rounding hardly changes anything, training is float training: nothing
  * drifts. */
 static void test_moments_do_not_drift(void **state)
 {
@@ -260,7 +260,7 @@ static void test_file(void **state)
     job_close(&j);
 }
 
-/* Inputs and outputs are integers, too: the outputs of the folded convolutions behind the
+/* Inputs and outputs are integers, too: the outputs of the folded convolutions after the
  * normalization.  Both compute the same integers but for float rounding at ties. */
 static void test_file_of_integers(void **state)
 {

@@ -1,6 +1,5 @@
-/* test_gather_upstream.c - rows are chosen before they are computed where that gives the same, in both
- * directions, and are not where it cannot.
- */
+/* test_gather_upstream.c - Gather is hoisted above row-wise operators, forward and backward, where
+ * the results stay the same. */
 #include "small_net.h"
 
 #include "plan/plan.h"
@@ -162,7 +161,7 @@ MAKES(softmax_of_tokens)
     return pick(n, NODE("Softmax", NAMES(y), at_int("axis", 1)), 1);
 }
 
-/* A number for each token, which is no computed value. */
+/* A constant for each token. */
 MAKES(by_token)
 {
     const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING);
@@ -265,7 +264,7 @@ static void test_inference(void **state)
         assert_false(is_smaller(p));
         pare_plan_free(p);
         o.reference = false;
-        if (pare_plan_new_without(m, &o, NULL, &p, &err))
+        if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o }, &p, &err))
             fail_msg("%s: %s", nets[i].name, err.msg);
         if (is_smaller(p) != nets[i].smaller)
             fail_msg("%s: %s", nets[i].name, nets[i].smaller ? "as before" : "changed");
@@ -282,7 +281,9 @@ static int learn(struct pare_model *m, const struct pare_tensor *x, bool referen
                  struct pare_tensor *grad)
 {
     const char *names[MOST_WEIGHTS];
-    struct pare_train_opts o = { .threads = 1, .in = x, .names = names, .reference = reference };
+    struct pare_plan_opts o = { .threads = 1, .in = x, .reference = reference };
+    struct pare_plan_train t = { .names = names, .grad = grad };
+    struct pare_plan_build build = { .opts = &o, .train = &t };
     struct pare_plan *p;
     struct pare_tensor out[2];
 
@@ -291,19 +292,18 @@ static int learn(struct pare_model *m, const struct pare_tensor *x, bool referen
 
         if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32 || !v->t.rank)
             continue;
-        assert_true(o.n_names < MOST_WEIGHTS);
+        assert_true(t.n_names < MOST_WEIGHTS);
         assert_int_equal(pare_model_own(m, v, &err), 0);
-        grad[o.n_names] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
-        names[o.n_names++] = v->name;
+        grad[t.n_names] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
+        names[t.n_names++] = v->name;
     }
-    o.grad = grad;
-    if (pare_plan_train(m, &o, &p, &err) || pare_plan_execute(p, x, out, &err))
+    if (pare_plan_build(m, &build, &p, &err) || pare_plan_execute(p, x, out, &err))
         fail_msg("%s", err.msg);
     for (int64_t k = 0; k < pare_numel(&out[0]); k++)
         pare_plan_out_grad(p)[k] = 0.1f * (float)(k + 1);
     assert_int_equal(pare_plan_backward(p, &err), 0);
     pare_plan_free(p);
-    return o.n_names;
+    return t.n_names;
 }
 
 static void test_training(void **state)
@@ -328,13 +328,14 @@ static void test_training(void **state)
     }
 }
 
-/* A value that somebody looks at is whole. */
+/* An observed value has all its rows. */
 static void test_keep_sets(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM)), out[2];
     struct pare_model *m = make(0);
     struct pare_plan_opts o = { .threads = 1, .in = &x };
     const char *name = NULL;
+    struct pare_plan_build build = { .opts = &o, .observe = { &name, 1 } };
     struct pare_plan *p;
 
     (void)state;
@@ -343,7 +344,7 @@ static void test_keep_sets(void **state)
             name = m->graph->node[i]->out[0]->name;
     assert_non_null(name);
     memset(x.data, 0, (size_t)pare_numel(&x) * sizeof(float));
-    assert_int_equal(pare_plan_new_observed(m, &o, (struct pare_strs){ &name, 1 }, &p, &err), 0);
+    assert_int_equal(pare_plan_build(m, &build, &p, &err), 0);
     assert_int_equal(pare_plan_execute(p, &x, out, &err), 0);
     assert_int_equal(pare_plan_value(p, 0)->dim[0], ITEMS * TOKENS);
     pare_plan_free(p);

@@ -1,4 +1,5 @@
-/* test_golden_nn.c - small convolutional networks, forward and back, against PyTorch in float64. */
+/* test_golden_nn.c - small convolutional networks, forward and backward, against PyTorch in
+ * float64. */
 #include "golden.h"
 
 static struct pare_value *make_conv_bn(struct net *t)

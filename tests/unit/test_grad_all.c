@@ -1,4 +1,4 @@
-/* test_grad_all.c - every operator of real numbers has a gradient, or a reason not to. */
+/* test_grad_all.c - every operator of floats has a gradient, or a reason not to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ static const struct {
     const char *types, *reason;
 } without[] = {
     { "Equal Greater GreaterOrEqual Less LessOrEqual IsInf IsNaN", "the result is true or false" },
-    { "ArgMax ArgMin NonZero", "the result is places" },
+    { "ArgMax ArgMin NonZero", "the result is indices" },
     { "Shape Size", "only the shape of the input counts" },
     { "EyeLike RandomNormalLike RandomUniformLike", "only the shape of the input counts" },
     { "Bernoulli", "the result is drawn" },
@@ -21,8 +21,8 @@ static const struct {
     { "OneHot", "the result is a choice of two settings" },
     { "Range", "how long the result is depends on the inputs" },
     { "Unique", "how long the result is depends on the input" },
-    { "ConvInteger MatMulInteger", "the inputs are whole numbers" },
-    { "QuantizeLinear DynamicQuantizeLinear", "the result is whole numbers" },
+    { "ConvInteger MatMulInteger", "the inputs are integers" },
+    { "QuantizeLinear DynamicQuantizeLinear", "the result is integers" },
     { "DequantizeLinear QLinearConv QLinearMatMul QGemm MatMulNBits QLinearAdd QLinearMul "
       "QLinearSigmoid QLinearConcat QLinearAveragePool QLinearGlobalAveragePool",
       "what is quantized is trained before, with simulated quantization" },

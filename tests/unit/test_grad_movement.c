@@ -331,7 +331,7 @@ static void other_reductions_have_none(void **state)
         grad_begin(&g, &f, NULL);
         c.scratch = f.scratch;
         assert_int_equal(f.node.op->backward(&f.node, &c, &f.err), PARE_EUNSUPPORTED);
-        assert_string_equal(f.err.msg, "the gradient of reduction 'mul' is not handled, only of "
+        assert_string_equal(f.err.msg, "the gradient of reduction 'mul' is not supported, only of "
                                        "'none' and 'add'");
         op_end(&f);
     }

@@ -1,4 +1,4 @@
-/* test_grad_nn.c - gradients of convolutions, pools, normalisations and Dropout. */
+/* test_grad_nn.c - gradients of convolutions, pools, normalizations and Dropout. */
 #include "grad.h"
 
 /* Attributes as "pads=1,1;group=2". */
@@ -535,7 +535,7 @@ static void dropout_remembers(void **state)
     }
 }
 
-/* Training without the mask that forward() left cannot go on. */
+/* The backward pass in training needs the mask that forward() saved. */
 static void dropout_needs_its_mask(void **state)
 {
     struct grad_opts o = { .train = true };
@@ -550,7 +550,7 @@ static void dropout_needs_its_mask(void **state)
     c = grad_ctx(&g);
     f.node.save = NULL;
     assert_int_not_equal(f.node.op->backward(&f.node, &c, &f.err), 0);
-    assert_string_equal(f.err.msg, "what was dropped is not known any more");
+    assert_string_equal(f.err.msg, "the mask of the forward pass is missing");
     op_end(&f);
 }
 

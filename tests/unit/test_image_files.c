@@ -1,4 +1,4 @@
-/* test_image_files.c - PNG, JPEG and resizing give what Pillow gives, and damage gives a sentence. */
+/* test_image_files.c - PNG, JPEG and resizing against Pillow; damaged files give an error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

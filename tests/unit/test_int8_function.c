@@ -20,7 +20,8 @@ static void compare(struct rig *g, const char *const *without, const char *kerne
         struct pare_plan *p;
         struct pare_err err;
 
-        if (pare_plan_new_without(m, &o, without, &p, &err))
+        if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o, .without = without }, &p,
+                            &err))
             fail_msg("%s", err.msg);
         if (has_vnni && !runs(p, kernel))
             fail_msg("seed %llu: %s is not used", (unsigned long long)seed, kernel);

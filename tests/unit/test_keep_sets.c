@@ -1,4 +1,4 @@
-/* test_keep_sets.c - keep sets on made-up relations, against trying everything again and again. */
+/* test_keep_sets.c - keep sets of made-up axis relations, against a fixed-point iteration. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -241,7 +241,7 @@ static void groups(void **state)
     end(&r);
 }
 
-/* What the shapes do not allow freezes, and harms nobody. */
+/* Relations that the shapes do not permit freeze their axes. */
 static void wrong_statements(void **state)
 {
     const struct pare_value *a, *b;

@@ -1,4 +1,4 @@
-/* test_limits.c - memory that is counted, names that collide, targets that must not be written. */
+/* test_limits.c - memory accounting, colliding names, outputs that must not be overwritten. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void test_arena_limit(void **state)
     assert_int_equal(pare_arena_limit(a, 1 << 20), 0);
     assert_non_null(pare_alloc(a, 1, 500000));
     assert_null(pare_alloc(a, 1, 600000));
-    assert_non_null(pare_alloc(a, 1, 100000)); /* it is no state of failure */
+    assert_non_null(pare_alloc(a, 1, 100000)); /* a failure is not sticky */
     assert_int_equal(pare_arena_limit(a, 1 << 20), 0);
     assert_non_null(pare_alloc(a, 1, 600000));
     assert_true(pare_arena_limit(a, 0) > 0);
@@ -125,7 +125,7 @@ static void refused(const struct pare_model *m, const char *path, const char *wh
         fail_msg("said '%s', not '%s'", err.msg, why);
 }
 
-/* A model with weights beside it is written over neither, by whatever name. */
+/* Output overwrites neither a model nor its external data, whatever its name. */
 static void test_target(void **state)
 {
     char dir[] = "/tmp/pare_limits_XXXXXX", path[64], data[64], link_to[64], other[64];
@@ -167,7 +167,7 @@ static void test_target(void **state)
     assert_int_equal(rmdir(dir), 0); /* and nothing is left */
 }
 
-/* Nobody writes into the pipe: it must not be waited for. */
+/* The pipe has no writer: opening it must not block. */
 static void test_pipe(void **state)
 {
     char dir[] = "/tmp/pare_limits_XXXXXX", path[64];
@@ -185,7 +185,7 @@ static void test_pipe(void **state)
     unlink(path);
     assert_int_equal(pare_file_write(path, "12345", 5, &err), 0);
     assert_int_equal(pare_file_read_most(a, path, 4, &bytes, &len, &err), PARE_ELIMIT);
-    assert_string_equal(err.msg, "the file has 5 bytes, at most 4 are handled");
+    assert_string_equal(err.msg, "the file has 5 bytes, at most 4 are supported");
     assert_int_equal(pare_file_read_most(a, path, 5, &bytes, &len, &err), 0);
     unlink(path);
     assert_int_equal(rmdir(dir), 0);

@@ -1,4 +1,5 @@
-/* test_loader.c - batches: order, variation, position, memory, and whether they fit a model. */
+/* test_loader.c - the data loader: order, augmentation, position, memory, and checks against a
+ * model. */
 #include "data_rig.h"
 
 #include "io/npz.h"
@@ -301,11 +302,11 @@ static void crops_are_in_the_middle_or_anywhere(void **state)
     open_ok(&r, "p.npz", "train", "crop=5");
     load(&r, false, 0);
     assert_int_equal(pare_loader_next(r.loader, &b, &r.err), PARE_ESHAPE);
-    says(&r, "the picture has 4 x 4 pixels, the window 5 x 5");
+    says(&r, "the image has 4 x 4 pixels, the window 5 x 5");
     open_ok(&r, "p.npz", "train", "resize=8");
     assert_int_equal(r.data->item.dim[2], 8);
     put_pictures(&r, PARE_F32);
-    open_bad(&r, "p.npz", "train", "resize=8", "'resize' is for pictures of bytes");
+    open_bad(&r, "p.npz", "train", "resize=8", "'resize' is for images of bytes");
     open_ok(&r, "p.npz", "train", "crop=1 std=2 mean=1"); /* 1.5 from the edge rounds to 2 */
     assert_true(item(&r, 0)[0] == (11.f - 1) / 2);
     end(&r);
@@ -383,7 +384,7 @@ static void a_set_is_checked_against_a_model(void **state)
     check(&r, io(PARE_F32, 3, 4, 16, 0), 10, "takes (N, 4, 16)");
     check(&r, io(PARE_F32, 2, -1, 0, 0), 10, "takes (N, ?)");
     check(&r, io(PARE_F32, 0, 0, 0, 0), 10, "a single number");
-    check(&r, io(PARE_STR, 4, 1, 8, 8), 10, "takes texts");
+    check(&r, io(PARE_STR, 4, 1, 8, 8), 10, "takes strings");
     check(&r, io(PARE_F32, 4, 1, 8, 8), 12, "has 12 outputs, but 'digits' has 10 classes");
     put_pictures(&r, PARE_F32);
     open_ok(&r, "p.npz", "train", "");

@@ -204,7 +204,7 @@ static void positions_are_rows(void **state)
     }
 }
 
-/* Logits far apart, and far from 0: no infinities on the way. */
+/* Logits that differ widely and are far from 0 cause no infinities. */
 static void extremes(void **state)
 {
     static float x[] = { 1000, 990, -1000, -3e38f, 3e38f, 0 },

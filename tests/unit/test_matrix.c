@@ -1,4 +1,4 @@
-/* test_matrix.c - products, Einsum and recurrent layers against numbers worked by hand. */
+/* test_matrix.c - products, Einsum and recurrent layers, against values computed by hand. */
 #include "one_op.h"
 
 #include "graph/ties.h"
@@ -69,7 +69,7 @@ static void gemm_refuses_what_does_not_fit(void **state)
     op_in(&f, PARE_F32, "1,3", six);
     op_in(&f, PARE_F32, "3,2", wt);
     op_in(&f, PARE_F32, "3,2", wt);
-    op_fails(&f, "C is (3, 2), which does not fit a result (1, 2)");
+    op_fails(&f, "C is (3, 2), which does not broadcast to the result (1, 2)");
 }
 
 static bool tied(const struct pare_ties *t, const struct pare_value *a, int ax,
@@ -176,15 +176,15 @@ static void einsum_bad(const char *equation, const char *text)
 static void einsum_explains_bad_equations(void **state)
 {
     (void)state;
-    einsum_bad("ij", "the equation 'ij' is not for 2 inputs");
-    einsum_bad("ij,ij,ij", "the equation 'ij,ij,ij' is not for 2 inputs");
+    einsum_bad("ij", "the equation 'ij' does not have 2 inputs");
+    einsum_bad("ij,ij,ij", "the equation 'ij,ij,ij' does not have 2 inputs");
     einsum_bad("ij,jk", "axis 0 of input 1 has 2 elements where its label has 3");
     einsum_bad("ijk,ij", "input 0 is (2, 3) but the equation gives it 3 labels");
     einsum_bad("ij,ij->x", "the equation's result has a label that no input has");
     einsum_bad("ij,ij->ii", "a label occurs twice in the equation's result");
     einsum_bad("ij,i1", "the equation has an unexpected '1'");
     einsum_bad("ij,ij-j", "the equation has a '-' that is not an arrow");
-    einsum_bad("ij,ij->i,j", "the equation goes on after its result: ',j'");
+    einsum_bad("ij,ij->i,j", "the equation has more text after its result: ',j'");
     einsum_bad("ij,i......", "the equation has an unexpected '.'");
 }
 
@@ -245,7 +245,7 @@ static void rnn_stops_at_the_end_of_short_sequences(void **state)
     running_sum(&f, "1");
     op_in_none(&f);
     op_in(&f, PARE_I32, "1", LIST(4));
-    op_fails(&f, "sequence_lens has 4, there are 3 steps");
+    op_fails(&f, "a sequence length is 4, but there are 3 steps");
 }
 
 static void rnn_clips_and_checks(void **state)
@@ -260,17 +260,17 @@ static void rnn_clips_and_checks(void **state)
 
     running_sum(&f, "1");
     op_attr(&f, "hidden_size", "4");
-    op_fails(&f, "R is for 1 states, hidden_size is 4");
+    op_fails(&f, "R has 1 states but hidden_size is 4");
 
     running_sum(&f, "1");
     f.set[0] = (struct pare_setting){ 0 };
     f.n_set = 0;
     op_attr(&f, "activations", "Sine");
-    op_fails(&f, "activation 'Sine' is not known");
+    op_fails(&f, "activation 'Sine' is not supported");
 
     running_sum(&f, "1");
     op_in(&f, PARE_F32, "1,3", six);
-    op_fails(&f, "B is (1, 3), must be (1, 2)");
+    op_fails(&f, "B is (1, 3), expected (1, 2)");
 }
 
 /* All gates are linear: i = o = f = x / 2, n = x. */

@@ -1,4 +1,4 @@
-/* test_metadata.c - hashes, JSON written again, and notes in models. */
+/* test_metadata.c - hashes, the JSON writer, and metadata in models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* test_microbatch.c - a batch in parts gives what it gives as a whole, where that can be, and is not
- * tried where it cannot.
+/* test_microbatch.c - micro-batches give the results of the whole batch, and models that mix batch
+ * items are refused.
  *
- * Environment: PARE_GRAPHS is how many random networks, PARE_SEED the first seed.
+ * Environment: PARE_GRAPHS is the number of random networks, PARE_SEED the first seed.
  */
 #include "random_graph_more.h"
 #include "small_net.h"
@@ -220,9 +220,10 @@ static void whole(struct data *d)
     struct pare_plan *p;
     struct pare_err err;
 
-    if (pare_plan_new_without(d->m, &o, NULL, &p, &err) || pare_plan_execute(p, d->in, out, &err))
+    if (pare_plan_build(d->m, &(struct pare_plan_build){ .opts = &o }, &p, &err) ||
+        pare_plan_execute(p, d->in, out, &err))
         fail_msg("%s: %s", d->name, err.msg);
-    assert_null(p->split);
+    assert_null(p->microbatch);
     d->n_out = p->graph->n_out;
     for (int i = 0; i < d->n_out; i++)
         d->want[i] = build_copy(&out[i]);
@@ -251,8 +252,8 @@ static void run_parts(const struct data *d, struct pare_plan *p, int64_t items, 
     struct pare_tensor out[MOST_OUT];
     struct pare_err err;
 
-    for (int i = 0; i < p->split->n; i++)
-        memset(p->split->plan[i]->memory, 0xff, p->split->plan[i]->memory_bytes);
+    for (int i = 0; i < p->microbatch->n; i++)
+        memset(p->microbatch->plan[i]->memory, 0xff, p->microbatch->plan[i]->memory_bytes);
     pare_oom_countdown = 1 << 30;
     if (pare_plan_execute(p, d->in, out, &err))
         fail_msg("%s, parts of %lld, %d threads: %s", d->name, (long long)items, threads, err.msg);
@@ -267,13 +268,14 @@ static bool in_parts(const struct data *d, int64_t items, int threads)
     struct pare_plan_opts o = { .threads = threads, .in = d->in };
     struct pare_plan *p;
     struct pare_err err;
-    int rc = pare_plan_new_microbatches(d->m, &o, items, &p, &err);
+    int rc = pare_plan_build(d->m, &(struct pare_plan_build){ .opts = &o, .microbatch = items }, &p,
+                             &err);
 
     if (rc == PARE_EUNSUPPORTED)
         return false;
     if (rc)
         fail_msg("%s: %s", d->name, err.msg);
-    assert_non_null(p->split);
+    assert_non_null(p->microbatch);
     for (int again = 0; again < 2; again++)
         run_parts(d, p, items, threads);
     pare_plan_free(p);
@@ -351,7 +353,7 @@ static void zoo(void **state)
         parts += in_parts(&d, 1, 2);
         parts += in_parts(&d, 2, 1);
         if (parts != 2)
-            fail_msg("%s is not apart", d.name);
+            fail_msg("%s cannot be run in micro-batches", d.name);
         pare_model_free(m);
     }
 }
@@ -413,8 +415,11 @@ static void errors_come_out(void **state)
     struct pare_err err[2];
 
     (void)state;
-    assert_int_equal(pare_plan_new_without(m, &o, NULL, &p[0], &err[0]), 0);
-    assert_int_equal(pare_plan_new_microbatches(m, &o, 1, &p[1], &err[1]), 0);
+    assert_int_equal(pare_plan_build(m, &(struct pare_plan_build){ .opts = &o }, &p[0], &err[0]),
+                     0);
+    assert_int_equal(pare_plan_build(m, &(struct pare_plan_build){ .opts = &o, .microbatch = 1 },
+                                     &p[1], &err[1]),
+                     0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pare_plan_execute(p[i], &x, &out, &err[i]), 0);
     pare_i64(&x)[2] = pare_i64(&x)[9] = 11;
@@ -452,10 +457,12 @@ static void weights_are_shared(void **state)
     y = build_node(&n.b, "Gemm", NAMES(y, weight(&n, INTS(6400, 100))), NOTHING);
     build_output(&n.b, y);
     m = build_model(&n.b);
-    assert_int_equal(pare_plan_new_microbatches(m, &o, 2, &p, &err), 0);
-    assert_int_equal(p->split->n, 2);
-    assert_true(pare_arena_bytes(p->split->plan[0]->arena) > (size_t)4 << 20);
-    assert_true(pare_arena_bytes(p->split->plan[1]->arena) < (size_t)1 << 20);
+    assert_int_equal(pare_plan_build(m, &(struct pare_plan_build){ .opts = &o, .microbatch = 2 },
+                                     &p, &err),
+                     0);
+    assert_int_equal(p->microbatch->n, 2);
+    assert_true(pare_arena_bytes(p->microbatch->plan[0]->arena) > (size_t)4 << 20);
+    assert_true(pare_arena_bytes(p->microbatch->plan[1]->arena) < (size_t)1 << 20);
     pare_plan_free(p);
     pare_model_free(m);
 }
@@ -487,7 +494,7 @@ static struct pare_model *larger(struct net *n, struct pare_tensor *x)
 static void choices(void **state)
 {
     static struct net n;
-    char path[] = "/tmp/pare_microbatch_XXXXXX", key[PARE_KEY_TEXT];
+    char path[] = "/tmp/pare_microbatch_XXXXXX", key[PARE_TUNE_KEY];
     struct pare_tensor x;
     struct pare_model *m = larger(&n, &x);
     struct pare_plan_opts o = { .threads = 2, .choices = path, .in = &x };
@@ -505,27 +512,27 @@ static void choices(void **state)
     for (items = 1; items <= 3; items++) {
         write_choice(path, key, pare_sprintf(pool, "parts_of_%d", (int)items));
         assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
-        assert_non_null(p->split);
-        assert_int_equal(p->split->items, items);
-        assert_int_equal(p->split->n, 2);
+        assert_non_null(p->microbatch);
+        assert_int_equal(p->microbatch->items, items);
+        assert_int_equal(p->microbatch->n, 2);
         pare_plan_free(p);
     }
     write_choice(path, key, "whole");
     assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
-    assert_null(p->split);
+    assert_null(p->microbatch);
     pare_plan_free(p);
     write_choice(path, key, "parts_of_4");
     assert_int_equal(pare_plan_make(m, &o, &p, &err), PARE_ECONFIG);
-    assert_non_null(strstr(err.msg, "'parts_of_4' is chosen for a batch of 6"));
+    assert_non_null(strstr(err.msg, "'parts_of_4' is listed for a batch of 6"));
     unlink(path);
     o.tune = true;
     assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
-    assert_non_null(p->split); /* perhaps with one part */
-    items = p->split->items;
+    assert_non_null(p->microbatch); /* perhaps with one part */
+    items = p->microbatch->items;
     pare_plan_free(p);
     o.tune = false;
     assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
-    assert_int_equal(p->split ? p->split->items : BATCH, items);
+    assert_int_equal(p->microbatch ? p->microbatch->items : BATCH, items);
     assert_int_equal(p->tuned.runs, 0);
     pare_plan_free(p);
     unlink(path);

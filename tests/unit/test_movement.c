@@ -1,4 +1,4 @@
-/* test_movement.c - operators that move elements, at the corners of their ranges. */
+/* test_movement.c - operators that move elements, at the limits of their ranges. */
 #include "op_rig.h"
 
 #include "graph/ties.h"

@@ -1,4 +1,4 @@
-/* test_mt19937.c - numpy's generator, against what numpy 1.24 draws. */
+/* test_mt19937.c - the Mersenne Twister against NumPy 1.24. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
-/* test_nan.c - a NaN that goes in comes out, in every fast kernel.
+/* test_nan.c - every fast kernel propagates NaN.
  *
- * Small networks, each with one NaN among its inputs, run once for each kernel of kernels.def with
- * no other, and with all that are ours, as they are and while their weights are learned: where the
- * plain kernels have NaN, so must they.  More may be NaN: Winograd's kernels compute by tiles, and
- * a NaN spoils its tile.
+ * Small networks, each with one NaN among its inputs, run once with each kernel of kernels.def
+ * alone and with all of our kernels, in inference and in training: where the plain kernels give
+ * NaN, the fast ones must too.  More elements may be NaN: Winograd kernels compute tiles, and a NaN
+ * spreads over its tile.
  *
- * oneDNN's Relu and Clip make 0, or the bound, of NaN.  Only the two kernels that leave them to it
- * may do so, and only behind these.
+ * oneDNN's Relu and Clip turn NaN into 0 or the bound.  Only the two kernels that use them may do
+ * so, and only after these operators.
  */
 #include "make_model.h"
 
@@ -34,7 +34,7 @@ static const char *random_floats(struct build *b, int rank, const int64_t *dim)
     return build_floats(b, rank, dim, pare_f32(&t));
 }
 
-/* ---- networks: a head, and what is behind it --------------------------------------------- */
+/* ---- networks: a first operator, and the operators after it ---------------------------------- */
 
 static const char *conv(struct build *b, const char *x, int64_t kernel, int64_t stride,
                         int64_t group)
@@ -254,7 +254,7 @@ static const struct {
 static const struct {
     const char *name;
     piece *add;
-    bool bounds; /* it is, or is behind, a Relu or a Clip */
+    bool bounds; /* it is, or follows, a Relu or a Clip */
 } ends[] = {
     { "nothing", nothing, false },
     { "relu", relu, true },
@@ -357,48 +357,61 @@ static void run_each(struct trial *t)
 
     assert_int_equal(pare_plan_make(t->model, &plain, &p, &err), 0);
     run_plan(t, p, PLAIN);
-    assert_int_equal(pare_plan_new_without(t->model, &one, onednn, &p, &err), 0);
+    assert_int_equal(pare_plan_build(t->model,
+                                     &(struct pare_plan_build){ .opts = &one, .without = onednn },
+                                     &p, &err),
+                     0);
     run_plan(t, p, OURS);
     for (int k = 0; pare_kernels[k]; k++) {
-        assert_int_equal(pare_plan_new_without(t->model, &one, others(k), &p, &err), 0);
+        assert_int_equal(pare_plan_build(t->model,
+                                         &(struct pare_plan_build){ .opts = &one,
+                                                                    .without = others(k) },
+                                         &p, &err),
+                         0);
         run_plan(t, p, k);
         for (int rows = 1; rows <= 8 && strstr(pare_kernels[k]->name, "_sparse");
              rows += rows == 1 ? 3 : 4) {
-            assert_int_equal(pare_plan_new_sparse(t->model, &one, rows, &p, &err), 0);
+            assert_int_equal(pare_plan_build(t->model,
+                                             &(struct pare_plan_build){ .opts = &one,
+                                                                        .sparse_rows = rows },
+                                             &p, &err),
+                             0);
             run_plan(t, p, k);
         }
     }
 }
 
-/* The same while its weights are learned; from here on they are no constants. */
+/* The same in training, where the weights are not constants. */
 static void train_each(struct trial *t)
 {
     const char *names[16];
-    struct pare_train_opts o = { .threads = 1, .names = names, .reference = true };
+    struct pare_plan_opts o = { .threads = 1, .reference = true };
+    struct pare_plan_train train = { .names = names };
+    struct pare_plan_build build = { .opts = &o, .train = &train };
     struct pare_graph *g = t->model->graph;
     struct pare_plan *p;
     struct pare_err err;
 
-    for (int i = 0; i < g->n_values && o.n_names < 16; i++) {
+    for (int i = 0; i < g->n_values && train.n_names < 16; i++) {
         struct pare_value *v = g->value[i];
 
         if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32 || !v->t.rank)
             continue;
         assert_int_equal(pare_model_own(t->model, v, &err), 0);
-        names[o.n_names++] = v->name;
+        names[train.n_names++] = v->name;
     }
-    if (!o.n_names)
+    if (!train.n_names)
         return;
-    if (pare_plan_train(t->model, &o, &p, &err)) /* integers are not learned */
+    if (pare_plan_build(t->model, &build, &p, &err)) /* integers are not learned */
         return;
     run_plan(t, p, PLAIN);
     o.reference = false;
-    o.without = onednn;
-    assert_int_equal(pare_plan_train(t->model, &o, &p, &err), 0);
+    build.without = onednn;
+    assert_int_equal(pare_plan_build(t->model, &build, &p, &err), 0);
     run_plan(t, p, OURS);
     for (int k = 0; pare_kernels[k]; k++) {
-        o.without = others(k);
-        assert_int_equal(pare_plan_train(t->model, &o, &p, &err), 0);
+        build.without = others(k);
+        assert_int_equal(pare_plan_build(t->model, &build, &p, &err), 0);
         run_plan(t, p, k);
     }
 }

@@ -1,5 +1,4 @@
-/* test_numeric_health.c - numbers that are none, layers that are dead: results that are defined, or a
- * sentence.
+/* test_numeric_health.c - NaN, infinity and dead layers give defined results or an error.
  *
  * Every pruner and quantizer, speedup and training, on networks whose weights were spoilt in one
  * layer: NaN, infinity, all 0, channels of 0, numbers near the ends of float32; and sparsities of 0

@@ -1,4 +1,4 @@
-/* test_onnx_bad.c - files that are wrong, by accident or on purpose: one sentence, no crash. */
+/* test_onnx_bad.c - invalid files, by accident or on purpose: an error, no crash. */
 #include "onnx_make.h"
 
 #include <errno.h>
@@ -200,9 +200,9 @@ static void test_graphs(void **state)
     struct bin x = input("x", PARE_F32, "2"), w = initializer("w", PARE_F32, "1", blank(9, 4));
 
     (void)state;
-    refused(model(CAT(node("Relu", "n", "nobody", "y"), x)),
-            "node 'n' (Relu): input 'nobody' is made by no node and is no input or initializer");
-    refused(model(CAT(node("Relu", "", "nobody", "y"), x)), "node 'Relu_0' (Relu): input");
+    refused(model(CAT(node("Relu", "n", "missing", "y"), x)),
+            "node 'n' (Relu): input 'missing' is made by no node and is no input or initializer");
+    refused(model(CAT(node("Relu", "", "missing", "y"), x)), "node 'Relu_0' (Relu): input");
     refused(model(CAT(node("Relu", "n", "x", "y"), x, output("z", PARE_F32, "2"))),
             "output 'z' is made by no node");
     refused(model(CAT(node("Relu", "a", "x", "y"), node("Relu", "b", "x", "y"), x)),
@@ -212,7 +212,7 @@ static void test_graphs(void **state)
     refused(model(CAT(x, x)), "input 'x' is made a second time");
     refused(model(CAT(node("Add", "a", "x,q", "p"), node("Relu", "b", "p", "q"), x)),
             "the graph has a cycle");
-    refused(model(CAT(node("Relu", "self", "y", "y"))), "node 'self' (Relu) needs its own result");
+    refused(model(CAT(node("Relu", "self", "y", "y"))), "node 'self' (Relu) depends on its own output");
     refused(CAT(num(1, 8), msg(7, CAT(node("Relu", "n", "x", "y"), x))),
             "does not say which version of the standard operators");
     refused(model(CAT(node_with("If", "if", "x", "y",

@@ -1,10 +1,10 @@
 /* test_op_hostile.c - every operator with random attributes, shapes and contents.
  *
- * Most of it makes no sense and must be refused with a sentence.  What is accepted must run, and
- * say of its axes only what is true.  The sanitizers see the rest.
+ * Most combinations are invalid and must be refused with an error.  Accepted ones must run, and
+ * their axis relations must fit the shapes.  The sanitizers detect the rest.
  *
- * Then again with tensors that are hollow: axes of billions beside one of 0.  They have no elements
- * and take no room in a file, so they must cost nothing: work and memory are for elements.
+ * Then again with hollow tensors: axes of billions of elements together with an axis of 0.  They
+ * have no elements and take no space in a file, so they must not cost time or memory.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -378,7 +378,7 @@ static void nothing_costs_nothing(void **state)
             one_round(&r, *op);
             if (r.node.n_in && r.in[0])
                 pare_shape_text(&r.in[0]->t, shape, sizeof(shape));
-            /* How large a result is that it makes itself, nobody could know before. */
+            /* The size of a result that it allocates itself is not known before. */
             if ((!pare_arena_limit(r.arena, 0) && !((*op)->flags & PARE_OP_ALLOCS)) ||
                 !pare_arena_limit(r.scratch, 0))
                 fail_msg("%s of %s takes memory: %s", (*op)->type, shape, r.err.msg);

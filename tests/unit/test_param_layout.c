@@ -1,5 +1,5 @@
-/* test_param_layout.c - training with parameters in the layout that kernels read: every number that comes of
- * it is the one that comes of row-major ones. */
+/* test_param_layout.c - training with blocked filters computes the same bits as with row-major
+ * ones. */
 #include "train_rig.h"
 
 #include "backend/conv/blocked_filters.h"
@@ -97,9 +97,9 @@ static int count_laid(const struct pare_trainer *t)
     int n = 0;
 
     for (int i = 0; i < t->n_params; i++) {
-        if (t->laid.param[i] && !may(t->name[i]))
+        if (t->blocked.param[i] && !may(t->name[i]))
             fail_msg("'%s' is in blocks", t->name[i]);
-        n += t->laid.param[i];
+        n += t->blocked.param[i];
     }
     return n;
 }
@@ -153,7 +153,7 @@ static void all_kernels(void **state)
     compare("rmsprop", "1", no_direct, 1); /* the others go to plain kernels */
 }
 
-/* Masks, which somebody changes meanwhile. */
+/* Masks that change meanwhile. */
 static void masks(void **state)
 {
     uint8_t *mask[2];
@@ -188,7 +188,7 @@ static void masks(void **state)
         for (int k = 0; k < 2; k++)
             step(&t[k], i);
     }
-    assert_true(t[1].trainer->laid.now);
+    assert_true(t[1].trainer->blocked.now);
     pare_trainer_block_params(t[1].trainer, false);
     same(t[0].trainer, t[1].trainer);
     for (int k = 0; k < 2; k++)
@@ -225,7 +225,7 @@ static int nothing(void *user, struct pare_trainer *t, int64_t step, struct pare
     (void)user;
     (void)step;
     (void)e;
-    assert_false(t->laid.now); /* who has a hook sees what it always saw */
+    assert_false(t->blocked.now); /* a hook sees row-major parameters */
     return 0;
 }
 
@@ -239,7 +239,7 @@ static int laid_there(void *user, struct pare_trainer *t, int64_t step, struct p
 {
     (void)e;
     (void)step;
-    *(bool *)user |= t->laid.now;
+    *(bool *)user |= t->blocked.now;
     return 0;
 }
 
@@ -278,7 +278,7 @@ static void loops(void **state)
         assert_int_equal(pare_trainer_new(model[k], &s->trainer, &t[k], &err), 0);
         if (pare_train(t[k], data[0], data[1], &s->train, &result, &err))
             fail_msg("%s", err.msg);
-        assert_false(t[k]->laid.now);
+        assert_false(t[k]->blocked.now);
         pare_data_free(data[0]);
         pare_data_free(data[1]);
     }

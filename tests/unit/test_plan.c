@@ -1,4 +1,4 @@
-/* test_plan.c - plans compute what the plain kernels compute, on random networks.
+/* test_plan.c - plans give the results of the reference kernels, on random networks.
  *
  * Environment: PARE_GRAPHS is how many, PARE_SEED the first seed; with PARE_SEED every seed is
  * printed before its turn.  PARE_DUMP names a file for the model of the last turn.
@@ -98,7 +98,8 @@ static void check_plan(struct trial *t, int threads, bool tune, const char *cons
     snprintf(how, sizeof(how), "%d thread%s%s%s%s%s", threads, threads > 1 ? "s" : "",
              tune ? ", tuned" : "", without ? " without " : "", without ? without[0] : "",
              without && without[1] ? " and others" : "");
-    if (pare_plan_new_without(t->model, &o, without, &p, &err))
+    if (pare_plan_build(t->model, &(struct pare_plan_build){ .opts = &o, .without = without }, &p,
+                        &err))
         failed(t, how, err.msg);
     note_plan(t, p, how);
     run(t, p, 0, how, out);

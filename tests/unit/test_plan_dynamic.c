@@ -1,4 +1,4 @@
-/* test_plan_dynamic.c - shapes that depend on data, branches, and what a plan says of wrong input.
+/* test_plan_dynamic.c - plans with data-dependent shapes and branches; errors for wrong inputs.
  *
  * Every model runs several times in one plan, with data that lead to other sizes.
  */
@@ -82,7 +82,7 @@ static void check_non_zero(struct pare_plan *p)
     }
 }
 
-/* The elements that are not zero, through Relu; and a value of known shape beside them. */
+/* The elements that are not zero, through Relu; and another value of known shape. */
 static void non_zero(void **state)
 {
     struct build b = { .opset = 13 };
@@ -286,7 +286,7 @@ static void check_captured(struct pare_plan *p)
     }
 }
 
-/* A branch whose result is a value of the graph around: nobody reads that one afterwards, yet its
+/* A branch whose result is a value of the outer graph: no later node reads that value, yet its
  * contents are needed until the branch's result is read. */
 static void captured_result(void **state)
 {
@@ -364,11 +364,11 @@ static void open_rank(void **state)
     (void)state;
     build_output(&b, build_node(&b, "Relu", NAMES(x), NOTHING));
     m = build_model(&b);
-    refuses(m, NULL, 0, "model: input 'v0' is no tensor of a known rank: give its shape");
+    refuses(m, NULL, 0, "model: input 'v0' is not a tensor of known rank: specify its shape");
     t = shape(PARE_F32, 9, (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 1 });
     refuses(m, &t, 0, "model: input 'v0' has 9 dimensions, at most 8 are handled");
     t = shape(PARE_F32, -1, NULL);
-    refuses(m, &t, 0, "model: input 'v0' is no tensor of a known rank: give its shape");
+    refuses(m, &t, 0, "model: input 'v0' is not a tensor of known rank: specify its shape");
     t = shape(PARE_F32, INTS(INT64_MAX / 2, 8));
     assert_int_not_equal(pare_plan_make(m, &(struct pare_plan_opts){ .in = &t }, &p, &err), 0);
     t = tensor_of(PARE_F32, INTS(2, 1), V(-1, 3));

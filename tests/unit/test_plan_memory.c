@@ -1,4 +1,4 @@
-/* test_plan_memory.c - plans when memory runs out, and what they keep asking for. */
+/* test_plan_memory.c - plans when memory runs out, and the memory that they need. */
 #include "small_cnn.h"
 
 #include <stdio.h>

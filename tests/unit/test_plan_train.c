@@ -1,5 +1,5 @@
-/* test_plan_train.c - training with the fast kernels: the plain kernels' gradients, the same bytes
- * again, memory shared only where it may be. */
+/* test_plan_train.c - training with the fast kernels: gradients of the plain kernels, the same
+ * bytes in each run, shared memory. */
 #include "train_rig.h"
 
 static void compare(build_fn *build, const char *name, const int64_t chw[3], double tol)
@@ -149,8 +149,8 @@ static void test_again(void **state)
     end(&t[1]);
 }
 
-/* Nothing is kept that the way back does not read: a network of stages of equal size needs what
- * the convolutions and normalisations read, and little more. */
+/* The plan keeps only what the backward pass reads: a network of stages of equal size needs the
+ * inputs of convolutions and normalizations, and little more. */
 static struct pare_flow stages(struct pare_net *n, struct pare_flow x)
 {
     for (int i = 0; i < 6; i++) {
@@ -177,7 +177,7 @@ static void test_memory(void **state)
     end(&t);
 }
 
-/* Steps with plain kernels, too, leave no memory behind. */
+/* Steps with plain kernels leak no memory either. */
 static void test_no_growth(void **state)
 {
     int64_t chw[3] = { 16, 32, 32 };

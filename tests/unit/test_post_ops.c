@@ -1,4 +1,4 @@
-/* test_post_ops.c - post-ops of every instruction set against libm in double. */
+/* test_post_ops.c - post-ops after products, for each instruction set, against libm in double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_pth.c - PyTorch's files: what torch.save wrote, what is hostile, what we write ourselves.
+/* test_pth.c - PyTorch's .pth files: written by torch.save, hostile ones, and Pare's own.
  *
  * tools/golden_pth.py made golden/<name>.pth, and golden/pth.npz with the tensors that each holds.
  */
@@ -109,7 +109,7 @@ static void other_formats(void **state)
     assert_int_equal(pare_pth_read(arena, "golden/pth.npz", &p, &err), PARE_EFORMAT);
     assert_non_null(strstr(err.msg, "without data.pkl"));
     assert_int_equal(pare_pth_read(arena, "models/add.onnx", &p, &err), PARE_EFORMAT);
-    assert_non_null(strstr(err.msg, "it is no zip archive"));
+    assert_non_null(strstr(err.msg, "it is not a zip archive"));
     assert_int_equal(pare_pth_read(arena, "/nonexistent/x.pth", &p, &err), PARE_EIO);
 }
 
@@ -145,16 +145,17 @@ static void hostile_contents(void **state)
 #define P(s) "\200\2" s ".", sizeof("\200\2" s ".") - 1
         { P("}" TEXT1("a") SIX "s"), 24, "little", NULL },
         { P(SIX), 24, "little", NULL },
-        { P("}" TEXT1("a") SIX "s"), 20, "little", "storage '0': 20 bytes, where 6 elements of 4" },
+        { P("}" TEXT1("a") SIX "s"), 20, "little",
+          "storage '0': 20 bytes, but the pickle has 6 elements of 4" },
         { P("}" TEXT1("a") SIX "s"), 24, "big", "byte order" },
         { P("}" TEXT1("a") SIX "s"), 24, "little-endian", "byte order" },
         { P("}" TEXT1("a") BOOLS "s"), 6, "little", "a bool is neither 0 nor 1" },
         { P("}" TEXT1("\0") SIX "s"), 24, "little", "a zero in it" },
         { P("}(" TEXT1("a") SIX TEXT1("a") SIX "u"), 24, "little", "two tensors are named 'a'" },
-        { P("}NNs"), 24, "little", "neither a text nor a number" },
+        { P("}NNs"), 24, "little", "neither a string nor a number" },
         { P("K\1"), 24, "little", "the file has no tensors" },
         { P("]q\0h\0a"), 24, "little", "nested deeper than 32" },
-        { P("cos\nsystem\n"), 24, "little", "asks for os.system" },
+        { P("cos\nsystem\n"), 24, "little", "uses os.system" },
         { P("}" TEXT1("a")
                 TENSOR(STORAGE("FloatStorage", "K\6"), "J\0\0\0\100\205", "K\0\205") "s"),
           24, "little", "when their strides are resolved" },
@@ -249,11 +250,13 @@ static void check_sums(void **state)
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), 0);
     p[256] ^= 1; /* 64 for the pickle, 128 of it, 64 for the next header */
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), PARE_EFORMAT);
-    assert_non_null(strstr(err.msg, "storage '0': longer than the file says, or its check sum"));
+    assert_non_null(
+        strstr(err.msg, "storage '0': longer than the archive's directory says, or its checksum"));
     p[64] ^= 1;
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), PARE_EFORMAT);
     assert_non_null(
-        strstr(err.msg, "data.pkl: longer than the file says, or its check sum is wrong"));
+        strstr(err.msg,
+               "data.pkl: longer than the archive's directory says, or its checksum is wrong"));
 }
 
 /* An archive with compressed entries, as no torch.save makes; the size in its directory is ours. */
@@ -416,7 +419,7 @@ static void what_cannot_be_written(void **state)
     assert_non_null(strstr(err.msg, "two tensors are named 'a'"));
     list[1] = (struct pare_named){ "b", { PARE_U32, 1, { 1 }, x } };
     assert_int_equal(pare_pth_write(path, list, 2, &err), PARE_EUNSUPPORTED);
-    assert_non_null(strstr(err.msg, "tensor 'b' is uint32, which PyTorch lacks"));
+    assert_non_null(strstr(err.msg, "tensor 'b' is uint32, which PyTorch does not have"));
     assert_int_equal(pare_pth_write("/nonexistent/x", list, 1, &err), PARE_EIO);
     assert_int_equal(access(path, F_OK), -1);
 }

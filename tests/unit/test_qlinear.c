@@ -1,4 +1,4 @@
-/* test_qlinear.c - operators of com.microsoft from integers to integers, against float64. */
+/* test_qlinear.c - QLinear operators of com.microsoft, against float64. */
 #include "make_model.h"
 
 #include <math.h>

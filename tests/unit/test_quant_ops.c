@@ -110,7 +110,7 @@ static void misfits_are_sentences(void **state)
     op_in(&f, PARE_F32, "1", LIST(2));
     op_in(&f, PARE_F32, "", LIST(2));
     op_attr(&f, "output_dtype", "7");
-    op_fails(&f, "the result is int64, which is not handled");
+    op_fails(&f, "the result is int64, which is not supported");
 
     op_begin(&f, "QLinearConv", 10);
     op_in(&f, PARE_U8, "1,1,2", LIST(1, 2));
@@ -121,18 +121,18 @@ static void misfits_are_sentences(void **state)
     op_in(&f, PARE_U8, "", LIST(0));
     op_in(&f, PARE_F32, "", LIST(1));
     op_in(&f, PARE_U8, "", LIST(0));
-    op_fails(&f, "x_scale has 2 elements, must have one");
+    op_fails(&f, "x_scale has 2 elements, expected 1");
 
     op_begin(&f, "MatMulInteger", 10);
     op_in(&f, PARE_U8, "2,2", LIST(1, 2, 3, 4));
     op_in(&f, PARE_U8, "2,1", LIST(1, 1));
     op_in(&f, PARE_U8, "3", LIST(0, 0, 0));
-    op_fails(&f, "a scale or zero point is (3), which does not fit (2, 2)");
+    op_fails(&f, "a scale or zero point is (3), which does not broadcast to (2, 2)");
 
     op_begin(&f, "MatMulInteger", 10);
     op_in(&f, PARE_U8, "2,2", LIST(1, 2, 3, 4));
     op_in(&f, PARE_I32, "2,1", LIST(1, 1));
-    op_fails(&f, "B is int32, which is not handled here");
+    op_fails(&f, "B is int32, which is not supported here");
 }
 
 /* The example of the ONNX documentation. */

@@ -1,4 +1,4 @@
-/* test_reduce.c - reductions, softmax, selection and losses against numbers worked by hand. */
+/* test_reduce.c - reductions, softmax, selection and losses, against values computed by hand. */
 #include <math.h>
 
 #include "one_op.h"
@@ -162,7 +162,7 @@ static void arg_max_and_cum_sum_check_their_axis(void **state)
     op_begin(&f, "ArgMin", 13);
     op_in(&f, PARE_F32, "2,0", NULL);
     op_attr(&f, "axis", "1");
-    op_fails(&f, "axis 1 is empty, there is nothing to choose from");
+    op_fails(&f, "axis 1 is empty, there is no element to select");
 
     op_begin(&f, "CumSum", 14);
     op_in(&f, PARE_I32, "4", eight);

@@ -1,4 +1,4 @@
-/* test_report.c - the report of a run: numbers, nothing but text from files, no record no page. */
+/* test_report.c - the HTML report: numbers, escaping of text from files, incomplete records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +93,7 @@ static void only_text(void **state)
     pare_arena_free(a);
 }
 
-/* Whatever a record lacks, or has of another kind, is no reason to fall. */
+/* Missing members and members of other types do not crash it. */
 static void odd(void **state)
 {
     static const char *const good[] = {

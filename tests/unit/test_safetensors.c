@@ -1,4 +1,4 @@
-/* test_safetensors.c - .safetensors: round trips, hostile headers, writes that fail half-way. */
+/* test_safetensors.c - .safetensors: round trips, hostile headers, failing writes. */
 #include "file_rig.h"
 
 #include <signal.h>
@@ -90,7 +90,7 @@ static void empty_ones(void **state)
     assert_int_equal(back.n_tensors, 0);
 }
 
-/* As the format's own tools write: blanks behind the header, tensors in any order. */
+/* As written by the format's own tools: blanks after the header, tensors in any order. */
 static void files_of_others(void **state)
 {
     struct pare_safetensors st;
@@ -120,19 +120,19 @@ static void hostile_headers(void **state)
     } bad[] = {
         { "", 0, "does not start" },
         { "[]", 0, "does not start" },
-        { "{", 0, "no JSON" },
-        { "{} x", 0, "no JSON" },
+        { "{", 0, "not JSON" },
+        { "{} x", 0, "not JSON" },
         { "{}", 1, "1 bytes at the end belong to no tensor" },
         { "{\"w\":3}", 0, "tensor 'w': not an object" },
         { "{\"w\":{}}", 0, "not an object" },
-        { "{\"w\\u0000x\":{}}", 0, "no JSON" },
-        { "{\"\xff\":{}}", 0, "no JSON" },
+        { "{\"w\\u0000x\":{}}", 0, "not JSON" },
+        { "{\"\xff\":{}}", 0, "not JSON" },
         { "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
           "not an object" },
         { "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
-          "no JSON" },
+          "not JSON" },
         { "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"offsets\":[0,4]}}", 4, "data_offsets" },
-        { T("\"F31\"", "[1]", "[0,4]"), 4, "the dtype 'F31' is not handled" },
+        { T("\"F31\"", "[1]", "[0,4]"), 4, "the dtype 'F31' is not supported" },
         { T("7", "[1]", "[0,4]"), 4, "dtype is missing" },
         { T("\"F32\"", "1", "[0,4]"), 4, "the shape is missing" },
         { T("\"F32\"", "[1.0]", "[0,4]"), 4, "dimension 0 of the shape" },
@@ -140,7 +140,7 @@ static void hostile_headers(void **state)
         { T("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, "9 dimensions" },
         { T("\"F32\"", "[9223372036854775807,9223372036854775807]", "[0,4]"), 4, "" },
         { T("\"F32\"", "[4611686018427387904,4]", "[0,0]"), 0, "" },
-        { T("\"F32\"", "[99999999999999999999]", "[0,4]"), 4, "no JSON" },
+        { T("\"F32\"", "[99999999999999999999]", "[0,4]"), 4, "not JSON" },
         { T("\"F32\"", "[1]", "[0]"), 4, "data_offsets" },
         { T("\"F32\"", "[1]", "[0,4,8]"), 4, "data_offsets" },
         { T("\"F32\"", "[1]", "[0,4.0]"), 4, "data_offsets" },
@@ -156,8 +156,8 @@ static void hostile_headers(void **state)
           "\"b\":{\"dtype\":\"I8\",\"shape\":[4],\"data_offsets\":[2,6]}}",
           6, "two tensors at byte 2" },
         { "{\"__metadata__\":[]}", 0, "__metadata__ is not an object" },
-        { "{\"__metadata__\":{\"a\":1}}", 0, "'a' of __metadata__ is not a text" },
-        { "{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "no JSON" },
+        { "{\"__metadata__\":{\"a\":1}}", 0, "'a' of __metadata__ is not a string" },
+        { "{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "not JSON" },
     };
     struct pare_safetensors st;
 
@@ -261,7 +261,7 @@ static void what_cannot_be_written(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* A full disk: a sentence, the old file as it was, nothing left beside it. */
+/* A full disk: an error, the old file is unchanged, no temporary file is left. */
 static void full_disk(void **state)
 {
     static float x[100000] = { 1, 2, 3 };
@@ -285,7 +285,7 @@ static void full_disk(void **state)
     assert_true(pare_f32(&back.tensor[0].t)[1] == 2);
 }
 
-/* What a killed process left under our number is in nobody's way. */
+/* A file of a killed process with the same process id is replaced. */
 static void left_behind(void **state)
 {
     struct pare_safetensors st = { 0 };

@@ -1,4 +1,5 @@
-/* test_schedule.c - learning rates against PyTorch's, as tools/golden_optim.py wrote them down. */
+/* test_schedule.c - learning-rate schedules against PyTorch's values, written by
+ * tools/golden_optim.py. */
 #include "spelled.h"
 
 #include <math.h>

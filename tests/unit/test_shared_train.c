@@ -1,6 +1,5 @@
-/* test_shared_train.c - training where a step reads the same memory twice, and odd biases: against
- * the plain kernels.
- */
+/* test_shared_train.c - training where a step reads the same memory twice, and unusual biases,
+ * against the plain kernels. */
 #include "random_graph_more.h"
 
 #include "plan/plan.h"
@@ -77,7 +76,7 @@ static const char *norm(struct net *n, const char *x, bool one)
     return NODE("BatchNormalization", NAMES(x, scale, bias, mean, var), NOTHING);
 }
 
-MAKES(norm_beside)
+MAKES(norm_twice)
 {
     const char *x = shaped(n, hidden(n), INTS(4, 8, 8, 16));
 
@@ -117,7 +116,7 @@ static const struct {
     { "bias of rows", bias_of_rows },
     { "squared", squared },
     { "same memory", same_memory },
-    { "norm beside", norm_beside },
+    { "norm twice", norm_twice },
     { "norm and relu", norm_and_relu },
     { "norm of a view", norm_of_view },
     { "norm of one", norm_of_one },
@@ -143,11 +142,9 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, int64_
 {
     struct pare_model *m = make(net);
     const char *names[MOST];
-    struct pare_train_opts o = { .threads = 2,
-                                 .in = x,
-                                 .names = names,
-                                 .reference = reference,
-                                 .grad = got + 1 };
+    struct pare_plan_opts o = { .threads = 2, .in = x, .reference = reference };
+    struct pare_plan_train train = { .names = names, .grad = got + 1 };
+    struct pare_plan_build build = { .opts = &o, .train = &train };
     struct pare_tensor out[1];
     struct pare_plan *p;
 
@@ -156,12 +153,12 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, int64_
 
         if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32)
             continue;
-        assert_true(o.n_names + 1 < MOST);
+        assert_true(train.n_names + 1 < MOST);
         assert_int_equal(pare_model_own(m, v, &err), 0);
-        got[o.n_names + 1] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
-        names[o.n_names++] = v->name;
+        got[train.n_names + 1] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
+        names[train.n_names++] = v->name;
     }
-    if (pare_plan_train(m, &o, &p, &err) || pare_plan_execute(p, x, out, &err))
+    if (pare_plan_build(m, &build, &p, &err) || pare_plan_execute(p, x, out, &err))
         fail_msg("%s: %s", nets[net].name, err.msg);
     got[0] = build_copy(&out[0]);
     for (int64_t k = 0; k < SIDE * SIDE; k++)
@@ -169,7 +166,7 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, int64_
     assert_int_equal(pare_plan_backward(p, &err), 0);
     pare_plan_free(p);
     pare_model_free(m);
-    return o.n_names + 1;
+    return train.n_names + 1;
 }
 
 static void test_gradients(void **state)

@@ -87,7 +87,7 @@ static struct pare_plan *plan(const struct pare_model *m, bool reference, int ro
     struct pare_plan *p;
     struct pare_err err;
 
-    if (pare_plan_new_sparse(m, &o, rows, &p, &err))
+    if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o, .sparse_rows = rows }, &p, &err))
         fail_msg("%s", err.msg);
     return p;
 }

@@ -1,7 +1,7 @@
-/* test_speedup.c - networks of convolutions lose channels and compute the same. */
+/* test_speedup.c - speedup of convolutional networks: fewer channels, same results. */
 #include "speedup_rig.h"
 
-/* Three plain blocks: padding, so a carrier stays beside the half that does. */
+/* Three plain blocks: padding, so a carrier is kept in addition to the unmasked half. */
 static void blocks(void **state)
 {
     struct net n = net_new(1);
@@ -123,7 +123,7 @@ static void depthwise(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
-/* Masked before and behind are others: only where both agree, or what goes in is 0. */
+/* Different masks before and after it: only where both agree, or where the input is 0. */
 static void depthwise_unbalanced(void **state)
 {
     struct net n = net_new(10);
@@ -365,7 +365,7 @@ static void detection_heads(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 1), 9, 9, 6, 6, 4, 4);
 }
 
-/* A channel that nobody reads, though its filter is not 0. */
+/* A channel that no layer reads, though its filter is not 0. */
 static void unread(void **state)
 {
     struct net n = net_new(22);
@@ -425,7 +425,7 @@ static const char *some_of(struct net *n, int rank, const int64_t *dim, int64_t 
     return build_floats(&n->b, rank, dim, pare_f32(&t));
 }
 
-/* NNI's N28: a grouped convolution beside a plain one, three quarters of each layer. */
+/* NNI's N28: a grouped convolution parallel to a plain one, three quarters of each layer. */
 static void quarter(void **state)
 {
     struct net n = net_new(35);

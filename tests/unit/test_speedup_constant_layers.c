@@ -1,5 +1,5 @@
-/* test_speedup_constant_layers.c - layers that become constant go as a whole, and constants that are shared
- * by chance couple nothing. */
+/* test_speedup_constant_layers.c - constant layers are removed as a whole; constants shared by
+ * chance do not couple layers. */
 #include "speedup_rig.h"
 
 /* A block whose input is `x`, of C channels: two convolutions, of which `which` has weights. */

@@ -1,4 +1,4 @@
-/* test_speedup_networks.c - other networks that lose channels: matrices, movement, attention. */
+/* test_speedup_networks.c - speedup of other networks: matrices, data movement, attention. */
 #include "speedup_rig.h"
 
 static const char *apply(struct net *n, const char *type, const char *x)
@@ -6,7 +6,7 @@ static const char *apply(struct net *n, const char *type, const char *x)
     return build_node(&n->b, type, NAMES(x), NOTHING);
 }
 
-/* MatMul with a constant on the right, and an Add behind it; `which` of the outputs have weights.
+/* MatMul with a constant on the right, followed by an Add; `which` of the outputs have weights.
  * */
 static const char *linear(struct net *n, const char *x, int which, int64_t I, int64_t O)
 {
@@ -58,7 +58,7 @@ static void factors(void **state)
     EXPECT(&n, net_gemm(&n, apply(&n, "Sigmoid", x), ALL, 8, 3), 10, 4, 3);
 }
 
-/* No bias anywhere: an Add is put behind the MatMul. */
+/* No bias anywhere: an Add is inserted after the MatMul. */
 static void matmul_alone(void **state)
 {
     struct net n = net_new(3);
@@ -229,7 +229,7 @@ static void squeezes(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 8, 3, 1), 6, 4, 3);
 }
 
-/* Positions beside the channels, made by Range, go through untouched. */
+/* Positions concatenated to the channels, made by Range, are unchanged. */
 static void side_branch(void **state)
 {
     struct net n = net_new(15);
@@ -372,7 +372,7 @@ static void feed_forward(void **state)
     EXPECT(&n, net_add(&n, x, linear(&n, y, ALL, 4 * E, E)), 2 * E, E);
 }
 
-/* An operator that nobody has a rule for keeps what it touches; elsewhere channels go. */
+/* An operator without a rule keeps what it touches; other channels are removed. */
 static void no_rule(void **state)
 {
     struct net n = net_new(21);

@@ -1,5 +1,5 @@
-/* test_speedup_random.c - random networks with random channels of zeros: the smaller model computes
- * the same.
+/* test_speedup_random.c - speedup of random networks with random zero channels gives the same
+ * results.
  *
  * PARE_GRAPHS says how many, PARE_SEED the first; PARE_DUMP a file for the last masked model.
  */
@@ -108,7 +108,7 @@ static void piece_einsum(struct rg *g)
     rg_add(g, w, 3, v.dim);
 }
 
-/* More convolutions than elsewhere, and something behind every loose end that can lose channels. */
+/* More convolutions than elsewhere, and a consumer of every loose end that can lose channels. */
 static void make(struct rg *g, uint64_t seed)
 {
     static void (*const piece[])(struct rg *) = {
@@ -168,7 +168,7 @@ static void clear_state(struct pare_model *m, struct pare_value *v, int axis, in
         clear(&v->t, axis, i);
 }
 
-/* States of a recurrent layer, in all that makes them, or only who reads them. */
+/* States of a recurrent layer: the weights that produce them, or only those that read them. */
 static void mask_states(struct rg *g, struct pare_model *m, struct pare_node *n)
 {
     int64_t H = n->in[2]->t.dim[2];

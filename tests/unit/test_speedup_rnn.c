@@ -1,4 +1,4 @@
-/* test_speedup_rnn.c - recurrent layers lose states, sums of labelled axes and float16 channels. */
+/* test_speedup_rnn.c - speedup of recurrent layers, Einsum and float16. */
 #include "speedup_rig.h"
 
 #include <unistd.h>
@@ -127,7 +127,7 @@ static void stacked(void **state)
     EXPECT(&n, linear(&n, x, ALL, H, 3), H / 2, H / 2, 3);
 }
 
-/* States with weights that nobody reads, and that no other state reads either. */
+/* States with weights that neither a consumer nor another state reads. */
 static void unread_states(void **state)
 {
     struct net n = net_new(3);

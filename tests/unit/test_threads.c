@@ -1,7 +1,7 @@
-/* test_threads.c - work that is large enough for threads, which must not change what comes out.
+/* test_threads.c - kernels on enough data for several threads, which must not change the result.
  *
- * Kernels keep to one thread where there is little to do, and most tests have little.  Here are
- * those that no whole network of `make tsan` reaches; tools/tsan.sh --seen lists what was.
+ * Kernels use one thread for little work, and most tests have little.  Here are the kernels that no
+ * network of `make tsan` reaches; tools/tsan.sh --seen lists what it reached.
  */
 #include "int8_rig.h"
 

@@ -1,8 +1,9 @@
-/* test_ties.c - what operators say about their axes: a smaller input gives the smaller output.
+/* test_ties.c - axis relations of all operators: a smaller input gives the smaller output.
  *
- * For a random choice of indices that the ties allow, what is not chosen is set to 0 in all
- * inputs, the operator runs, and runs again on inputs that have only what is chosen.  The second
- * result must be what is chosen of the first.  Zeros make up for the sums along axes that go.
+ * For a random choice of indices that the relations permit, all other indices are set to 0 in all
+ * inputs; the operator runs, and runs again on inputs that have only the chosen indices.  The
+ * second result must equal the chosen part of the first.  Zeros make up for sums along removed
+ * axes.
  */
 #include "grad_rows.h"
 

@@ -1,4 +1,5 @@
-/* test_train.c - the training loop: it learns, repeats itself to the bit, stops and goes on. */
+/* test_train.c - the training loop: it converges, is deterministic bit for bit, stops and resumes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -274,7 +275,8 @@ static void test_settings(void **state)
 {
     (void)state;
     refuse("momentun=1", "did you mean 'momentum'");
-    refuse("optimizer=adam nesterov", "for the optimizer 'sgd', and this is 'adam'");
+    refuse("optimizer=adam nesterov",
+           "belongs to the optimizer 'sgd', but the optimizer is 'adam'");
     refuse("temperature=2", "teacher, which is not used");
     refuse("optimizer=rmsprop teacher=x alpha=0.5", "optimizer-alpha");
     refuse("optimizer=sdg", "did you mean 'sgd'");

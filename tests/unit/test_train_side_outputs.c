@@ -1,6 +1,4 @@
-/* test_train_side_outputs.c - training goes past what reads the same values but is not on the way to the loss:
- * a graph's other outputs.
- */
+/* test_train_side_outputs.c - training of graphs with nodes that the loss does not depend on. */
 #include "random_graph_more.h"
 
 #include "plan/plan.h"
@@ -32,7 +30,7 @@ static const char *convolve(struct net *n, const char *x)
     return NODE("Conv", NAMES(x, w, weight(n, INTS(CHANNELS))), at_ints("pads", INTS(1, 1, 1, 1)));
 }
 
-/* ---- what is beside ------------------------------------------------------------------------ */
+/* ---- side outputs -------------------------------------------------------------------------- */
 
 MAKES(softmax)
 {
@@ -61,7 +59,7 @@ MAKES(product)
     return NODE("MatMul", NAMES(x, weight(n, INTS(CHANNELS * SIDE * SIDE, 4))), NOTHING);
 }
 
-/* The maps in another layout, which nobody's gradient is in. */
+/* The maps in a layout that has no gradient. */
 MAKES(turned)
 {
     return NODE("Transpose", NAMES(n->maps), at_ints("perm", INTS(0, 2, 3, 1)));
@@ -112,12 +110,9 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, bool t
 {
     struct pare_model *m = make(net);
     const char *names[MOST];
-    struct pare_train_opts o = { .threads = 2,
-                                 .in = x,
-                                 .names = names,
-                                 .reference = reference,
-                                 .tune = tune,
-                                 .grad = got + 2 };
+    struct pare_plan_opts o = { .threads = 2, .in = x, .reference = reference, .tune = tune };
+    struct pare_plan_train train = { .names = names, .grad = got + 2 };
+    struct pare_plan_build build = { .opts = &o, .train = &train };
     struct pare_tensor out[2];
     struct pare_plan *p;
 
@@ -126,12 +121,12 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, bool t
 
         if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32)
             continue;
-        assert_true(o.n_names + 2 < MOST);
+        assert_true(train.n_names + 2 < MOST);
         assert_int_equal(pare_model_own(m, v, &err), 0);
-        got[o.n_names + 2] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
-        names[o.n_names++] = v->name;
+        got[train.n_names + 2] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
+        names[train.n_names++] = v->name;
     }
-    if (pare_plan_train(m, &o, &p, &err) || pare_plan_execute(p, x, out, &err))
+    if (pare_plan_build(m, &build, &p, &err) || pare_plan_execute(p, x, out, &err))
         fail_msg("%s: %s", nets[net].name, err.msg);
     for (int i = 0; i < 2; i++)
         got[i] = build_copy(&out[i]);
@@ -142,7 +137,7 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, bool t
         assert_true(p->param[i].last < 0 || p->step[p->param[i].last]->runs_backward);
     pare_plan_free(p);
     pare_model_free(m);
-    return o.n_names + 2;
+    return train.n_names + 2;
 }
 
 static void against_plain(bool tune)
@@ -182,5 +177,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tuned, make_pool, drop_pool),
     };
 
-    return cmocka_run_group_tests_name("beside", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("side outputs", tests, NULL, NULL);
 }

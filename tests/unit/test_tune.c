@@ -1,4 +1,4 @@
-/* test_tune.c - plans that try kernels: right results, and choices that files have are followed. */
+/* test_tune.c - tuned plans: correct results, and lists of kernel choices are followed. */
 #include "make_model.h"
 
 #include <stdio.h>
@@ -209,7 +209,10 @@ static void one_kernel_is_no_choice(void **state)
     struct pare_err err;
 
     (void)state;
-    assert_int_equal(pare_plan_new_without(net.model, &o, without, &p, &err), 0);
+    assert_int_equal(pare_plan_build(net.model,
+                                     &(struct pare_plan_build){ .opts = &o, .without = without },
+                                     &p, &err),
+                     0);
     assert_int_equal(p->tuned.changed, 0);
     for (int i = 0; i < p->n_steps; i++)
         for (int k = 0; without[k]; k++)
@@ -289,7 +292,7 @@ static void bad_lists(void **state)
     put(file, "conv_onednn\tConv\x01\n");
     refused(&o, "line 1: expected");
     all_to(file, "linear_onednn");
-    refused(&o, "'linear_onednn' is chosen for node");
+    refused(&o, "kernel 'linear_onednn' is listed for node");
     o.choices = net.dir;
     refused(&o, "not a regular file");
     o.choices = path("no/such/folder.txt");
@@ -367,7 +370,7 @@ static void cache_is_damaged(void **state)
     put(file, "");
     assert_int_equal(plan(&o).tuned.measured, KINDS);
     assert_int_equal(plan(&o).tuned.measured, 0);
-    put(path("file"), "not a folder"); /* nothing can be kept there, and nobody minds */
+    put(path("file"), "not a folder"); /* cannot be written, which is not an error */
     o.cache = path("file");
     assert_int_equal(plan(&o).tuned.measured, KINDS);
     assert_int_equal(plan(&o).tuned.measured, KINDS);
@@ -421,7 +424,7 @@ static void keys_say_zeros_of(bool blocks)
 {
     struct build *b = pare_alloc(pool, 1, sizeof(*b));
     struct pare_tensor w = build_tensor(PARE_F32, INTS(16, 16, 3, 3));
-    char with[PARE_KEY_TEXT], without[PARE_KEY_TEXT];
+    char with[PARE_TUNE_KEY], without[PARE_TUNE_KEY];
     struct pare_model *m;
     struct pare_plan *p;
     struct pare_err err;

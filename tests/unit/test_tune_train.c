@@ -1,5 +1,5 @@
-/* test_tune_train.c - training plans that try kernels: the gradients stay, choices are written
- * and followed, and every mix of kernels for the ways of a convolution is right. */
+/* test_tune_train.c - tuned training plans: correct gradients, lists of kernel choices, and every
+ * combination of kernels for the passes of a convolution. */
 #include "train_rig.h"
 
 #include <unistd.h>
@@ -178,14 +178,14 @@ static void test_tuned(void **state)
     tune(file, &plain, &l);
     write_list(file, &l, "", train);
     listed(file, "conv_train", 3, &plain);
-    write_list(file, &l, "", columns); /* those behind it have another layout, not in the list */
+    write_list(file, &l, "", columns); /* its consumers have another layout, not in the list */
     listed(file, "conv_im2col", 1, &plain);
     write_list(file, &l, "", panel); /* it cannot train */
-    refused(file, "'conv_1x1_packed' is chosen for node 'a' (forward), which it cannot run");
+    refused(file, "kernel 'conv_1x1_packed' is listed for node 'a' (forward) but cannot run it");
     write_old(file, &l, "conv_train");
     listed(file, "conv_train", 3, &plain);
     write_old(file, &l, "conv_1x1_packed");
-    refused(file, "'conv_1x1_packed' is chosen for node 'a' (forward), which it cannot run");
+    refused(file, "kernel 'conv_1x1_packed' is listed for node 'a' (forward) but cannot run it");
     free_list(&l);
     unlink(file);
     end(&plain);
@@ -211,8 +211,9 @@ static void test_mixed_list(void **state)
     write_list(file, &l, "", some);
     listed(file, "conv_train|conv_winograd_train|conv_train", 2, &plain);
     write_list(file, &l, "", apart); /* row-major, then by the rules, then both */
-    refused(file, "'conv_winograd_train' is chosen for node 'c' (data), which it cannot run beside "
-                  "'conv_im2col'");
+    refused(file,
+            "kernel 'conv_winograd_train' is listed for node 'c' (data) but cannot run it next to "
+            "'conv_im2col'");
     write_list(file, &l, "", some);
     gradients(&tuned, true, file, 0); /* what is missing is tried and added */
     assert_in_range(tuned.trainer->plan[0]->tuned.measured, 1, 2);
@@ -234,7 +235,7 @@ static struct {
     bool bias;
 } now;
 
-/* Its input is used again behind it, so that the gradient is added to another. */
+/* Its input has another consumer, so that the gradient is added to another. */
 static struct pare_flow one_conv(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv lead = { .out = now.in, .kernel = 3, .pad = 1, .bias = true };
@@ -281,7 +282,7 @@ static bool one_mix(const char *file, const struct list *l, const int64_t size[3
     snprintf(text, sizeof(text), "float32 %lld,%lld,", (long long)now.out, (long long)now.in);
     write_list(file, l, text, k);
     rc = gradients_of(&t, make(one_conv, "one", size), size, false, file);
-    if (rc && (rc != PARE_ECONFIG || !strstr(err.msg, "which it cannot run")))
+    if (rc && (rc != PARE_ECONFIG || !strstr(err.msg, "but cannot run it")))
         fail_msg("%s|%s|%s: %s", k[0], k[1], k[2], err.msg);
     if (!rc) {
         snprintf(name, sizeof(name), "%s|%s|%s", k[0], k[1], k[2]);
@@ -299,8 +300,8 @@ static int64_t pick(struct pare_rng *r, int64_t from, int64_t to)
     return from + (int64_t)(pare_rng_next(r) % (uint64_t)(to - from + 1));
 }
 
-/* All of Winograd's and oneDNN's in blocks; conv_im2col' with oneDNN's, which is row-major beside
- * it, and perhaps by itself; but never in blocks and row-major. */
+/* All combinations of Winograd's and oneDNN's in blocks; conv_im2col with oneDNN's, which is then
+ * row-major; but never in blocks and row-major. */
 static void test_every_mix(void **state)
 {
     bool done[27] = { false };
@@ -347,7 +348,7 @@ static void test_every_mix(void **state)
 
 /* ---- faults ------------------------------------------------------------------------------- */
 
-/* At the n-th block of memory, or at request -n of an arena; false: there are not so many. */
+/* At the n-th block of memory, or at request -n of an arena; false: there are fewer. */
 static bool fails_at(int n, const char *file, bool tune, int *failures)
 {
     const int64_t size[3] = { 2, 7, 6 };

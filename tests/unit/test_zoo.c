@@ -1,4 +1,4 @@
-/* test_zoo.c - every network: known size, known names, fresh weights, runs, learns. */
+/* test_zoo.c - every network of the zoo: size, names, initial weights; it runs and trains. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -204,7 +204,7 @@ static void test_refused(void **state)
 {
     (void)state;
     refuse("lenett", 1, 28, 28, 10, "did you mean 'lenet'");
-    refuse("lenet", 0, 28, 28, 10, "is not possible");
+    refuse("lenet", 0, 28, 28, 10, "is out of range");
     refuse("lenet", 1, 3, 28, 10, "at least 4 x 4");
     refuse("vgg16-cifar", 3, 28, 28, 10, "at least 32 x 32");
     refuse("mlp", 1, 28, 28, 0, "0 classes");

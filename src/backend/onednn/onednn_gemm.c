@@ -1,6 +1,4 @@
 /* onednn_gemm.c - matrix products outside of plans, and of strips, by oneDNN's GEMM. */
-#include <pare/plugin.h>
-
 #include "onednn.h"
 
 #include <pare/pruner.h>

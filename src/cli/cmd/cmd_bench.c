@@ -30,7 +30,7 @@ static const struct pare_opt bench_opts[] = {
     PARE_INT("threads", offsetof(struct bench, threads), "number of threads; 0: all cores", 0, 0,
              1024),
     PARE_INT("batch", offsetof(struct bench, batch),
-             "batch size, if the model leaves it free; 0: 1", 0, 0, 1 << 20),
+             "batch size, if the model leaves it free; 0 means 1", 0, 0, 1 << 20),
     PARE_TEXTS("shape", offsetof(struct bench, shape), "NAME=N,N,...",
                "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
     PARE_FLOAT("seconds", offsetof(struct bench, seconds), "measure each model for this long", 2, 0,
@@ -244,9 +244,9 @@ static void print_tuning(const struct pare_plan *p)
                t->layers, t->measured, pare_time_text(t->seconds, time, sizeof(time)), t->listed,
                t->cached, t->changed);
     printf("\n");
-    if (p->split && p->split->items < p->split->batch)
+    if (p->microbatch && p->microbatch->items < p->microbatch->batch)
         printf("the batch runs in micro-batches of %lld, %d in parallel; times are of one thread\n",
-               (long long)p->split->items, p->split->n);
+               (long long)p->microbatch->items, p->microbatch->n);
 }
 
 static int print_steps(struct contest *b, struct entry *e, struct pare_err *err)
@@ -326,8 +326,9 @@ static int print_json(struct contest *b, struct pare_err *err)
             json_object_set_new(j, "reorders", json_integer(e->s.plan->n_reorders));
             json_object_set_new(j, "tuning", json_tuning(e->s.plan));
             json_object_set_new(j, "part",
-                                json_integer(e->s.plan->split ? (json_int_t)e->s.plan->split->items
-                                                              : (json_int_t)e->batch));
+                                json_integer(e->s.plan->microbatch
+                                                 ? (json_int_t)e->s.plan->microbatch->items
+                                                 : (json_int_t)e->batch));
         }
         json_array_append_new(models, j);
     }

@@ -1,4 +1,4 @@
-/* cmd_inspect.c - pare inspect: layers, shapes, parameters and work of a model; tensors of a file.
+/* cmd_inspect.c - pare inspect: layers, shapes, parameters and MACs of a model; tensors of a file.
  *
  * Shapes are inferred and nothing is run.  Weights are not read without --weights, so a large model
  * takes no longer than a small one.
@@ -31,7 +31,7 @@ static const struct pare_opt inspect_opts[] = {
     PARE_FLAG("weights", offsetof(struct inspect, weights),
               "read the weights and count their zeros", 0),
     PARE_INT("batch", offsetof(struct inspect, batch),
-             "batch size, if the model leaves it free; 0: 1", 0, 0, 1 << 20),
+             "batch size, if the model leaves it free; 0 means 1", 0, 0, 1 << 20),
     PARE_TEXTS("shape", offsetof(struct inspect, shape), "NAME=N,N,...",
                "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
     PARE_FLAG("json", offsetof(struct inspect, json), "print the result as JSON", 0),

@@ -22,7 +22,7 @@ static const struct pare_opt new_opts[] = {
       offsetof(struct new, input), 0, 1, 65536, NULL, NULL, true, "C,H,W" },
     PARE_INT("classes", offsetof(struct new, classes), "number of classes", 10, 1, 1e7),
     PARE_FLOAT("width", offsetof(struct new, width),
-               "multiply the channels of hidden layers by X; 0: do not", 0, 0, 64),
+               "multiply the channels of hidden layers by X; 0: keep them", 0, 0, 64),
     PARE_INT("seed", offsetof(struct new, seed), "seed of the initial weights", 0, 0, 9e15),
     { "output", "write the model to FILE", PARE_OPT_STR, offsetof(struct new, output), 0, PARE_ANY,
       NULL, NULL, true, "FILE" },

@@ -58,20 +58,20 @@ static const struct pare_opt prune_opts[] = {
 
 /* State of one call. */
 struct job {
-    struct pare_train_job train; /* without --data, only model and output are used */
+    struct pare_prune_job prune;
+    struct pare_train_job train;
+    struct pare_train_command command;
     struct pare_registry *registry;
-    struct pare_compression *run;
     struct pare_export files;
-    struct pare_prune_summary summary;
     struct pare_speedup_job speedup; /* with --speedup */
 };
 
 /* ---- option groups ------------------------------------------------------------------------- */
 
-static int pruner_options(struct pare_arena *a, const char *pruner, const char *set,
+static int pruner_options(struct pare_arena *a, const char *pruner,
                           struct pare_algorithm_options *own, struct pare_err *err)
 {
-    *own = (struct pare_algorithm_options){ .kind = "pruner", .set = set };
+    *own = (struct pare_algorithm_options){ .kind = "pruner" };
     return pare_prune_option_groups(a, pruner, &own->part, &own->n, err);
 }
 
@@ -81,77 +81,41 @@ static int prune_groups(struct pare_arena *a, struct pare_option_group **part, i
 {
     struct pare_algorithm_options own;
 
-    PARE_TRY(pruner_options(a, NULL, NULL, &own, err));
+    PARE_TRY(pruner_options(a, NULL, &own, err));
     return pare_compress_option_groups(a, &own, part, n, err);
 }
 
 /* ---- setup --------------------------------------------------------------------------------- */
 
-/* --sparsity alone selects all layers that the pruner (for agp and linear: its base pruner)
- * supports. */
-static int make_config(struct pare_cli *c, struct job *j, struct pare_compression_opts *ro,
-                       struct pare_err *err)
+/* From the command line to the options of the library. */
+static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct prune *o = c->opts;
-    const struct pare_algorithm *p;
-    struct pare_rules rules;
-    const char *base = pare_given_text(c, "base");
-
-    ro->config = o->config;
-    if (o->config && o->sparsity >= 0)
-        return pare_misuse(c, err, "use either --sparsity or --config, not both");
-    if (o->config)
-        return 0;
-    if (o->sparsity < 0)
-        return pare_misuse(c, err, "specify --sparsity (for example 0.5) or --config");
-    PARE_TRY(pare_find_pruner(j->registry, o->pruner, &p, err));
-    if (p->flags & PARE_USES_BASE)
-        PARE_TRY(pare_find_pruner(j->registry, base ? base : "level", &p, err));
-    PARE_TRY(pare_at(err, pare_default_rules(j->train.model, p, o->sparsity, c->arena, &rules, err),
-                     "%s", c->arg[0]));
-    ro->rule = rules.rule;
-    ro->n_rules = rules.n;
-    return 0;
-}
-
-static int open_run(struct pare_cli *c, struct job *j, const char *settings, struct pare_err *err)
-{
-    const struct prune *o = c->opts;
-    struct pare_compression_opts ro = {
-        .pruner = o->pruner,
-        .settings = settings,
-        .registry = j->registry,
-        .final = !o->data,
-        .seed = o->data ? (uint64_t)j->train.setup->c.seed : 0,
-        .threads = o->data ? (int)j->train.setup->c.threads : 0,
-    };
-    struct pare_train_job *t = &j->train;
-
-    PARE_TRY(make_config(c, j, &ro, err));
-    PARE_TRY(pare_compression_new(t->model, &ro, &j->run, err));
-    j->run->dist = c->dist;
-    return o->data
-               ? pare_compression_attach(j->run, t->trainer, t->data[0], t->setup->train.batch, err)
-               : 0;
-}
-
-static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
-{
-    const struct prune *o = c->opts;
-    const char *settings;
     struct pare_algorithm_options own;
+    struct pare_given *given;
 
     j->registry = pare_registry_new(err);
     if (!j->registry)
         return err->code;
     for (int i = 0; i < o->plugin.n; i++)
         PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
-    PARE_TRY(pruner_options(c->arena, o->pruner, o->set, &own, err));
-    PARE_TRY(pare_split_options(c, &own, &j->train, &settings, err));
+    PARE_TRY(pruner_options(c->arena, o->pruner, &own, err));
+    PARE_TRY(pare_split_options(c, &own, &j->prune.tune, &given, &j->prune.n_given, err));
     if (o->dependency_aware)
-        settings = pare_sprintf(c->arena, "%s mode=dependency_aware", settings);
-    if (!settings)
-        return pare_no_memory(err, "for the options");
+        given[j->prune.n_given++] = (struct pare_given){ "mode", "dependency_aware" };
+    j->prune.given = given;
+    j->prune.o.registry = j->registry;
+    if (o->config && o->sparsity >= 0)
+        return pare_misuse(c, err, "use either --sparsity or --config, not both");
+    if (!o->config && o->sparsity < 0)
+        return pare_misuse(c, err, "specify --sparsity (for example 0.5) or --config");
+    return 0;
+}
+
+static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+
     j->train.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "pruned");
     if (!j->train.output)
         return pare_no_memory(err, "for a file name");
@@ -164,12 +128,19 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_output_path_check(c, j->train.output, err));
     if (o->model_out)
         PARE_TRY(pare_output_path_check(c, o->model_out, err));
-    if (o->masks)
-        PARE_TRY(pare_output_path_check(c, o->masks, err));
+    return o->masks ? pare_output_path_check(c, o->masks, err) : 0;
+}
+
+static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+
+    PARE_TRY(parse(c, j, err));
+    PARE_TRY(check_files(c, j, err));
+    j->command = (struct pare_train_command){ c, &j->train };
     PARE_TRY(o->data ? pare_train_job_open(c, &j->train, err)
-                     : pare_model_load(c->arg[0], &j->train.model, err));
-    PARE_TRY(pare_output_paths_model(c, j->train.model, j->train.output, err));
-    return open_run(c, j, settings, err);
+                     : pare_train_job_load(c, &j->train, err));
+    return pare_prune_open(&j->prune, err);
 }
 
 /* ---- run ----------------------------------------------------------------------------------- */
@@ -178,147 +149,97 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
 static int write_files(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct prune *o = c->opts;
+    struct pare_model *model = j->prune.tune.model;
 
     if (!o->speedup)
-        return pare_compression_export(j->run, &j->files, err);
+        return pare_compression_export(j->prune.compression, &j->files, err);
     j->files.onnx = NULL;
     if (j->files.model || j->files.masks)
-        PARE_TRY(pare_compression_export(j->run, &j->files, err));
+        PARE_TRY(pare_compression_export(j->prune.compression, &j->files, err));
     else if (j->files.input_rank)
-        PARE_TRY(
-            pare_model_fix_input(j->train.model, j->files.input_shape, j->files.input_rank, err));
-    j->speedup = (struct pare_speedup_job){ .masked = j->train.model,
+        PARE_TRY(pare_model_fix_input(model, j->files.input_shape, j->files.input_rank, err));
+    j->speedup = (struct pare_speedup_job){ .masked = model,
                                             .output = j->train.output,
                                             .seconds = 1,
                                             .opts = { .round_to = o->round_to } };
     return pare_speedup_job_run(c, &j->speedup, err);
 }
 
-static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
-{
-    const struct prune *o = c->opts;
-
-    if (o->data)
-        PARE_TRY(pare_evaluate_job(&j->train, j->train.model, &j->summary.before, err));
-    PARE_TRY(pare_compression_compress(j->run, err));
-    if (o->data) {
-        if (pare_compression_zeros(j->run))
-            PARE_TRY(pare_evaluate_job(&j->train, j->train.model, &j->summary.masked, err));
-        PARE_TRY(pare_compress_train(c, &j->train, j->run, &j->summary.trained, err));
-        if (j->summary.trained)
-            PARE_TRY(pare_evaluate_job(&j->train, j->train.model, &j->summary.after, err));
-    }
-    if (!pare_compression_zeros(j->run))
-        return pare_fail(err, PARE_ECONFIG,
-                         "no weights were removed, so nothing is written: the sparsity is too low "
-                         "for these layers, or the pruner needs more training steps");
-    return pare_dist_rank(c->dist) ? 0 : write_files(c, j, err);
-}
-
 static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct prune *o = c->opts;
+    struct pare_prune_summary s = { .run = j->prune.compression,
+                                    .files = &j->files,
+                                    .before = j->prune.before,
+                                    .masked = j->prune.masked,
+                                    .after = j->prune.after,
+                                    .trained = j->prune.trained,
+                                    .history = j->train.progress.history,
+                                    .speedup = o->speedup ? &j->speedup : NULL };
 
-    j->summary.run = j->run;
-    j->summary.files = &j->files;
-    j->summary.history = j->train.progress.history;
-    j->summary.speedup = o->speedup ? &j->speedup : NULL;
     if (o->json)
-        return pare_prune_json(c, &j->summary, err);
-    PARE_TRY(pare_prune_print(&j->summary, c->arena, o->quiet, err));
+        return pare_prune_json(c, &s, err);
+    PARE_TRY(pare_prune_print(&s, c->arena, o->quiet, err));
     return o->speedup ? pare_speedup_job_print(c, &j->speedup, o->quiet, err) : 0;
 }
 
-static struct job job_of(const struct prune *o)
+static void init_job(struct job *j, const struct prune *o)
 {
-    return (struct job){ .train = { .data_name = o->data,
-                                    .valid_name = o->valid,
-                                    .json = o->json,
-                                    .quiet = o->quiet } };
+    *j = (struct job){ .prune = { .o = { .pruner = o->pruner,
+                                         .sparsity = o->sparsity,
+                                         .config = o->config,
+                                         .settings = o->set },
+                                  .tune = { .data_name = o->data, .valid_name = o->valid },
+                                  .train = pare_compress_train,
+                                  .user = &j->command },
+                       .train = { .tune = &j->prune.tune, .json = o->json, .quiet = o->quiet } };
 }
 
 static void close_job(struct job *j)
 {
-    pare_compression_free(j->run);
+    pare_prune_close(&j->prune);
     pare_train_job_close(&j->train);
     pare_registry_free(j->registry);
 }
 
 static int check(struct pare_cli *c, struct pare_err *err)
 {
-    struct job j = job_of(c->opts);
-    int rc = open_job(c, &j, err);
+    struct job j;
+    int rc;
 
+    init_job(&j, c->opts);
+    rc = open_job(c, &j, err);
     close_job(&j);
     return rc;
 }
 
-/* Compute masks without data. */
-static int try_masks(struct pare_cli *c, struct job *j, const char *pruner, const char *settings,
-                     struct pare_err *err)
-{
-    struct pare_compression_opts ro = { .settings = settings,
-                                        .registry = j->registry,
-                                        .final = true };
-    int rc;
-
-    PARE_TRY(make_config(c, j, &ro, err));
-    ro.pruner = pruner;
-    rc = pare_compression_new(j->train.model, &ro, &j->run, err);
-    if (!rc)
-        rc = pare_compression_compress(j->run, err);
-    if (!rc && !pare_compression_zeros(j->run))
-        rc = pare_fail(err, PARE_EUNSUPPORTED, "pruner '%s' needs data", pruner);
-    pare_compression_free(j->run);
-    j->run = NULL;
-    return rc;
-}
-
-static int estimate_masks(struct pare_cli *c, struct job *j, struct pare_err *err)
-{
-    const struct prune *o = c->opts;
-    const struct pare_algorithm *p;
-    const char *settings, *base = pare_given_text(c, "base");
-    struct pare_algorithm_options own;
-
-    for (int i = 0; i < o->plugin.n; i++)
-        PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
-    PARE_TRY(pare_find_pruner(j->registry, o->pruner, &p, err));
-    PARE_TRY(pruner_options(c->arena, o->pruner, o->set, &own, err));
-    PARE_TRY(pare_split_options(c, &own, &j->train, &settings, err));
-    if (!(p->flags & (PARE_USES_BASE | PARE_NEEDS_DATA | PARE_NEEDS_STEPS)) &&
-        !try_masks(c, j, o->pruner, settings, err))
-        return 0;
-    if (p->flags & PARE_USES_BASE)
-        PARE_TRY(pare_find_pruner(j->registry, base ? base : "level", &p, err));
-    return try_masks(c, j,
-                     p->pruner->granularity && strcmp(p->pruner->granularity, "element") != 0
-                         ? "l1"
-                         : "level",
-                     NULL, err);
-}
-
 static int estimate(struct pare_cli *c, struct pare_estimate *g, struct pare_err *err)
 {
-    struct job j = job_of(c->opts);
+    struct job j;
     int rc;
 
-    j.registry = pare_registry_new(err);
-    if (!j.registry)
-        return err->code;
-    j.train.model = g->model;
-    rc = estimate_masks(c, &j, err);
+    init_job(&j, c->opts);
+    j.prune.tune.model = g->model;
+    j.prune.tune.arena = c->arena;
+    j.prune.tune.path = c->arg[0];
+    rc = parse(c, &j, err);
+    if (!rc)
+        rc = pare_prune_estimate(&j.prune, err);
     pare_registry_free(j.registry);
     return rc;
 }
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {
-    struct job j = job_of(c->opts);
-    int rc = open_job(c, &j, err);
+    struct job j;
+    int rc;
 
+    init_job(&j, c->opts);
+    rc = open_job(c, &j, err);
     if (!rc)
-        rc = work(c, &j, err);
+        rc = pare_prune_work(&j.prune, err);
+    if (!rc && !pare_dist_rank(c->dist))
+        rc = write_files(c, &j, err);
     pare_train_progress_end(&j.train.progress);
     if (!rc && !pare_dist_rank(c->dist))
         rc = print_result(c, &j, err);

@@ -68,14 +68,11 @@ static const struct pare_opt quantize_opts[] = {
 
 /* State of one call. */
 struct job {
-    struct pare_train_job train; /* without --data, only model and output are used */
+    struct pare_quantize_job quantize;
+    struct pare_train_job train;
+    struct pare_train_command command;
     struct pare_registry *registry;
-    struct pare_compression *run;
-    struct pare_export files;
     struct pare_quantize_summary summary;
-    const char *settings;
-    struct pare_model *unfolded; /* the model as loaded, if batch norms were folded; or NULL */
-    struct pare_arena *folding;  /* memory of the folded model */
 };
 
 /* ---- setup --------------------------------------------------------------------------------- */
@@ -108,90 +105,30 @@ static int check_choice(struct pare_cli *c, struct pare_err *err)
 static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
+    struct pare_export *files = &j->quantize.files;
 
     j->train.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "quantized");
     if (!j->train.output)
         return pare_no_memory(err, "for a file name");
-    j->files = (struct pare_export){ .onnx = j->train.output,
-                                     .model = o->model_out,
-                                     .calibration = o->calibration,
-                                     .qoperator = !strcmp(o->format, "qoperator"),
-                                     .nbits = !strcmp(o->format, "nbits"),
-                                     .input_shape = o->input_shape.v,
-                                     .input_rank = o->input_shape.n };
-    PARE_TRY(pare_export_check(&j->files, err));
+    *files = (struct pare_export){ .onnx = j->train.output,
+                                   .model = o->model_out,
+                                   .calibration = o->calibration,
+                                   .qoperator = !strcmp(o->format, "qoperator"),
+                                   .nbits = !strcmp(o->format, "nbits"),
+                                   .input_shape = o->input_shape.v,
+                                   .input_rank = o->input_shape.n };
+    PARE_TRY(pare_export_check(files, err));
     PARE_TRY(pare_output_path_check(c, j->train.output, err));
     if (o->model_out)
         PARE_TRY(pare_output_path_check(c, o->model_out, err));
     return o->calibration ? pare_output_path_check(c, o->calibration, err) : 0;
 }
 
-/* Size of the model's files, external data included. */
-static double bytes_of(const struct pare_model *m)
-{
-    double n = 0;
-
-    for (const struct pare_pages *p = m->pages; p; p = p->next)
-        n += p->apart ? 0 : (double)p->len;
-    return n;
-}
-
-/* Batch norms are folded with --fold, and for preset int8 unless the quantizer folds them itself
- * while it trains. */
-static bool folds_first(const struct quantize *o, const struct job *j)
-{
-    const struct pare_algorithm *q;
-    struct pare_err err;
-
-    if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
-        return o->fold;
-    return !o->quantizer || pare_find_quantizer(j->registry, o->quantizer, &q, &err) ||
-           !pare_needs_bn_folding(q, j->settings);
-}
-
-/* Equalization needs adjacent layers and bias correction needs biases, so both fold, too. */
-static int open_model(struct pare_cli *c, struct job *j, struct pare_err *err)
-{
-    const struct quantize *o = c->opts;
-    struct pare_quant_settings q;
-    struct pare_option_group shared = { "quantization", NULL, pare_quant_options, &q };
-    struct pare_model *folded;
-    int n;
-
-    PARE_TRY(pare_model_load(c->arg[0], &j->train.model, err));
-    PARE_TRY(pare_output_paths_model(c, j->train.model, j->train.output, err));
-    j->summary.bytes_before = bytes_of(j->train.model);
-    PARE_TRY(pare_option_group_fill(&shared, c->given, c->n_given, c->arena, err));
-    if (!folds_first(o, j) && !q.equalize && !q.bias_correction)
-        return 0;
-    j->folding = pare_arena_new(1 << 16);
-    if (!j->folding)
-        return pare_no_memory(err, "for the model");
-    PARE_TRY(pare_at(err, pare_model_fold_norm(j->train.model, j->folding, &folded, &n, err), "%s",
-                     c->arg[0]));
-    if (folded) {
-        j->unfolded = j->train.model;
-        j->train.model = folded;
-    }
-    return 0;
-}
-
-/* The model is trained if --epochs is given or the quantizer needs training steps. */
-static bool trains(const struct pare_cli *c, const struct job *j)
-{
-    const struct quantize *o = c->opts;
-    const struct pare_algorithm *q = NULL;
-    struct pare_err err;
-
-    if (o->quantizer && pare_find_quantizer(j->registry, o->quantizer, &q, &err))
-        return true; /* the unknown name is reported later */
-    return pare_given_text(c, "epochs") || (q && (q->length || q->flags & PARE_NEEDS_STEPS));
-}
-
 static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
-    struct pare_algorithm_options own = { .kind = "quantizer", .set = o->set };
+    struct pare_algorithm_options own = { .kind = "quantizer" };
+    struct pare_given *given;
 
     PARE_TRY(check_choice(c, err));
     j->registry = pare_registry_new(err);
@@ -200,218 +137,118 @@ static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
     for (int i = 0; i < o->plugin.n; i++)
         PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
     PARE_TRY(pare_quantize_option_groups(c->arena, NULL, &own.part, &own.n, err));
-    PARE_TRY(pare_split_options(c, &own, &j->train, &j->settings, err));
+    PARE_TRY(pare_split_options(c, &own, &j->quantize.tune, &given, &j->quantize.n_given, err));
+    j->quantize.given = given;
+    j->quantize.o.registry = j->registry;
+    j->command = (struct pare_train_command){ c, &j->train };
     PARE_TRY(check_files(c, j, err));
-    PARE_TRY(open_model(c, j, err));
-    j->train.looks = !trains(c, j);
+    PARE_TRY(pare_train_job_load(c, &j->train, err));
+    j->summary.bytes_before = pare_model_file_bytes(j->train.model);
+    PARE_TRY(pare_quantize_fold(&j->quantize, err));
+    j->quantize.tune.observe = !pare_quantize_trains(&j->quantize);
     return o->data ? pare_train_job_open(c, &j->train, err) : 0;
-}
-
-static int open_run(struct pare_cli *c, struct job *j, struct pare_err *err)
-{
-    const struct quantize *o = c->opts;
-    struct pare_train_job *t = &j->train;
-    struct pare_compression_opts ro = {
-        .quantizer = o->quantizer,
-        .config = o->config,
-        .settings = j->settings,
-        .registry = j->registry,
-        .keep_zeros = o->keep_zeros,
-        .seed = o->data ? (uint64_t)t->setup->c.seed : 0,
-        .threads = o->data ? (int)t->setup->c.threads : 0,
-    };
-    struct pare_rules rules;
-    const char *usual;
-
-    if (o->preset) {
-        PARE_TRY(pare_at(err, pare_preset(o->preset, t->model, c->arena, &usual, &rules, err), "%s",
-                         c->arg[0]));
-        ro.quantizer = o->quantizer ? o->quantizer : usual;
-        ro.rule = rules.rule;
-        ro.n_rules = rules.n;
-    }
-    PARE_TRY(pare_compression_new(t->model, &ro, &j->run, err));
-    if (o->load_calibration)
-        PARE_TRY(pare_compression_calibrate(j->run, o->load_calibration, err));
-    j->run->dist = c->dist;
-    if (!o->data)
-        return 0;
-    return t->looks ? pare_compression_use_data(j->run, t->data[0], t->setup->train.batch, err)
-                    : pare_compression_attach(j->run, t->trainer, t->data[0], t->setup->train.batch,
-                                              err);
 }
 
 /* ---- run ----------------------------------------------------------------------------------- */
 
-/* Evaluate the fake-quantized model and measure the quantization noise of each tensor. */
-static int evaluate_fake_quant(struct job *j, struct pare_err *err)
-{
-    int rc;
-
-    j->run->quant->measure = true;
-    rc = pare_evaluate_job(&j->train, j->train.model, &j->summary.rounded, err);
-    j->run->quant->measure = false;
-    return rc ? rc : pare_quant_merge_noise(j->run, err);
-}
-
-/* The first process writes, the others wait until the file exists. */
-static int write_file(struct job *j, const struct pare_export *files, struct pare_err *err)
-{
-    if (!pare_dist_rank(j->run->dist))
-        PARE_TRY(pare_compression_export(j->run, files, err));
-    return pare_dist_wait(j->run->dist, err);
-}
-
-/* Evaluate the written model. */
-static int evaluate_file(struct job *j, struct pare_err *err)
-{
-    struct pare_model *m;
-    int rc;
-
-    PARE_TRY(pare_model_load(j->files.onnx, &m, err));
-    j->summary.bytes_after = bytes_of(m);
-    rc = pare_evaluate_job(&j->train, m, &j->summary.after, err);
-    pare_model_free(m);
-    return rc;
-}
-
-/* Accuracy of the fake-quantized model; if it is high enough, the lower of that and the accuracy of
- * the written model. */
-static int accuracy(void *user, double *value, struct pare_err *err)
-{
-    struct job *j = user;
-    struct pare_export only = { .onnx = j->files.onnx, .qoperator = j->files.qoperator };
-    struct pare_evaluation r = { .done = false };
-
-    PARE_TRY(pare_evaluate_job(&j->train, j->train.model, &r, err));
-    *value = r.top1;
-    if (r.top1 < j->summary.least)
-        return 0;
-    PARE_TRY(write_file(j, &only, err));
-    PARE_TRY(evaluate_file(j, err));
-    *value = j->summary.after.top1 < r.top1 ? j->summary.after.top1 : r.top1;
-    return 0;
-}
-
 static void print_step(void *user, const struct pare_budget_step *s)
 {
-    const struct job *j = user;
+    const struct pare_train_command *t = user;
+    struct job *j = (struct job *)(void *)((char *)t->job - offsetof(struct job, train));
 
+    j->summary.before = j->quantize.before;
+    j->summary.least = j->quantize.least;
     if (!j->train.quiet)
         pare_budget_print(&j->summary, s, j->train.json ? stderr : stdout);
 }
 
-static int meet_budget(struct pare_cli *c, struct job *j, struct pare_err *err)
+static void init_job(struct job *j, const struct quantize *o)
 {
-    const struct quantize *o = c->opts;
-    struct pare_budget b = { .evaluate = accuracy, .on_step = print_step, .user = j };
-    struct pare_budget_report *p = &j->summary.budget;
-
-    if (!j->summary.before.done)
-        return pare_fail(err, PARE_ECONFIG,
-                         "--accuracy-drop needs validation data: specify --valid");
-    /* 1e-12: both are quotients of counts, so equal values may differ in the last bit. */
-    j->summary.drop = o->accuracy_drop;
-    b.least = j->summary.least = j->summary.before.top1 - o->accuracy_drop / 100 - 1e-12;
-    PARE_TRY(pare_compression_mixed_precision(j->run, &b, p, err));
-    if (p->met)
-        return 0;
-    return pare_fail(err, PARE_ECONFIG,
-                     "accuracy is %.2f%% even with all layers float, %.2f points below %.2f%%; "
-                     "--accuracy-drop allows %g, so nothing is written",
-                     100 * p->step[p->n_steps - 1].accuracy,
-                     100 * (j->summary.before.top1 - p->step[p->n_steps - 1].accuracy),
-                     100 * j->summary.before.top1, o->accuracy_drop);
-}
-
-static int work(struct pare_cli *c, struct job *j, struct pare_err *err)
-{
-    const struct quantize *o = c->opts;
-
-    if (o->data)
-        PARE_TRY(pare_evaluate_job(&j->train, j->train.model, &j->summary.before, err));
-    PARE_TRY(open_run(c, j, err));
-    PARE_TRY(pare_compression_compress(j->run, err));
-    if (o->data) {
-        PARE_TRY(pare_compress_train(c, &j->train, j->run, &j->summary.trained, err));
-        if (o->accuracy_drop >= 0)
-            PARE_TRY(meet_budget(c, j, err));
-        PARE_TRY(evaluate_fake_quant(j, err));
-    }
-    PARE_TRY(write_file(j, &j->files, err));
-    return evaluate_file(j, err);
-}
-
-static struct job job_of(const struct quantize *o)
-{
-    return (struct job){ .summary = { .drop = -1 },
-                         .train = { .data_name = o->data,
-                                    .valid_name = o->valid,
-                                    .json = o->json,
-                                    .quiet = o->quiet } };
+    *j = (struct job){
+        .quantize = { .o = { .preset = o->preset,
+                             .quantizer = o->quantizer,
+                             .config = o->config,
+                             .settings = o->set,
+                             .fold = o->fold,
+                             .keep_zeros = o->keep_zeros,
+                             .max_drop = o->accuracy_drop < 0 ? -1 : o->accuracy_drop / 100 },
+                      .tune = { .data_name = o->data, .valid_name = o->valid },
+                      .train = pare_compress_train,
+                      .user = &j->command,
+                      .load_calibration = o->load_calibration,
+                      .on_step = print_step },
+        .train = { .tune = &j->quantize.tune, .json = o->json, .quiet = o->quiet },
+        .summary = { .drop = o->accuracy_drop < 0 ? -1 : o->accuracy_drop },
+    };
 }
 
 static void close_job(struct job *j)
 {
-    pare_compression_free(j->run);
+    pare_quantize_close(&j->quantize);
     pare_train_job_close(&j->train);
-    pare_model_free(j->unfolded);
-    pare_arena_free(j->folding);
     pare_registry_free(j->registry);
 }
 
 static int check(struct pare_cli *c, struct pare_err *err)
 {
-    struct job j = job_of(c->opts);
-    int rc = open_job(c, &j, err);
+    struct job j;
+    int rc;
 
+    init_job(&j, c->opts);
+    rc = open_job(c, &j, err);
     if (!rc)
-        rc = open_run(c, &j, err);
+        rc = pare_quantize_open(&j.quantize, err);
     close_job(&j);
     return rc;
 }
 
-/* Estimate the file size: quantized weights take their bits instead of 32. */
+/* The size of the model if its weights were quantized. */
 static int estimate(struct pare_cli *c, struct pare_estimate *g, struct pare_err *err)
 {
-    const struct quantize *o = c->opts;
-    struct pare_compression_opts ro = { .quantizer = o->quantizer, .config = o->config };
-    struct pare_rules rules;
-    const char *usual;
-    struct pare_compression *r;
+    struct job j;
+    double saved;
 
     PARE_TRY(check_choice(c, err));
-    if (o->preset) {
-        PARE_TRY(pare_preset(o->preset, g->model, c->arena, &usual, &rules, err));
-        ro.quantizer = o->quantizer ? o->quantizer : usual;
-        ro.rule = rules.rule;
-        ro.n_rules = rules.n;
-    }
-    PARE_TRY(pare_compression_new(g->model, &ro, &r, err));
-    for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quant->quantized[PARE_WEIGHT])
-            g->bytes -= (double)pare_numel(&r->layer[i].w) *
-                        (4 - (double)r->layer[i].quant->site[PARE_WEIGHT].bits / 8);
-    pare_compression_free(r);
+    init_job(&j, c->opts);
+    j.quantize.tune.model = g->model;
+    j.quantize.tune.arena = c->arena;
+    j.quantize.tune.path = c->arg[0];
+    PARE_TRY(pare_quantize_estimate(&j.quantize, &saved, err));
+    g->bytes -= saved;
     return 0;
+}
+
+static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+    struct pare_quantize_summary *s = &j->summary;
+
+    s->run = j->quantize.compression;
+    s->files = &j->quantize.files;
+    s->before = j->quantize.before;
+    s->rounded = j->quantize.rounded;
+    s->after = j->quantize.after;
+    s->bytes_after = j->quantize.bytes_after;
+    s->trained = j->quantize.trained;
+    s->history = j->train.progress.history;
+    s->least = j->quantize.least;
+    s->budget = j->quantize.budget;
+    return o->json ? pare_quantize_json(c, s, err)
+                   : pare_quantize_print(s, c->arena, o->quiet, err);
 }
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {
-    const struct quantize *o = c->opts;
-    struct job j = job_of(o);
-    int rc = open_job(c, &j, err);
+    struct job j;
+    int rc;
 
+    init_job(&j, c->opts);
+    rc = open_job(c, &j, err);
     if (!rc)
-        rc = work(c, &j, err);
+        rc = pare_quantize_work(&j.quantize, err);
     pare_train_progress_end(&j.train.progress);
-    if (!rc && !pare_dist_rank(c->dist)) {
-        j.summary.run = j.run;
-        j.summary.files = &j.files;
-        j.summary.history = j.train.progress.history;
-        rc = o->json ? pare_quantize_json(c, &j.summary, err)
-                     : pare_quantize_print(&j.summary, c->arena, o->quiet, err);
-    }
+    if (!rc && !pare_dist_rank(c->dist))
+        rc = print_result(c, &j, err);
     close_job(&j);
     return rc;
 }

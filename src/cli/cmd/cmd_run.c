@@ -34,7 +34,7 @@ static const struct pare_opt run_opts[] = {
     PARE_FLOAT("rtol", offsetof(struct run, rtol), "relative tolerance of --check", 1e-3, 0, 1e300),
     PARE_FLOAT("atol", offsetof(struct run, atol), "absolute tolerance of --check", 1e-5, 0, 1e300),
     PARE_INT("seed", offsetof(struct run, seed), "seed of the random inputs", 0, 0, 9e15),
-    PARE_INT("batch", offsetof(struct run, batch), "batch size, if the model leaves it free; 0: 1",
+    PARE_INT("batch", offsetof(struct run, batch), "batch size, if the model leaves it free; 0 means 1",
              0, 0, 1 << 20),
     PARE_TEXTS("shape", offsetof(struct run, shape), "NAME=N,N,...",
                "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),

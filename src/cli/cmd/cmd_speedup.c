@@ -37,7 +37,7 @@ static const struct pare_opt speedup_opts[] = {
     PARE_TEXTS("shape", AT(shape), "NAME=N,N,...",
                "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
     PARE_INT("batch", AT(batch),
-             "batch size to verify and measure with, if the model leaves it free; 0: 1", 0, 0,
+             "batch size to verify and measure with, if the model leaves it free; 0 means 1", 0, 0,
              1 << 20),
     PARE_INT("seed", AT(seed), "seed of the random inputs", 0, 0, 9e15),
     PARE_INT("threads", AT(threads), "number of threads; 0: all cores", 0, 0, 1024),
@@ -111,6 +111,7 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
         pare_inputs_print_notes(&in);
     s->masked = m;
     s->opts.in = in.t;
+    s->opts.n_in = in.n;
     PARE_TRY(shrink_and_verify(c, s, m, data, err));
     return o->json ? pare_json_result(c, pare_speedup_job_json(s), err)
                    : pare_speedup_job_print(c, s, o->quiet, err);

@@ -30,7 +30,7 @@ static const struct pare_opt train_opts[] = {
 
 static int print_json(struct pare_cli *c, const struct pare_train_job *j, struct pare_err *err)
 {
-    const struct pare_train_result *r = &j->result;
+    const struct pare_train_result *r = &j->tune->result;
     json_t *all = json_pack("{s:o?, s:I, s:I, s:b, s:o, s:o}", "output",
                             r->stopped ? NULL : pare_json_text(j->output), "epochs",
                             (json_int_t)r->epochs, "steps", (json_int_t)r->steps, "stopped",
@@ -45,10 +45,10 @@ static int print_json(struct pare_cli *c, const struct pare_train_job *j, struct
 static int save_and_print(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
 {
     const struct train *o = c->opts;
-    const struct pare_train_result *r = &j->result;
+    const struct pare_train_result *r = &j->tune->result;
 
     if (!r->stopped && !pare_dist_rank(c->dist))
-        PARE_TRY(pare_model_save(j->model, j->output, NULL, err));
+        PARE_TRY(pare_model_save(j->tune->model, j->output, NULL, err));
     if (o->json)
         PARE_TRY(print_json(c, j, err));
     PARE_TRY(pare_train_job_stopped(j, err));
@@ -58,27 +58,32 @@ static int save_and_print(struct pare_cli *c, struct pare_train_job *j, struct p
     return 0;
 }
 
-static int open_job(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
+static int open_job(struct pare_cli *c, struct pare_finetune *tune, struct pare_train_job *j,
+                    struct pare_err *err)
 {
     const struct train *o = c->opts;
 
-    *j = (struct pare_train_job){
-        .output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "trained"),
-        .data_name = o->data,
-        .valid_name = o->valid,
+    *tune = (struct pare_finetune){
         .given = c->given,
         .n_given = c->n_given,
+        .data_name = o->data,
+        .valid_name = o->valid,
+        .keep_zeros = o->keep_zeros,
+    };
+    *j = (struct pare_train_job){
+        .tune = tune,
+        .output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "trained"),
         .json = o->json,
         .quiet = o->quiet,
-        .keep_zeros = o->keep_zeros,
     };
     return j->output ? pare_train_job_open(c, j, err) : pare_no_memory(err, "for a file name");
 }
 
 static int check(struct pare_cli *c, struct pare_err *err)
 {
+    struct pare_finetune tune;
     struct pare_train_job j;
-    int rc = open_job(c, &j, err);
+    int rc = open_job(c, &tune, &j, err);
 
     pare_train_job_close(&j);
     return rc;
@@ -86,8 +91,9 @@ static int check(struct pare_cli *c, struct pare_err *err)
 
 static int run(struct pare_cli *c, struct pare_err *err)
 {
+    struct pare_finetune tune;
     struct pare_train_job j;
-    int rc = open_job(c, &j, err);
+    int rc = open_job(c, &tune, &j, err);
 
     if (!rc)
         rc = pare_train_job_train(c, &j, err);

@@ -3,42 +3,35 @@
 #define PARE_CLI_JOB_COMPRESS_JOB_H
 
 #include "train_job.h"
-#include "../../compress/compression.h"
+#include "../../pipeline/pipeline.h"
 
-/* Result of evaluating a model on the validation set. */
-struct pare_evaluation {
-    bool done;         /* false: there is no validation set */
-    double loss, top1; /* top1: fraction of items */
-};
-
-/* Does nothing without a validation set. */
-int pare_evaluate_job(const struct pare_train_job *t, const struct pare_model *m,
-                      struct pare_evaluation *to, struct pare_err *err);
-void pare_evaluation_print(const char *when, const struct pare_evaluation *j);
-struct json_t *pare_evaluation_json(const struct pare_evaluation *j);
+/* Print nothing, or JSON's null, when the model was not evaluated. */
+void pare_metrics_print(const char *when, const struct pare_metrics *m);
+struct json_t *pare_metrics_json(const struct pare_metrics *m);
 
 /* Option groups of a pruner or quantizer. */
 struct pare_algorithm_options {
     const char *kind; /* "pruner" */
     struct pare_option_group *part;
     int n;
-    const char *set; /* more settings as "name=value name=value", or NULL */
 };
 
 /* The groups of `own`, then those of training. */
 int pare_compress_option_groups(struct pare_arena *a, const struct pare_algorithm_options *own,
                                 struct pare_option_group **part, int *n, struct pare_err *err);
 
-/* Split the given options: the algorithm's become *settings, the others go to t->given. */
+/* Split the given options: those of the algorithm become *given, which has room for one more; the
+ * others go to `tune`. */
 int pare_split_options(struct pare_cli *c, const struct pare_algorithm_options *own,
-                       struct pare_train_job *t, const char **settings, struct pare_err *err);
+                       struct pare_finetune *tune, struct pare_given **given, int *n,
+                       struct pare_err *err);
 
-/* The value of an option of a group; of several, the last one; NULL: not given. */
-const char *pare_given_text(const struct pare_cli *c, const char *name);
-
-/* Train for as long as the algorithm needs, plus --epochs of fine-tuning.  *trained is set if there
- * was anything to train. */
-int pare_compress_train(struct pare_cli *c, struct pare_train_job *t, struct pare_compression *r,
-                        bool *trained, struct pare_err *err);
+/* A pare_job_train_fn that shows progress and handles Ctrl-C; `user` is a struct
+ * pare_train_command. */
+struct pare_train_command {
+    struct pare_cli *c;
+    struct pare_train_job *job;
+};
+int pare_compress_train(void *user, struct pare_finetune *tune, struct pare_err *err);
 
 #endif

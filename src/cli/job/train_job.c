@@ -49,7 +49,7 @@ static void catch_signals(void)
 /* Output and checkpoint must differ from each other and from all inputs. */
 static int check_files(struct pare_cli *c, const struct pare_train_job *j, struct pare_err *err)
 {
-    const struct pare_train_options_conf *s = &j->setup->c;
+    const struct pare_train_options_conf *s = &j->tune->options->c;
 
     PARE_TRY(pare_output_path_check(c, j->output, err));
     if (s->checkpoint)
@@ -64,65 +64,36 @@ static int check_files(struct pare_cli *c, const struct pare_train_job *j, struc
     return 0;
 }
 
-/* Mask the zeros of weights (rank > 1); biases and other vectors may start at 0. */
-static int mask_zeros(struct pare_cli *c, struct pare_trainer *t, struct pare_err *err)
+int pare_train_job_load(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
 {
-    for (int i = 0; i < t->n_params; i++) {
-        const struct pare_value *v = pare_graph_find(t->model->graph, t->name[i]);
-        int64_t n = v && v->t.rank > 1 ? pare_numel(&v->t) : 0, zeros = 0;
-        uint8_t *mask = pare_alloc(c->arena, (size_t)n + 1, 1);
-        struct pare_tensor value;
+    struct pare_finetune *f = j->tune;
 
-        if (!mask)
-            return pare_no_memory(err, "for masks");
-        for (int64_t k = 0; k < n; k++) {
-            mask[k] = pare_f32(&v->t)[k] != 0;
-            zeros += !mask[k];
-        }
-        if (zeros)
-            PARE_TRY(pare_trainer_mask(t, t->name[i], mask, &value, err));
-    }
-    return 0;
-}
-
-/* Only the first process prints. */
-static void use_dist(const struct pare_cli *c, struct pare_train_job *j)
-{
-    j->quiet |= pare_dist_rank(c->dist) > 0;
-    j->setup->trainer.dist = c->dist;
-    if (!j->setup->c.threads)
-        j->setup->c.threads = j->setup->trainer.threads = pare_dist_threads(c->dist);
+    f->arena = c->arena;
+    f->dist = c->dist;
+    f->path = c->arg[0];
+    if (f->model)
+        return 0;
+    PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
+    f->model = j->model;
+    return pare_dist_rank(c->dist) ? 0 : pare_output_paths_model(c, f->model, j->output, err);
 }
 
 int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
 {
-    int rc = pare_train_options_make(j->given, j->n_given, false, c->arena, &j->setup, err);
+    struct pare_finetune *f = j->tune;
+    int rc;
 
-    if (!rc && j->setup->c.resume && !j->setup->c.checkpoint)
-        rc = pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to resume from");
+    f->arena = c->arena;
+    f->dist = c->dist;
+    rc = pare_finetune_options(f, err);
     c->usage = rc && rc != PARE_ENOMEM;
     if (rc)
         return rc;
-    use_dist(c, j);
+    j->quiet |= pare_dist_rank(c->dist) > 0; /* only the first process prints */
     if (!pare_dist_rank(c->dist))
         PARE_TRY(check_files(c, j, err));
-    if (!j->model)
-        PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
-    if (!pare_dist_rank(c->dist))
-        PARE_TRY(pare_output_paths_model(c, j->model, j->output, err));
-    if (j->setup->c.teacher)
-        PARE_TRY(pare_model_load(j->setup->c.teacher, &j->teacher, err));
-    j->setup->trainer.teacher = j->teacher;
-    PARE_TRY(
-        pare_train_options_data(j->setup, j->model, j->data_name, j->valid_name, j->data, err));
-    if (j->teacher)
-        PARE_TRY(pare_at(err, pare_model_fits(j->teacher, j->data[0], err), "teacher %s",
-                         j->setup->c.teacher));
-    if (j->looks)
-        return 0;
-    PARE_TRY(pare_at(err, pare_trainer_new(j->model, &j->setup->trainer, &j->trainer, err), "%s",
-                     c->arg[0]));
-    return j->keep_zeros ? mask_zeros(c, j->trainer, err) : 0;
+    PARE_TRY(pare_train_job_load(c, j, err));
+    return pare_finetune_open(f, err);
 }
 
 /* With --resume, a mistyped file name would silently start over. */
@@ -134,7 +105,7 @@ static void warn_if_missing(const char *checkpoint)
 
 int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
 {
-    struct pare_train_conf *t = &j->setup->train;
+    struct pare_train_conf *t = &j->tune->options->train;
     const char *term = getenv("TERM");
     int rc;
 
@@ -161,7 +132,7 @@ int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pa
         warn_if_missing(t->checkpoint);
     catch_signals();
     pare_resource_limits_training(&stop);
-    rc = pare_train(j->trainer, j->data[0], j->data[1], t, &j->result, err);
+    rc = pare_finetune_train(j->tune, err);
     pare_resource_limits_training(NULL);
     if (!rc && j->progress.failed.code) {
         *err = j->progress.failed;
@@ -172,26 +143,23 @@ int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pa
 
 int pare_train_job_stopped(const struct pare_train_job *j, struct pare_err *err)
 {
-    if (!j->result.stopped)
+    if (!j->tune->result.stopped)
         return 0;
     if (j->in_recipe)
         return pare_fail(err, PARE_EIO,
                          "stopped in epoch %lld, after %lld steps; to resume, repeat the command "
                          "with --resume",
-                         (long long)j->result.epochs + 1, (long long)j->result.steps);
+                         (long long)j->tune->result.epochs + 1, (long long)j->tune->result.steps);
     return pare_fail(err, PARE_EIO,
                      "stopped in epoch %lld, after %lld steps; to resume, repeat the command "
                      "with --checkpoint %s --resume",
-                     (long long)j->result.epochs + 1, (long long)j->result.steps,
-                     j->setup->train.checkpoint);
+                     (long long)j->tune->result.epochs + 1, (long long)j->tune->result.steps,
+                     j->tune->options->train.checkpoint);
 }
 
 void pare_train_job_close(struct pare_train_job *j)
 {
     json_decref(j->progress.history);
-    pare_trainer_free(j->trainer);
-    pare_data_free(j->data[0]);
-    pare_data_free(j->data[1]);
-    pare_model_free(j->teacher);
+    pare_finetune_close(j->tune);
     pare_model_free(j->model);
 }

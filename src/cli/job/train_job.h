@@ -4,26 +4,20 @@
 
 #include "../cli.h"
 #include "../print/train_progress.h"
-#include "../../train/train_options.h"
+#include "../../pipeline/finetune.h"
 
-/* The command sets the fields down to `quiet` and optionally keep_zeros and looks; the functions
- * below set the rest. */
+/* The command sets the fields down to `quiet`; the functions below set the rest. */
 struct pare_train_job {
-    const char *output;                 /* file to write */
-    const char *data_name, *valid_name; /* valid_name NULL: see pare_train_options_data() */
-    const struct pare_given *given;
-    int n_given;
+    struct pare_finetune *tune; /* the command sets its data, options, model if it has one */
+    const char *output;         /* file to write */
     bool json, quiet;
-    bool keep_zeros; /* weights that are 0 stay 0 */
-    bool in_recipe;  /* a step of a recipe, which names the checkpoints */
-    bool looks; /* data only for calibration: no trainer is made, which would copy the weights */
-    struct pare_train_options *setup;
-    struct pare_model *model, *teacher; /* model: loaded unless the command has set it */
-    struct pare_data *data[2];          /* training set; validation set or NULL */
-    struct pare_trainer *trainer;
+    struct pare_model *model; /* owned; loaded unless tune->model is set */
+    bool in_recipe;           /* a step of a recipe, which names the checkpoints */
     struct pare_train_progress progress;
-    struct pare_train_result result;
 };
+
+/* Load the model unless tune->model is set, and check that the output does not overwrite it. */
+int pare_train_job_load(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err);
 
 /* Parse the options, check files, open model and data, make the trainer.  Close the job even if
  * this fails. */

@@ -60,9 +60,9 @@ int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, b
                pare_whole_text(left, after, sizeof(after)),
                pare_whole_text(all, before, sizeof(before)),
                pare_percent_text((double)left, (double)all, part, sizeof(part)));
-        pare_evaluation_print("before:", &v->before);
-        pare_evaluation_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
-        pare_evaluation_print("after training:", &v->after);
+        pare_metrics_print("before:", &v->before);
+        pare_metrics_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
+        pare_metrics_print("after training:", &v->after);
     }
     for (int i = 0; i < 3 && !quiet; i++) {
         const char *path = i == 0 ? v->files->onnx : i == 1 ? v->files->model : v->files->masks;
@@ -97,8 +97,8 @@ int pare_prune_json(struct pare_cli *c, const struct pare_prune_summary *v, stru
         json_array_append_new(layers, layer_json(&v->run->layer[i]));
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o?, s:s?, s:s?}", "pruner",
                     v->run->algorithm[0]->name, "layers", layers, "before",
-                    pare_evaluation_json(&v->before), "masked", pare_evaluation_json(&v->masked),
-                    "after", pare_evaluation_json(&v->after), "output",
+                    pare_metrics_json(&v->before), "masked", pare_metrics_json(&v->masked), "after",
+                    pare_metrics_json(&v->after), "output",
                     pare_json_text(v->speedup ? v->speedup->output : v->files->onnx), "model_out",
                     v->files->model, "masks", v->files->masks);
     if (all && v->speedup)

@@ -8,7 +8,7 @@
 struct pare_prune_summary {
     struct pare_compression *run;
     const struct pare_export *files;
-    struct pare_evaluation before, masked, after; /* masked: before fine-tuning */
+    struct pare_metrics before, masked, after; /* masked: before fine-tuning */
     bool trained;
     struct json_t *history;                 /* training history, or NULL */
     const struct pare_speedup_job *speedup; /* with --speedup, or NULL */

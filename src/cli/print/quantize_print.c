@@ -210,9 +210,9 @@ static void print_totals(const struct pare_quantize_summary *v)
            pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
     if (v->run->quant->settings.equalize)
         printf("%d pairs of layers equalized\n", v->run->quant->equalized);
-    pare_evaluation_print("float:", &v->before);
-    pare_evaluation_print("fake-quantized:", &v->rounded);
-    pare_evaluation_print("quantized file:", &v->after);
+    pare_metrics_print("float:", &v->before);
+    pare_metrics_print("fake-quantized:", &v->rounded);
+    pare_metrics_print("quantized file:", &v->after);
     printf("%s: quantized model\n", f->onnx);
     if (f->model)
         printf("%s: parameters\n", f->model);
@@ -277,8 +277,8 @@ int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v
         json_array_append_new(layers, layer_json(&v->run->layer[i], c->arena));
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?}", "quantizer",
                     v->run->algorithm[0]->name, "layers", layers, "before",
-                    pare_evaluation_json(&v->before), "rounded", pare_evaluation_json(&v->rounded),
-                    "integers", pare_evaluation_json(&v->after), "bytes_before",
+                    pare_metrics_json(&v->before), "rounded", pare_metrics_json(&v->rounded),
+                    "integers", pare_metrics_json(&v->after), "bytes_before",
                     pare_json_whole(v->bytes_before), "bytes_after",
                     pare_json_whole(v->bytes_after), "output", pare_json_text(v->files->onnx),
                     "model_out", v->files->model, "calibration", v->files->calibration);

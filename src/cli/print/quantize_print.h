@@ -7,8 +7,8 @@
 struct pare_quantize_summary {
     struct pare_compression *run;
     const struct pare_export *files;
-    struct pare_evaluation before, rounded, after; /* float, rounded floats, the file of integers */
-    double bytes_before, bytes_after;              /* of the files */
+    struct pare_metrics before, rounded, after; /* float, rounded floats, the file of integers */
+    double bytes_before, bytes_after;           /* of the files */
     bool trained;
     struct json_t *history; /* of the training, or NULL */
     double drop, least;     /* points that may be lost, below 0: any; the accuracy that must stay */

@@ -41,12 +41,12 @@ static int64_t put_call(char *to, const struct pare_call *k)
     return at;
 }
 
-/* pare_dist_rest(): the other processes may wait for minutes, so they sleep instead of polling. */
+/* pare_dist_idle_barrier(): the others may wait for minutes, so they sleep instead of polling. */
 static int send_call(struct pare_dist *d, struct call_header *h, char *text, struct pare_err *err)
 {
-    PARE_TRY(pare_dist_rest(d, err));
-    PARE_TRY(pare_dist_send(d, h, sizeof(*h), err));
-    return pare_dist_send(d, text, (size_t)h->bytes, err);
+    PARE_TRY(pare_dist_idle_barrier(d, err));
+    PARE_TRY(pare_dist_broadcast(d, h, sizeof(*h), err));
+    return pare_dist_broadcast(d, text, (size_t)h->bytes, err);
 }
 
 int pare_recipe_mpi(struct pare_dist *d, const struct pare_call *k, struct pare_dist **dist,
@@ -119,14 +119,14 @@ static int receive_call(struct pare_dist *d, struct pare_arena *a, struct call_h
     char *text;
     int rc;
 
-    PARE_TRY(pare_dist_rest(d, err));
-    PARE_TRY(pare_dist_send(d, h, sizeof(*h), err));
+    PARE_TRY(pare_dist_idle_barrier(d, err));
+    PARE_TRY(pare_dist_broadcast(d, h, sizeof(*h), err));
     if (!h->bytes)
         return 0;
     text = pare_alloc(a, (size_t)h->bytes, 1);
     if (!text)
         return pare_no_memory(err, "for a call");
-    PARE_TRY(pare_dist_send(d, text, (size_t)h->bytes, err));
+    PARE_TRY(pare_dist_broadcast(d, text, (size_t)h->bytes, err));
     rc = run_call(&c, h, text, err);
     json_decref(result);
     return rc;

@@ -6,7 +6,8 @@ struct celu {
 };
 
 static const struct pare_opt celu_attrs[] = {
-    PARE_FLOAT("alpha", offsetof(struct celu, alpha), "where the negative side ends", 1, PARE_ANY),
+    PARE_FLOAT("alpha", offsetof(struct celu, alpha), "limit for large negative values is -alpha",
+               1, PARE_ANY),
     PARE_OPT_END
 };
 

@@ -1,16 +1,15 @@
 /* clip.c - Clip: y = min(hi, max(lo, x)); NaN stays NaN. */
 #include "../math/elementwise.h"
 
-/* The bounds are attributes before operator set 11 and inputs since.  One that is absent bounds
- * nothing. */
+/* The bounds are attributes before opset 11 and inputs since then; both are optional. */
 struct clip {
     double min, max;
 };
 
 static const struct pare_opt clip_attrs[] = {
-    PARE_FLOAT("min", offsetof(struct clip, min), "lower bound, before operator set 11", -FLT_MAX,
+    PARE_FLOAT("min", offsetof(struct clip, min), "lower bound, before opset 11", -FLT_MAX,
                -INFINITY, INFINITY),
-    PARE_FLOAT("max", offsetof(struct clip, max), "upper bound, before operator set 11", FLT_MAX,
+    PARE_FLOAT("max", offsetof(struct clip, max), "upper bound, before opset 11", FLT_MAX,
                -INFINITY, INFINITY),
     PARE_OPT_END
 };
@@ -42,7 +41,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 
     for (int i = 1; i <= 2; i++)
         if (bound(n, i) && pare_numel(bound(n, i)) != 1)
-            return pare_fail(err, PARE_ESHAPE, "the bound '%s' is %s, must be one number",
+            return pare_fail(err, PARE_ESHAPE, "the bound '%s' is %s, expected a scalar",
                              n->in[i]->name, pare_shape_text(bound(n, i), buf, sizeof(buf)));
     return pare_infer_same(n, err);
 }
@@ -93,7 +92,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     }
 }
 
-/* A bound gets the gradient of what it replaced; the upper one wins where they cross. */
+/* A bound gets the gradients of the elements it replaced; the upper one wins if they cross. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
@@ -118,7 +117,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_clip = {
     .type = "Clip",
-    .doc = "Values outside two bounds become the nearer one.",
+    .doc = "Clamp values to an interval.",
     .since = 6,
     .in = "TT?T?",
     .types = PARE_T_NUMERIC,

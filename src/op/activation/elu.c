@@ -5,10 +5,10 @@ struct elu {
     double alpha;
 };
 
-static const struct pare_opt elu_attrs[] = {
-    PARE_FLOAT("alpha", offsetof(struct elu, alpha), "where the negative side ends", 1, PARE_ANY),
-    PARE_OPT_END
-};
+static const struct pare_opt elu_attrs[] = { PARE_FLOAT("alpha", offsetof(struct elu, alpha),
+                                                        "limit for large negative values is -alpha",
+                                                        1, PARE_ANY),
+                                             PARE_OPT_END };
 
 static inline double alpha(const struct pare_node *n)
 {

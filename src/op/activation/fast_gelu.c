@@ -1,4 +1,4 @@
-/* fast_gelu.c - FastGelu of the domain com.microsoft: the tanh form of Gelu, of x + bias. */
+/* fast_gelu.c - FastGelu (com.microsoft): the tanh approximation of Gelu, of x + bias. */
 #include "../math/elementwise.h"
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -8,7 +8,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     char tb[PARE_SHAPE_TEXT], tx[PARE_SHAPE_TEXT];
 
     if (bias && (bias->rank != 1 || !x->rank || bias->dim[0] != x->dim[x->rank - 1]))
-        return pare_fail(err, PARE_ESHAPE, "the bias is %s but the input %s",
+        return pare_fail(err, PARE_ESHAPE, "the bias is %s but the input is %s",
                          pare_shape_text(bias, tb, sizeof(tb)), pare_shape_text(x, tx, sizeof(tx)));
     return pare_infer_same(n, err);
 }
@@ -20,7 +20,7 @@ PARE_SIMD static void row(const float *x, const float *bias, float *y, int64_t c
         y[i] = pare_gelu_tanhf(bias ? x[i] + bias[i] : x[i]);
 }
 
-/* No map(), which would know nothing of the bias. */
+/* No map(), which has no access to the bias. */
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
@@ -67,7 +67,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_fast_gelu = {
     .type = "FastGelu",
-    .doc = "Gelu by its tanh form, of the input plus a bias.",
+    .doc = "Tanh approximation of Gelu, of the input plus a bias.",
     .domain = "com.microsoft",
     .since = 1,
     .in = "TT?",

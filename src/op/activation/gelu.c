@@ -7,7 +7,7 @@ struct gelu {
 
 static const struct pare_opt gelu_attrs[] = {
     PARE_CHOICE("approximate", offsetof(struct gelu, approximate),
-                "tanh instead of the error function", "none", "none|tanh"),
+                "tanh: use the tanh approximation; none: the error function", "none", "none|tanh"),
     PARE_OPT_END
 };
 

@@ -29,7 +29,7 @@ PARE_DMAP_WITH(a *x + b > 0 && a * x + b < 1 ? g * a : 0, const float a = (float
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, UNIT(alpha(n) * x + beta(n))))
 
 const struct pare_op pare_op_hard_sigmoid = {
-    PARE_UNARY_OP("HardSigmoid", 6, "A line cut off at 0 and 1."),
+    PARE_UNARY_OP("HardSigmoid", 6, "A linear function clamped to [0, 1]."),
     .types = PARE_T_FLOATS,
     .attrs = hard_sigmoid_attrs,
     .attr_size = sizeof(struct hard_sigmoid),

@@ -8,7 +8,7 @@ PARE_DMAP(x < -3 ? 0 : x <= 3 ? g * (x * (1 / 3.0f) + 0.5f) : g)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x *UNIT(x / 6 + 0.5)))
 
 const struct pare_op pare_op_hard_swish = {
-    PARE_UNARY_OP("HardSwish", 14, "x times a line cut off at 0 and 1."),
+    PARE_UNARY_OP("HardSwish", 14, "x times a linear function clamped to [0, 1]."),
     .types = PARE_T_FLOATS,
     .torch = "Hardswish",
 };

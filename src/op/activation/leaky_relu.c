@@ -6,7 +6,7 @@ struct leaky_relu {
 };
 
 static const struct pare_opt leaky_relu_attrs[] = {
-    PARE_FLOAT("alpha", offsetof(struct leaky_relu, alpha), "slope of the negative side", 0.01,
+    PARE_FLOAT("alpha", offsetof(struct leaky_relu, alpha), "slope for negative values", 0.01,
                PARE_ANY),
     PARE_OPT_END
 };
@@ -21,7 +21,7 @@ PARE_DMAP_WITH(x > 0 ? g : a * g, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? alpha(n) * x : x))
 
 const struct pare_op pare_op_leaky_relu = {
-    PARE_UNARY_OP("LeakyRelu", 6, "Negative values are scaled down."),
+    PARE_UNARY_OP("LeakyRelu", 6, "Scale negative values by a slope."),
     .types = PARE_T_FLOATS,
     .attrs = leaky_relu_attrs,
     .attr_size = sizeof(struct leaky_relu),

@@ -1,4 +1,4 @@
-/* ms_gelu.c - Gelu of the domain com.microsoft: y = x P(N(0, 1) < x). */
+/* ms_gelu.c - Gelu (com.microsoft): y = x P(N(0, 1) < x). */
 #include "../math/elementwise.h"
 
 PARE_MAP(pare_geluf(x))

@@ -1,8 +1,7 @@
 /* prelu.c - PRelu: y = x, or slope x where x < 0, with a slope for each channel or element. */
 #include "../math/elementwise.h"
 
-/* Before operator set 7 a list of slopes belonged to axis 1; since then it is broadcast as numpy
- * does. */
+/* Before opset 7 a list of slopes belonged to axis 1; since then it is broadcast as in numpy. */
 static struct pare_tensor slope_of(const struct pare_node *n)
 {
     const struct pare_tensor *x = &n->in[0]->t;
@@ -24,7 +23,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 
     PARE_TRY(pare_broadcast(&y, x, &slope, err));
     if (!pare_same_shape(&y, x))
-        return pare_fail(err, PARE_ESHAPE, "slopes %s are more than the input %s takes",
+        return pare_fail(err, PARE_ESHAPE, "slope %s does not broadcast to the input %s",
                          pare_shape_text(&slope, ts, sizeof(ts)),
                          pare_shape_text(x, tx, sizeof(tx)));
     pare_like(&n->out[0]->t, x);
@@ -78,7 +77,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
 
 const struct pare_op pare_op_prelu = {
     .type = "PRelu",
-    .doc = "Negative values are scaled by a learned slope.",
+    .doc = "Scale negative values by a learned slope.",
     .since = 6,
     .in = "TT",
     .types = PARE_T_FLOATS | PARE_T(PARE_I32) | PARE_T(PARE_I64) | PARE_T(PARE_U32) |

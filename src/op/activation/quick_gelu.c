@@ -22,7 +22,7 @@ PARE_DMAP_WITH(g *(pare_sigmoidf(a *x) + a * y * pare_sigmoidf(-a * x)),
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x / (1 + exp(-alpha(n) * x))))
 
 const struct pare_op pare_op_quick_gelu = {
-    PARE_UNARY_OP("QuickGelu", 1, "Gelu by a sigmoid."),
+    PARE_UNARY_OP("QuickGelu", 1, "Sigmoid approximation of Gelu."),
     .domain = "com.microsoft",
     .types = PARE_T_FLOATS,
     .attrs = quick_gelu_attrs,

@@ -6,9 +6,10 @@ struct selu {
 };
 
 static const struct pare_opt selu_attrs[] = {
-    PARE_FLOAT("alpha", offsetof(struct selu, alpha), "where the negative side ends",
-               1.67326319217681884765625, PARE_ANY),
-    PARE_FLOAT("gamma", offsetof(struct selu, gamma), "scale of everything",
+    PARE_FLOAT("alpha", offsetof(struct selu, alpha),
+               "limit for large negative values is -gamma alpha", 1.67326319217681884765625,
+               PARE_ANY),
+    PARE_FLOAT("gamma", offsetof(struct selu, gamma), "scale of the result",
                1.05070102214813232421875, PARE_ANY),
     PARE_OPT_END
 };

@@ -20,7 +20,7 @@ PARE_DMAP_WITH(x > a ? g : 0, const float a = (float)alpha(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > alpha(n) ? x : 0))
 
 const struct pare_op pare_op_thresholded_relu = {
-    PARE_UNARY_OP("ThresholdedRelu", 10, "Values up to a threshold become zero."),
+    PARE_UNARY_OP("ThresholdedRelu", 10, "Replace values up to a threshold by zero."),
     .types = PARE_T_FLOATS,
     .attrs = thresholded_relu_attrs,
     .attr_size = sizeof(struct thresholded_relu),

@@ -1,4 +1,4 @@
-/* bernoulli.c - Bernoulli: one with the probability the input gives, else zero. */
+/* bernoulli.c - Bernoulli: 1 with the probability that the input gives, else 0. */
 #include "random_family.h"
 
 static const struct pare_opt bernoulli_attrs[] = {

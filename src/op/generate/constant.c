@@ -13,14 +13,14 @@ struct constant {
     struct pare_strs texts;
 };
 
-/* Which attribute is there shows in what differs from these; no float32 is 1e300. */
+/* The attribute that differs from these defaults is the one present; no float32 is 1e300. */
 #define NO_REAL 1e300
 #define NO_WHOLE (-0x1p63)
 
 static const struct pare_opt constant_attrs[] = {
     { "value", "a tensor", PARE_OPT_TENSOR, offsetof(struct constant, value), 0, 0, 0, NULL, NULL,
       false, NULL },
-    { "sparse_value", "a sparse tensor: not handled", PARE_OPT_TENSOR,
+    { "sparse_value", "a sparse tensor (not supported)", PARE_OPT_TENSOR,
       offsetof(struct constant, sparse), 0, 0, 0, NULL, NULL, false, NULL },
     PARE_FLOAT("value_float", offsetof(struct constant, real), "a float32 scalar", NO_REAL,
                -INFINITY, INFINITY),
@@ -55,10 +55,10 @@ static int infer(struct pare_node *n, struct pare_err *err)
         return pare_shape_set(y, PARE_F32, 0, NULL, err);
     if (a->whole != INT64_MIN)
         return pare_shape_set(y, PARE_I64, 0, NULL, err);
-    return pare_fail(err, PARE_EUNSUPPORTED, "it has no value of a kind that is handled");
+    return pare_fail(err, PARE_EUNSUPPORTED, "it has no value of a supported kind");
 }
 
-static void put(const struct pare_tensor *y, int64_t i, const struct constant *a)
+static void store_element(const struct pare_tensor *y, int64_t i, const struct constant *a)
 {
     switch ((int)y->dtype) {
     case PARE_F32: pare_f32(y)[i] = (float)(a->reals.v ? a->reals.v[i] : a->real); break;
@@ -82,11 +82,11 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     if (a->value && count)
         memcpy(y->data, a->value->data, (size_t)count * pare_dtype_size(y->dtype));
     for (int64_t i = 0; !a->value && i < count; i++)
-        put(y, i, a);
+        store_element(y, i, a);
     return 0;
 }
 
-/* Like an initializer: it is as its users want it. */
+/* Like an initializer: its axes follow its consumers. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     for (int i = 0; i < n->out[0]->t.rank; i++)

@@ -1,4 +1,5 @@
-/* constant_of_shape.c - ConstantOfShape: one value, over and over, in a shape given as data. */
+/* constant_of_shape.c - ConstantOfShape: a tensor filled with one value, its shape given as data.
+ */
 #include "../shape/movement.h"
 
 struct constant_of_shape {
@@ -6,7 +7,7 @@ struct constant_of_shape {
 };
 
 static const struct pare_opt constant_of_shape_attrs[] = {
-    { "value", "one element; float32 zero when absent", PARE_OPT_TENSOR,
+    { "value", "value of one element (default: float32 zero)", PARE_OPT_TENSOR,
       offsetof(struct constant_of_shape, value), 0, 0, 0, NULL, NULL, false, NULL },
     PARE_OPT_END
 };
@@ -19,7 +20,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 
     PARE_TRY(pare_list_read(n, 0, none, &dim, err));
     if (a->value && pare_numel(a->value) != 1)
-        return pare_fail(err, PARE_ESHAPE, "the value must be one element, found %lld",
+        return pare_fail(err, PARE_ESHAPE, "the value has %lld elements, expected 1",
                          (long long)pare_numel(a->value));
     for (int i = 0; i < dim.n; i++)
         if (dim.v[i] < 0)
@@ -41,7 +42,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_constant_of_shape = {
     .type = "ConstantOfShape",
-    .doc = "One value in a shape given as data.",
+    .doc = "A tensor filled with one value, its shape given as data.",
     .since = 9,
     .in = "L",
     .min_out = 1,

@@ -1,4 +1,4 @@
-/* eye_like.c - EyeLike: ones on a diagonal, of an input's shape. */
+/* eye_like.c - EyeLike: ones on a diagonal, in the shape of an input. */
 #include "../shape/movement.h"
 
 struct eye_like {
@@ -6,10 +6,10 @@ struct eye_like {
 };
 
 static const struct pare_opt eye_like_attrs[] = {
-    PARE_INT("dtype", offsetof(struct eye_like, dtype), "the element type; the input's when absent",
-             0, 0, 64),
-    PARE_INT("k", offsetof(struct eye_like, k), "which diagonal; above the main one when positive",
-             0, PARE_ANY),
+    PARE_INT("dtype", offsetof(struct eye_like, dtype), "element type (default: the input's)", 0, 0,
+             64),
+    PARE_INT("k", offsetof(struct eye_like, k), "diagonal; positive: above the main one", 0,
+             PARE_ANY),
     PARE_OPT_END
 };
 
@@ -22,7 +22,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     if (x->rank != 2)
         return pare_fail(err, PARE_ESHAPE, "a matrix is expected, found %d dimensions", x->rank);
     if (!pare_dtype_size(d) || d == PARE_STR)
-        return pare_fail(err, PARE_EUNSUPPORTED, "a diagonal of type %s is not handled",
+        return pare_fail(err, PARE_EUNSUPPORTED, "a diagonal of type %s is not supported",
                          pare_dtype_name(d));
     return pare_shape_set(&n->out[0]->t, d, 2, x->dim, err);
 }
@@ -48,7 +48,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_eye_like = {
     .type = "EyeLike",
-    .doc = "Ones on a diagonal, of the input's shape.",
+    .doc = "Ones on a diagonal, in the shape of the input.",
     .since = 9,
     .in = "A",
     .min_out = 1,

@@ -1,6 +1,6 @@
-/* one_hot.c - OneHot: for every index a row of `depth` elements, all off but the one it names.
+/* one_hot.c - OneHot: for every index a row of `depth` elements, `off` except at the index.
  *
- * Indices outside [-depth, depth) name none.
+ * An index outside [-depth, depth) gives a row of `off`.
  */
 #include "../shape/movement.h"
 
@@ -9,7 +9,7 @@ struct one_hot {
 };
 
 static const struct pare_opt one_hot_attrs[] = {
-    PARE_INT("axis", offsetof(struct one_hot, axis), "where the new axis goes in the result", -1,
+    PARE_INT("axis", offsetof(struct one_hot, axis), "position of the new axis in the result", -1,
              PARE_ANY),
     PARE_OPT_END,
 };
@@ -36,7 +36,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     PARE_TRY(pare_need(n, 1, err));
     d = pare_get(depth, 0);
     if (!(d >= 0 && d < 0x1p62))
-        return pare_fail(err, PARE_ESHAPE, "depth is %g, must be a size", d);
+        return pare_fail(err, PARE_ESHAPE, "depth is %g, expected a size", d);
     for (int i = 0, k = 0; i < rank; i++)
         dim[i] = i == axis ? (int64_t)d : at->dim[k++];
     return pare_shape_set(&n->out[0]->t, values->dtype, rank, dim, err);
@@ -59,7 +59,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         return 0;
     pare_fill(y->data, pare_numel(y), off, size);
     for (int64_t i = 0; i < count; i++) {
-        double v = pare_get(at, i); /* wide enough: a depth beyond 2^53 fits no memory */
+        double v = pare_get(at, i); /* wide enough: a depth beyond 2^53 does not fit in memory */
         int64_t k;
 
         if (!(v >= (double)-depth && v < (double)depth))

@@ -1,4 +1,4 @@
-/* random_family.c - what operators that make random numbers share. */
+/* random_family.c - shared by operators that generate random numbers. */
 #include "random_family.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ int pare_random_infer(struct pare_node *n, struct pare_err *err)
     struct pare_list shape;
 
     if (!pare_dtype_size(d) || d == PARE_STR)
-        return pare_fail(err, PARE_EUNSUPPORTED, "random numbers of type %s are not handled",
+        return pare_fail(err, PARE_EUNSUPPORTED, "random numbers of type %s are not supported",
                          pare_dtype_name(d));
     if (x)
         return pare_shape_set(&n->out[0]->t, d, x->rank, x->dim, err);
@@ -46,7 +46,7 @@ double pare_random_uniform(uint64_t *state)
     return ((double)(next(state) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* Box and Muller's transform, without its second number. */
+/* Box and Muller's transform, first of its two numbers. */
 double pare_random_normal(uint64_t *state)
 {
     double r = sqrt(-2 * log(pare_random_uniform(state)));

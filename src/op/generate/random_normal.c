@@ -1,4 +1,4 @@
-/* random_normal.c - RandomNormal: numbers of a normal distribution. */
+/* random_normal.c - RandomNormal: samples of a normal distribution. */
 #include "random_family.h"
 
 static const struct pare_opt random_normal_attrs[] = {
@@ -12,7 +12,7 @@ static const struct pare_opt random_normal_attrs[] = {
 
 const struct pare_op pare_op_random_normal = {
     .type = "RandomNormal",
-    .doc = "Random numbers of a normal distribution.",
+    .doc = "Samples of a normal distribution.",
     .since = 1,
     .in = "",
     .min_out = 1,

@@ -1,4 +1,5 @@
-/* random_normal_like.c - RandomNormalLike: normal numbers, as many as an input has. */
+/* random_normal_like.c - RandomNormalLike: samples of a normal distribution, in an input's shape.
+ */
 #include "random_family.h"
 
 static const struct pare_opt random_normal_like_attrs[] = {
@@ -9,7 +10,7 @@ static const struct pare_opt random_normal_like_attrs[] = {
 
 const struct pare_op pare_op_random_normal_like = {
     .type = "RandomNormalLike",
-    .doc = "Random numbers of a normal distribution, of the input's shape.",
+    .doc = "Samples of a normal distribution, in the shape of the input.",
     .since = 1,
     .in = "A",
     .min_out = 1,

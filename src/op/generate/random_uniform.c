@@ -1,9 +1,9 @@
-/* random_uniform.c - RandomUniform: numbers spread evenly between two bounds. */
+/* random_uniform.c - RandomUniform: samples of a uniform distribution. */
 #include "random_family.h"
 
 static const struct pare_opt random_uniform_attrs[] = {
-    PARE_RANDOM_REAL("low", "the smallest number", low, 0),
-    PARE_RANDOM_REAL("high", "what all numbers are below", high, 1),
+    PARE_RANDOM_REAL("low", "lower bound, inclusive", low, 0),
+    PARE_RANDOM_REAL("high", "upper bound, exclusive", high, 1),
     PARE_RANDOM_DTYPE(PARE_F32),
     PARE_RANDOM_SEED,
     PARE_RANDOM_SHAPE,
@@ -12,7 +12,7 @@ static const struct pare_opt random_uniform_attrs[] = {
 
 const struct pare_op pare_op_random_uniform = {
     .type = "RandomUniform",
-    .doc = "Random numbers between two bounds.",
+    .doc = "Samples of a uniform distribution.",
     .since = 1,
     .in = "",
     .min_out = 1,

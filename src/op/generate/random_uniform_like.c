@@ -1,15 +1,16 @@
-/* random_uniform_like.c - RandomUniformLike: numbers spread evenly, as many as an input has. */
+/* random_uniform_like.c - RandomUniformLike: samples of a uniform distribution, in an input's
+ * shape. */
 #include "random_family.h"
 
 static const struct pare_opt random_uniform_like_attrs[] = {
-    PARE_RANDOM_REAL("low", "the smallest number", low, 0),
-    PARE_RANDOM_REAL("high", "what all numbers are below", high, 1), PARE_RANDOM_DTYPE(0),
+    PARE_RANDOM_REAL("low", "lower bound, inclusive", low, 0),
+    PARE_RANDOM_REAL("high", "upper bound, exclusive", high, 1), PARE_RANDOM_DTYPE(0),
     PARE_RANDOM_SEED, PARE_OPT_END
 };
 
 const struct pare_op pare_op_random_uniform_like = {
     .type = "RandomUniformLike",
-    .doc = "Random numbers between two bounds, of the input's shape.",
+    .doc = "Samples of a uniform distribution, in the shape of the input.",
     .since = 1,
     .in = "A",
     .min_out = 1,

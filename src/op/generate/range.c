@@ -1,4 +1,4 @@
-/* range.c - Range: start, start + delta, ... up to but without limit. */
+/* range.c - Range: start, start + delta, ... below limit. */
 #include <math.h>
 
 #include "../shape/movement.h"
@@ -8,8 +8,8 @@ static bool is_real(enum pare_dtype d)
     return d == PARE_F32 || d == PARE_F64 || d == PARE_F16 || d == PARE_BF16;
 }
 
-/* Differences of int64 need 65 bits; as the direction is known, uint64 holds them.  The same
- * works for uint64, whose order is kept by looking at it as such. */
+/* Differences of int64 need 65 bits; since the direction is known, uint64 holds them.  The same
+ * holds for uint64, compared as such. */
 static int count_whole(const struct pare_node *n, int64_t *count, struct pare_err *err)
 {
     bool big = n->in[0]->t.dtype == PARE_U64;
@@ -38,8 +38,8 @@ static int count_real(const struct pare_node *n, int64_t *count, struct pare_err
     double delta = pare_get(&n->in[2]->t, 0), total = ceil((limit - start) / delta);
 
     if (delta == 0 || !(total < 0x1p60))
-        return pare_fail(err, PARE_ELIMIT, "a range from %g to %g by %g has no end", start, limit,
-                         delta);
+        return pare_fail(err, PARE_ELIMIT, "a range from %g to %g by %g is not finite", start,
+                         limit, delta);
     *count = total > 0 ? (int64_t)total : 0;
     return 0;
 }

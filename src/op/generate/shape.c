@@ -1,11 +1,11 @@
-/* shape.c - Shape: the dimensions of a tensor, or a range of them, as a tensor. */
+/* shape.c - Shape: the dimensions of a tensor, or some of them, as a tensor. */
 #include "../shape/movement.h"
 
 struct shape {
     int64_t start, end;
 };
 
-#define TO_THE_END 9e18 /* exact as a double, and clamped like any end that is too far */
+#define TO_THE_END 9e18 /* exact as a double, and clamped like any end beyond the last axis */
 
 static const struct pare_opt shape_attrs[] = {
     PARE_INT("start", offsetof(struct shape, start), "the first axis", 0, PARE_ANY),
@@ -47,7 +47,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* Any of its axes may shrink; whoever reads their sizes is another matter (graph/keep_sets_sizes.c). */
+/* Any of its axes may shrink; uses of their sizes are checked in graph/keep_sets_sizes.c. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     for (int i = 0; i < n->in[0]->t.rank; i++)

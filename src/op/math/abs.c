@@ -1,7 +1,7 @@
 /* abs.c - Abs: y = |x|. */
 #include "elementwise.h"
 
-/* In uint64, where the smallest number has a negative. */
+/* In uint64, where the smallest int64 has a negative. */
 #define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, x > 0 ? (uint64_t)x : 0 - (uint64_t)x)
 
 PARE_MAP(fabsf(x))

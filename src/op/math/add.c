@@ -1,4 +1,4 @@
-/* add.c - Add: y = a + b, broadcast as numpy does. */
+/* add.c - Add: y = a + b, broadcast. */
 #include "elementwise.h"
 
 /* In uint64: overflow wraps around, whatever the width. */

@@ -1,4 +1,4 @@
-/* bit_shift.c - BitShift: y = a << b or a >> b, broadcast as numpy does. */
+/* bit_shift.c - BitShift: y = a << b or a >> b, broadcast. */
 #include "elementwise.h"
 
 struct bit_shift {
@@ -6,7 +6,7 @@ struct bit_shift {
 };
 
 static const struct pare_opt bit_shift_attrs[] = {
-    { "direction", "towards larger or smaller values", PARE_OPT_STR,
+    { "direction", "LEFT: towards larger values, RIGHT: towards smaller ones", PARE_OPT_STR,
       offsetof(struct bit_shift, direction), 0, 0, 0, NULL, "LEFT|RIGHT", true, NULL },
     PARE_OPT_END
 };
@@ -16,7 +16,7 @@ static bool left(const struct pare_node *n)
     return ((const struct bit_shift *)n->attr)->direction[0] == 'L';
 }
 
-/* Everything is shifted out from 64 on, which C leaves undefined. */
+/* A shift by 64 or more gives 0; C leaves it undefined. */
 static uint64_t shifted(bool to_left, uint64_t a, uint64_t b)
 {
     return b > 63 ? 0 : to_left ? a << b : a >> b;
@@ -29,7 +29,7 @@ PARE_BINARY(LOOP(PARE_U8, uint8_t) LOOP(PARE_U16, uint16_t) LOOP(PARE_U32, uint3
 
 const struct pare_op pare_op_bit_shift = {
     .type = "BitShift",
-    .doc = "Bits moved up or down.",
+    .doc = "Shift bits left or right.",
     .since = 11,
     .in = "TT",
     .types = PARE_T(PARE_U8) | PARE_T(PARE_U16) | PARE_T(PARE_U32) | PARE_T(PARE_U64),

@@ -1,4 +1,4 @@
-/* bitwise_not.c - BitwiseNot: every bit flipped. */
+/* bitwise_not.c - BitwiseNot: y = ~x. */
 #include "elementwise.h"
 
 #define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, ~(uint64_t)x)
@@ -7,7 +7,7 @@ PARE_UNARY(PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_bitwise_not = {
     .type = "BitwiseNot",
-    .doc = "Every bit flipped.",
+    .doc = "Bitwise negation.",
     .since = 18,
     .in = "T",
     .types = PARE_T_INTS,

@@ -1,4 +1,4 @@
-/* bitwise_or.c - BitwiseOr: y = a | b, bit by bit, broadcast as numpy does. */
+/* bitwise_or.c - BitwiseOr: y = a | b, broadcast. */
 #include "elementwise.h"
 
 #define WHOLE(dtype, type) PARE_LOOP2(dtype, type, type, a | b)

@@ -1,4 +1,4 @@
-/* bitwise_xor.c - BitwiseXor: y = a ^ b, bit by bit, broadcast as numpy does. */
+/* bitwise_xor.c - BitwiseXor: y = a ^ b, broadcast. */
 #include "elementwise.h"
 
 #define WHOLE(dtype, type) PARE_LOOP2(dtype, type, type, a ^ b)

@@ -1,4 +1,4 @@
-/* cast.c - Cast: the same numbers as another element type.
+/* cast.c - Cast: convert to another element type.
  *
  * Numbers become text as numpy prints them: the fewest digits that read back as the same number,
  * without an exponent from 1e-4 up to 1e16.
@@ -15,20 +15,20 @@ struct cast {
 };
 
 static const struct pare_opt cast_attrs[] = {
-    { "to", "the element type, as TensorProto numbers it", PARE_OPT_INT, offsetof(struct cast, to),
-      0, PARE_ANY, NULL, NULL, true, NULL },
-    PARE_INT("saturate", offsetof(struct cast, saturate), "of float8, which is not handled", 1, 0,
-             1),
+    { "to", "the element type, as a TensorProto.DataType number", PARE_OPT_INT,
+      offsetof(struct cast, to), 0, PARE_ANY, NULL, NULL, true, NULL },
+    PARE_INT("saturate", offsetof(struct cast, saturate), "for float8, which is not supported", 1,
+             0, 1),
     PARE_TEXT("round_mode", offsetof(struct cast, round_mode), NULL,
-              "of float8, which is not handled", "up"),
+              "for float8, which is not supported", "up"),
     PARE_OPT_END
 };
 
 /* ---- numbers to text ----------------------------------------------------------- */
 
-#define NUMBER_TEXT 64 /* room for any number and its zero */
+#define NUMBER_TEXT 64 /* room for any number and its terminating zero */
 
-/* Does the text read back as v, in a type with fewer digits? */
+/* Whether the text reads back as v, in a type with fewer digits. */
 static bool reads_back(enum pare_dtype d, double v, const char *text)
 {
     switch ((int)d) {
@@ -39,7 +39,7 @@ static bool reads_back(enum pare_dtype d, double v, const char *text)
     }
 }
 
-/* sci is d.ddde+xx: the same digits with the point where it belongs. */
+/* sci is d.ddde+xx; write the same digits in positional notation. */
 static void plain_text(char *out, const char *sci, int exponent)
 {
     const char *digit = sci + (*sci == '-');
@@ -128,7 +128,7 @@ static bool is_whole(enum pare_dtype d)
     return (PARE_T(d) & PARE_T_INTS) || d == PARE_U4 || d == PARE_I4;
 }
 
-/* Into *whole when a whole number is wanted and given, else into *real. */
+/* Into *whole if an integer is expected and found, else into *real. */
 static int read_number(struct pare_str s, enum pare_dtype to, int64_t *whole, double *real,
                        struct pare_err *err)
 {
@@ -188,14 +188,14 @@ int pare_cast(const struct pare_tensor *y, const struct pare_tensor *x, struct p
     return pare_convert(y->dtype, y->data, x->dtype, x->data, count, err);
 }
 
-/* ---- the operator -------------------------------------------------------------- */
+/* ---- the operator ------------------------------------------------------------------------- */
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {
     const struct cast *a = n->attr;
 
     if (a->to < 0 || a->to > 1000 || !pare_dtype_size((enum pare_dtype)a->to))
-        return pare_fail(err, PARE_EUNSUPPORTED, "element type %lld is not handled",
+        return pare_fail(err, PARE_EUNSUPPORTED, "element type %lld is not supported",
                          (long long)a->to);
     PARE_TRY(pare_infer_same(n, err));
     n->out[0]->t.dtype = (enum pare_dtype)a->to;
@@ -209,7 +209,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_cast = {
     .type = "Cast",
-    .doc = "The same numbers as another element type.",
+    .doc = "Convert to another element type.",
     .since = 6,
     .in = "A",
     .min_out = 1,

@@ -1,4 +1,4 @@
-/* cast_like.c - CastLike: the first input as the element type of the second. */
+/* cast_like.c - CastLike: convert the first input to the element type of the second. */
 #include "cast.h"
 
 struct cast_like {
@@ -7,10 +7,10 @@ struct cast_like {
 };
 
 static const struct pare_opt cast_like_attrs[] = {
-    PARE_INT("saturate", offsetof(struct cast_like, saturate), "of float8, which is not handled", 1,
-             0, 1),
+    PARE_INT("saturate", offsetof(struct cast_like, saturate), "for float8, which is not supported",
+             1, 0, 1),
     PARE_TEXT("round_mode", offsetof(struct cast_like, round_mode), NULL,
-              "of float8, which is not handled", "up"),
+              "for float8, which is not supported", "up"),
     PARE_OPT_END
 };
 
@@ -34,7 +34,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_cast_like = {
     .type = "CastLike",
-    .doc = "The first input as the element type of the second.",
+    .doc = "Convert the first input to the element type of the second.",
     .since = 15,
     .in = "AA",
     .min_out = 1,

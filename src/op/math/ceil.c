@@ -1,4 +1,4 @@
-/* ceil.c - Ceil: the next whole number upwards. */
+/* ceil.c - Ceil: round up to an integer. */
 #include "elementwise.h"
 
 PARE_MAP(ceilf(x))

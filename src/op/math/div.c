@@ -1,8 +1,8 @@
-/* div.c - Div: y = a / b, broadcast as numpy does. */
+/* div.c - Div: y = a / b, broadcast. */
 #include "elementwise.h"
 
-/* Whole numbers are cut off towards zero.  Where the quotient is not a number (b is zero) it is 0
- * and where it is too large (the smallest number by -1) it wraps around, as in numpy. */
+/* Integers truncate towards zero.  Division by zero gives 0, and the smallest integer by -1 wraps
+ * around, as in numpy. */
 #define UNSIGNED(dtype, type) PARE_LOOP2(dtype, type, type, b ? a / b : 0)
 #define SIGNED(dtype, type) \
     PARE_LOOP2(dtype, type, type, b == -1 ? 0 - (uint64_t)a : b ? (uint64_t)(a / b) : 0)

@@ -1,4 +1,4 @@
-/* elementwise.c - broadcasting by rows, for operators that work on one element at a time. */
+/* elementwise.c - elementwise operators with broadcasting, row by row. */
 #include "elementwise.h"
 
 void pare_rows_start(struct pare_rows *r, const struct pare_tensor *y,
@@ -25,7 +25,7 @@ void pare_rows_start(struct pare_rows *r, const struct pare_tensor *y,
             break;
         r->len *= y->dim[axis];
     }
-    r->w.rank = axis + 1; /* walk over the axes that did not become part of the row */
+    r->w.rank = axis + 1; /* iterate over the axes that are not part of the row */
     r->n = total / r->len;
 }
 
@@ -35,7 +35,7 @@ int pare_apply_map2(const struct pare_node *n, const struct pare_tensor *const *
     struct pare_rows r;
 
     if (!n->op->map2 || y->dtype != PARE_F32)
-        return pare_fail(err, PARE_EUNSUPPORTED, "%s is not done for %s", n->type,
+        return pare_fail(err, PARE_EUNSUPPORTED, "%s is not supported for %s", n->type,
                          pare_dtype_name(in[0]->dtype));
     pare_rows_start(&r, y, in, 2);
     for (int64_t i = 0; i < r.n; i++, pare_walk_next(&r.w))
@@ -91,9 +91,9 @@ int pare_apply_all(const struct pare_node *n, pare_apply2_fn apply, struct pare_
 
 const struct pare_opt pare_old_broadcast_attrs[] = {
     PARE_INT("axis", offsetof(struct pare_old_broadcast, axis),
-             "before operator set 7: where the second input's shape starts", NO_AXIS, PARE_ANY),
+             "before opset 7: axis where the second input's shape starts", NO_AXIS, PARE_ANY),
     PARE_INT("broadcast", offsetof(struct pare_old_broadcast, broadcast),
-             "before operator set 7: allow a smaller second input", 0, 0, 1),
+             "before opset 7: allow a smaller second input", 0, 0, 1),
     PARE_OPT_END
 };
 
@@ -107,7 +107,7 @@ int pare_infer_arithmetic(struct pare_node *n, struct pare_err *err)
         PARE_TRY(pare_axis(old->axis, a->rank, &axis, err));
         if (axis + b->rank != a->rank)
             return pare_fail(err, PARE_EUNSUPPORTED,
-                             "broadcasting at axis %d of %d dimensions is not handled", axis,
+                             "broadcasting at axis %d of %d dimensions is not supported", axis,
                              a->rank);
     }
     return pare_infer_broadcast(n, err);

@@ -1,24 +1,24 @@
-/* elementwise.h - the loops of operators that work on one element at a time.
+/* elementwise.h - loops and descriptors of elementwise operators.
  *
- * Such an operator is a formula, and its file is the formula in these macros, which write the
- * static functions that the descriptor names:
+ * Such an operator is a formula, and its file has the formula in these macros, which define the
+ * static functions of its descriptor:
  *
- *     PARE_MAP(x < 0 ? 0 : x)                                     map(): float32, as vectors
+ *     PARE_MAP(x < 0 ? 0 : x)                                     map(): float32, vectorized
  *     PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x < 0 ? 0 : x))     forward(): other types
  *
  *     PARE_DMAP(x > 0 ? g : 0)                                    dmap(): the gradient of x
  *
  *     PARE_MAP2(a + b)                                            map2()
  *     PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, a + b))    forward(), broadcast
- *     PARE_DMAP2(g, g)                                            dmap2(): those of a and b
+ *     PARE_DMAP2(g, g)                                            dmap2(): gradients of a and b
  *
  * In a formula x (or a and b) is an element and n the node.  PARE_LOOP1 and PARE_LOOP2 take the
- * element type of the input, the C types of input and output, and the formula; one after the other
- * for as many types as there are.  Types that have no loop go to map() or map2().
+ * element type of the input, the C types of input and output, and the formula; write one after the
+ * other for several types.  Types without a loop use map() or map2().
  *
- * In the formula of a gradient g is that of the result, and y the result of one input.  Where a
- * gradient does not pass the formula says 0, not g times 0, which need not be 0.  At kinks and ties
- * it is PyTorch's.
+ * In a gradient's formula g is the gradient of the result, and y the result of an operator with one
+ * input.  Where no gradient passes, write 0, not g times 0, which need not be 0.  At kinks and for
+ * equal elements the gradient is PyTorch's.
  */
 #ifndef PARE_OP_MATH_ELEMENTWISE_H
 #define PARE_OP_MATH_ELEMENTWISE_H
@@ -28,16 +28,14 @@
 #include "../../tensor/vmath.h"
 #include "../op.h"
 
-/* ---- one input ------------------------------------------------------------------ */
+/* ---- one input ---------------------------------------------------------------------------- */
 
-/* `omp simd` says that elements are independent, so that the loop is made of vectors also when x
- * is y. */
+/* `omp simd` declares elements independent, so that the loop is vectorized even if x is y. */
 #define PARE_MAP(formula) PARE_MAP_WITH(formula, (void)n)
 
-/* What follows the formula declares what it needs of the node: read in the loop itself, perhaps on
- * one side of a condition, it would keep the compiler from making vectors.
- *     PARE_MAP_WITH(x < 0 ? a * x : x, const float a = (float)alpha(n))
- */
+/* The arguments after the formula declare what it reads from the node: read in the loop itself, for
+ * example in one branch of a condition, it would prevent vectorization.
+ *     PARE_MAP_WITH(x < 0 ? a * x : x, const float a = (float)alpha(n)) */
 #define PARE_MAP_WITH(formula, ...)                                                  \
     PARE_SIMD static void map(const struct pare_node *n, const float *xs, float *ys, \
                               int64_t count)                                         \
@@ -52,7 +50,7 @@
         }                                                                            \
     }
 
-/* The same for formulas that call libm, of which vectors cannot be made. */
+/* The same for formulas that call libm, which cannot be vectorized. */
 #define PARE_MAP_CALL(formula)                                                            \
     static void map(const struct pare_node *n, const float *xs, float *ys, int64_t count) \
     {                                                                                     \
@@ -117,17 +115,16 @@
         }                                                                             \
     }
 
-/* ---- two inputs ------------------------------------------------------------------ */
+/* ---- two inputs --------------------------------------------------------------------------- */
 
-/* An output as rows: stretches, as long as they can be, along which each input that is broadcast to
- * it either moves with it or stands still.
+/* An output as rows: the longest runs along which each broadcast input either advances with the
+ * output or is constant.
  *     for (int64_t r = 0; r < rows.n; r++, pare_walk_next(&rows.w))
- *         the row starts at r * rows.len in the output, at rows.w.at[k] in input k
- */
+ *         the row starts at r * rows.len in the output, at rows.w.at[k] in input k */
 struct pare_rows {
     struct pare_walk w;
     int64_t n, len;
-    int step[4]; /* 1: input k moves along the row; 0: it stands still */
+    int step[4]; /* 1: input k advances along the row; 0: it is constant */
 };
 void pare_rows_start(struct pare_rows *r, const struct pare_tensor *y,
                      const struct pare_tensor *const *in, int n);
@@ -136,12 +133,12 @@ void pare_rows_start(struct pare_rows *r, const struct pare_tensor *y,
 int pare_apply_map2(const struct pare_node *n, const struct pare_tensor *const *in,
                     const struct pare_tensor *y, struct pare_err *err);
 
-/* y = f(...f(f(in 0, in 1), in 2)..., last), where apply computes f; one input is copied. */
+/* y = f(...f(f(in 0, in 1), in 2)..., last), where apply computes f; a single input is copied. */
 typedef int (*pare_apply2_fn)(const struct pare_node *n, const struct pare_tensor *const *in,
                               const struct pare_tensor *y, struct pare_err *err);
 int pare_apply_all(const struct pare_node *n, pare_apply2_fn apply, struct pare_err *err);
 
-/* x's elements broadcast to y, which has its type. */
+/* Broadcast x to y, which has the same type. */
 void pare_spread(const struct pare_tensor *y, const struct pare_tensor *x);
 
 #define PARE_MAP2_LOOP(formula, first, second)              \
@@ -152,7 +149,7 @@ void pare_spread(const struct pare_tensor *y, const struct pare_tensor *x);
         ys[i] = formula;                                    \
     }
 
-/* What stands still is read before the loop, as the result may go where it is. */
+/* A constant operand is read before the loop, because the result may overwrite it. */
 #define PARE_MAP2(formula)                                                         \
     PARE_SIMD static void map2(const struct pare_node *n, const float *as, int sa, \
                                const float *bs, int sb, float *ys, int64_t count)  \
@@ -252,25 +249,25 @@ void pare_spread(const struct pare_tensor *y, const struct pare_tensor *x);
 
 /* ---- gradients of operands that were broadcast --------------------------------------- */
 
-/* A row's gradients to the operand's: added where it moves along the row (step 1), summed where it
- * stands still (step 0). */
+/* Add a row of gradients to the operand's gradient: elementwise if it advances along the row (step
+ * 1), their sum if it is constant (step 0). */
 void pare_add_row(float *grad, int step, const float *row, int64_t len);
 
 /* The reverse of pare_spread: x += y, summed over the axes along which x was broadcast; float32. */
 void pare_unspread(const struct pare_tensor *x, const struct pare_tensor *y);
 
-/* By the operator's dmap2, the gradients of n's inputs, whose values are in[0] and in[1]: as
- * float32, and in the shapes that are broadcast. */
+/* Apply the operator's dmap2: gradients of n's inputs, whose values are in[0] and in[1] as float32,
+ * in the shapes that are broadcast. */
 void pare_apply_dmap2(const struct pare_node *n, const struct pare_tensor *const *in);
 
 /* backward() of sums of any number of inputs. */
 int pare_backward_sum(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
-/* ... of operators that choose one of any number of inputs: the inputs that equal the output share
- * its gradient evenly. */
+/* backward() of operators that select one of any number of inputs: inputs that equal the output
+ * share its gradient equally. */
 int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 
-/* ---- descriptors ------------------------------------------------------------------ */
+/* ---- descriptors -------------------------------------------------------------------------- */
 
 /* Members that the descriptors of a family have in common; .types and other members follow.
  *     const struct pare_op pare_op_acos = {
@@ -307,9 +304,9 @@ int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_er
         .attr_size = sizeof(struct pare_old_broadcast), .backward = pare_backward_map2, \
         .map2 = map2, .dmap2 = dmap2
 
-/* ---- what formulas use ------------------------------------------------------------ */
+/* ---- for formulas ------------------------------------------------------------------------- */
 
-/* A double as a whole number: towards zero, the nearest one when it does not fit, 0 for NaN. */
+/* A double as an integer: truncated towards zero, clamped to int64, 0 for NaN. */
 static inline int64_t pare_whole(double v)
 {
     if (!(v > -9.2233720368547758e18))
@@ -317,14 +314,14 @@ static inline int64_t pare_whole(double v)
     return v < 9.2233720368547758e18 ? (int64_t)v : INT64_MAX;
 }
 
-/* Attributes that Add, Sub, Mul, Div and Pow had before operator set 7. */
+/* Attributes of Add, Sub, Mul, Div and Pow before opset 7. */
 struct pare_old_broadcast {
     int64_t axis, broadcast;
 };
 extern const struct pare_opt pare_old_broadcast_attrs[];
 
-/* pare_infer_broadcast for those: before operator set 7 a smaller input was aligned at `axis`,
- * which is handled where it means the same as now. */
+/* pare_infer_broadcast for those operators: before opset 7 a smaller input was aligned at `axis`,
+ * which is supported if it means the same as broadcasting. */
 int pare_infer_arithmetic(struct pare_node *n, struct pare_err *err);
 
 #endif

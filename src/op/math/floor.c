@@ -1,4 +1,4 @@
-/* floor.c - Floor: the next whole number downwards. */
+/* floor.c - Floor: round down to an integer. */
 #include "elementwise.h"
 
 PARE_MAP(floorf(x))

@@ -1,4 +1,4 @@
-/* greater.c - Greater: where a > b, broadcast as numpy does. */
+/* greater.c - Greater: whether a > b, broadcast. */
 #include "elementwise.h"
 
 #define LOOP(dtype, type) PARE_LOOP2(dtype, type, uint8_t, a > b)

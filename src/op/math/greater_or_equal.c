@@ -1,4 +1,4 @@
-/* greater_or_equal.c - GreaterOrEqual: where a >= b, broadcast as numpy does. */
+/* greater_or_equal.c - GreaterOrEqual: whether a >= b, broadcast. */
 #include "elementwise.h"
 
 #define LOOP(dtype, type) PARE_LOOP2(dtype, type, uint8_t, a >= b)

@@ -1,4 +1,4 @@
-/* is_inf.c - IsInf: where x is infinite. */
+/* is_inf.c - IsInf: whether x is infinite. */
 #include "elementwise.h"
 
 struct is_inf {
@@ -19,15 +19,15 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static bool hit(const struct pare_node *n, double x)
+static bool is_counted(const struct pare_node *n, double x)
 {
     const struct is_inf *a = n->attr;
 
     return isinf(x) && (x < 0 ? a->negative : a->positive);
 }
 
-PARE_UNARY(PARE_LOOP1(PARE_F32, float, uint8_t, hit(n, (double)x))
-               PARE_LOOP1(PARE_F64, double, uint8_t, hit(n, x)))
+PARE_UNARY(PARE_LOOP1(PARE_F32, float, uint8_t, is_counted(n, (double)x))
+               PARE_LOOP1(PARE_F64, double, uint8_t, is_counted(n, x)))
 
 const struct pare_op pare_op_is_inf = {
     .type = "IsInf",

@@ -1,4 +1,4 @@
-/* is_nan.c - IsNaN: where x is not a number. */
+/* is_nan.c - IsNaN: whether x is not a number. */
 #include "elementwise.h"
 
 static int infer(struct pare_node *n, struct pare_err *err)

@@ -1,4 +1,4 @@
-/* less.c - Less: where a < b, broadcast as numpy does. */
+/* less.c - Less: whether a < b, broadcast. */
 #include "elementwise.h"
 
 #define LOOP(dtype, type) PARE_LOOP2(dtype, type, uint8_t, a < b)

@@ -1,4 +1,4 @@
-/* less_or_equal.c - LessOrEqual: where a <= b, broadcast as numpy does. */
+/* less_or_equal.c - LessOrEqual: whether a <= b, broadcast. */
 #include "elementwise.h"
 
 #define LOOP(dtype, type) PARE_LOOP2(dtype, type, uint8_t, a <= b)

@@ -1,4 +1,4 @@
-/* mean.c - Mean: of any number of inputs. */
+/* mean.c - Mean: the mean of any number of inputs. */
 #include "elementwise.h"
 
 PARE_APPLY2(PARE_LOOP2(PARE_F32, float, float, a + b) PARE_LOOP2(PARE_F64, double, double, a + b))
@@ -39,7 +39,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
-/* Of two inputs. */
+/* map2() and dmap2() are of two inputs. */
 PARE_MAP2((a + b) / 2)
 PARE_DMAP2(g / 2, g / 2)
 

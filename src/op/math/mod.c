@@ -1,14 +1,15 @@
-/* mod.c - Mod: what is left of a divided by b, broadcast as numpy does. */
+/* mod.c - Mod: the remainder of a / b, broadcast. */
 #include "elementwise.h"
 
-/* With fmod the result has the sign of a, as in C; without, of b, as in Python.  For whole numbers
+/* With fmod the result has the sign of a, as in C; without, that of b, as in Python.  For integers
  * it is 0 where b is 0. */
 struct mod {
     int64_t fmod;
 };
 
 static const struct pare_opt mod_attrs[] = { PARE_INT("fmod", offsetof(struct mod, fmod),
-                                                      "the sign is that of the dividend", 0, 0, 1),
+                                                      "the result has the sign of the dividend", 0,
+                                                      0, 1),
                                              PARE_OPT_END };
 
 static bool as_c(const struct pare_node *n)
@@ -25,7 +26,7 @@ static double real(bool c, double a, double b)
 
 static int64_t whole(bool c, int64_t a, int64_t b)
 {
-    int64_t r = b && b != -1 ? a % b : 0; /* the smallest number by -1 overflows */
+    int64_t r = b && b != -1 ? a % b : 0; /* the smallest integer by -1 overflows */
 
     return !c && r && (r < 0) != (b < 0) ? r + b : r;
 }
@@ -40,7 +41,7 @@ static void map2(const struct pare_node *n, const float *a, int sa, const float 
         y[i] = (float)real(as_c(n), (double)a[i * sa], (double)b[i * sb]);
 }
 
-/* A remainder is a - q b with a whole q, which is constant between jumps. */
+/* A remainder is a - q b with an integer q, which is piecewise constant. */
 PARE_DMAP2_WITH(g, -g *(c ? truncf(a / b) : floorf(a / b)), const bool c = as_c(n))
 PARE_BINARY(PARE_LOOP2(PARE_F64, double, double, real(as_c(n), a, b)) UNSIGNED(PARE_U8, uint8_t)
                 UNSIGNED(PARE_U16, uint16_t) UNSIGNED(PARE_U32, uint32_t)

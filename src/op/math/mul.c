@@ -1,4 +1,4 @@
-/* mul.c - Mul: y = a b, broadcast as numpy does. */
+/* mul.c - Mul: y = a b, broadcast. */
 #include "elementwise.h"
 
 /* In uint64: overflow wraps around, whatever the width. */

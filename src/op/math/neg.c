@@ -1,7 +1,7 @@
 /* neg.c - Neg: y = -x. */
 #include "elementwise.h"
 
-/* In uint64, where the smallest number has a negative. */
+/* In uint64, where the smallest int64 has a negative. */
 #define WHOLE(dtype, type) PARE_LOOP1(dtype, type, type, 0 - (uint64_t)x)
 
 PARE_MAP(-x)

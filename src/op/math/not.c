@@ -1,4 +1,4 @@
-/* not.c - Not: y = 1 - x. */
+/* not.c - Not: y = !x. */
 #include "elementwise.h"
 
 PARE_UNARY(PARE_LOOP1(PARE_BOOL, uint8_t, uint8_t, !x))

@@ -1,4 +1,4 @@
-/* or.c - Or: y = a | b of truth values, broadcast as numpy does. */
+/* or.c - Or: y = a | b of bools, broadcast. */
 #include "elementwise.h"
 
 PARE_BINARY(PARE_LOOP2(PARE_BOOL, uint8_t, uint8_t, a | b))

@@ -1,4 +1,4 @@
-/* pow.c - Pow: y = a^b, broadcast as numpy does; the exponent may have a type of its own. */
+/* pow.c - Pow: y = a^b, broadcast; the exponent may have another type. */
 #include "elementwise.h"
 
 static bool is_real(enum pare_dtype d)
@@ -11,12 +11,12 @@ static int infer(struct pare_node *n, struct pare_err *err)
     enum pare_dtype d = n->in[1]->t.dtype;
 
     if (!is_real(d) && !(PARE_T(d) & PARE_T_INTS))
-        return pare_fail(err, PARE_EUNSUPPORTED, "an exponent of type %s is not handled",
+        return pare_fail(err, PARE_EUNSUPPORTED, "an exponent of type %s is not supported",
                          pare_dtype_name(d));
     return pare_infer_arithmetic(n, err);
 }
 
-/* Squares and cubes are most of what networks use. */
+/* Fast paths for squares and cubes, the most frequent exponents. */
 PARE_SIMD static void map2(const struct pare_node *n, const float *a, int sa, const float *b,
                            int sb, float *y, int64_t count)
 {
@@ -37,8 +37,8 @@ PARE_SIMD static void map2(const struct pare_node *n, const float *a, int sa, co
     }
 }
 
-/* b a^(b-1), which is 0 where b is, and a^b log(a).  Below zero the power of neither neighbour of b
- * is a number, and at zero the slope is 0 or infinite: no gradient for the exponent there. */
+/* b a^(b-1), which is 0 where b is, and a^b log(a).  Below zero powers with exponents near b are
+ * not real, and at zero the slope is 0 or infinite: no gradient for the exponent there. */
 PARE_SIMD static void dmap2(const struct pare_node *n, const float *a, int sa, const float *b,
                             int sb, const float *gy, float *ga, float *gb, int64_t count)
 {
@@ -63,7 +63,7 @@ PARE_SIMD static void dmap2(const struct pare_node *n, const float *a, int sa, c
     }
 }
 
-/* By repeated squaring; overflow wraps around.  1 / a^|b| cut off towards zero for negative b. */
+/* By repeated squaring; overflow wraps around.  Negative b: 1 / a^|b| truncated towards zero. */
 static int64_t whole_power(int64_t a, int64_t b)
 {
     uint64_t result = 1, square = (uint64_t)a;
@@ -108,7 +108,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* The exponent may be of another type, and then has no gradient. */
+/* An exponent of another type has no gradient. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     struct pare_tensor b = n->in[1]->t;

@@ -1,4 +1,4 @@
-/* round.c - Round: the nearest whole number, the even one of two. */
+/* round.c - Round: round to the nearest integer, halves to even. */
 #include "elementwise.h"
 
 PARE_MAP(rintf(x))

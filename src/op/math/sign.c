@@ -7,6 +7,6 @@ PARE_MAP(x > 0 ? 1 : x < 0 ? -1 : x)
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, x > 0 ? 1 : x < 0 ? -1 : x) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_sign = {
-    PARE_STEP_OP("Sign", 9, "The sign as -1, 0 or 1."),
+    PARE_STEP_OP("Sign", 9, "Sign: -1, 0 or 1."),
     .types = PARE_T_NUMERIC,
 };

@@ -1,4 +1,4 @@
-/* sub.c - Sub: y = a - b, broadcast as numpy does. */
+/* sub.c - Sub: y = a - b, broadcast. */
 #include "elementwise.h"
 
 /* In uint64: overflow wraps around, whatever the width. */

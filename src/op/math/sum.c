@@ -1,4 +1,4 @@
-/* sum.c - Sum: of any number of inputs. */
+/* sum.c - Sum: the sum of any number of inputs. */
 #include "elementwise.h"
 
 PARE_MAP2(a + b)

@@ -1,4 +1,4 @@
-/* where.c - Where: y = a where the condition holds, else b; broadcast as numpy does. */
+/* where.c - Where: y = a if the condition holds, else b; broadcast. */
 #include "elementwise.h"
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -8,7 +8,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* A choice only moves bytes, so the width of a type is all there is to know of it. */
+/* Selecting only moves bytes, so only the size of an element matters. */
 #define LOOP(type)                                                           \
     case sizeof(type):                                                       \
         for (int64_t r = 0; r < rows.n; r++, pare_walk_next(&rows.w)) {      \
@@ -40,14 +40,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         LOOP(uint64_t)
         LOOP(struct pare_str)
     default:
-        return pare_fail(err, PARE_EUNSUPPORTED, "Where is not done for %s",
+        return pare_fail(err, PARE_EUNSUPPORTED, "Where is not supported for %s",
                          pare_dtype_name(y->dtype));
     }
 }
 
 #define PIECE 512
 
-/* Of a row of gradients those of the elements that came from one side. */
+/* The gradients of a row's elements that came from one operand. */
 PARE_SIMD static void chosen(float *part, const float *gy, const uint8_t *cond, int step, bool side,
                              int64_t len)
 {
@@ -92,7 +92,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_where = {
     .type = "Where",
-    .doc = "One of two values, by a condition.",
+    .doc = "Select from two inputs by a condition.",
     .since = 9,
     .in = "BTT",
     .min_out = 1,

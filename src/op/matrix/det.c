@@ -1,4 +1,4 @@
-/* det.c - Det: determinants of square matrices, by elimination with the largest pivot. */
+/* det.c - Det: determinants of square matrices, by elimination with partial pivoting. */
 #include <math.h>
 
 #include "../shape/movement.h"
@@ -14,7 +14,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank - 2, x->dim, err);
 }
 
-/* Destroys the n x n matrix a. */
+/* Overwrites the n x n matrix a. */
 static double determinant(double *a, int64_t n)
 {
     double det = 1;
@@ -61,7 +61,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* By Gauss-Jordan: a becomes the identity and inv its inverse; false when it has none. */
+/* Gauss-Jordan: a becomes the identity and inv its inverse; false if a is singular. */
 static bool invert(double *a, double *inv, int64_t n)
 {
     for (int64_t i = 0; i < n * n; i++)
@@ -94,7 +94,7 @@ static bool invert(double *a, double *inv, int64_t n)
     return true;
 }
 
-/* Row i and column j left out of x: its determinant, with the sign of the place. */
+/* The cofactor (i, j) of x: the signed determinant without row i and column j. */
 static double cofactor(const float *x, int64_t n, int64_t i, int64_t j, double *a)
 {
     double sign = (i + j) % 2 ? -1 : 1, *to = a;
@@ -106,8 +106,8 @@ static double cofactor(const float *x, int64_t n, int64_t i, int64_t j, double *
     return sign * determinant(a, n - 1);
 }
 
-/* d det / d x[i, j] is the cofactor of (i, j), which is det times element (j, i) of the inverse;
- * where there is no inverse each cofactor is computed. */
+/* d det / d x[i, j] is the cofactor (i, j), which is det times element (j, i) of the inverse; for a
+ * singular matrix each cofactor is computed. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;

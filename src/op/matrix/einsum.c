@@ -1,9 +1,8 @@
-/* einsum.c - Einsum: products of the inputs' elements, summed over the labels that the output
- * does not have.
+/* einsum.c - Einsum: products of the inputs' elements, summed over labels that the output lacks.
  *
- * The equation "ij,jk->ik" gives every axis a label; "..." stands for any number of
- * axes, which are broadcast.  Without "->" the output is "..." and every label that occurs once, in
- * alphabetical order.  The kernel is a loop over the output's labels around a loop over the rest.
+ * The equation "ij,jk->ik" gives every axis a label; "..." stands for any number of broadcast axes.
+ * Without "->" the output is "..." and every label that occurs once, in alphabetical order.  The
+ * kernel is a loop over the output's labels around a loop over the other labels.
  */
 #include <ctype.h>
 
@@ -16,7 +15,7 @@ struct einsum {
 };
 
 static const struct pare_opt einsum_attrs[] = {
-    { "equation", "labels of the axes, such as 'ij,jk->ik'", PARE_OPT_STR,
+    { "equation", "labels of the axes, for example 'ij,jk->ik'", PARE_OPT_STR,
       offsetof(struct einsum, equation), 0, PARE_ANY, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
@@ -24,12 +23,12 @@ static const struct pare_opt einsum_attrs[] = {
 struct plan {
     const struct pare_node *n;
     int dots;                         /* axes that "..." stands for */
-    int64_t size[LABELS];             /* 0-based by label; -1 when it does not occur */
-    int seen[LABELS];                 /* how often it occurs in the inputs */
-    int label[MAX_IN][PARE_MAX_RANK]; /* of every axis of every input */
+    int64_t size[LABELS];             /* 0-based by label; -1: it does not occur */
+    int seen[LABELS];                 /* number of occurrences in the inputs */
+    int label[MAX_IN][PARE_MAX_RANK]; /* per axis of each input */
     int64_t stride[MAX_IN][LABELS];
     int rank, n_sum;
-    int out[PARE_MAX_RANK], sum[LABELS]; /* the output's labels; those summed over */
+    int out[PARE_MAX_RANK], sum[LABELS]; /* labels of the output; labels that are summed over */
 };
 
 static int label_of(char c)
@@ -37,7 +36,7 @@ static int label_of(char c)
     return c >= 'a' && c <= 'z' ? c - 'a' : c >= 'A' && c <= 'Z' ? c - 'A' + 26 : -1;
 }
 
-/* One term of the equation, up to a ',' a '-' or the end. */
+/* One term of the equation, up to ',', '-' or the end. */
 struct term {
     char label[64]; /* letters; '.' for an ellipsis */
     int n, letters;
@@ -69,7 +68,7 @@ static int read_term(const char **at, struct term *t, struct pare_err *err)
     return 0;
 }
 
-/* Give the axes of input k their labels.  The axes of "..." are counted from the last. */
+/* Assign labels to the axes of input k.  The axes of "..." are counted from the last. */
 static int read_input(struct plan *p, int k, const struct term *t, struct pare_err *err)
 {
     const struct pare_tensor *x = &p->n->in[k]->t;
@@ -89,7 +88,7 @@ static int read_input(struct plan *p, int k, const struct term *t, struct pare_e
     return 0;
 }
 
-/* Sizes of the labels; one is broadcast to any other. */
+/* Sizes of the labels; size 1 is broadcast. */
 static int size_labels(struct plan *p, struct pare_err *err)
 {
     for (int i = 0; i < LABELS; i++)
@@ -139,7 +138,8 @@ static int read_output(struct plan *p, const char *at, struct pare_err *err)
             return pare_fail(err, PARE_EFORMAT, "the equation has a '-' that is not an arrow");
         PARE_TRY(read_term(&at, &t, err));
         if (*at)
-            return pare_fail(err, PARE_EFORMAT, "the equation goes on after its result: '%s'", at);
+            return pare_fail(err, PARE_EFORMAT, "the equation has more text after its result: '%s'",
+                             at);
     } else {
         t.label[t.n++] = '.';
         for (int c = 'A'; c <= 'z'; c++) /* capitals sort first */
@@ -179,7 +179,7 @@ static int make_plan(const struct pare_node *n, struct plan *p, struct pare_err 
         PARE_TRY(read_term(&at, &t, err));
         PARE_TRY(read_input(p, k, &t, err));
         if ((k + 1 < n->n_in) != (*at == ','))
-            return pare_fail(err, PARE_EFORMAT, "the equation '%s' is not for %d inputs",
+            return pare_fail(err, PARE_EFORMAT, "the equation '%s' does not have %d inputs",
                              ((const struct einsum *)n->attr)->equation, n->n_in);
         at += *at == ',';
     }
@@ -198,7 +198,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, n->in[0]->t.dtype, p.rank, dim, err);
 }
 
-/* Move the offsets to the next value of the labels; false after the last, back at the start. */
+/* Advance the offsets to the next value of the labels; false after the last value, with the offsets
+ * reset. */
 static bool next(const struct plan *p, const int *label, int n, int64_t *idx, int64_t *at)
 {
     for (int i = n - 1; i >= 0; i--) {
@@ -214,8 +215,8 @@ static bool next(const struct plan *p, const int *label, int n, int64_t *idx, in
     return false;
 }
 
-/* One element of the output: all labels that are summed over, the last in the inner loop.  Floats
- * are summed in float64, integers wrap around in uint64. */
+/* One element of the output: loop over all summed labels, the last one innermost.  Floats are
+ * summed in float64, integers wrap around in uint64. */
 #define ELEMENT(d, type, sum_type)                                                        \
     case d: {                                                                             \
         sum_type sum = 0;                                                                 \
@@ -245,7 +246,8 @@ static void element(const struct plan *p, int64_t to, const int64_t *from)
         step[k] = p->n_sum ? p->stride[k][p->sum[p->n_sum - 1]] : 0;
     }
     for (int i = 0; i < p->n_sum; i++)
-        len = p->size[p->sum[i]] && len ? p->size[p->sum[i]] : 0; /* an empty one empties all */
+        len = p->size[p->sum[i]] && len ? p->size[p->sum[i]]
+                                        : 0; /* an empty label makes the sum empty */
     switch ((int)n->out[0]->t.dtype) {
         PARE_FLOAT_TYPES(FLOAT_ELEMENT)
         PARE_INT_TYPES(INT_ELEMENT)
@@ -268,8 +270,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* One element of the output and the last label that is summed over: to every input's gradient,
- * gy times the product of the other inputs. */
+/* For one element of the output and the last summed label, add to every input's gradient gy times
+ * the product of the other inputs. */
 static void backward_row(const struct pare_node *n, float gy, const int64_t *at,
                          const int64_t *step, int64_t len)
 {
@@ -317,7 +319,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
-/* Axes with the same label are the same channels. */
+/* Axes with the same label have the same channels. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     struct pare_err err;
@@ -349,7 +351,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     }
 }
 
-/* How often a label is among the axes of input k, or (k < 0) of the output; and where, at last. */
+/* The number of axes of input k, or (k < 0) of the output, with a label, and the last such axis. */
 static int times(const struct plan *p, int k, int label, int *axis)
 {
     int rank = k < 0 ? p->rank : p->n->in[k]->t.rank, count = 0;
@@ -362,7 +364,8 @@ static int times(const struct plan *p, int k, int label, int *axis)
     return count;
 }
 
-/* A constant matrix times the other operand, whose other axes all stay: as MatMul does it. */
+/* A constant matrix times the other operand, all of whose other axes are in the output: as MatMul.
+ */
 static bool linear(const struct pare_node *n, struct pare_linear *l)
 {
     bool left = n->in[0]->flags & PARE_V_CONST;
@@ -398,7 +401,7 @@ static bool linear(const struct pare_node *n, struct pare_linear *l)
            n->in[w]->t.dim[1] == p.size[p.label[w][1]];
 }
 
-/* The weight's axes, for pruners. */
+/* The weight's axes of output and input channels. */
 static void axes(const struct pare_node *n, int *out, int *in)
 {
     struct pare_linear l;
@@ -423,7 +426,7 @@ static double macs(const struct pare_node *n)
 
 const struct pare_op pare_op_einsum = {
     .type = "Einsum",
-    .doc = "Sums of products over labelled axes.",
+    .doc = "Sums of products over labeled axes.",
     .since = 12,
     .in = "T+",
     .types = PARE_T_NUMERIC,

@@ -14,7 +14,7 @@ static const struct pare_opt gemm_attrs[] = {
     PARE_INT("transA", offsetof(struct gemm, transA), "A is stored transposed", 0, PARE_ANY),
     PARE_INT("transB", offsetof(struct gemm, transB), "B is stored transposed", 0, PARE_ANY),
     PARE_INT("broadcast", offsetof(struct gemm, broadcast),
-             "C is broadcast; from operator set 7 on it always is", 0, PARE_ANY),
+             "C is broadcast; from opset 7 on it always is", 0, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -53,15 +53,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
     if (bias(n)) {
         PARE_TRY(pare_broadcast(&with, &y, &bias(n)->t, err));
         if (!pare_same_shape(&with, &y))
-            return pare_fail(err, PARE_ESHAPE, "C is %s, which does not fit a result (%lld, %lld)",
+            return pare_fail(err, PARE_ESHAPE,
+                             "C is %s, which does not broadcast to the result (%lld, %lld)",
                              pare_shape_text(&bias(n)->t, ta, sizeof(ta)), (long long)dim[0],
                              (long long)dim[1]);
     }
     return pare_shape_set(&n->out[0]->t, a->dtype, 2, dim, err);
 }
 
-/* y = alpha y + beta c.  Without factors whole numbers stay whole; with them they go through
- * double and are cut off, held inside their type. */
+/* y = alpha y + beta c.  Without factors integers stay exact; with factors they are computed in
+ * double, truncated and clamped to their type. */
 static void finish(const struct pare_node *n, const struct pare_tensor *y)
 {
     struct pare_gemm_attrs g = pare_gemm_get(n);
@@ -133,7 +134,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* gc += beta gy, summed over what c is broadcast to. */
+/* gc += beta gy, summed over broadcast axes of c. */
 static void backward_bias(const struct pare_node *n, const float *gy)
 {
     const struct pare_tensor *c = &bias(n)->t, *y = &n->out[0]->t;
@@ -154,7 +155,7 @@ static void backward_bias(const struct pare_node *n, const float *gy)
     }
 }
 
-/* ga = gy b', or b gy' when a is stored transposed, where b is as it is multiplied. */
+/* ga = gy b', or b gy' if a is stored transposed; b as it is multiplied. */
 static void backward_a(const struct pare_node *n, const float *gy)
 {
     struct pare_gemm_attrs g = pare_gemm_get(n);
@@ -191,7 +192,7 @@ static void backward_a(const struct pare_node *n, const float *gy)
     pare_mm(PARE_F32, g.ta ? &turned : &plain);
 }
 
-/* gb = a' gy, or gy' a when b is stored transposed, where a is as it is multiplied. */
+/* gb = a' gy, or gy' a if b is stored transposed; a as it is multiplied. */
 static void backward_b(const struct pare_node *n, const float *gy)
 {
     struct pare_gemm_attrs g = pare_gemm_get(n);

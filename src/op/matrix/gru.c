@@ -60,7 +60,7 @@ static void step(const struct pare_rnn_row *row)
         row->h[i] = (1 - x[i]) * n[i] + x[i] * row->h[i];
 }
 
-/* Through the product of the reset gate: its gradient, and what goes to h or to h R'. */
+/* Backward pass of the reset gate's product: its gradient, and the gradient of h or of h R'. */
 static void back_reset(const struct pare_rnn_back *r)
 {
     int64_t H = r->H;

@@ -48,7 +48,7 @@ static void step(const struct pare_rnn_row *row)
         row->h[k] *= o[k];
 }
 
-/* The gates, the state c and h(c) once more, from what was kept: into tmp, (6 H). */
+/* Recompute the gates, the state c and h(c) from the saved sums, into tmp (6 H). */
 static void gates_again(const struct pare_rnn_back *r)
 {
     int64_t H = r->H;
@@ -62,7 +62,7 @@ static void gates_again(const struct pare_rnn_back *r)
     pare_rnn_activate(&r->act[2], hc, H);
 }
 
-/* What the peepholes add, once dx is known: they look at the old state (in `extra`), o at the new
+/* Gradients of the peepholes, once dx is known: i and f read the old state (in `extra`), o the new
  * one. */
 static void back_peepholes(const struct pare_rnn_back *r)
 {

@@ -39,7 +39,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = rank > 1 ? rank - 2 : 0;
 }
 
-/* The operand that is a constant is the weight; a matrix, perhaps with axes of size 1 in front. */
+/* The constant operand is the weight: a matrix, possibly with leading axes of size 1. */
 static bool linear(const struct pare_node *n, struct pare_linear *l)
 {
     bool left = n->in[0]->flags & PARE_V_CONST && !(n->in[1]->flags & PARE_V_CONST);

@@ -1,12 +1,12 @@
 /* matrix.c - the plain matrix product, and the shapes of numpy's matmul. */
 #include "matrix.h"
 
-/* A block of b is this many rows and columns: 32 KB of float32, so that it stays in the first
- * cache while all rows of a pass over it. */
+/* A block of b has this many rows and columns: 32 KB of float32, so that it stays in the L1 cache
+ * while all rows of a are multiplied with it. */
 enum { BLOCK_K = 64, BLOCK_N = 128 };
 
 /* In the order i, k, j, so that the inner loop runs along rows of b and y.  A b whose columns are
- * not neighbours (a transposed one) is copied block by block first. */
+ * not contiguous (a transposed one) is copied block by block first. */
 #define MM(name, type)                                                           \
     PARE_SIMD static void name(const struct pare_mm *m)                          \
     {                                                                            \
@@ -118,9 +118,9 @@ struct pare_matmul pare_matmul_plan(const struct pare_tensor *a, const struct pa
 
     last_two(a, true, &p.M, &p.K);
     last_two(b, false, &kb, &p.N);
-    pare_broadcast(&y, &ba, &bb, &err); /* infer has seen to it that they fit */
+    pare_broadcast(&y, &ba, &bb, &err); /* infer() has checked that the shapes fit */
     pare_walk_start(&p.walk, &y, in, 2);
-    for (int i = 0; i < y.rank; i++) { /* the walk counts matrices, kernels elements */
+    for (int i = 0; i < y.rank; i++) { /* the walk counts matrices, kernels count elements */
         p.walk.stride[0][i] *= p.M * p.K;
         p.walk.stride[1][i] *= p.K * p.N;
     }
@@ -157,7 +157,7 @@ void pare_matmul_run(const struct pare_tensor *a, const struct pare_tensor *b,
     }
 }
 
-/* When b has no batch of its own, all of a's rows are one matrix: two products in all. */
+/* If b has no batch axes, all rows of a are one matrix: two products in total. */
 static void merge_rows(struct pare_matmul *p, const struct pare_tensor *a,
                        const struct pare_tensor *b)
 {

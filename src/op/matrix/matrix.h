@@ -1,24 +1,24 @@
-/* matrix.h - what matrix operators share, and what planners ask of them. */
+/* matrix.h - matrix products, shared by matrix operators; queries of matrix operators for plans. */
 #ifndef PARE_OP_MATRIX_MATRIX_H
 #define PARE_OP_MATRIX_MATRIX_H
 
 #include "../op.h"
 
-/* Gemm: y = alpha op(a) op(b) + beta c, where op transposes if asked to. */
+/* Gemm: y = alpha op(a) op(b) + beta c, where op may transpose. */
 struct pare_gemm_attrs {
     double alpha, beta;
     bool ta, tb;
 };
 struct pare_gemm_attrs pare_gemm_get(const struct pare_node *n);
 
-/* The axis of a Softmax, LogSoftmax or Hardmax node, not negative.  With *flatten, all axes from
- * it to the last are one (operator sets before 13), and the axis may be the rank. */
+/* The axis of a Softmax, LogSoftmax or Hardmax node, not negative.  With *flatten (before opset
+ * 13), all axes from it to the last are one, and the axis may be the rank. */
 int pare_softmax_axis(const struct pare_node *n, bool *flatten);
 
-/* y += a b.  Strides are in elements; y is (M, N) with rows ys apart. */
+/* y += a b.  Strides are in elements; ys is the row stride of y (M, N). */
 struct pare_mm {
     int64_t M, N, K;
-    int64_t ai, ak; /* from a row of a to the next, from a column to the next */
+    int64_t ai, ak; /* stride between rows of a, between columns of a */
     int64_t bk, bj; /* the same of b */
     int64_t ys;
     const void *a, *b; /* (M, K), (K, N) */
@@ -35,22 +35,22 @@ void pare_mm(enum pare_dtype dtype, const struct pare_mm *m);
 int pare_matmul_shape(struct pare_tensor *y, const struct pare_tensor *a,
                       const struct pare_tensor *b, struct pare_err *err);
 
-/* The same for kernels: M, N, K of each product, and a walk over the batch whose at[0] and at[1]
- * are where a's and b's matrices start. */
+/* The same for kernels: M, N, K of each product, and a walk over the batch with the offsets of a's
+ * and b's matrices in at[0] and at[1]. */
 struct pare_matmul {
     int64_t batch, M, N, K;
     struct pare_walk walk;
 };
 struct pare_matmul pare_matmul_plan(const struct pare_tensor *a, const struct pare_tensor *b);
 
-/* y = a b, all of one type; y has the shape that pare_matmul_shape says. */
+/* y = a b, all of one type; y has the shape of pare_matmul_shape. */
 void pare_matmul_run(const struct pare_tensor *a, const struct pare_tensor *b,
                      const struct pare_tensor *y);
 
 /* Its gradients: in[0]->grad += gy b', in[1]->grad += a' gy, float32. */
 void pare_matmul_backward(const struct pare_node *n);
 
-/* Multiply-accumulates of that, and the ties of in[0] times in[b]. */
+/* Multiply-accumulates and axis relations of in[0] times in[b]. */
 double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b);
 void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t);
 

@@ -1,4 +1,4 @@
-/* rnn_act.c - the activations that RNN, GRU and LSTM can be given, and their derivatives. */
+/* rnn_act.c - activation functions of RNN, GRU and LSTM, and their derivatives. */
 #include "rnn_family.h"
 
 #include <strings.h>
@@ -53,8 +53,8 @@ SLOPE(slope_softplus, pare_sigmoidf(x))
 
 static const struct {
     const char *name;
-    int params;              /* how many of alpha, beta it takes */
-    struct pare_rnn_act act; /* with their defaults */
+    int params;              /* number of parameters: alpha, beta */
+    struct pare_rnn_act act; /* default parameters */
 } acts[] = {
     { "Relu", 0, { act_relu, slope_relu, 0, 0, 0 } },
     { "Tanh", 0, { act_tanh, slope_tanh, 0, 0, 0 } },
@@ -76,20 +76,20 @@ static int find_act(const char *name, int *at, struct pare_err *err)
     for (*at = 0; *at < count; (*at)++)
         if (!strcasecmp(acts[*at].name, name))
             return 0;
-    return pare_fail(err, PARE_EUNSUPPORTED, "activation '%s' is not known", name);
+    return pare_fail(err, PARE_EUNSUPPORTED, "activation '%s' is not supported", name);
 }
 
-/* The lists of alphas and betas hold only what the activations in question take. */
+/* The lists of alphas and betas have entries only for activations with such a parameter. */
 int pare_rnn_acts(const struct pare_rnn *a, const struct pare_rnn_cell *cell, int dirs,
                   struct pare_rnn_act *out, struct pare_err *err)
 {
     int given = a->activations.n, alpha = 0, beta = 0, at;
 
     if (given && given != cell->n_act && given != cell->n_act * dirs)
-        return pare_fail(err, PARE_ESHAPE, "%d activations are given, %d are expected", given,
+        return pare_fail(err, PARE_ESHAPE, "%d activations are given, expected %d", given,
                          cell->n_act * dirs);
     for (int i = 0; i < cell->n_act * dirs; i++) {
-        if (i == given && given) { /* one direction's serve both */
+        if (i == given && given) { /* activations of one direction apply to both */
             memcpy(out + i, out, (size_t)cell->n_act * sizeof(*out));
             break;
         }

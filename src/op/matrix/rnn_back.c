@@ -1,8 +1,8 @@
-/* rnn_back.c - backpropagation through time, for RNN, GRU and LSTM.
+/* rnn_back.c - backpropagation through time for RNN, GRU and LSTM.
  *
- * Steps are taken from the last to the first.  At each, a cell turns the gradient of the state
- * after it into dx and dr, the gradients of x W' and h R' in its gates, and what goes straight to
- * the state before; dr R is the rest of that.  When all steps are done, four products are left:
+ * From the last step to the first.  At each step, a cell turns the gradient of the state after it
+ * into dx and dr, the gradients of x W' and h R' in its gates, and into the direct part of the
+ * gradient of the state before; dr R is the other part.  After all steps, four products remain:
  *     gX += dx W     gW += dx' X     gR += dr' h     gB += the sums of dx and dr
  */
 #include "rnn_family.h"
@@ -14,7 +14,7 @@ enum { X = PARE_RNN_X, W, R, B, LENS, H0, C0, P }; /* inputs */
 struct back {
     struct pare_rnn_run s;
     int64_t linear;       /* gates whose part of h R' is a product with h itself */
-    float *dx, *dr;       /* (T B, G H); mostly the same */
+    float *dx, *dr;       /* (T B, G H); usually the same memory */
     float *step;          /* dr of this step, (B, G H) */
     float *dh, *dc, *tmp; /* (B, H), (B, H), ((G + 2) H) */
     double *sum;          /* (G H) */
@@ -50,7 +50,7 @@ static int start(struct back *k, struct pare_ctx *c, struct pare_err *err)
     return 0;
 }
 
-/* The gradients of the last states are where the way back starts. */
+/* Start the backward pass from the gradients of the last states. */
 static void load_states(const struct back *k, int64_t d)
 {
     size_t bytes = (size_t)k->s.H * sizeof(float);
@@ -100,7 +100,8 @@ static void one_row(const struct back *k, struct pare_rnn_back *row, int64_t d, 
     memcpy(k->step + b * gh, row->dr, (size_t)gh * sizeof(float));
 }
 
-/* A sequence that has ended keeps its state: no gates, and dh and dc stay. */
+/* A sequence that has ended keeps its state: the gates have no gradient, dh and dc are unchanged.
+ */
 static void one_step(const struct back *k, struct pare_rnn_back *row, int64_t d, int64_t step)
 {
     const struct pare_rnn_run *s = &k->s;
@@ -167,7 +168,7 @@ static void weights_of_x(const struct back *k, int64_t d)
     }
 }
 
-/* gR of one direction: most gates were multiplied with h, the others with what is in `extra`. */
+/* gR of one direction: most gates multiply h, the others multiply `extra`. */
 static void weights_of_h(const struct back *k, int64_t d)
 {
     const struct pare_rnn_run *s = &k->s;
@@ -256,7 +257,7 @@ int pare_rnn_backward(const struct pare_node *n, const struct pare_rnn_cell *cel
     if (!k.s.B)
         return 0;
     if (!k.s.save)
-        return pare_fail(err, PARE_EUNSUPPORTED, "its forward run kept nothing for gradients");
+        return pare_fail(err, PARE_EUNSUPPORTED, "forward() saved nothing for the gradients");
     PARE_TRY(start(&k, c, err));
     for (int64_t d = 0; d < k.s.D; d++)
         one_direction(&k, d);

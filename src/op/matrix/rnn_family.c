@@ -1,11 +1,11 @@
-/* rnn_family.c - what RNN, GRU and LSTM share: shapes, and the loop over steps. */
+/* rnn_family.c - shared by RNN, GRU and LSTM: shapes, and the loop over steps. */
 #include "rnn_family.h"
 
 #include "matrix.h"
 
 enum { X = PARE_RNN_X, W, R, B, LENS, H0, C0, P }; /* inputs */
 
-/* ---- shapes -------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------- */
 
 const struct pare_tensor *pare_rnn_input(const struct pare_node *n, int i)
 {
@@ -29,7 +29,7 @@ static struct pare_rnn_run sizes_of(const struct pare_node *n, const struct pare
     };
 }
 
-/* Input i, when it is there, has this shape. */
+/* Check the shape of input i, if present. */
 static int expect(const struct pare_node *n, int i, const char *what, int rank, const int64_t *dim,
                   struct pare_err *err)
 {
@@ -40,7 +40,7 @@ static int expect(const struct pare_node *n, int i, const char *what, int rank, 
     memcpy(want.dim, dim, (size_t)rank * sizeof(*dim));
     if (!t || pare_same_shape(t, &want))
         return 0;
-    return pare_fail(err, PARE_ESHAPE, "%s is %s, must be %s", what,
+    return pare_fail(err, PARE_ESHAPE, "%s is %s, expected %s", what,
                      pare_shape_text(t, found, sizeof(found)),
                      pare_shape_text(&want, wanted, sizeof(wanted)));
 }
@@ -56,7 +56,7 @@ static int check_shapes(const struct pare_node *n, const struct pare_rnn_cell *c
                          n->in[X]->t.rank, n->in[W]->t.rank, n->in[R]->t.rank);
     *s = sizes_of(n, cell);
     if (s->H < 1 || s->H > INT32_MAX || (a->hidden_size && a->hidden_size != s->H))
-        return pare_fail(err, PARE_ESHAPE, "R is for %lld states, hidden_size is %lld",
+        return pare_fail(err, PARE_ESHAPE, "R has %lld states but hidden_size is %lld",
                          (long long)s->H, (long long)a->hidden_size);
     PARE_TRY(expect(n, W, "W", 3, (int64_t[]){ s->D, s->G * s->H, s->I }, err));
     PARE_TRY(expect(n, R, "R", 3, (int64_t[]){ s->D, s->G * s->H, s->H }, err));
@@ -112,7 +112,7 @@ size_t pare_rnn_save(const struct pare_node *n, const struct pare_rnn_cell *cell
     return (size_t)(s.D * s.T * s.B) * (size_t)((s.G + 2) * s.H) * sizeof(float);
 }
 
-/* ---- running ------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------ */
 
 bool pare_rnn_gives_nothing(const struct pare_node *n)
 {
@@ -135,7 +135,8 @@ int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
     for (int64_t b = 0; b < run->B; b++) {
         run->len[b] = lens ? pare_get_int(lens, b) : run->T;
         if (run->len[b] < 0 || run->len[b] > run->T)
-            return pare_fail(err, PARE_ESHAPE, "sequence_lens has %lld, there are %lld steps",
+            return pare_fail(err, PARE_ESHAPE,
+                             "a sequence length is %lld, but there are %lld steps",
                              (long long)run->len[b], (long long)run->T);
     }
     return pare_rnn_acts(n->attr, cell, (int)run->D, run->act, err);
@@ -226,8 +227,8 @@ static void store_step(const struct forward *f, int64_t d, int64_t t, int64_t b,
                (size_t)f->s.H * sizeof(float));
 }
 
-/* Where backward() will find what this step keeps. */
-static void keep(const struct forward *f, struct pare_rnn_row *row, int64_t d, int64_t at)
+/* Memory for what this step saves for backward(). */
+static void save_step(const struct forward *f, struct pare_rnn_row *row, int64_t d, int64_t at)
 {
     const struct pare_rnn_run *s = &f->s;
 
@@ -262,7 +263,7 @@ static void one_step(const struct forward *f, struct pare_rnn_row *row, int64_t 
         int64_t t = !done && pare_rnn_reversed(s->n, d) ? s->len[b] - 1 - step : step;
         int64_t at = pare_rnn_row_at(s, t, b);
 
-        keep(f, row, d, at);
+        save_step(f, row, d, at);
         if (done && s->save)
             memset(row->pre, 0, (size_t)(gh + 2 * s->H) * sizeof(float));
         if (done) {
@@ -342,8 +343,8 @@ static void tie_gates(const struct pare_value *v, int axis, int64_t gates, int64
     pare_tie_digits(t, v, axis, digit, 2);
 }
 
-/* States are the node's own axis 0, inputs those of X and W.  Directions stay, and steps, as each
- * goes on from the one before. */
+/* States are virtual axis 0 of the node, inputs are axes of X and W.  Directions are frozen, and
+ * steps, since each depends on the one before. */
 void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_ties *t)
 {
     const struct pare_rnn *a = n->attr;

@@ -1,11 +1,11 @@
-/* rnn_family.h - what RNN, GRU and LSTM share.
+/* rnn_family.h - shared by RNN, GRU and LSTM.
  *
- * The family reads the shapes, multiplies all inputs with W in one go, and at every step the last
- * states with R; an operator's cell turns those sums into the next state of one sequence.
- * T steps, B sequences, I inputs, H states, G gates, D directions.
+ * The family checks shapes, multiplies all inputs with W in one product, and at every step the last
+ * states with R; an operator's cell computes the next state of one sequence from those sums.  T
+ * steps, B sequences, I inputs, H states, G gates, D directions.
  *
- * In training a step keeps the sums that go into its gates' activations and the state it started
- * from, so that backward() multiplies nothing twice; the activations are applied again.
+ * In training a step saves the inputs of its gates' activations and the state it started from, so
+ * that backward() repeats no product; it applies the activations again.
  */
 #ifndef PARE_OP_MATRIX_RNN_FAMILY_H
 #define PARE_OP_MATRIX_RNN_FAMILY_H
@@ -25,19 +25,18 @@ struct pare_rnn {
 };
 
 #define PARE_RNN_AT(field) offsetof(struct pare_rnn, field)
-#define PARE_RNN_ATTRS                                                                            \
-    PARE_FLOATS("activation_alpha", PARE_RNN_AT(activation_alpha),                                \
-                "first parameters of the activations", PARE_ANY),                                 \
-        PARE_FLOATS("activation_beta", PARE_RNN_AT(activation_beta),                              \
-                    "second parameters of the activations", PARE_ANY),                            \
-        PARE_TEXTS("activations", PARE_RNN_AT(activations), NULL,                                 \
-                   "names of the activations, for each direction"),                               \
-        PARE_FLOAT("clip", PARE_RNN_AT(clip),                                                     \
-                   "what goes into an activation is held within -clip to clip; 0: it is not", 0,  \
-                   0, 1e300),                                                                     \
-        PARE_CHOICE("direction", PARE_RNN_AT(direction), "which way to go through the sequences", \
-                    "forward", "forward|reverse|bidirectional"),                                  \
-        PARE_INT("hidden_size", PARE_RNN_AT(hidden_size), "number of states", 0, 0, 1e15),        \
+#define PARE_RNN_ATTRS                                                                           \
+    PARE_FLOATS("activation_alpha", PARE_RNN_AT(activation_alpha),                               \
+                "first parameters of the activations", PARE_ANY),                                \
+        PARE_FLOATS("activation_beta", PARE_RNN_AT(activation_beta),                             \
+                    "second parameters of the activations", PARE_ANY),                           \
+        PARE_TEXTS("activations", PARE_RNN_AT(activations), NULL,                                \
+                   "names of the activations, for each direction"),                              \
+        PARE_FLOAT("clip", PARE_RNN_AT(clip),                                                    \
+                   "clamp inputs of activations to [-clip, clip]; 0: no clamping", 0, 0, 1e300), \
+        PARE_CHOICE("direction", PARE_RNN_AT(direction), "direction of the steps", "forward",    \
+                    "forward|reverse|bidirectional"),                                            \
+        PARE_INT("hidden_size", PARE_RNN_AT(hidden_size), "number of states", 0, 0, 1e15),       \
         PARE_INT("layout", PARE_RNN_AT(layout), "1: sequences before steps", 0, 0, 1)
 
 struct pare_rnn_act {
@@ -55,40 +54,42 @@ void pare_rnn_slope(const struct pare_rnn_act *act, const float *x, const float 
 struct pare_rnn_row {
     const struct pare_rnn *attr;
     int64_t H;
-    float *x, *r;             /* x W' and h R', (G H); the cell may write to them */
+    float *x, *r;             /* x W' and h R', (G H); the cell may overwrite them */
     const float *wb, *rb, *p; /* biases (G H) each, zeros when absent; peepholes (3 H) or NULL */
     const float *R;           /* (G H, H) */
     float *h, *c;             /* the state, replaced; (H) each */
     float *tmp;               /* (H) for the cell's use */
-    float *pre, *extra;       /* in training, else NULL: what the activations of the gates get,
-                                   (G H), and (H) more that the cell wants kept */
+    float *pre;               /* in training: inputs of the gates' activations (G H); else NULL */
+    float *extra;             /* in training: (H) more that the cell saves; else NULL */
     const struct pare_rnn_act *act;
 };
 
-/* The same on its way back. */
+/* One sequence at one step of the backward pass. */
 struct pare_rnn_back {
     const struct pare_rnn *attr;
     int64_t H;
-    const float *pre, *extra; /* what the cell kept */
+    const float *pre, *extra; /* values that the cell saved */
     const float *h;           /* the state before the step */
     const float *R, *p;
-    float *gp;      /* the gradient of p, added to; may be NULL */
-    float *dh, *dc; /* gradients of the state after the step, replaced by those of the
-                                   state before, but for what h R' adds to them */
-    float *dx, *dr; /* set: gradients of x W' and of h R', (G H); mostly the same, then
-                                   dr is dx */
+    float *gp; /* the gradient of p, accumulated; may be NULL */
+
+    /* Gradients of the state after the step, replaced by those of the state before, without the
+     * part of h R'. */
+    float *dh, *dc;
+    float *dx, *dr; /* set: gradients of x W' and of h R', (G H); dr is dx if they are the same */
     float *tmp;     /* ((G + 2) H) */
     const struct pare_rnn_act *act;
 };
 
 struct pare_rnn_cell {
     int gates, n_act;
-    const char *const *act; /* the default activations */
+    const char *const *act; /* default activations */
     void (*step)(const struct pare_rnn_row *row);
     void (*back)(const struct pare_rnn_back *row);
-    bool resets; /* a gate multiplies what the last gate gets of h.  Before R:
-                                   `extra` is r h, and back() takes its gradient through R itself;
-                                   after R (linear_before_reset): dr is not dx */
+
+    /* A gate multiplies the last gate's part of h.  Before R: `extra` is r h, and back() multiplies
+     * its gradient with R itself.  After R (linear_before_reset): dr is not dx. */
+    bool resets;
 };
 
 int pare_rnn_infer(struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_err *err);
@@ -108,7 +109,7 @@ void pare_rnn_needed_channels(const struct pare_node *n, const struct pare_rnn_c
                               struct pare_needed *s);
 void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
 
-/* The functions of a descriptor that only hand its cell on. */
+/* Functions of a descriptor that pass its cell on. */
 #define PARE_RNN_BY(cell)                                                                        \
     static int infer(struct pare_node *n, struct pare_err *err)                                  \
     {                                                                                            \
@@ -151,7 +152,7 @@ void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
         pare_rnn_needed_channels(n, &(cell), s);                                                 \
     }
 
-/* ---- between the family's own files ---------------------------------------------- */
+/* ---- private to the family ---------------------------------------------------------------- */
 
 enum {
     PARE_RNN_X,
@@ -169,7 +170,7 @@ enum { PARE_RNN_ACTS = 6 }; /* three of an LSTM, in two directions */
 int pare_rnn_acts(const struct pare_rnn *a, const struct pare_rnn_cell *cell, int dirs,
                   struct pare_rnn_act *out, struct pare_err *err);
 
-/* A run of either way.  Sequences and steps are in X's order in everything that has both. */
+/* A run in either direction.  Tensors with sequences and steps have them in X's order. */
 struct pare_rnn_run {
     const struct pare_node *n;
     const struct pare_rnn_cell *cell;
@@ -179,15 +180,15 @@ struct pare_rnn_run {
     struct pare_rnn_act act[PARE_RNN_ACTS];
 };
 
-bool pare_rnn_gives_nothing(const struct pare_node *n); /* no output has elements */
+bool pare_rnn_gives_nothing(const struct pare_node *n); /* all outputs are empty */
 int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
                    const struct pare_rnn_cell *cell, struct pare_ctx *c, struct pare_err *err);
 
 const struct pare_tensor *pare_rnn_input(const struct pare_node *n, int i); /* or NULL */
-bool pare_rnn_reversed(const struct pare_node *n, int64_t d);               /* is direction d? */
+bool pare_rnn_reversed(const struct pare_node *n, int64_t d); /* whether direction d is reversed */
 
-/* Where things are: row (t, b) in X's order; the states of direction d and sequence b in
- * (D, B, H) or (B, D, H); the step in the output of all steps. */
+/* Offsets: row (t, b) in X's order; the states of direction d and sequence b in (D, B, H) or (B, D,
+ * H); the step in the output of all steps. */
 int64_t pare_rnn_row_at(const struct pare_rnn_run *run, int64_t t, int64_t b);
 int64_t pare_rnn_state_at(const struct pare_rnn_run *run, int64_t d, int64_t b);
 int64_t pare_rnn_step_at(const struct pare_rnn_run *run, int64_t d, int64_t t, int64_t b);

@@ -1,9 +1,8 @@
-/* rnn_shrink.c - states of RNN, GRU and LSTM that can go.
+/* rnn_shrink.c - removable states of RNN, GRU and LSTM.
  *
- * A state is 0 at every step when what makes the new one of it (the candidate) has no weights and
- * no bias, and the first one is 0: an LSTM's c = f c + i g with g = tanh(0), a GRU's
- * h = (1 - z) n + z h with n = tanh(0).  A state is needed when somebody reads it, or R has a
- * weight from it to one that is.
+ * A state is 0 at every step if its candidate gate has no weights and no bias and its initial value
+ * is 0: an LSTM's c = f c + i g with g = tanh(0), a GRU's h = (1 - z) n + z h with n = tanh(0).  A
+ * state is needed if a consumer reads it, or if R has a weight from it to a needed state.
  */
 #include "rnn_family.h"
 
@@ -24,7 +23,7 @@ static bool all_zero(const float *v, int64_t n)
     return true;
 }
 
-/* f(0) of the candidate's activation is 0, and that of an LSTM's last one. */
+/* Whether f(0) is 0 for the candidate's activation, and for an LSTM's output activation. */
 static bool keeps_zero(const struct pare_node *n, const struct pare_rnn_cell *cell, int dirs)
 {
     struct pare_rnn_act act[PARE_RNN_ACTS];
@@ -43,7 +42,7 @@ static bool keeps_zero(const struct pare_node *n, const struct pare_rnn_cell *ce
     return true;
 }
 
-/* The candidate's rows of W and R, and its two biases. */
+/* Whether the candidate's rows of W and R and its two biases are 0. */
 static bool no_candidate(const struct pare_node *n, const struct pare_rnn_cell *cell, int64_t d,
                          int64_t h)
 {
@@ -80,7 +79,8 @@ float pare_rnn_constant_output(const struct pare_node *n, const struct pare_rnn_
     return zero ? 0 : NAN;
 }
 
-/* Has any gate of a state that stays a weight for column i of `w`, whose rows are (D, G, H)? */
+/* Whether any gate of a kept state has a nonzero weight in column i of `w`, whose rows are (D, G,
+ * H). */
 static bool is_read(const struct pare_node *n, const struct pare_rnn_cell *cell, int in,
                     const uint8_t *keep, int64_t i)
 {

@@ -1,7 +1,7 @@
 /* average_pool.c - AveragePool: the mean of each window.
  *
- * The divisor counts the taps inside the input or, with count_include_pad, those inside the
- * padded input; what ceil_mode adds beyond the padding never counts.
+ * The divisor counts the taps inside the input or, with count_include_pad, those inside the padded
+ * input; taps that ceil_mode adds beyond the padding never count.
  */
 #include <math.h>
 
@@ -10,7 +10,7 @@
 static const struct pare_opt attrs[] = {
     PARE_WINDOW_AUTO_PAD,
     PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0, 0, 1),
-    PARE_WINDOW_INT(count_include_pad, "padding counts as zeros", 0, 0, 1),
+    PARE_WINDOW_INT(count_include_pad, "count padding as zeros", 0, 0, 1),
     PARE_WINDOW_DILATIONS,
     PARE_WINDOW_KERNEL(true),
     PARE_WINDOW_PADS,
@@ -18,7 +18,7 @@ static const struct pare_opt attrs[] = {
     PARE_OPT_END
 };
 
-/* Taps of the current window along axis i that are not beyond the padding. */
+/* The number of taps of the current window along axis i that are inside the padded input. */
 static int64_t padded_taps(const struct pare_pool *p, int i)
 {
     int64_t room = p->w.in[i] + p->w.pad_end[i] - p->start[i];
@@ -90,7 +90,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
-/* A mean of equal numbers, unless padding counts among them. */
+/* A mean of equal elements is the same, unless padding counts. */
 static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     struct pare_window w;
@@ -109,7 +109,7 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
 
 const struct pare_op pare_op_average_pool = {
     .type = "AveragePool",
-    .doc = "The mean of each window.",
+    .doc = "Mean of each window.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOAT,

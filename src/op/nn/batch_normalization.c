@@ -3,14 +3,12 @@
  * mean and var are the inputs of that name or, in training, the moments of the batch; then the
  * further outputs are
  *     running_mean = mean_in * momentum + mean * (1 - momentum),  the same for var,
- * and, before opset 14, the batch's own mean and variance.  From opset 14 on training_mode says
- * that a node trains; before, it trains when it has these outputs, and before opset 7 unless
- * is_test.
+ * and, before opset 14, the mean and variance of the batch.  From opset 14 on training_mode selects
+ * training; before, a node with these outputs trains, and before opset 7 a node without is_test.
  *
- * Where the whole graph is trained every node does so, and the running moments also replace the
+ * When the whole graph is trained every node trains, and the running moments also replace the
  * inputs that they came from, with the variance of the batch divided by count - 1, not by count.
- * Several processes that each have a part of the batch may want the moments of all of it:
- * ctx->sync.
+ * With ctx->sync the moments are those of the batch of all processes.
  */
 #include <math.h>
 #include <string.h>
@@ -26,12 +24,12 @@ struct batch_norm {
 
 #define AT(field) offsetof(struct batch_norm, field)
 static const struct pare_opt attrs[] = {
-    PARE_INTS("consumed_inputs", AT(consumed_inputs), "ignored; opset 1 had it", PARE_ANY),
+    PARE_INTS("consumed_inputs", AT(consumed_inputs), "ignored (opset 1)", PARE_ANY),
     PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
-    PARE_INT("is_test", AT(is_test), "use the given moments; until opset 6", 0, 0, 1),
-    PARE_FLOAT("momentum", AT(momentum), "how much of the running moments is kept", 0.9, PARE_ANY),
+    PARE_INT("is_test", AT(is_test), "use the given moments, before opset 7", 0, 0, 1),
+    PARE_FLOAT("momentum", AT(momentum), "factor of the old running moments", 0.9, PARE_ANY),
     PARE_INT("spatial", AT(spatial), "moments are per channel, not per element", 1, 0, 1),
-    PARE_INT("training_mode", AT(training_mode), "normalise with the batch's moments", 0, 0, 1),
+    PARE_INT("training_mode", AT(training_mode), "normalize with the batch's moments", 0, 0, 1),
     PARE_OPT_END
 };
 
@@ -63,13 +61,13 @@ bool pare_bn_per_channel(const struct pare_node *n)
     return n->version >= 9 || a->spatial;
 }
 
-/* X seen as (N, C, inner), where C counts the moments. */
+/* X as (N, C, inner), where C is the number of moments. */
 struct view {
     int64_t N, C, inner;
-    double count; /* numbers of a channel, in all parts of the batch */
+    double count; /* elements per channel, in all processes */
 };
 
-static int see(const struct pare_node *n, struct view *v, struct pare_err *err)
+static int view_input(const struct pare_node *n, struct view *v, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
 
@@ -86,7 +84,7 @@ static int see(const struct pare_node *n, struct view *v, struct pare_err *err)
     return 0;
 }
 
-/* A moment for each element of (C, D1, ...): opset 7 with spatial = 0. */
+/* One moment per element of (C, D1, ...): opset 7 with spatial = 0. */
 static int check_per_element(const struct pare_node *n, int i, const char *name,
                              struct pare_err *err)
 {
@@ -99,7 +97,8 @@ static int check_per_element(const struct pare_node *n, int i, const char *name,
         same = t->dim[k] == x->dim[k + 1];
     if (same)
         return 0;
-    return pare_fail(err, PARE_ESHAPE, "X is %s but %s is %s, expected X's without the batch",
+    return pare_fail(err, PARE_ESHAPE,
+                     "X is %s but %s is %s, expected the shape of X without the batch",
                      pare_shape_text(x, bx, sizeof(bx)), name, pare_shape_text(t, bt, sizeof(bt)));
 }
 
@@ -108,7 +107,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     static const char *const name[] = { "X", "scale", "B", "mean", "var" };
     struct view v;
 
-    PARE_TRY(see(n, &v, err));
+    PARE_TRY(view_input(n, &v, err));
     for (int i = 1; i < 5; i++)
         PARE_TRY(pare_bn_per_channel(n) ? pare_norm_param(n, i, name[i], v.C, err)
                                         : check_per_element(n, i, name[i], err));
@@ -138,7 +137,7 @@ static struct moments of_batch(const float *x, const struct view *v, int64_t c)
     return m;
 }
 
-/* of_batch() of all channels, of all parts; work and result are in the scratch arena. */
+/* of_batch() of all channels and processes; work and result are in the scratch arena. */
 static int of_all(struct pare_ctx *ctx, const float *x, struct view *v, struct pare_moments *m,
                   struct pare_err *err)
 {
@@ -164,10 +163,10 @@ static struct moments given(const struct pare_node *n, int64_t c)
     return (struct moments){ pare_get(&n->in[3]->t, c), pare_get(&n->in[4]->t, c) };
 }
 
-/* The running moments after this batch.  Where the graph is trained, one value says nothing of the
- * variance, and none nothing at all. */
-static struct moments mix(const struct pare_node *n, const struct view *v, bool train,
-                          struct moments run, struct moments batch)
+/* The running moments after this batch.  In training, one element does not change the variance, and
+ * an empty batch changes nothing. */
+static struct moments running_moments(const struct pare_node *n, const struct view *v, bool train,
+                                      struct moments run, struct moments batch)
 {
     const struct batch_norm *a = n->attr;
     double count = v->count, keep = a->momentum;
@@ -188,15 +187,15 @@ PARE_SIMD static void scale_row(const float *x, float *y, int64_t n, const float
         y[i] = (x[i] - f[0]) * f[1] + f[2];
 }
 
-/* Element c of t, whatever float type it has. */
-static int put(const struct pare_tensor *t, int64_t c, double v, struct pare_err *err)
+/* Element c of t, of any float type. */
+static int store_moment(const struct pare_tensor *t, int64_t c, double v, struct pare_err *err)
 {
     return pare_convert(t->dtype, (char *)t->data + (size_t)c * pare_dtype_size(t->dtype), PARE_F64,
                         &v, 1, err);
 }
 
-/* The further outputs of channel c: running mean and variance, then those it was normalised with;
- * in training the inputs, too. */
+/* The further outputs of channel c: running mean and variance, then those used for normalization;
+ * in training also the inputs. */
 static int put_moments(const struct pare_node *n, int64_t c, bool train, const struct moments m[2],
                        struct pare_err *err)
 {
@@ -204,13 +203,13 @@ static int put_moments(const struct pare_node *n, int64_t c, bool train, const s
 
     for (int i = 1; i < n->n_out; i++)
         if (n->out[i])
-            PARE_TRY(put(&n->out[i]->t, c, v[i - 1], err));
+            PARE_TRY(store_moment(&n->out[i]->t, c, v[i - 1], err));
     for (int i = 0; i < 2 && train; i++)
-        PARE_TRY(put(&n->in[3 + i]->t, c, v[i], err));
+        PARE_TRY(store_moment(&n->in[3 + i]->t, c, v[i], err));
     return 0;
 }
 
-/* Training keeps the batch's moments for backward(). */
+/* In training, save the batch's moments for backward(). */
 static size_t save(const struct pare_node *n)
 {
     return (size_t)pare_numel(&n->in[3]->t) * sizeof(struct moments);
@@ -225,16 +224,17 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     struct pare_moments all;
     struct view v;
 
-    PARE_TRY(see(n, &v, err));
+    PARE_TRY(view_input(n, &v, err));
     if (synced)
         PARE_TRY(of_all(ctx, x, &v, &all, err));
     for (int64_t c = 0; c < v.C; c++) {
-        struct moments m[2] = { given(n, c), given(n, c) }; /* running, and to be used */
+        struct moments m[2] = { given(n, c),
+                                given(n, c) }; /* running moments, and moments to use */
         float f[3];
 
         if (trains) {
             m[1] = synced ? (struct moments){ all.mean[c], all.var[c] } : of_batch(x, &v, c);
-            m[0] = mix(n, &v, ctx->train, m[0], m[1]);
+            m[0] = running_moments(n, &v, ctx->train, m[0], m[1]);
             if (n->save)
                 ((struct moments *)n->save)[c] = m[1];
         }
@@ -248,16 +248,16 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     return 0;
 }
 
-/* Add to element c of in[i]'s gradient, where it has one. */
+/* Add to element c of in[i]'s gradient, if it has one. */
 static void add_grad(const struct pare_node *n, int i, int64_t c, double v)
 {
     if (n->in[i]->grad.data)
         pare_f32(&n->in[i]->grad)[c] += (float)v;
 }
 
-/* The moments that channel c was normalised with: mean and 1 / deviation. */
-static void used(const struct pare_node *n, const struct view *v, int64_t c, bool trains,
-                 double m[2])
+/* The moments used for channel c: mean and 1 / deviation. */
+static void used_moments(const struct pare_node *n, const struct view *v, int64_t c, bool trains,
+                         double m[2])
 {
     const struct batch_norm *a = n->attr;
     struct moments by = !trains   ? given(n, c)
@@ -275,7 +275,7 @@ static void back_sums(const struct pare_node *n, const struct view *v, int64_t c
     const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
     double m[2];
 
-    used(n, v, c, trains, m);
+    used_moments(n, v, c, trains, m);
     sum[0] = sum[1] = 0;
     for (int64_t i = 0; i < v->N; i++) {
         int64_t at = (i * v->C + c) * v->inner;
@@ -289,8 +289,8 @@ static void back_sums(const struct pare_node *n, const struct view *v, int64_t c
 /* One channel.  With xhat = (x - mean) / deviation and g = gy scale / deviation,
  *     fixed moments:   dL/dx = g
  *     batch's moments: dL/dx = g - mean of g - xhat * mean of (g xhat)
- * and dL/dmean = - sum of g, dL/dvar = - sum of g xhat / (2 deviation) where these are inputs.
- * The running moments, as results, pass no gradient on. */
+ * and dL/dmean = - sum of g, dL/dvar = - sum of g xhat / (2 deviation) where these are inputs.  The
+ * running moments, as results, pass no gradient on. */
 static void back_channel(const struct pare_node *n, const struct view *v, int64_t c, bool trains,
                          const double sum[2])
 {
@@ -298,7 +298,7 @@ static void back_channel(const struct pare_node *n, const struct view *v, int64_
     float *gx = pare_f32(&n->in[0]->grad), f[4] = { 0 };
     double scale = pare_get(&n->in[1]->t, c), m[2];
 
-    used(n, v, c, trains, m);
+    used_moments(n, v, c, trains, m);
     f[0] = (float)(scale * m[1]);
     if (trains) {
         f[1] = (float)(-scale * m[1] * m[1] * sum[1] / v->count);
@@ -322,7 +322,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     struct view v;
     double *sum;
 
-    PARE_TRY(see(n, &v, err));
+    PARE_TRY(view_input(n, &v, err));
     if (!v.N || !v.inner || !n->out[0]->grad.data)
         return 0;
     sum = pare_alloc(ctx->scratch, 2 * (size_t)v.C + 1, sizeof(*sum));
@@ -334,7 +334,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     if (ctx->train && ctx->sync)
         PARE_TRY(pare_dist_merge_batch(ctx->sync, PARE_MERGE_SUM, PARE_F64, sum, 2 * v.C + 1, err));
     v.count = sum[2 * v.C];
-    if (ctx->sync && !(pare_dist_part(ctx->sync) > 0)) /* not of the batch: no gradient */
+    if (ctx->sync && !(pare_dist_part(ctx->sync) > 0)) /* not from the batch: no gradient */
         memset(sum, 0, 2 * (size_t)v.C * sizeof(*sum));
     for (int64_t c = 0; c < v.C; c++)
         back_channel(n, &v, c, trains, sum + 2 * c);
@@ -347,9 +347,10 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     int channels = y->t.rank > 1;
 
     for (int i = 0; i < y->t.rank; i++)
-        if (i == channels || !pare_bn_trains(n)) /* moments of the batch are sums over the rest */
+        if (i == channels ||
+            !pare_bn_trains(n)) /* moments of the batch are sums over the other axes */
             pare_tie(t, n->in[0], i, y, i);
-    for (int i = 1; i < n->n_in && channels; i++) /* a list of numbers is all one channel */
+    for (int i = 1; i < n->n_in && channels; i++) /* a tensor of rank 1 has a single channel */
         pare_tie(t, n->in[i], 0, y, channels);
     for (int i = 1; i < n->n_out && channels; i++)
         pare_tie(t, n->out[i], 0, y, channels);
@@ -381,7 +382,7 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
 
 const struct pare_op pare_op_batch_normalization = {
     .type = "BatchNormalization",
-    .doc = "Normalises each channel by a mean and a variance, then scales and shifts it.",
+    .doc = "Normalize each channel by a mean and a variance, then scale and shift it.",
     .since = 1,
     .in = "TUUAA",
     .types = PARE_T_FLOAT,

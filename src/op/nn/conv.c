@@ -6,15 +6,14 @@
  */
 #include "conv_family.h"
 
-const struct pare_opt pare_conv_attrs[] = {
-    PARE_WINDOW_AUTO_PAD,
-    PARE_WINDOW_DILATIONS,
-    PARE_WINDOW_INT(group, "parts that the channels are divided in", 1, 1, INT32_MAX),
-    PARE_WINDOW_KERNEL(false),
-    PARE_WINDOW_PADS,
-    PARE_WINDOW_STRIDES,
-    PARE_OPT_END
-};
+const struct pare_opt pare_conv_attrs[] = { PARE_WINDOW_AUTO_PAD,
+                                            PARE_WINDOW_DILATIONS,
+                                            PARE_WINDOW_INT(group, "number of groups of channels",
+                                                            1, 1, INT32_MAX),
+                                            PARE_WINDOW_KERNEL(false),
+                                            PARE_WINDOW_PADS,
+                                            PARE_WINDOW_STRIDES,
+                                            PARE_OPT_END };
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {
@@ -111,7 +110,7 @@ static bool linear(const struct pare_node *n, struct pare_linear *l)
     return true;
 }
 
-/* Each group keeps as many inputs as W has. */
+/* Each group keeps as many input channels as W has. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     const struct pare_window_attr *a = n->attr;

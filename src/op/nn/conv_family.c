@@ -1,11 +1,11 @@
-/* conv_family.c - the three sums that convolutions and their gradients are made of.
+/* conv_family.c - the three sums of convolutions and their gradients.
  *
- * Planes are taken in pairs, one of x and one of y; for each tap the innermost loop runs along a
- * row of outputs, so that it vectorises.
+ * Planes are processed in pairs, one of x and one of y; for each tap the innermost loop runs along
+ * a row of outputs, so that it vectorizes.
  */
 #include "conv_family.h"
 
-/* Where each output reads just the input below it, a plane is one long row. */
+/* If each output reads just the input at its own position, a plane is one long row. */
 static void flatten(struct pare_window *w)
 {
     for (int i = 0; i < 3; i++)
@@ -16,8 +16,8 @@ static void flatten(struct pare_window *w)
     w->in[0] = w->in[1] = w->out[0] = w->out[1] = 1;
 }
 
-/* A step is set only where there is a second row: then it is inside the plane, and else it might
- * not even fit its type. */
+/* A step is set only if there is a second row: then it is inside the plane; otherwise it might not
+ * even fit its type. */
 static void find_tap(const struct pare_window *w, const int64_t *k, struct pare_tap *t)
 {
     int64_t x_row[3] = { w->in[1] * w->in[2], w->in[2], 1 };
@@ -59,7 +59,7 @@ int pare_conv_start(struct pare_conv *c, const struct pare_window *w, const stru
     c->y_plane = win.out[0] * win.out[1] * win.out[2];
     c->stride = win.stride[2];
     if (!pare_numel(kernel) || !c->x_plane || !c->y_plane)
-        c->N = 0; /* nothing to add up; and the taps of an empty kernel have no limit */
+        c->N = 0; /* nothing to sum; and an empty kernel has no limit on its taps */
     if (!c->N)
         return 0;
     c->taps = win.kernel[0] * win.kernel[1] * win.kernel[2];
@@ -121,7 +121,7 @@ PARE_SIMD static void scatter(const struct pare_conv *c, const float *y, const f
     }
 }
 
-/* Rows are summed in float32, eight or more partial sums at a time; their sums in double. */
+/* Rows are summed in float32, in eight or more partial sums; their sums in double. */
 PARE_SIMD static void correlate(const struct pare_conv *c, const float *x, const float *y, float *w)
 {
     int64_t s = c->stride;
@@ -151,7 +151,7 @@ PARE_SIMD static void correlate(const struct pare_conv *c, const float *x, const
     }
 }
 
-/* ---- tensors --------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------------------------ */
 
 /* The planes of a pair: sample i, output channel m of all groups, input channel k of its group. */
 struct pair {
@@ -201,7 +201,7 @@ void pare_conv_correlate(const struct pare_conv *c, const float *x, const float 
             }
 }
 
-/* ---- the bias ---------------------------------------------------------------------- */
+/* ---- the bias ----------------------------------------------------------------------------- */
 
 void pare_conv_fill(const struct pare_tensor *y, const struct pare_value *b)
 {

@@ -1,4 +1,4 @@
-/* conv_family.h - the three sums that convolutions and their gradients are made of.
+/* conv_family.h - the three sums of convolutions and their gradients.
  *
  * With output position o, tap k and the input position i(o, k) that the tap reads (window.h), of
  * sample n, group g, its input channel c and its output channel m,
@@ -26,8 +26,8 @@ struct pare_conv {
     struct pare_tap *tap;
 };
 
-/* The window is seen from the convolution; x and w are its input and its kernel.  What is needed
- * is taken from the arena. */
+/* The window is that of the convolution; x and w are its input and its kernel.  Memory comes from
+ * the arena. */
 int pare_conv_start(struct pare_conv *c, const struct pare_window *w, const struct pare_tensor *x,
                     const struct pare_tensor *kernel, struct pare_arena *a, struct pare_err *err);
 
@@ -35,13 +35,13 @@ void pare_conv_gather(const struct pare_conv *c, const float *x, const float *w,
 void pare_conv_scatter(const struct pare_conv *c, const float *y, const float *w, float *x);
 void pare_conv_correlate(const struct pare_conv *c, const float *x, const float *y, float *w);
 
-/* Every element of y becomes its channel's bias, 0 when b is NULL; and its gradient. */
+/* Set every element of y to its channel's bias, 0 if b is NULL; and the gradient of the bias. */
 void pare_conv_fill(const struct pare_tensor *y, const struct pare_value *b);
 void pare_conv_fill_back(const struct pare_value *y, const struct pare_value *b);
 
-/* Ties of in[0] (N, C, ...), in[w] (M, C / group, ...) and out[0] (N, M, ...): the channels of both
- * are (group, one of it), and the groups are the node's own axis 0.  Lists of M elements in inputs
- * behind w are along the output channels. */
+/* Axis relations of in[0] (N, C, ...), in[w] (M, C / group, ...) and out[0] (N, M, ...): the
+ * channels of both are (group, channel in the group), and the groups are virtual axis 0 of the
+ * node.  Inputs after w that are lists of M elements have the output channels. */
 void pare_conv_ties(const struct pare_node *n, int w, struct pare_ties *t);
 
 #endif

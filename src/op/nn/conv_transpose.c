@@ -1,19 +1,18 @@
-/* conv_transpose.c - ConvTranspose: each input adds its multiple of the kernel to the output.
+/* conv_transpose.c - ConvTranspose: transposed convolution, the gradient of Conv by its input.
  *
  *     y[n, g * M + m, i * stride - pad + k * dil] += w[c, m, k] * x[n, c, i]
  *
- * for input channel c of group g, with M = output channels / group: the gradient of Conv with
- * respect to its input.
+ * for input channel c of group g, with M = output channels / group.
  */
 #include "conv_family.h"
 
 static const struct pare_opt attrs[] = {
     PARE_WINDOW_AUTO_PAD,
     PARE_WINDOW_DILATIONS,
-    PARE_WINDOW_INT(group, "parts that the channels are divided in", 1, 1, INT32_MAX),
+    PARE_WINDOW_INT(group, "number of groups of channels", 1, 1, INT32_MAX),
     PARE_WINDOW_KERNEL(false),
-    PARE_WINDOW_INTS(output_padding, "outputs added after each axis", 0),
-    PARE_WINDOW_INTS(output_shape, "size of the output, which then decides the padding", 0),
+    PARE_WINDOW_INTS(output_padding, "output elements added at the end of each axis", 0),
+    PARE_WINDOW_INTS(output_shape, "size of the output, which determines the padding", 0),
     PARE_WINDOW_PADS,
     PARE_WINDOW_STRIDES,
     PARE_OPT_END
@@ -27,7 +26,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 
     PARE_TRY(pare_conv_transpose_window(n, &win, err));
     if (w->dim[1] > INT64_MAX / win.group)
-        return pare_fail(err, PARE_ELIMIT, "W makes more channels than can be handled");
+        return pare_fail(err, PARE_ELIMIT, "W has more output channels than are supported");
     M = w->dim[1] * win.group;
     PARE_TRY(pare_conv_bias(n->n_in > 2 ? n->in[2] : NULL, M, err));
     return pare_window_shape(&win, &n->out[0]->t, x->dtype, x->dim[0], M, err);
@@ -78,7 +77,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
-/* w is (C, M / group, ...): the other way round than in Conv. */
+/* w is (C, M / group, ...): input and output channels are exchanged, compared with Conv. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     const struct pare_window_attr *a = n->attr;
@@ -116,7 +115,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = 0;
 }
 
-/* Not all outputs get contributions of the same taps, padding or not. */
+/* Outputs differ in the taps that contribute, even without padding. */
 static bool linear(const struct pare_node *n, struct pare_linear *l)
 {
     const struct pare_window_attr *a = n->attr;

@@ -1,7 +1,7 @@
-/* dropout.c - Dropout: a copy; in training, zeroes elements at random and scales the others up.
+/* dropout.c - Dropout: a copy; in training, zero elements at random and scale the others up.
  *
  * ratio is an attribute before opset 12 and an input from then on; training_mode is an input of
- * opset 12, and opset 6 trains unless is_test.  The mask says which elements were kept, as bool
+ * opset 12, and opset 6 trains unless is_test.  The mask tells which elements were kept, as bool
  * from opset 10 on.
  */
 #include <math.h>
@@ -16,10 +16,10 @@ struct dropout {
 };
 
 static const struct pare_opt attrs[] = {
-    PARE_INT("is_test", offsetof(struct dropout, is_test), "copy only; until opset 6", 0, 0, 1),
-    PARE_FLOAT("ratio", offsetof(struct dropout, ratio), "the part that is dropped in training",
+    PARE_INT("is_test", offsetof(struct dropout, is_test), "only copy, before opset 7", 0, 0, 1),
+    PARE_FLOAT("ratio", offsetof(struct dropout, ratio), "fraction of elements to drop in training",
                0.5, PARE_ANY),
-    PARE_INT("seed", offsetof(struct dropout, seed), "start of the random numbers", 0, PARE_ANY),
+    PARE_INT("seed", offsetof(struct dropout, seed), "seed of the random numbers", 0, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -30,7 +30,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 
     for (int i = 1; i < n->n_in; i++)
         if (n->in[i] && (pare_numel(&n->in[i]->t) != 1 || n->in[i]->t.dtype == PARE_STR))
-            return pare_fail(err, PARE_ESHAPE, "%s is %s of %s, expected a single number", name[i],
+            return pare_fail(err, PARE_ESHAPE, "%s is %s of %s, expected a scalar", name[i],
                              pare_shape_text(&n->in[i]->t, buf, sizeof(buf)),
                              pare_dtype_name(n->in[i]->t.dtype));
     PARE_TRY(pare_infer_same(n, err));
@@ -39,7 +39,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* What this run does: copies when it does not drop. */
+/* The settings of this run; it copies if it does not drop. */
 struct run {
     bool drops;
     double ratio;
@@ -60,8 +60,8 @@ static int find_run(const struct pare_node *n, const struct pare_ctx *c, struct 
     return 0;
 }
 
-/* Which elements are kept: new ones for each step of training; for a node that asks for training
- * by itself, those that numpy draws from the seed, as ONNX's definition does. */
+/* Draw the mask: a new one for each step of training; for a node with training_mode of its own, the
+ * one that numpy draws from the seed, as ONNX's definition does. */
 static void draw(const struct pare_node *n, struct pare_ctx *c, double ratio, uint8_t *kept)
 {
     const struct dropout *a = n->attr;
@@ -83,7 +83,7 @@ static size_t save(const struct pare_node *n)
     return (size_t)pare_numel(&n->in[0]->t);
 }
 
-/* The mask: where training keeps it, else for this call only. */
+/* The mask: in node->save in training, else in scratch. */
 static uint8_t *mask_of(const struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     uint8_t *kept = n->save ? n->save : pare_alloc_raw(c->scratch, save(n), sizeof(*kept));
@@ -149,7 +149,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     if (!gx || !gy)
         return 0;
     if (!n->save && c->train)
-        return pare_fail(err, PARE_ECONFIG, "what was dropped is not known any more");
+        return pare_fail(err, PARE_ECONFIG, "the mask of the forward pass is missing");
     kept = mask_of(n, c, err);
     if (!kept)
         return err->code;
@@ -166,7 +166,8 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     const struct dropout *a = n->attr;
     bool may = n->version < 7 ? !a->is_test : n->n_in > 2 && n->in[2];
 
-    pare_ties_except(n, may ? 1u : 0, t); /* who trains by itself drops by the place in a batch */
+    pare_ties_except(n, may ? 1u : 0,
+                     t); /* with training_mode of its own, it drops by the position in a batch */
 }
 
 static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
@@ -177,7 +178,7 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
 
 const struct pare_op pare_op_dropout = {
     .type = "Dropout",
-    .doc = "A copy; in training, drops elements at random.",
+    .doc = "A copy; in training, drop elements at random.",
     .since = 6,
     .in = "TA?B?",
     .types = PARE_T_FLOATS,

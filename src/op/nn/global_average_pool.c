@@ -39,7 +39,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_global_average_pool = {
     .type = "GlobalAveragePool",
-    .doc = "The mean of each channel.",
+    .doc = "Mean of each channel.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOAT,

@@ -8,9 +8,9 @@ struct global_lp {
     int64_t p;
 };
 
-static const struct pare_opt attrs[] = {
-    PARE_INT("p", offsetof(struct global_lp, p), "the norm's power", 2, 1, INT32_MAX), PARE_OPT_END
-};
+static const struct pare_opt attrs[] = { PARE_INT("p", offsetof(struct global_lp, p),
+                                                  "exponent p of the norm", 2, 1, INT32_MAX),
+                                         PARE_OPT_END };
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
@@ -49,7 +49,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_global_lp_pool = {
     .type = "GlobalLpPool",
-    .doc = "The p-norm of each channel.",
+    .doc = "p-norm of each channel.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOAT,

@@ -4,7 +4,7 @@
 #include "norm.h"
 #include "window.h"
 
-/* The first of the largest; NaN counts as largest. */
+/* The first of the largest elements; NaN counts as largest. */
 static int64_t best(const float *x, int64_t n)
 {
     int64_t at = 0;
@@ -42,7 +42,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_global_max_pool = {
     .type = "GlobalMaxPool",
-    .doc = "The largest value of each channel.",
+    .doc = "Largest element of each channel.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOAT,

@@ -1,7 +1,7 @@
-/* grid_sample.c - GridSample: reads X at the places that a grid names, interpolating.
+/* grid_sample.c - GridSample: sample X at the positions of a grid, with interpolation.
  *
- * A grid entry has one number for each spatial axis, last axis first; -1 and 1 are the two ends of
- * the axis: the centres of its first and last element with align_corners, else their outer edges.
+ * A grid entry has one coordinate for each spatial axis, last axis first; -1 and 1 are the ends of
+ * the axis: the centers of its first and last element with align_corners, else their outer edges.
  */
 #include <math.h>
 
@@ -16,10 +16,10 @@ struct grid_sample {
 
 #define AT(field) offsetof(struct grid_sample, field)
 static const struct pare_opt attrs[] = {
-    PARE_INT("align_corners", AT(align_corners), "-1 and 1 are centres of elements", 0, 0, 1),
+    PARE_INT("align_corners", AT(align_corners), "-1 and 1 are centers of elements", 0, 0, 1),
     PARE_CHOICE("mode", AT(mode), "interpolation", "linear",
                 "linear|nearest|cubic|bilinear|bicubic"),
-    PARE_CHOICE("padding_mode", AT(padding_mode), "what lies outside", "zeros",
+    PARE_CHOICE("padding_mode", AT(padding_mode), "value of positions outside the input", "zeros",
                 "zeros|border|reflection"),
     PARE_OPT_END
 };
@@ -43,13 +43,13 @@ static int infer(struct pare_node *n, struct pare_err *err)
     for (int i = 0; i < nd; i++) {
         dim[i + 2] = g->dim[i + 1];
         if (!x->dim[i + 2])
-            return pare_fail(err, PARE_ESHAPE, "X is %s, which has nothing to sample",
+            return pare_fail(err, PARE_ESHAPE, "X is %s, which has no elements to sample",
                              pare_shape_text(x, bx, sizeof(bx)));
     }
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
 }
 
-/* Fold c back and forth into [lo, hi]; *turn is the slope of the result, 1 or -1. */
+/* Reflect c into [lo, hi]; *turn is the slope of the result, 1 or -1. */
 static double reflect(double c, double lo, double hi, double *turn)
 {
     double span = hi - lo, away = fabs(c - lo), rest;
@@ -62,7 +62,7 @@ static double reflect(double c, double lo, double hi, double *turn)
     return lo + (rest > span ? 2 * span - rest : rest);
 }
 
-/* Bring a coordinate inside an axis of `size` elements, as padding_mode says; *turn is the slope of
+/* Map a coordinate into an axis of `size` elements according to padding_mode; *turn is the slope of
  * the result. */
 static double inside(const struct grid_sample *a, double c, int64_t size, double *turn)
 {
@@ -78,8 +78,8 @@ static double inside(const struct grid_sample *a, double c, int64_t size, double
     return c < 0 ? 0 : c > last ? last : c;
 }
 
-/* The elements along one axis that contribute, how much each, and how that changes with the
- * grid's number. */
+/* The elements along one axis that contribute, their weights, and the derivatives of the weights by
+ * the coordinate. */
 struct taps {
     int n;
     int64_t at[4];
@@ -89,7 +89,7 @@ struct taps {
 static void add_tap(struct taps *t, double at, double weight, double slope, int64_t size)
 {
     if (at < 0 || at > (double)(size - 1))
-        return; /* zeros outside */
+        return; /* outside, with padding_mode zeros */
     t->at[t->n] = (int64_t)at;
     t->slope[t->n] = slope;
     t->weight[t->n++] = weight;
@@ -123,7 +123,7 @@ static void find_taps(const struct grid_sample *a, double g, int64_t size, struc
     double low, turn, scale = (double)(a->align_corners ? size - 1 : size) / 2;
 
     t->n = 0;
-    if (!(fabs(c) < 1e9)) /* NaN too */
+    if (!(fabs(c) < 1e9)) /* also for NaN */
         c = c > 0 ? 1e9 : -1e9;
     if (strstr(a->mode, "cubic")) {
         low = floor(c);
@@ -154,7 +154,7 @@ static double sample(const float *x, const struct taps *t, const int64_t *size)
     return sum;
 }
 
-/* The other way: gradients of the elements, where wanted, and of the grid's numbers. */
+/* Backward pass: gradients of the elements, if required, and of the coordinates. */
 static void sample_back(const float *x, float *gx, double gy, const struct taps *t,
                         const int64_t *size, double *gg)
 {
@@ -173,7 +173,7 @@ static void sample_back(const float *x, float *gx, double gy, const struct taps 
             }
 }
 
-/* Everything about one place of the grid. */
+/* The elements and weights of one position of the grid. */
 static void find_place(const struct pare_node *n, const float *grid, const int64_t *size,
                        struct taps *t)
 {
@@ -265,7 +265,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_grid_sample = {
     .type = "GridSample",
-    .doc = "Reads the input at the places that a grid names.",
+    .doc = "Sample the input at the positions of a grid.",
     .since = 16,
     .in = "TU",
     .types = PARE_T_FLOAT,

@@ -1,4 +1,4 @@
-/* group_normalization.c - GroupNormalization: normalises groups of channels of each sample.
+/* group_normalization.c - GroupNormalization: normalize groups of channels of each sample.
  *
  *     y = (x - mean) / sqrt(var + epsilon) * scale + bias
  *
@@ -17,8 +17,8 @@ struct group_norm {
 #define AT(field) offsetof(struct group_norm, field)
 static const struct pare_opt attrs[] = {
     PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
-    { "num_groups", "groups that the channels are divided in", PARE_OPT_INT, AT(num_groups), 1, 1,
-      INT32_MAX, NULL, NULL, true, NULL },
+    { "num_groups", "number of groups of channels", PARE_OPT_INT, AT(num_groups), 1, 1, INT32_MAX,
+      NULL, NULL, true, NULL },
     PARE_INT("stash_type", AT(stash_type), "element type to compute the moments in", 1, 1, 16),
     PARE_OPT_END
 };
@@ -51,7 +51,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     PARE_TRY(pare_norm_inner(x, 1, &inner, err));
     PARE_TRY(pare_norm_inner(x, 2, &inner, err));
     if (x->dim[1] % G)
-        return pare_fail(err, PARE_ESHAPE, "X is %s, whose channels %lld groups do not divide",
+        return pare_fail(err, PARE_ESHAPE,
+                         "X is %s, whose channels are not divisible into %lld groups",
                          pare_shape_text(x, buf, sizeof(buf)), (long long)G);
     count = pare_group_norm_per_channel(n) ? x->dim[1] : G;
     PARE_TRY(pare_norm_param(n, 1, "scale", count, err));
@@ -110,7 +111,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     return 0;
 }
 
-/* A group goes as a whole; the groups are the node's own axis 0. */
+/* A group is removed as a whole; the groups are virtual axis 0 of the node. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     int64_t G = pare_group_norm_groups(n), C = n->in[0]->t.dim[1];
@@ -126,7 +127,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie_digits(t, n->in[i], 0, digit, 1);
 }
 
-/* The moments of a group of numbers are numbers. */
+/* A group of constant channels has constant moments. */
 static float constant_output(const struct pare_node *n, const struct pare_needed *s, int k,
                              int axis, int64_t i)
 {
@@ -156,7 +157,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
-/* Whole groups go. */
+/* Whole groups are removed. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     int64_t C = n->in[0]->t.dim[1], G = pare_group_norm_groups(n);
@@ -167,7 +168,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 
 const struct pare_op pare_op_group_normalization = {
     .type = "GroupNormalization",
-    .doc = "Normalises groups of channels of each sample, then scales and shifts them.",
+    .doc = "Normalize groups of channels of each sample, then scale and shift them.",
     .since = 18,
     .in = "TTT",
     .types = PARE_T_FLOAT,

@@ -1,4 +1,4 @@
-/* instance_normalization.c - InstanceNormalization: normalises each channel of each sample.
+/* instance_normalization.c - InstanceNormalization: normalize each channel of each sample.
  *
  *     y = (x - mean) / sqrt(var + epsilon) * scale + B
  */
@@ -78,7 +78,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     return 0;
 }
 
-/* Every channel on its own, but with all its pixels. */
+/* Channels are independent; spatial axes are frozen. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     pare_ties_except(n, ~0u << 2, t);
@@ -93,7 +93,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
-/* A plane of equal numbers is its own mean: only the bias is left. */
+/* A constant plane equals its mean: only the bias remains. */
 static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     (void)x;
@@ -104,7 +104,7 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
 
 const struct pare_op pare_op_instance_normalization = {
     .type = "InstanceNormalization",
-    .doc = "Normalises each channel of each sample, then scales and shifts it.",
+    .doc = "Normalize each channel of each sample, then scale and shift it.",
     .since = 6,
     .in = "TTT",
     .types = PARE_T_FLOAT,

@@ -1,8 +1,8 @@
-/* layer_normalization.c - LayerNormalization: normalises over the axes from `axis` on.
+/* layer_normalization.c - LayerNormalization: normalize over the axes from `axis` on.
  *
  *     y = (x - mean) * inv_std * scale + B,   inv_std = 1 / sqrt(var + epsilon)
  *
- * scale and B broadcast to the normalised axes; mean and inv_std are further outputs.
+ * scale and B broadcast to the normalized axes; mean and inv_std are further outputs.
  */
 #include <math.h>
 
@@ -15,7 +15,7 @@ struct layer_norm {
 
 #define AT(field) offsetof(struct layer_norm, field)
 static const struct pare_opt attrs[] = {
-    PARE_INT("axis", AT(axis), "the first axis that is normalised", -1, PARE_ANY),
+    PARE_INT("axis", AT(axis), "first axis to normalize", -1, PARE_ANY),
     PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
     PARE_INT("stash_type", AT(stash_type), "element type of mean and inverse deviation", 1, 1, 16),
     PARE_OPT_END
@@ -35,7 +35,7 @@ int pare_layer_norm_axis(const struct pare_node *n)
     return (int)(a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis);
 }
 
-/* The normalised axes of X as a tensor of their own. */
+/* The normalized axes of X as a tensor. */
 static struct pare_tensor normalised(const struct pare_node *n)
 {
     const struct pare_tensor *x = &n->in[0]->t;
@@ -55,7 +55,7 @@ static int check_param(const struct pare_node *n, int i, const char *name, struc
         return 0;
     if (pare_broadcast(&both, &t, &n->in[i]->t, err) || !pare_same_shape(&both, &t))
         return pare_fail(err, PARE_ESHAPE,
-                         "%s is %s, which does not broadcast to the normalised "
+                         "%s is %s, which does not broadcast to the normalized "
                          "axes %s",
                          name, pare_shape_text(&n->in[i]->t, bp, sizeof(bp)),
                          pare_shape_text(&t, bt, sizeof(bt)));
@@ -90,7 +90,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* scale or B spread over the normalised axes; all `absent` without one.  NULL: no memory. */
+/* scale or B broadcast to the normalized axes; `absent` everywhere without one.  NULL: no memory.
+ */
 static const float *spread(const struct pare_node *n, int i, float absent, int64_t inner,
                            struct pare_arena *a)
 {
@@ -150,7 +151,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* Sums over all rows for each normalised element, the row's g = gy * scale, and X's gradient. */
+/* Sums over all rows for each normalized element, the row's g = gy * scale, and X's gradient. */
 struct back {
     const float *scale;
     double *gscale, *gbias;
@@ -179,7 +180,7 @@ static double grad_of(const struct pare_node *n, int i, int64_t at)
                : 0;
 }
 
-/* mean and inv_std are results, too:
+/* mean and inv_std are results as well:
  *     dmean/dx = 1 / n,  dinv_std/dx = -inv_std^3 (x - mean) / n */
 static void back_row(const struct pare_node *n, struct back *b, int64_t row)
 {
@@ -206,7 +207,7 @@ static void back_row(const struct pare_node *n, struct back *b, int64_t row)
     pare_norm_add(x, b->g, gx + row * b->inner, b->inner, f);
 }
 
-/* Add sums over the normalised axes to the gradient of scale or B, which broadcasts to them. */
+/* Add sums over the normalized axes to the gradient of scale or B, which broadcasts to them. */
 static void unspread(const struct pare_node *n, int i, const double *sum, int64_t inner)
 {
     struct pare_tensor t = normalised(n);
@@ -244,7 +245,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
-/* The axes that are normalised stay whole. */
+/* Normalized axes are frozen. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     pare_ties_except(n, ~0u << pare_layer_norm_axis(n), t);
@@ -252,7 +253,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_layer_normalization = {
     .type = "LayerNormalization",
-    .doc = "Normalises each sample over its last axes, then scales and shifts.",
+    .doc = "Normalize each sample over its last axes, then scale and shift.",
     .since = 17,
     .in = "TTT?",
     .types = PARE_T_FLOAT,

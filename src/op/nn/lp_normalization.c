@@ -1,6 +1,6 @@
-/* lp_normalization.c - LpNormalization: divides by the 1- or 2-norm along an axis.
+/* lp_normalization.c - LpNormalization: divide by the 1- or 2-norm along an axis.
  *
- * Where the norm is zero, so is the result.
+ * Where the norm is zero, the result is zero.
  */
 #include <math.h>
 
@@ -11,8 +11,8 @@ struct lp_norm {
 };
 
 static const struct pare_opt attrs[] = {
-    PARE_INT("axis", offsetof(struct lp_norm, axis), "the axis that is normalised", -1, PARE_ANY),
-    PARE_INT("p", offsetof(struct lp_norm, p), "1 or 2: which norm", 2, 1, 2), PARE_OPT_END
+    PARE_INT("axis", offsetof(struct lp_norm, axis), "axis to normalize", -1, PARE_ANY),
+    PARE_INT("p", offsetof(struct lp_norm, p), "norm: 1 or 2", 2, 1, 2), PARE_OPT_END
 };
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -112,7 +112,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_lp_normalization = {
     .type = "LpNormalization",
-    .doc = "Divides by the norm along an axis.",
+    .doc = "Divide by the norm along an axis.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOAT,

@@ -4,15 +4,16 @@
 #include "norm.h"
 #include "window.h"
 
-static const struct pare_opt attrs[] = { PARE_WINDOW_AUTO_PAD,
-                                         PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0,
-                                                         0, 1),
-                                         PARE_WINDOW_DILATIONS,
-                                         PARE_WINDOW_KERNEL(true),
-                                         PARE_WINDOW_INT(p, "the norm's power", 2, 1, INT32_MAX),
-                                         PARE_WINDOW_PADS,
-                                         PARE_WINDOW_STRIDES,
-                                         PARE_OPT_END };
+static const struct pare_opt attrs[] = {
+    PARE_WINDOW_AUTO_PAD,
+    PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0, 0, 1),
+    PARE_WINDOW_DILATIONS,
+    PARE_WINDOW_KERNEL(true),
+    PARE_WINDOW_INT(p, "exponent p of the norm", 2, 1, INT32_MAX),
+    PARE_WINDOW_PADS,
+    PARE_WINDOW_STRIDES,
+    PARE_OPT_END
+};
 
 static float norm(const struct pare_pool *p, const float *x, double power)
 {
@@ -71,7 +72,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_lp_pool = {
     .type = "LpPool",
-    .doc = "The p-norm of each window.",
+    .doc = "p-norm of each window.",
     .since = 2,
     .in = "T",
     .types = PARE_T_FLOAT,

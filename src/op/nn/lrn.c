@@ -1,8 +1,8 @@
-/* lrn.c - LRN: local response normalisation across neighbouring channels.
+/* lrn.c - LRN: local response normalization across neighboring channels.
  *
  *     y[c] = x[c] / (bias + alpha / size * sum of x[k]^2)^beta
  *
- * for k from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), where there are channels.
+ * for channels k from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), if they exist.
  */
 #include <math.h>
 
@@ -15,11 +15,11 @@ struct lrn {
 
 #define AT(field) offsetof(struct lrn, field)
 static const struct pare_opt attrs[] = {
-    PARE_FLOAT("alpha", AT(alpha), "weight of the squares", 1e-4, PARE_ANY),
-    PARE_FLOAT("beta", AT(beta), "the power", 0.75, PARE_ANY),
+    PARE_FLOAT("alpha", AT(alpha), "factor of the squares", 1e-4, PARE_ANY),
+    PARE_FLOAT("beta", AT(beta), "exponent", 0.75, PARE_ANY),
     PARE_FLOAT("bias", AT(bias), "added to the squares", 1, PARE_ANY),
-    { "size", "channels that are summed", PARE_OPT_INT, AT(size), 1, 1, INT32_MAX, NULL, NULL, true,
-      NULL },
+    { "size", "number of channels to sum", PARE_OPT_INT, AT(size), 1, 1, INT32_MAX, NULL, NULL,
+      true, NULL },
     PARE_OPT_END
 };
 
@@ -58,10 +58,10 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
     return 0;
 }
 
-/* Of one sample, with S[c] what is raised to beta,
+/* For one sample, with S[c] the base of the power,
  *     dL/dx[j] = gy[j] S[j]^-beta - 2 alpha beta / size x[j] sum of t[c],
  *     t[c] = gy[c] x[c] S[c]^(-beta - 1),
- * over the channels c that have j in their sum.  t and row are scratch: (C, inner) and (inner). */
+ * over the channels c whose sum includes j.  t and row are scratch: (C, inner) and (inner). */
 struct sample {
     const float *x, *gy;
     float *gx, *t;
@@ -98,7 +98,8 @@ static void back_sample(struct sample *s, const struct lrn *a)
             s->t[i] = (float)(g * (double)s->x[i] / sum);
         }
     }
-    s->before = s->after, s->after = before; /* seen from the other side */
+    s->before = s->after,
+    s->after = before; /* mirrored: the channels whose sum includes this one */
     for (int64_t c = 0; c < s->C; c++) {
         add_window(s, s->t, c, false);
         for (int64_t k = 0, i = c * s->inner; k < s->inner; k++, i++)
@@ -134,7 +135,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     return 0;
 }
 
-/* Channels look at their neighbours. */
+/* Channels depend on their neighbors: they are frozen. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     pare_ties_except(n, 1u << 1, t);
@@ -142,7 +143,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_lrn = {
     .type = "LRN",
-    .doc = "Divides by the size of the neighbouring channels' values.",
+    .doc = "Normalize by the squares of neighboring channels.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOAT,

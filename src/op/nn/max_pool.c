@@ -1,17 +1,13 @@
-/* max_pool.c - MaxPool: the largest value in each window, and where it was found. */
+/* max_pool.c - MaxPool: the largest element of each window, and its index. */
 #include <math.h>
 
 #include "window.h"
 
 static const struct pare_opt attrs[] = {
-    PARE_WINDOW_AUTO_PAD,
-    PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0, 0, 1),
-    PARE_WINDOW_DILATIONS,
-    PARE_WINDOW_KERNEL(true),
-    PARE_WINDOW_PADS,
-    PARE_WINDOW_INT(storage_order, "Indices count along columns first", 0, 0, 1),
-    PARE_WINDOW_STRIDES,
-    PARE_OPT_END
+    PARE_WINDOW_AUTO_PAD,  PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0, 0, 1),
+    PARE_WINDOW_DILATIONS, PARE_WINDOW_KERNEL(true),
+    PARE_WINDOW_PADS,      PARE_WINDOW_INT(storage_order, "1: indices are column-major", 0, 0, 1),
+    PARE_WINDOW_STRIDES,   PARE_OPT_END
 };
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -25,7 +21,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* The index of an element of X whose planes are stored by columns: the first axis runs fastest. */
+/* The column-major index of an element of X: the first axis of its plane varies fastest. */
 static int64_t by_columns(const struct pare_pool *p, int64_t at)
 {
     const int64_t *in = p->w.in;
@@ -34,8 +30,8 @@ static int64_t by_columns(const struct pare_pool *p, int64_t at)
     return d + in[0] * (h + in[1] * x);
 }
 
-/* The largest value of one window; NaN counts as largest.  *at gets its index in the plane, -1
- * when dilation lets the window step over the whole input. */
+/* The largest element of one window; NaN counts as largest.  *at is its index in the plane, -1 if
+ * dilation makes the window step over the whole input. */
 #define BEST(name, ctype, least, is_nan)                                      \
     static ctype name(const struct pare_pool *p, const ctype *x, int64_t *at) \
     {                                                                         \
@@ -101,7 +97,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* All of a window's gradient goes to the element that forward() picked. */
+/* The gradient of a window goes to the element that forward() selected. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
@@ -125,7 +121,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_max_pool = {
     .type = "MaxPool",
-    .doc = "The largest value in each window.",
+    .doc = "Largest element of each window.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOATS | PARE_T(PARE_U8) | PARE_T(PARE_I8),

@@ -1,6 +1,6 @@
-/* max_roi_pool.c - MaxRoiPool: the largest values of regions of X, each divided in bins.
+/* max_roi_pool.c - MaxRoiPool: the largest elements of regions of X, each divided into bins.
  *
- * A region is (image, x1, y1, x2, y2); its corners are rounded to elements, both included.
+ * A region is (image, x1, y1, x2, y2); its corners are rounded to elements, both inclusive.
  */
 #include <math.h>
 
@@ -15,7 +15,7 @@ static const struct pare_opt attrs[] = {
     { "pooled_shape", "bins of a region: height and width", PARE_OPT_INTS,
       offsetof(struct max_roi_pool, pooled_shape), 0, 1, INT32_MAX, NULL, NULL, true, NULL },
     PARE_FLOAT("spatial_scale", offsetof(struct max_roi_pool, spatial_scale),
-               "from a region's coordinates to X's", 1, PARE_ANY),
+               "factor from a region's coordinates to X's", 1, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -42,7 +42,7 @@ static double clamp(double v, double lo, double hi)
     return v >= lo ? v <= hi ? v : hi : lo; /* NaN becomes lo */
 }
 
-/* Elements [*lo, *hi) of bin b out of `bins`, of a region from `from` to `to` along an axis. */
+/* The elements [*lo, *hi) of bin b out of `bins`, of a region from `from` to `to` along an axis. */
 static void find_bin(const double *region, int64_t b, const int64_t *sizes, int64_t *lo,
                      int64_t *hi)
 {
@@ -54,7 +54,7 @@ static void find_bin(const double *region, int64_t b, const int64_t *sizes, int6
     *hi = (int64_t)clamp(ceil((double)(b + 1) * bin) + from, 0, end);
 }
 
-/* The first of the largest elements; -1 when there is none. */
+/* The first of the largest elements; -1: none. */
 static int64_t find_largest(const float *x, int64_t W, const int64_t *h, const int64_t *w)
 {
     int64_t at = -1;
@@ -66,8 +66,8 @@ static int64_t find_largest(const float *x, int64_t W, const int64_t *h, const i
     return at;
 }
 
-/* What a bin without a largest element is: 0 when it is empty, else all in it is -infinity (or no
- * number). */
+/* The value of a bin without a largest element: 0 if it is empty; else its elements are all
+ * -infinity or NaN. */
 static float without(const int64_t *h, const int64_t *w)
 {
     return h[0] < h[1] && w[0] < w[1] ? -INFINITY : 0;
@@ -89,8 +89,8 @@ static int regions(struct pare_node *n, bool back, struct pare_err *err)
         double image = (double)roi[0];
 
         if (!(image >= 0 && image < (double)x->dim[0]))
-            return pare_fail(err, PARE_ESHAPE, "a region is of image %g, the batch has %lld", image,
-                             (long long)x->dim[0]);
+            return pare_fail(err, PARE_ESHAPE, "a region refers to image %g, the batch has %lld",
+                             image, (long long)x->dim[0]);
         for (int64_t c = 0; c < C; c++)
             for (int64_t b = 0; b < high[1] * wide[1]; b++, to++) {
                 int64_t h[2], w[2], plane = ((int64_t)image * C + c) * (H * W), at;
@@ -113,7 +113,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return regions(n, false, err);
 }
 
-/* Of X; regions are rounded to elements and have none. */
+/* Of X only; regions are rounded to elements and have no gradient. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c;
@@ -128,7 +128,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_max_roi_pool = {
     .type = "MaxRoiPool",
-    .doc = "The largest values of regions of the input, each divided in bins.",
+    .doc = "Largest elements of regions of the input, each divided into bins.",
     .since = 1,
     .in = "TT",
     .types = PARE_T_FLOAT,

@@ -1,15 +1,15 @@
-/* max_unpool.c - MaxUnpool: puts values back where MaxPool found them, zeros elsewhere.
+/* max_unpool.c - MaxUnpool: the inverse of MaxPool: values at their indices, zeros elsewhere.
  *
- * Indices count in the tensor that MaxPool is taken to have seen, whose spatial sizes are
+ * Indices refer to the assumed input of MaxPool, whose spatial sizes are
  *     (in - 1) * stride - pads + kernel;
- * an output_shape that differs only adds or removes at the end of its axes.
+ * a different output_shape only adds or removes elements at the end of axes.
  */
 #include "window.h"
 
 static const struct pare_opt attrs[] = { PARE_WINDOW_KERNEL(true), PARE_WINDOW_PADS,
                                          PARE_WINDOW_STRIDES, PARE_OPT_END };
 
-/* The tensor that indices count in. */
+/* The tensor that indices refer to. */
 static int source(const struct pare_node *n, struct pare_tensor *s, struct pare_err *err)
 {
     const struct pare_window_attr *a = n->attr;
@@ -29,7 +29,7 @@ static int source(const struct pare_node *n, struct pare_tensor *s, struct pare_
         int64_t pads = a->pads.n ? a->pads.v[i] + a->pads.v[nd + i] : 0;
 
         if (x->dim[i + 2] < 1 || x->dim[i + 2] > INT64_MAX / 4 / stride)
-            return pare_fail(err, PARE_ESHAPE, "X is %s, which cannot have come from a pool",
+            return pare_fail(err, PARE_ESHAPE, "X is %s, which cannot be the output of a pool",
                              pare_shape_text(x, buf, sizeof(buf)));
         s->dim[i + 2] = (x->dim[i + 2] - 1) * stride - pads + a->kernel_shape.v[i];
     }
@@ -57,7 +57,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, s.dim, err);
 }
 
-/* The same place in y as `index` is in s; -1 when y does not have it. */
+/* The position in y of `index` in s; -1: y has no such position. */
 static int64_t place(const struct pare_tensor *s, const struct pare_tensor *y, int64_t index)
 {
     int64_t at = 0, scale = 1;
@@ -97,7 +97,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* Where two values had the same place the last one stayed, and only it gets the gradient. */
+/* If several values have the same index, the last one is in the output, and only it gets the
+ * gradient. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *y = &n->out[0]->t;
@@ -112,7 +113,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     PARE_TRY(source(n, &s, err));
     taken = pare_alloc(c->scratch, (size_t)pare_numel(y), sizeof(*taken));
     if (!taken)
-        return pare_no_memory(err, "for the places that are taken");
+        return pare_no_memory(err, "for the used positions");
     for (int64_t i = pare_numel(&n->in[0]->t) - 1; i >= 0; i--) {
         int64_t at = place(&s, y, index[i]);
 
@@ -125,7 +126,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_max_unpool = {
     .type = "MaxUnpool",
-    .doc = "Puts values back where MaxPool found them.",
+    .doc = "Put values back at the indices of MaxPool.",
     .since = 9,
     .in = "TLL?",
     .types = PARE_T_FLOAT,

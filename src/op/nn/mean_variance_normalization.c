@@ -1,6 +1,6 @@
 /* mean_variance_normalization.c - MeanVarianceNormalization: (x - mean) / (deviation + 1e-9).
  *
- * The moments are over `axes`; the small constant is the one in ONNX's definition.
+ * The moments are over `axes`; the constant 1e-9 is that of ONNX's definition.
  */
 #include <math.h>
 
@@ -12,7 +12,7 @@ struct mvn {
 
 static const struct pare_opt attrs[] = {
     PARE_INTS("axes", offsetof(struct mvn, axes),
-              "axes that are normalised; absent: all but channels of a 4-D tensor", PARE_ANY),
+              "axes to normalize (default: all but channels of a 4-D tensor)", PARE_ANY),
     PARE_OPT_END
 };
 
@@ -42,7 +42,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_infer_same(n, err);
 }
 
-/* Add up x, or with a mean the squares of its distances, into m; then divide by the count. */
+/* Sum x into m or, with a mean, its squared differences from the mean; then divide by the count. */
 static void reduce(const struct pare_tensor *x, const struct pare_tensor *m, const double *mean,
                    double *sum)
 {
@@ -82,7 +82,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* Sums of gy, and of gy times x's distance from the mean, each divided by the count. */
+/* Sums of gy, and of gy times the difference of x from the mean, each divided by the count. */
 static void reduce_grad(const struct pare_node *n, const struct pare_tensor *mean, double *g,
                         double *gd)
 {
@@ -151,7 +151,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_mean_variance_normalization = {
     .type = "MeanVarianceNormalization",
-    .doc = "Subtracts the mean and divides by the deviation over some axes.",
+    .doc = "Subtract the mean and divide by the deviation over some axes.",
     .since = 9,
     .in = "T",
     .types = PARE_T_FLOAT,

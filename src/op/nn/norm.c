@@ -1,9 +1,9 @@
-/* norm.c - what normalisations share; not an operator itself. */
+/* norm.c - shared by normalization operators. */
 #include <math.h>
 
 #include "norm.h"
 
-/* ---- sums over rows, several partial sums at a time -------------------------------- */
+/* ---- sums over rows, in several partial sums ---------------------------------------------- */
 
 PARE_SIMD static double add_up(const float *x, int64_t n)
 {
@@ -62,7 +62,7 @@ void pare_moments(const float *x, int64_t n, double *mean, double *var)
     *var = add_squares(x, n, *mean) / (double)n;
 }
 
-/* ---- gradients ------------------------------------------------------------------------ */
+/* ---- gradients ---------------------------------------------------------------------------- */
 
 void pare_norm_sums(const float *x, const float *g, int64_t n, const double m[2], double sum[2])
 {
@@ -111,7 +111,7 @@ double pare_norm_slope(float x, double y, double p)
     return x < 0 ? -size : size;
 }
 
-/* ---- checks --------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------- */
 
 int pare_norm_float(const struct pare_node *n, int i, const char *name, struct pare_err *err)
 {
@@ -148,7 +148,7 @@ int pare_norm_inner(const struct pare_tensor *x, int from, int64_t *inner, struc
     *inner = 1;
     for (int i = x->rank - 1; i >= 0; i--) {
         if (x->dim[i] && all > INT64_MAX / x->dim[i])
-            return pare_fail(err, PARE_ELIMIT, "X is %s, larger than can be handled",
+            return pare_fail(err, PARE_ELIMIT, "X is %s, which is too large",
                              pare_shape_text(x, buf, sizeof(buf)));
         all *= x->dim[i] ? x->dim[i] : 1;
         if (i >= from)

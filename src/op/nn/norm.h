@@ -1,33 +1,33 @@
-/* norm.h - normalisations: how kernels read their attributes, and what the operators share. */
+/* norm.h - shared by normalization operators; their attributes for kernels. */
 #ifndef PARE_OP_NN_NORM_H
 #define PARE_OP_NN_NORM_H
 
 #include "../op.h"
 
-/* ---- reading a node, once shapes are inferred -------------------------------- */
+/* ---- attributes, once shapes are inferred ------------------------------------------------- */
 
 double pare_bn_epsilon(const struct pare_node *n);
 
-/* Does this BatchNormalization normalise with the statistics of its batch?  Kernels that use the
- * mean and variance inputs must leave such nodes alone. */
+/* Whether this BatchNormalization normalizes with the statistics of its batch.  Kernels that use
+ * the mean and variance inputs must not take such nodes. */
 bool pare_bn_trains(const struct pare_node *n);
 
-/* Are statistics per channel?  False only for opset 7's spatial = 0, where they are per element
- * of (C, D1, ...). */
+/* Whether statistics are per channel.  False only for opset 7's spatial = 0, where they are per
+ * element of (C, D1, ...). */
 bool pare_bn_per_channel(const struct pare_node *n);
 
 double pare_layer_norm_epsilon(const struct pare_node *n);
-int pare_layer_norm_axis(const struct pare_node *n); /* in [0, rank]: the first normalised */
+int pare_layer_norm_axis(const struct pare_node *n); /* in [0, rank]: the first normalized axis */
 double pare_instance_norm_epsilon(const struct pare_node *n);
 double pare_group_norm_epsilon(const struct pare_node *n);
 int64_t pare_group_norm_groups(const struct pare_node *n);
 
-/* Are scale and bias given per channel (opset 21), or per group (opset 18)? */
+/* Whether scale and bias are per channel (opset 21) or per group (opset 18). */
 bool pare_group_norm_per_channel(const struct pare_node *n);
 
-/* ---- for the operators' own files ----------------------------------------------- */
+/* ---- for operators ------------------------------------------------------------------------ */
 
-/* Mean and population variance of n numbers, in two passes. */
+/* Mean and population variance of n elements, in two passes. */
 void pare_moments(const float *x, int64_t n, double *mean, double *var);
 
 double pare_row_sum(const float *x, int64_t n);
@@ -39,13 +39,12 @@ double pare_norm_slope(float x, double y, double p);
 /* Fail unless in[i] is of a floating-point type. */
 int pare_norm_float(const struct pare_node *n, int i, const char *name, struct pare_err *err);
 
-/* Fail unless in[i] is a list of `count` floating-point numbers; `name` is what messages call
- * it. */
+/* Fail unless in[i] is a list of `count` floating-point numbers; `name` is its name in messages. */
 int pare_norm_param(const struct pare_node *n, int i, const char *name, int64_t count,
                     struct pare_err *err);
 
 /* *inner is the product of the axes from `from` on; fewer axes than `from` is an error.  So is a
- * product of all axes that does not fit, even when one of them is 0: later products then do. */
+ * product of all axes that overflows, even if one of them is 0, so that later products cannot. */
 int pare_norm_inner(const struct pare_tensor *x, int from, int64_t *inner, struct pare_err *err);
 
 /* Gradients.  Of xhat = (x - mean) inv_std with the moments of n elements, and g = dL/dxhat,
@@ -56,8 +55,8 @@ void pare_norm_sums(const float *x, const float *g, int64_t n, const double m[2]
 /* gx += f[0] g + f[1] (x - f[2]) + f[3], over a row of n. */
 void pare_norm_add(const float *x, const float *g, float *gx, int64_t n, const float f[4]);
 
-/* The gradients of y = xhat * scale + bias, where all of some channels have the moments in common.
- * Channel c has scale[c * step]; gx, gscale and gbias may be NULL. */
+/* The gradients of y = xhat * scale + bias for channels that share their moments.  Channel c has
+ * scale[c * step]; gx, gscale and gbias may be NULL. */
 struct pare_norm_group {
     const float *x, *gy, *scale; /* x, gy and gx are (channels, inner) */
     float *gx, *gscale, *gbias;

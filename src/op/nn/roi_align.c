@@ -1,4 +1,4 @@
-/* roi_align.c - RoiAlign: pools regions of X to one size, sampling between elements.
+/* roi_align.c - RoiAlign: pool regions of X to one size, with interpolation.
  *
  * Each bin of a region is sampled at a grid of points by linear interpolation; the bin's value is
  * the mean of its samples or, for mode max, the largest of their weighted corners.
@@ -16,14 +16,15 @@ struct roi_align {
 #define AT(field) offsetof(struct roi_align, field)
 static const struct pare_opt attrs[] = {
     PARE_CHOICE("coordinate_transformation_mode", AT(coordinate_transformation_mode),
-                "half_pixel moves regions by half an element", "half_pixel",
+                "half_pixel shifts regions by half an element", "half_pixel",
                 "half_pixel|output_half_pixel"),
-    PARE_CHOICE("mode", AT(mode), "how a bin's samples become one", "avg", "avg|max"),
-    PARE_INT("output_height", AT(output_height), "bins of a region", 1, 1, INT32_MAX),
-    PARE_INT("output_width", AT(output_width), "bins of a region", 1, 1, INT32_MAX),
+    PARE_CHOICE("mode", AT(mode), "how the samples of a bin are combined", "avg", "avg|max"),
+    PARE_INT("output_height", AT(output_height), "bins of a region, vertically", 1, 1, INT32_MAX),
+    PARE_INT("output_width", AT(output_width), "bins of a region, horizontally", 1, 1, INT32_MAX),
     PARE_INT("sampling_ratio", AT(sampling_ratio),
-             "samples along each side of a bin; 0: as many as it has elements", 0, 0, 4096),
-    PARE_FLOAT("spatial_scale", AT(spatial_scale), "from a region's coordinates to X's", 1,
+             "samples along each side of a bin (default 0: as many as it has elements)", 0, 0,
+             4096),
+    PARE_FLOAT("spatial_scale", AT(spatial_scale), "factor from a region's coordinates to X's", 1,
                PARE_ANY),
     PARE_OPT_END
 };
@@ -43,12 +44,12 @@ static int infer(struct pare_node *n, struct pare_err *err)
                          pare_shape_text(x, bx, sizeof(bx)), pare_shape_text(r, br, sizeof(br)),
                          pare_shape_text(b, bb, sizeof(bb)));
     if (!plane)
-        return pare_fail(err, PARE_ESHAPE, "X is %s, which has nothing to sample",
+        return pare_fail(err, PARE_ESHAPE, "X is %s, which has no elements to sample",
                          pare_shape_text(x, bx, sizeof(bx)));
     return pare_shape_set(&n->out[0]->t, x->dtype, 4, dim, err);
 }
 
-/* A region along one axis: where it starts, how long a bin is, and how many samples it has. */
+/* A region along one axis: its start, the length of a bin, and the number of samples of a bin. */
 struct span {
     double start, bin;
     int64_t samples, size;
@@ -76,7 +77,7 @@ static int find_span(const struct pare_node *n, double from, double to, int axis
     return 0;
 }
 
-/* The two elements around sample k of bin b, and their weights; false when it is outside. */
+/* The two elements around sample k of bin b, and their weights; false: the sample is outside. */
 static bool corners(const struct span *s, int64_t b, int64_t k, int64_t *at, double *weight)
 {
     double last = (double)(s->size - 1);
@@ -117,7 +118,8 @@ static float pool(const float *x, const struct span *s, const int64_t *bin, bool
     return (float)(max ? best : sum / (double)count);
 }
 
-/* The other way: each sample's corners get their part of gy, or the largest of all corners does. */
+/* Backward pass: the corners of each sample get their part of gy, or only the largest of all
+ * corners. */
 static void pool_back(const float *x, float *gx, const struct span *s, const int64_t *bin, bool max,
                       float gy)
 {
@@ -160,7 +162,7 @@ static int regions(struct pare_node *n, bool back, struct pare_err *err)
         struct span s[2];
 
         if (image < 0 || image >= x->dim[0])
-            return pare_fail(err, PARE_ESHAPE, "a region is of image %lld, the batch has %lld",
+            return pare_fail(err, PARE_ESHAPE, "a region refers to image %lld, the batch has %lld",
                              (long long)image, (long long)x->dim[0]);
         PARE_TRY(find_span(n, (double)roi[1], (double)roi[3], 2, &s[0], err));
         PARE_TRY(find_span(n, (double)roi[0], (double)roi[2], 3, &s[1], err));
@@ -184,7 +186,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return regions(n, false, err);
 }
 
-/* Of X; where the regions are is taken as given. */
+/* Of X only; regions have no gradient. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c;
@@ -200,7 +202,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_roi_align = {
     .type = "RoiAlign",
-    .doc = "Pools regions of the input to one size, sampling between elements.",
+    .doc = "Pool regions of the input to one size, with interpolation.",
     .since = 10,
     .in = "TTL",
     .types = PARE_T_FLOAT,

@@ -1,8 +1,9 @@
-/* window.c - the geometry of convolutions and pools; shared by operators, not one itself. */
+/* window.c - window geometry of convolutions and pools: sizes, padding, taps. */
 #include "window.h"
 
 /* Sizes stay far enough from 2^63 for sums of a few of them: kernels, strides, dilations and pads
- * fit 31 bits (their tables say so), and planes of inputs and outputs stay below this. */
+ * fit 31 bits (their option tables limit them), and planes of inputs and outputs stay below this.
+ */
 #define MAX_PLANE (INT64_MAX / 8)
 
 static int64_t extent(const struct pare_window *w, int i)
@@ -10,7 +11,7 @@ static int64_t extent(const struct pare_window *w, int i)
     return (w->kernel[i] - 1) * w->dilation[i] + 1;
 }
 
-/* Kernels multiply the sizes of a plane even when the tensor, being empty, was never allocated. */
+/* Kernels multiply the sizes of a plane even if the tensor is empty and was never allocated. */
 static int check_plane(const char *what, const int64_t *size, int nd, struct pare_err *err)
 {
     int64_t plane = 1;
@@ -26,7 +27,7 @@ static int check_plane(const char *what, const int64_t *size, int nd, struct par
     return 0;
 }
 
-/* A list attribute with one number for each axis, or absent. */
+/* A list attribute with one number per axis, or absent. */
 static int per_axis(const char *name, struct pare_ints list, int nd, int64_t absent, int64_t *v,
                     struct pare_err *err)
 {
@@ -38,7 +39,7 @@ static int per_axis(const char *name, struct pare_ints list, int nd, int64_t abs
     return 0;
 }
 
-/* Everything that does not depend on the direction: axes, strides, dilations, pads. */
+/* The geometry that does not depend on the direction: axes, strides, dilations, pads. */
 static int read_attrs(const struct pare_window_attr *a, const struct pare_tensor *x,
                       struct pare_window *w, struct pare_err *err)
 {
@@ -67,7 +68,7 @@ static int read_attrs(const struct pare_window_attr *a, const struct pare_tensor
     return 0;
 }
 
-/* The window's size from W, which must agree with kernel_shape where that is given. */
+/* The window's size from W, which must agree with kernel_shape if that is given. */
 static int read_kernel(const struct pare_window_attr *a, const struct pare_tensor *wt,
                        struct pare_window *w, struct pare_err *err)
 {
@@ -75,13 +76,13 @@ static int read_kernel(const struct pare_window_attr *a, const struct pare_tenso
     int64_t asked[PARE_WINDOW_MAX];
 
     if (wt->rank != w->nd + 2)
-        return pare_fail(err, PARE_ESHAPE, "W is %s, expected %d dimensions as X has",
+        return pare_fail(err, PARE_ESHAPE, "W is %s, expected %d dimensions like X",
                          pare_shape_text(wt, buf, sizeof(buf)), w->nd + 2);
     PARE_TRY(per_axis("kernel_shape", a->kernel_shape, w->nd, 0, asked, err));
     for (int i = 0; i < w->nd; i++) {
         w->kernel[i] = wt->dim[i + 2];
         if (w->kernel[i] < 1 || w->kernel[i] > INT32_MAX)
-            return pare_fail(err, PARE_ESHAPE, "W is %s, which has no usable window",
+            return pare_fail(err, PARE_ESHAPE, "W is %s, which has an empty window",
                              pare_shape_text(wt, buf, sizeof(buf)));
         if (asked[i] && asked[i] != w->kernel[i])
             return pare_fail(err, PARE_ESHAPE, "kernel_shape is %lld along axis %d but W is %s",
@@ -90,7 +91,7 @@ static int read_kernel(const struct pare_window_attr *a, const struct pare_tenso
     return check_plane("W", w->kernel, w->nd, err);
 }
 
-/* Divide `total` padding over both ends; the odd one goes to the end for SAME_UPPER. */
+/* Divide `total` padding between both ends; the odd element is at the end for SAME_UPPER. */
 static void share_pad(struct pare_window *w, int i, int64_t total, bool upper)
 {
     int64_t small = total / 2;
@@ -101,7 +102,7 @@ static void share_pad(struct pare_window *w, int i, int64_t total, bool upper)
 
 /* SAME:  out = ceil(in / stride), padded as needed.
  * Else:  out = round((in + pads - extent) / stride) + 1, rounding down, or up for ceil_mode; then
- *        a last window that would start in the padding behind the input is left out. */
+ *        a last window that would start in the padding after the input is left out. */
 static int slide(const struct pare_window_attr *a, struct pare_window *w, struct pare_err *err)
 {
     bool same = !strncmp(a->auto_pad, "SAME", 4), ceil_mode = a->ceil_mode != 0;
@@ -141,12 +142,13 @@ int pare_conv_geometry(const struct pare_window_attr *a, const struct pare_tenso
     g = win->group;
     if (x->dim[1] % g || x->dim[1] / g != w->dim[1])
         return pare_fail(err, PARE_ESHAPE,
-                         "X is %s but W takes %lld input channels in %lld "
+                         "X is %s but W has %lld input channels in %lld "
                          "group%s",
                          pare_shape_text(x, bx, sizeof(bx)), (long long)w->dim[1], (long long)g,
                          g == 1 ? "" : "s");
     if (w->dim[0] % g)
-        return pare_fail(err, PARE_ESHAPE, "W makes %lld channels, which %lld groups do not divide",
+        return pare_fail(err, PARE_ESHAPE,
+                         "W has %lld output channels, which are not divisible into %lld groups",
                          (long long)w->dim[0], (long long)g);
     return slide(a, win, err);
 }
@@ -162,32 +164,32 @@ int pare_conv_bias(const struct pare_value *b, int64_t channels, struct pare_err
 
     if (!b || (b->t.rank == 1 && b->t.dim[0] == channels))
         return 0;
-    return pare_fail(err, PARE_ESHAPE, "B is %s but W makes %lld channels",
+    return pare_fail(err, PARE_ESHAPE, "B is %s but W has %lld output channels",
                      pare_shape_text(&b->t, buf, sizeof(buf)), (long long)channels);
 }
 
-/* The wanted size of Y along each axis; -1 where it follows from the pads. */
+/* The requested size of Y along each axis; -1: it follows from the pads. */
 static int transposed_sizes(const struct pare_window_attr *a, const struct pare_window *w,
                             int64_t *size, struct pare_err *err)
 {
     struct pare_ints want = a->output_shape;
 
-    if (want.n == w->nd + 2) { /* some exporters put batch and channels in front */
+    if (want.n == w->nd + 2) { /* some exporters prepend batch and channels */
         want.v += 2;
         want.n -= 2;
     }
     PARE_TRY(per_axis("output_shape", want, w->nd, -1, size, err));
     for (int i = 0; i < w->nd && !want.n && !strncmp(a->auto_pad, "SAME", 4); i++) {
         if (w->in[i] > INT64_MAX / 4 / w->stride[i])
-            return pare_fail(err, PARE_ELIMIT, "the result is larger than can be handled");
+            return pare_fail(err, PARE_ELIMIT, "the result is too large");
         size[i] = w->in[i] * w->stride[i];
     }
     return 0;
 }
 
-/* Without padding Y would be   full = stride * (in - 1) + output_padding + extent.
- * Then out = full - pads; or, where a size is asked for, the pads are what makes it so (never
- * negative: a larger Y has outputs at its end that no window reaches). */
+/* Without padding Y would be   full = stride * (in - 1) + output_padding + extent.  Then out = full
+ * - pads; or, if a size is requested, the pads are chosen to give it (never negative: a larger Y
+ * has outputs at its end that no window reaches). */
 int pare_conv_transpose_window(const struct pare_node *n, struct pare_window *w,
                                struct pare_err *err)
 {
@@ -210,7 +212,7 @@ int pare_conv_transpose_window(const struct pare_node *n, struct pare_window *w,
         int64_t full = 0;
 
         if (w->in[i] > INT64_MAX / 4 / w->stride[i])
-            return pare_fail(err, PARE_ELIMIT, "the result is larger than can be handled");
+            return pare_fail(err, PARE_ELIMIT, "the result is too large");
         if (w->in[i])
             full = w->stride[i] * (w->in[i] - 1) + extra[i] + extent(w, i);
         if (size[i] >= 0) {
@@ -222,7 +224,7 @@ int pare_conv_transpose_window(const struct pare_node *n, struct pare_window *w,
         w->out[i] = full - w->pad_begin[i] - w->pad_end[i];
         if (w->out[i] < 0 || (!w->out[i] && w->in[i]))
             return pare_fail(err, PARE_ESHAPE,
-                             "pads take %lld of the %lld outputs along spatial "
+                             "pads remove %lld of the %lld outputs along spatial "
                              "axis %d",
                              (long long)w->pad_begin[i] + w->pad_end[i], (long long)full, i);
     }
@@ -239,7 +241,7 @@ int pare_pool_window(const struct pare_node *n, struct pare_window *w, struct pa
     for (int i = 0; i < w->nd; i++) {
         int64_t pad = w->pad_begin[i] > w->pad_end[i] ? w->pad_begin[i] : w->pad_end[i];
 
-        if (pad >= extent(w, i)) /* some windows would see nothing but padding */
+        if (pad >= extent(w, i)) /* some windows would consist of padding only */
             return pare_fail(err, PARE_ESHAPE,
                              "padding of %lld along spatial axis %d, which must "
                              "be less than the window's %lld",
@@ -367,7 +369,8 @@ int pare_pool_infer(struct pare_node *n, struct pare_err *err)
 
 void pare_ties_channels(const struct pare_node *n, struct pare_ties *t)
 {
-    /* Further outputs are places in the whole tensor, which change with every channel that goes. */
+    /* Further outputs are indices into the whole tensor, which change with every removed channel.
+     */
     for (int k = 1; k < n->n_out; k++)
         if (n->out[k])
             return;

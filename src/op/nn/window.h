@@ -1,7 +1,7 @@
-/* window.h - the geometry of convolutions and pools: shared by those operators and their kernels.
+/* window.h - window geometry of convolutions and pools, shared by those operators and kernels.
  *
- * A window operator slides a kernel over 1 to 3 spatial axes.  Along axis i, tap k of the window
- * of output o reads input position
+ * A window operator slides a kernel over 1 to 3 spatial axes.  Along axis i, tap k of the window of
+ * output o reads input position
  *     o * stride[i] - pad_begin[i] + k * dilation[i]
  * where positions outside [0, in[i]) are padding.
  */
@@ -12,22 +12,21 @@
 
 #define PARE_WINDOW_MAX 3
 
-/* pad_end is what the attributes ask for (or auto_pad computes); under ceil_mode the last window
- * may reach beyond it, and under floor rounding it may stop short of it.  `out` is authoritative.
- * For ConvTranspose, `in` is X and `out` is Y, and the roles of the two in the formula above are
- * exchanged. */
+/* pad_end is the value of the attributes (or of auto_pad); with ceil_mode the last window may
+ * extend beyond it, and with floor rounding it may end before it.  `out` is authoritative.  For
+ * ConvTranspose, `in` is X and `out` is Y, and their roles in the formula above are exchanged. */
 struct pare_window {
-    int nd; /* spatial axes; entries from nd on are not set */
+    int nd; /* spatial axes; entries from nd on are unset */
     int64_t kernel[PARE_WINDOW_MAX], stride[PARE_WINDOW_MAX], dilation[PARE_WINDOW_MAX];
     int64_t pad_begin[PARE_WINDOW_MAX], pad_end[PARE_WINDOW_MAX];
     int64_t group; /* 1 for pools */
     int64_t in[PARE_WINDOW_MAX], out[PARE_WINDOW_MAX];
 };
 
-/* ---- reading a node ---------------------------------------------------------- */
+/* ---- attributes, once shapes are known ---------------------------------------------------- */
 
 /* Conv and ConvInteger (X is input 0, W is input 1), once the shapes of both are known.  Checks
- * everything infer() has to; the bias is pare_conv_bias()'s. */
+ * everything that infer() has to except the bias (pare_conv_bias). */
 int pare_conv_window(const struct pare_node *n, struct pare_window *w, struct pare_err *err);
 
 /* ConvTranspose. */
@@ -37,12 +36,12 @@ int pare_conv_transpose_window(const struct pare_node *n, struct pare_window *w,
 /* MaxPool, AveragePool and LpPool. */
 int pare_pool_window(const struct pare_node *n, struct pare_window *w, struct pare_err *err);
 
-/* AveragePool: does padding count in the divisor? */
+/* AveragePool: whether padding counts in the divisor. */
 bool pare_pool_counts_pad(const struct pare_node *n);
 
-/* ---- for the operators' own files ----------------------------------------------- */
+/* ---- for operators ------------------------------------------------------------------------ */
 
-/* The attributes of all window operators; each uses its part. */
+/* The attributes of all window operators; each uses some of them. */
 struct pare_window_attr {
     const char *auto_pad;
     struct pare_ints kernel_shape, strides, dilations, pads;
@@ -65,50 +64,49 @@ struct pare_window_attr {
         .type = PARE_OPT_INTS, .offset = offsetof(struct pare_window_attr, kernel_shape), \
         .min = 1, .max = INT32_MAX, .required = is_required                               \
     }
-#define PARE_WINDOW_STRIDES PARE_WINDOW_INTS(strides, "steps of the window along each axis", 1)
+#define PARE_WINDOW_STRIDES PARE_WINDOW_INTS(strides, "strides of the window along each axis", 1)
 #define PARE_WINDOW_DILATIONS \
-    PARE_WINDOW_INTS(dilations, "distance of the window's taps along each axis", 1)
-#define PARE_WINDOW_PADS PARE_WINDOW_INTS(pads, "padding before all axes, then after all", 0)
+    PARE_WINDOW_INTS(dilations, "distance between taps along each axis", 1)
+#define PARE_WINDOW_PADS PARE_WINDOW_INTS(pads, "padding before all axes, then after all axes", 0)
 
 /* Attributes of Conv, ConvInteger and QLinearConv. */
 extern const struct pare_opt pare_conv_attrs[];
 
-/* pare_conv_window for operators that have X and W elsewhere among their inputs. */
+/* pare_conv_window for operators with X and W at other inputs. */
 int pare_conv_geometry(const struct pare_window_attr *a, const struct pare_tensor *x,
                        const struct pare_tensor *w, struct pare_window *win, struct pare_err *err);
 
 /* Fail unless b is NULL or has `channels` elements. */
 int pare_conv_bias(const struct pare_value *b, int64_t channels, struct pare_err *err);
 
-/* y becomes (batch, channels, out...). */
+/* Set y to (batch, channels, out...). */
 int pare_window_shape(const struct pare_window *w, struct pare_tensor *y, enum pare_dtype dtype,
                       int64_t batch, int64_t channels, struct pare_err *err);
 
-/* The same window over exactly three axes, by axes of size 1 in front, so that kernels are
- * written once. */
+/* The same window over exactly three axes, with leading axes of size 1, so that kernels are written
+ * once. */
 void pare_window_3d(struct pare_window *w);
 
-/* Of tap k along an axis: the outputs [*lo, *hi) for which it is not in the padding. */
+/* The outputs [*lo, *hi) for which tap k along an axis is not in the padding. */
 void pare_window_span(const struct pare_window *w, int axis, int64_t k, int64_t *lo, int64_t *hi);
 
-/* Does every window have a tap that is not padding?  Large dilations can step over the input. */
+/* Whether every window has a tap that is not padding.  Large dilations can step over the input. */
 bool pare_window_meets(const struct pare_window *w);
 
-/* Walks the outputs of a pool in order, and for each says where its window starts in its input
- * plane and which taps [lo, hi) are not padding:
+/* Iterates over the outputs of a pool in order, with the start of each window in its input plane
+ * and its taps [lo, hi) that are not padding:
  *     for (pare_pool_start(&p, &w), i = 0; i < total; i++, pare_pool_next(&p))
- *         y[i] = f(x + p.plane, p.start, p.lo, p.hi)
- */
+ *         y[i] = f(x + p.plane, p.start, p.lo, p.hi) */
 struct pare_pool {
-    struct pare_window w;       /* over three axes */
-    int64_t plane;              /* the input plane's first element */
-    int64_t o[PARE_WINDOW_MAX]; /* the output's place in its plane */
+    struct pare_window w;       /* with three axes */
+    int64_t plane;              /* offset of the input plane */
+    int64_t o[PARE_WINDOW_MAX]; /* the output's position in its plane */
     int64_t start[PARE_WINDOW_MAX], lo[PARE_WINDOW_MAX], hi[PARE_WINDOW_MAX];
 };
 void pare_pool_start(struct pare_pool *p, const struct pare_window *w);
 void pare_pool_next(struct pare_pool *p);
 
-/* The element of its plane that a tap of the current window reads. */
+/* Offset in the plane of the element that a tap of the current window reads. */
 static inline int64_t pare_pool_at(const struct pare_pool *p, int64_t kd, int64_t kh, int64_t kw)
 {
     const struct pare_window *w = &p->w;
@@ -121,7 +119,7 @@ static inline int64_t pare_pool_at(const struct pare_pool *p, int64_t kd, int64_
 /* infer() of pools: output 0 has X's type. */
 int pare_pool_infer(struct pare_node *n, struct pare_err *err);
 
-/* ties: batch and channels of X and Y are the same. */
+/* ties(): batch and channels of X and Y are the same. */
 void pare_ties_channels(const struct pare_node *n, struct pare_ties *t);
 
 #endif

@@ -9,14 +9,14 @@ static const struct pare_tensor *input(const struct pare_node *n, int i)
     return i < n->n_in && n->in[i] ? &n->in[i]->t : NULL;
 }
 
-/* The zero points as they are broadcast: one for X, one or one for each output channel for W. */
+/* The zero points, broadcast: one for X; one, or one per output channel, for W. */
 static int views(const struct pare_node *n, struct pare_tensor *xz, struct pare_tensor *wz,
                  struct pare_err *err)
 {
     const struct pare_tensor *zero = input(n, X_ZERO);
 
     if (zero && pare_numel(zero) != 1)
-        return pare_fail(err, PARE_ESHAPE, "x_zero_point has %lld elements, must have one",
+        return pare_fail(err, PARE_ESHAPE, "x_zero_point has %lld elements, expected 1",
                          (long long)pare_numel(zero));
     if (zero)
         PARE_TRY(pare_quant_view(xz, zero, &n->in[X]->t, 0, err));
@@ -62,7 +62,7 @@ static double macs(const struct pare_node *n)
 
 const struct pare_op pare_op_conv_integer = {
     .type = "ConvInteger",
-    .doc = "Convolution of 8-bit integers, in int32.",
+    .doc = "Convolution of int8 or uint8 tensors, in int32.",
     .since = 10,
     .in = "TUT?U?",
     .types = PARE_T(PARE_U8) | PARE_T(PARE_I8),

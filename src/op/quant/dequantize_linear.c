@@ -8,8 +8,7 @@ struct dequantize {
 };
 
 static const struct pare_opt dequantize_attrs[] = {
-    PARE_INT("axis", offsetof(struct dequantize, axis), "along which a vector of scales runs", 1,
-             PARE_ANY),
+    PARE_INT("axis", offsetof(struct dequantize, axis), "axis of a list of scales", 1, PARE_ANY),
     PARE_INT("block_size", offsetof(struct dequantize, block_size),
              "elements along the axis that share a scale; 0: no blocks", 0, 0, 1e15),
     PARE_OPT_END
@@ -28,7 +27,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* int32 less int32 needs more bits; all else fits. */
+/* The difference of two int32 needs more than 32 bits; other types fit. */
 #define RUN(name, type, wide)                                                        \
     PARE_SIMD static void name(float *restrict y, const type *restrict x, int64_t n, \
                                const float *s, const int32_t *z, int64_t step)       \
@@ -102,7 +101,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_dequantize_linear = {
     .type = "DequantizeLinear",
-    .doc = "Integers to real numbers, by a scale and a zero point.",
+    .doc = "Integers to float values, by a scale and a zero point.",
     .since = 10,
     .in = "TUT?",
     .types = PARE_T_QUANT | PARE_T(PARE_I32),

@@ -1,5 +1,5 @@
-/* dynamic_quantize_linear.c - DynamicQuantizeLinear: to uint8, with the scale that just covers
- * the numbers at hand and zero. */
+/* dynamic_quantize_linear.c - DynamicQuantizeLinear: quantize to uint8 by the tensor's own range.
+ */
 #include <math.h>
 
 #include "quant_family.h"
@@ -40,7 +40,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_dynamic_quantize_linear = {
     .type = "DynamicQuantizeLinear",
-    .doc = "To uint8, by the range of the numbers at hand.",
+    .doc = "Quantize to uint8 by the range of the input.",
     .since = 11,
     .in = "F",
     .min_out = 3,

@@ -9,7 +9,7 @@ static const struct pare_tensor *input(const struct pare_node *n, int i)
     return i < n->n_in && n->in[i] ? &n->in[i]->t : NULL;
 }
 
-/* The zero points as they are broadcast: to A's rows, to B's columns. */
+/* The zero points, broadcast to A's rows and to B's columns. */
 static int views(const struct pare_node *n, struct pare_tensor *az, struct pare_tensor *bz,
                  struct pare_err *err)
 {
@@ -55,7 +55,7 @@ static double macs(const struct pare_node *n)
 
 const struct pare_op pare_op_mat_mul_integer = {
     .type = "MatMulInteger",
-    .doc = "Matrix product of 8-bit integers, in int32.",
+    .doc = "Matrix product of int8 or uint8 matrices, in int32.",
     .since = 10,
     .in = "TUT?U?",
     .types = PARE_T(PARE_U8) | PARE_T(PARE_I8),

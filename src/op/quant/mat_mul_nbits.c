@@ -1,4 +1,4 @@
-/* mat_mul_nbits.c - MatMulNBits of com.microsoft: a product with packed weights of few bits. */
+/* mat_mul_nbits.c - MatMulNBits (com.microsoft): product with packed 2-, 4- or 8-bit weights. */
 #include "nbits.h"
 
 enum { A, B, SCALES, ZEROS, INDEX, BIAS };
@@ -12,13 +12,13 @@ static const struct pare_opt mat_mul_nbits_attrs[] = {
       true, NULL },
     { "N", "columns of the result", PARE_OPT_INT, offsetof(struct mat_mul_nbits, N), 0, 1, 1e15,
       NULL, NULL, true, NULL },
-    PARE_INT("bits", offsetof(struct mat_mul_nbits, bits), "of a weight: 2, 4 or 8", 4, 1, 8),
+    PARE_INT("bits", offsetof(struct mat_mul_nbits, bits), "bits of a weight: 2, 4 or 8", 4, 1, 8),
     { "block_size", "weights that share a scale", PARE_OPT_INT,
       offsetof(struct mat_mul_nbits, block_size), 0, 1, 1e15, NULL, NULL, true, NULL },
     PARE_INT("accuracy_level", offsetof(struct mat_mul_nbits, accuracy_level),
-             "how exactly others may compute; here it is float32", 0, PARE_ANY),
+             "ignored: products are computed in float32", 0, PARE_ANY),
     PARE_INT("weight_prepacked", offsetof(struct mat_mul_nbits, weight_prepacked),
-             "B is laid out for some machine, which is not handled", 0, 0, 0),
+             "packing of B for a certain machine, which is not supported", 0, 0, 0),
     PARE_OPT_END
 };
 
@@ -35,7 +35,7 @@ static const struct pare_value *input(const struct pare_node *n, int i)
     return n->n_in > i ? n->in[i] : NULL;
 }
 
-/* The shape of B as attributes say it; its elements are counted without overflow. */
+/* Check B's shape against the attributes; elements are counted without overflow. */
 static int check_weight(const struct pare_node *n, struct pare_err *err)
 {
     struct pare_nbits_attrs a = pare_nbits_get(n);
@@ -47,7 +47,8 @@ static int check_weight(const struct pare_node *n, struct pare_err *err)
         return pare_fail(err, PARE_EUNSUPPORTED, "bits is %lld, must be 2, 4 or 8",
                          (long long)a.bits);
     if (a.block < 16 || a.block & (a.block - 1))
-        return pare_fail(err, PARE_ESHAPE, "block_size is %lld, must be a power of 2 from 16 on",
+        return pare_fail(err, PARE_ESHAPE,
+                         "block_size is %lld, expected a power of 2 of at least 16",
                          (long long)a.block);
     bytes = a.block / 8 * a.bits;
     if (b->dtype != PARE_U8)
@@ -83,7 +84,7 @@ static int check_rest(const struct pare_node *n, struct pare_err *err)
     int64_t row = packed ? a.blocks / 8 * a.bits + (a.blocks % 8 * a.bits + 7) / 8 : a.blocks;
 
     if (input(n, INDEX))
-        return pare_fail(err, PARE_EUNSUPPORTED, "g_idx is given, which is not handled");
+        return pare_fail(err, PARE_EUNSUPPORTED, "g_idx is given, which is not supported");
     PARE_TRY(check_count(&n->in[SCALES]->t, "scales", a.N, a.blocks, err));
     if (z && !packed && z->t.dtype != n->in[A]->t.dtype)
         return pare_fail(err, PARE_ESHAPE, "zero_points is %s, must be uint8 or A's type",
@@ -109,7 +110,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* Row r of the weights as real numbers. */
+/* Dequantize row r of the weights. */
 static void real_row(const struct pare_node *n, int64_t r, float *w)
 {
     struct pare_nbits_attrs a = pare_nbits_get(n);
@@ -168,7 +169,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_mat_mul_nbits = {
     .type = "MatMulNBits",
-    .doc = "Matrix product with packed weights of 2, 4 or 8 bits, a scale for each block.",
+    .doc = "Matrix product with packed weights of 2, 4 or 8 bits and a scale per block.",
     .domain = "com.microsoft",
     .since = 1,
     .in = "TATA?A?T?",

@@ -1,9 +1,9 @@
-/* qgemm.c - QGemm of the domain com.microsoft: the fully connected layer of quantized numbers.
+/* qgemm.c - QGemm (com.microsoft): quantized fully connected layer.
  *
  *     y = round(((a - a_zero)(b - b_zero) + C) alpha a_scale b_scale / y_scale) + y_zero
  *
- * B's scale and zero point are one number, or one for each column of the result.  Without y_scale
- * the result is real.
+ * B's scale and zero point are scalars, or lists with one entry per column of the result.  Without
+ * y_scale the result is float32.
  */
 #include <math.h>
 
@@ -35,7 +35,7 @@ static int fits(const struct pare_node *n, int k, int64_t columns, struct pare_e
 
     if (pare_numel(t) == 1 || (t->rank == 1 && t->dim[0] == columns))
         return 0;
-    return pare_fail(err, PARE_ESHAPE, "input %d has %lld elements, must have one or %lld", k,
+    return pare_fail(err, PARE_ESHAPE, "input %d has %lld elements, expected 1 or %lld", k,
                      (long long)pare_numel(t), (long long)columns);
 }
 
@@ -106,7 +106,7 @@ static void finish(const struct pare_node *n, const int32_t *acc, int64_t M, int
         v = rintf(v) + (float)at(input(n, Y_ZERO), 0);
         v = v > (float)lo ? v : (float)lo;
         v = v < (float)hi ? v : (float)hi;
-        ((uint8_t *)y->data)[i] = (uint8_t)(int)v; /* of int8 the same bits */
+        ((uint8_t *)y->data)[i] = (uint8_t)(int)v; /* same bits as int8 */
     }
 }
 
@@ -150,7 +150,7 @@ static double macs(const struct pare_node *n)
 
 const struct pare_op pare_op_qgemm = {
     .type = "QGemm",
-    .doc = "alpha A B + C of quantized matrices, quantized or real.",
+    .doc = "alpha A B + C of quantized matrices; the result is quantized or float32.",
     .domain = "com.microsoft",
     .since = 1,
     .in = "TFTUFUA?F?A?",

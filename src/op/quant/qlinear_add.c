@@ -1,4 +1,4 @@
-/* qlinear_add.c - QLinearAdd of the domain com.microsoft: the sum, broadcast. */
+/* qlinear_add.c - QLinearAdd (com.microsoft): sum of quantized tensors, broadcast. */
 #include "qlinear_family.h"
 
 static const struct pare_qlinear how = { .real = &pare_op_add, .n = 2, .y = 6 };

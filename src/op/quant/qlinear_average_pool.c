@@ -1,8 +1,7 @@
-/* qlinear_average_pool.c - QLinearAveragePool of the domain com.microsoft: the mean of each window.
- */
+/* qlinear_average_pool.c - QLinearAveragePool (com.microsoft): quantized mean of each window. */
 #include "qlinear_family.h"
 
-/* What AveragePool has comes first. */
+/* The attributes of AveragePool come first. */
 struct pool {
     struct pare_window_attr window;
     int64_t channels_last;
@@ -11,7 +10,7 @@ struct pool {
 static const struct pare_opt attrs[] = {
     PARE_WINDOW_AUTO_PAD,
     PARE_WINDOW_INT(ceil_mode, "round the output's size up", 0, 0, 1),
-    PARE_WINDOW_INT(count_include_pad, "padding counts as zeros", 0, 0, 1),
+    PARE_WINDOW_INT(count_include_pad, "count padding as zeros", 0, 0, 1),
     PARE_WINDOW_KERNEL(true),
     PARE_WINDOW_PADS,
     PARE_WINDOW_STRIDES,
@@ -27,7 +26,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     const struct pool *a = n->attr;
 
     if (a->channels_last)
-        return pare_fail(err, PARE_EUNSUPPORTED, "channels_last is not handled");
+        return pare_fail(err, PARE_EUNSUPPORTED, "channels_last is not supported");
     return pare_qlinear_infer(n, &how, err);
 }
 
@@ -38,7 +37,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_qlinear_average_pool = {
     .type = "QLinearAveragePool",
-    .doc = "The mean of each window of a quantized tensor, quantized.",
+    .doc = "Mean of each window of a quantized tensor, quantized.",
     .domain = "com.microsoft",
     .since = 1,
     .in = "TFT?FT?",

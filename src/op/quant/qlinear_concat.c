@@ -1,6 +1,7 @@
-/* qlinear_concat.c - QLinearConcat of the domain com.microsoft: operands one after the other.
+/* qlinear_concat.c - QLinearConcat (com.microsoft): concatenation of quantized tensors.
  *
- * Its inputs are the result's scale and zero point, then integers, scale and zero point of each.
+ * Its inputs are the result's scale and zero point, then integers, scale and zero point of each
+ * operand.
  */
 #include "../shape/movement.h"
 #include "qlinear_family.h"
@@ -11,11 +12,10 @@ struct concat {
     int64_t axis;
 };
 
-static const struct pare_opt attrs[] = {
-    { "axis", "the axis along which the operands follow each other", PARE_OPT_INT,
-      offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL, true, NULL },
-    PARE_OPT_END
-};
+static const struct pare_opt attrs[] = { { "axis", "axis to concatenate along", PARE_OPT_INT,
+                                           offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL,
+                                           true, NULL },
+                                         PARE_OPT_END };
 
 static const struct pare_qlinear how = { .real = &pare_op_concat, .first = FIRST };
 
@@ -24,7 +24,7 @@ static int check(const struct pare_node *n, struct pare_err *err)
     enum pare_dtype type = n->in[1]->t.dtype;
 
     if (n->n_in < FIRST + 3 || (n->n_in - FIRST) % 3)
-        return pare_fail(err, PARE_EFORMAT, "%d inputs, must be 2 and 3 for each operand", n->n_in);
+        return pare_fail(err, PARE_EFORMAT, "%d inputs, expected 2 and 3 per operand", n->n_in);
     PARE_TRY(pare_qlinear_single(n, 0, PARE_F32, err));
     PARE_TRY(pare_qlinear_single(n, 1, type, err));
     for (int k = FIRST; k < n->n_in; k += 3) {
@@ -71,7 +71,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_qlinear_concat = {
     .type = "QLinearConcat",
-    .doc = "Quantized tensors one after the other along an axis.",
+    .doc = "Concatenate quantized tensors along an axis.",
     .domain = "com.microsoft",
     .since = 1,
     .in = "FTA*",

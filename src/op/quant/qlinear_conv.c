@@ -1,8 +1,8 @@
-/* qlinear_conv.c - QLinearConv: the convolution of quantized tensors, quantized.
+/* qlinear_conv.c - QLinearConv: quantized convolution.
  *
  *     y = round((conv(x - x_zero, w - w_zero) + B) * (x_scale * w_scale / y_scale)) + y_zero
  *
- * W's scale and zero point are one number, or one for each output channel.
+ * W's scale and zero point are scalars, or lists with one entry per output channel.
  */
 #include "../nn/conv_family.h"
 #include "quant_family.h"
@@ -11,7 +11,7 @@ enum { X, X_SCALE, X_ZERO, W, W_SCALE, W_ZERO, Y_SCALE, Y_ZERO, B };
 
 #define BYTES (PARE_T(PARE_U8) | PARE_T(PARE_I8))
 
-/* One number for everything but W. */
+/* All but W's scale and zero point are scalars. */
 static int check_single(const struct pare_node *n, struct pare_err *err)
 {
     static const int index[] = { X_SCALE, X_ZERO, Y_SCALE, Y_ZERO };
@@ -19,12 +19,12 @@ static int check_single(const struct pare_node *n, struct pare_err *err)
 
     for (int i = 0; i < 4; i++)
         if (pare_numel(&n->in[index[i]]->t) != 1)
-            return pare_fail(err, PARE_ESHAPE, "%s has %lld elements, must have one", name[i],
+            return pare_fail(err, PARE_ESHAPE, "%s has %lld elements, expected 1", name[i],
                              (long long)pare_numel(&n->in[index[i]]->t));
     return 0;
 }
 
-/* Zero points as they are broadcast to X and W; scales as they are broadcast to Y. */
+/* Zero points broadcast to X and W; scales broadcast to Y. */
 static int views(const struct pare_node *n, struct pare_tensor *xz, struct pare_tensor *wz,
                  struct pare_tensor *of_y, struct pare_err *err)
 {
@@ -57,7 +57,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return views(n, &xz, &wz, of_y, err);
 }
 
-/* Sums may wrap around but not overflow. */
+/* In unsigned arithmetic: sums wrap around. */
 static void add_bias(const struct pare_tensor *acc, const int32_t *bias)
 {
     struct pare_lanes l = pare_lanes(acc, 1, 1);

@@ -1,8 +1,8 @@
-/* qlinear_family.c - operators between quantized tensors by way of those between real ones. */
+/* qlinear_family.c - quantized operators computed by dequantizing, a float operator, quantizing. */
 #include "qlinear_family.h"
 
 #define MOST 2
-#define VERSION 13 /* of the operators of real numbers */
+#define VERSION 13 /* attributes of the float operators */
 
 static const struct pare_value *input(const struct pare_node *n, int k)
 {
@@ -25,7 +25,7 @@ int pare_qlinear_single(const struct pare_node *n, int k, enum pare_dtype type,
     return 0;
 }
 
-/* A real tensor of that shape, without contents. */
+/* A float32 tensor of that shape, without contents. */
 static struct pare_value real_like(const struct pare_value *v)
 {
     struct pare_value r = { .name = v->name, .t = v->t };
@@ -35,7 +35,7 @@ static struct pare_value real_like(const struct pare_value *v)
     return r;
 }
 
-/* A node without attributes gets those that say nothing. */
+/* Default attributes for an operator without attributes of its own. */
 static void become(struct pare_node *n, const struct pare_op *op)
 {
     static const int64_t nothing[16];
@@ -83,7 +83,7 @@ static float zero_of(const struct pare_node *n, int k)
     return input(n, k) ? (float)pare_get_int(&n->in[k]->t, 0) : 0;
 }
 
-/* The numbers behind the operand that starts at input k. */
+/* Dequantize the operand that starts at input k. */
 static int to_real(const struct pare_node *n, int k, struct pare_ctx *c, struct pare_value *x,
                    struct pare_err *err)
 {
@@ -121,7 +121,7 @@ int pare_qlinear_forward(struct pare_node *n, const struct pare_qlinear *q, stru
     real.n_in = count;
     real.out = out;
     PARE_TRY(q->real->forward(&real, c, err));
-    pare_quantize_values(n->out[0]->t.dtype, n->out[0]->t.data, pare_f32(&y.t), pare_numel(&y.t), &s, &z,
-                  0);
+    pare_quantize_values(n->out[0]->t.dtype, n->out[0]->t.data, pare_f32(&y.t), pare_numel(&y.t),
+                         &s, &z, 0);
     return 0;
 }

@@ -1,8 +1,8 @@
-/* qlinear_family.h - operators of com.microsoft from quantized numbers to quantized ones.
+/* qlinear_family.h - quantized operators of com.microsoft, shared code.
  *
- * Each stands for DequantizeLinear of its operands, an operator of real numbers, QuantizeLinear.
- * An operand is three inputs: integers, scale, zero point; the result's scale and zero point are
- * two more.  Scales are single numbers.
+ * Each is DequantizeLinear of its operands, a float operator, and QuantizeLinear.  An operand is
+ * three inputs: integers, scale, zero point; the result's scale and zero point are two more.
+ * Scales are scalars.
  */
 #ifndef PARE_OP_QUANT_QLINEAR_FAMILY_H
 #define PARE_OP_QUANT_QLINEAR_FAMILY_H
@@ -12,9 +12,9 @@
 #define PARE_T_BYTES (PARE_T(PARE_U8) | PARE_T(PARE_I8))
 
 struct pare_qlinear {
-    const struct pare_op *real; /* whose attributes the node's are */
-    int first, n;               /* operand i is input first + 3 i; n 0: all that there are */
-    int y;                      /* the result's scale */
+    const struct pare_op *real; /* the float operator, whose attributes the node has */
+    int first, n;               /* operand i is input first + 3 i; n: number of operands, 0: all */
+    int y;                      /* index of the result's scale */
 };
 
 /* Up to two operands; the result has the type of the first. */

@@ -1,5 +1,5 @@
-/* qlinear_global_average_pool.c - QLinearGlobalAveragePool of the domain com.microsoft: the mean of
- * each channel. */
+/* qlinear_global_average_pool.c - QLinearGlobalAveragePool (com.microsoft): mean of each channel.
+ */
 #include "qlinear_family.h"
 
 struct last {
@@ -19,7 +19,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     const struct last *a = n->attr;
 
     if (a->channels_last)
-        return pare_fail(err, PARE_EUNSUPPORTED, "channels_last is not handled");
+        return pare_fail(err, PARE_EUNSUPPORTED, "channels_last is not supported");
     return pare_qlinear_infer(n, &how, err);
 }
 
@@ -30,7 +30,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_qlinear_global_average_pool = {
     .type = "QLinearGlobalAveragePool",
-    .doc = "The mean of each channel of a quantized tensor, quantized.",
+    .doc = "Mean of each channel of a quantized tensor, quantized.",
     .domain = "com.microsoft",
     .since = 1,
     .in = "TFT?FT?",

@@ -1,6 +1,6 @@
-/* qlinear_mat_mul.c - QLinearMatMul: the product of quantized matrices, quantized.
+/* qlinear_mat_mul.c - QLinearMatMul: product of quantized matrices, quantized.
  *
- * Scales and zero points are single numbers, or go with A's rows, B's columns and Y's rows.
+ * Scales and zero points are scalars, or lists for A's rows, B's columns and Y's rows.
  */
 #include "../matrix/matrix.h"
 #include "quant_family.h"
@@ -10,7 +10,7 @@ enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE, Y_ZERO };
 #define BYTES (PARE_T(PARE_U8) | PARE_T(PARE_I8))
 #define REALS (PARE_T_FLOAT | PARE_T(PARE_F16) | PARE_T(PARE_BF16))
 
-/* Zero points of A and B as they are broadcast to them; scales as they are broadcast to Y. */
+/* Zero points of A and B broadcast to them; scales broadcast to Y. */
 static int views(const struct pare_node *n, struct pare_tensor *az, struct pare_tensor *bz,
                  struct pare_tensor *of_y, struct pare_err *err)
 {

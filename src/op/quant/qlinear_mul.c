@@ -1,4 +1,4 @@
-/* qlinear_mul.c - QLinearMul of the domain com.microsoft: the product, broadcast. */
+/* qlinear_mul.c - QLinearMul (com.microsoft): product of quantized tensors, broadcast. */
 #include "qlinear_family.h"
 
 static const struct pare_qlinear how = { .real = &pare_op_mul, .n = 2, .y = 6 };

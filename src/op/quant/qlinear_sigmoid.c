@@ -1,4 +1,4 @@
-/* qlinear_sigmoid.c - QLinearSigmoid of the domain com.microsoft: 1 / (1 + exp(-x)). */
+/* qlinear_sigmoid.c - QLinearSigmoid (com.microsoft): quantized 1 / (1 + exp(-x)). */
 #include "qlinear_family.h"
 
 static const struct pare_qlinear how = { .real = &pare_op_sigmoid, .n = 1, .y = 3 };
@@ -15,7 +15,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_qlinear_sigmoid = {
     .type = "QLinearSigmoid",
-    .doc = "Sigmoid of quantized numbers, quantized.",
+    .doc = "Sigmoid of a quantized tensor, quantized.",
     .domain = "com.microsoft",
     .since = 1,
     .in = "TFT?FT?",

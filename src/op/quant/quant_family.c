@@ -1,4 +1,4 @@
-/* quant_family.c - what quantization operators share. */
+/* quant_family.c - shared by quantization operators. */
 #include "quant_family.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ int pare_quant_type(const struct pare_tensor *t, const char *what, uint32_t type
 {
     if (!t || types & PARE_T(t->dtype))
         return 0;
-    return pare_fail(err, PARE_EUNSUPPORTED, "%s is %s, which is not handled here", what,
+    return pare_fail(err, PARE_EUNSUPPORTED, "%s is %s, which is not supported here", what,
                      pare_dtype_name(t->dtype));
 }
 
@@ -48,12 +48,13 @@ int pare_quant_view(struct pare_tensor *view, const struct pare_tensor *t,
             view->dim[i] = 1;
     }
     if (pare_broadcast(&both, x, view, err) || !pare_same_shape(&both, x))
-        return pare_fail(err, PARE_ESHAPE, "a scale or zero point is %s, which does not fit %s",
+        return pare_fail(err, PARE_ESHAPE,
+                         "a scale or zero point is %s, which does not broadcast to %s",
                          pare_shape_text(t, tt, sizeof(tt)), pare_shape_text(x, tx, sizeof(tx)));
     return 0;
 }
 
-/* One scale for each block along the axis. */
+/* One scale per block along the axis. */
 static int block_grid(struct pare_qgrid *g, const struct pare_tensor *x,
                       const struct pare_tensor *s, int axis, int64_t block)
 {
@@ -99,7 +100,7 @@ int pare_qgrid(struct pare_qgrid *g, const struct pare_tensor *x, const struct p
     } else {
         g->l = pare_lanes(x, ax, ax);
         g->sk = 1;
-        if (g->l.inner == 1) /* one long run, with a scale for each element */
+        if (g->l.inner == 1) /* one long run, with a scale per element */
             *g = (struct pare_qgrid){ { g->l.outer, 1, g->l.len }, 1, 0, 0, 1 };
     }
     if (!rc)
@@ -129,7 +130,7 @@ QUANTIZE(to_u16, uint16_t)
 QUANTIZE(to_i16, int16_t)
 
 void pare_quantize_values(enum pare_dtype d, void *y, const float *x, int64_t n, const float *s,
-                   const float *z, int64_t step)
+                          const float *z, int64_t step)
 {
     int64_t run = step ? 1 : n;
     float range[2];
@@ -221,7 +222,7 @@ void pare_quant_ties(const struct pare_node *n, int64_t axis, struct pare_ties *
 {
     int rank = n->in[0]->t.rank, ax = (int)(axis < 0 ? axis + rank : axis);
 
-    /* With a scale for each block, or more than a list of them, all stays as it is. */
+    /* With a scale per block, or scales that are not a list, all axes are frozen. */
     for (int k = 1; k < n->n_in; k++)
         if (n->in[k] && pare_numel(&n->in[k]->t) > 1 &&
             (n->in[k]->t.rank != 1 || ax < 0 || ax >= rank ||

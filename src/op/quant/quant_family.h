@@ -1,7 +1,7 @@
-/* quant_family.h - what quantization operators share.
+/* quant_family.h - shared by quantization operators.
  *
- * A quantized number q stands for the real number (q - zero) * scale.  A real number x becomes
- * round(x / scale) + zero, rounding half to even and held within the type.
+ * A quantized number q represents the float value (q - zero) * scale.  A float value x is quantized
+ * to round(x / scale) + zero, rounding half to even, clamped to the type.
  */
 #ifndef PARE_OP_QUANT_QUANT_FAMILY_H
 #define PARE_OP_QUANT_QUANT_FAMILY_H
@@ -16,33 +16,33 @@
 /* The lowest and highest number of a type of PARE_T_QUANT. */
 void pare_quant_range(enum pare_dtype d, int *lo, int *hi);
 
-/* Which scale and zero point an element has: element k of lane (o, i) has number
- * o * so + k / block * sk + i * si. */
+/* The scale and zero point of an element: element k of lane (o, i) has number o * so + k / block *
+ * sk + i * si. */
 struct pare_qgrid {
     struct pare_lanes l;
     int64_t block, so, sk, si;
 };
 
-/* From a scale that is one number, one for each index along the axis, or (block > 0) one for each
- * block along the axis.  zero may be NULL, else it has scale's shape. */
+/* From a scale that is a scalar, a list along the axis, or (block > 0) one entry per block along
+ * the axis.  zero may be NULL, else it has scale's shape. */
 int pare_qgrid(struct pare_qgrid *g, const struct pare_tensor *x, const struct pare_node *n,
                int64_t axis, int64_t block, struct pare_err *err);
 
 /* y[i] = round(x[i] / s[i * step]) + z[i * step], in type d; step is 0 or 1. */
 void pare_quantize_values(enum pare_dtype d, void *y, const float *x, int64_t n, const float *s,
-                   const float *z, int64_t step);
+                          const float *z, int64_t step);
 
-/* The elements as float32, from scratch; NULL when out of memory. */
+/* The elements as float32, in scratch; NULL: out of memory. */
 float *pare_quant_floats(struct pare_ctx *c, const struct pare_tensor *t, struct pare_err *err);
 
-/* out becomes an int8 or uint8 tensor as int32 less its zero points, which are broadcast; in
- * scratch.  zero may be NULL. */
+/* Set out to an int8 or uint8 tensor as int32 minus its zero points, which are broadcast; in
+ * scratch. zero may be NULL. */
 int pare_quant_centred(struct pare_ctx *c, const struct pare_tensor *t,
                        const struct pare_tensor *zero, struct pare_tensor *out,
                        struct pare_err *err);
 
-/* A scale or zero point as it is to be broadcast to x: one element as a scalar, a vector along
- * `axis` of x (the last when -1), anything else as it is.  Fails when it does not fit. */
+/* A view of a scale or zero point that broadcasts to x: one element as a scalar, a list along
+ * `axis` of x (the last if -1), other shapes unchanged.  Fails if it does not fit. */
 int pare_quant_view(struct pare_tensor *view, const struct pare_tensor *t,
                     const struct pare_tensor *x, int axis, struct pare_err *err);
 
@@ -50,17 +50,17 @@ int pare_quant_view(struct pare_tensor *view, const struct pare_tensor *t,
 int pare_quant_type(const struct pare_tensor *t, const char *what, uint32_t types,
                     struct pare_err *err);
 
-/* Ties of QuantizeLinear and DequantizeLinear: X's axes are Y's, and a vector of scales or zero
- * points lies along the axis. */
+/* Axis relations of QuantizeLinear and DequantizeLinear: X's axes are Y's, and a list of scales or
+ * zero points lies along the axis. */
 void pare_quant_ties(const struct pare_node *n, int64_t axis, struct pare_ties *t);
 
-/* An int8 or uint8 result from int32 sums:  y = round(acc * (a * b / s)) + zero, where acc is y's
- * shape, and view[] are a, b, s and zero as pare_quant_view() gives them. */
+/* An int8 or uint8 result from int32 sums:  y = round(acc * (a * b / s)) + zero, where acc has y's
+ * shape, and view[] are a, b, s and zero from pare_quant_view(). */
 int pare_requantize(struct pare_ctx *c, const int32_t *acc, const struct pare_tensor *y,
                     const struct pare_tensor *view, struct pare_err *err);
 
-/* int32 convolution of x (N, C, ...) and w (M, C / group, ...), from which the zero points have
- * been taken, so that padding is zero. */
+/* int32 convolution of x (N, C, ...) and w (M, C / group, ...) with zero points already subtracted,
+ * so that padding is zero. */
 void pare_conv_int(const struct pare_window *win, const struct pare_tensor *x,
                    const struct pare_tensor *w, int32_t *y);
 

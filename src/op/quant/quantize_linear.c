@@ -1,4 +1,4 @@
-/* quantize_linear.c - QuantizeLinear: y = round(x / scale) + zero, held within the type. */
+/* quantize_linear.c - QuantizeLinear: y = round(x / scale) + zero, clamped to the type. */
 #include "quant_family.h"
 
 enum { X, SCALE, ZERO };
@@ -9,14 +9,13 @@ struct quantize {
 };
 
 static const struct pare_opt quantize_attrs[] = {
-    PARE_INT("axis", offsetof(struct quantize, axis), "along which a vector of scales runs", 1,
-             PARE_ANY),
+    PARE_INT("axis", offsetof(struct quantize, axis), "axis of a list of scales", 1, PARE_ANY),
     PARE_INT("block_size", offsetof(struct quantize, block_size),
              "elements along the axis that share a scale; 0: no blocks", 0, 0, 1e15),
     PARE_INT("output_dtype", offsetof(struct quantize, output_dtype),
-             "type of the result when no zero point says it", 0, 0, 31),
+             "type of the result if there is no zero point", 0, 0, 31),
     PARE_INT("saturate", offsetof(struct quantize, saturate),
-             "for float8 results, which are not handled", 1, PARE_ANY),
+             "for float8 results, which are not supported", 1, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -32,7 +31,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
                          pare_dtype_name(d), pare_dtype_name(zero->dtype));
     d = zero ? zero->dtype : d ? d : PARE_U8;
     if (!(PARE_T_QUANT & PARE_T(d)))
-        return pare_fail(err, PARE_EUNSUPPORTED, "the result is %s, which is not handled",
+        return pare_fail(err, PARE_EUNSUPPORTED, "the result is %s, which is not supported",
                          pare_dtype_name(d));
     PARE_TRY(pare_quant_type(&n->in[SCALE]->t, "scale",
                              PARE_T_FLOAT | PARE_T(PARE_F16) | PARE_T(PARE_BF16) | PARE_T(PARE_F64),
@@ -43,7 +42,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-/* One run of neighbours, with one scale or one scale each. */
+/* One contiguous run, with one scale or one scale per element. */
 static void run(const struct pare_node *n, int64_t at, int64_t count, const float *s,
                 const float *z, int64_t step)
 {
@@ -95,7 +94,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_quantize_linear = {
     .type = "QuantizeLinear",
-    .doc = "Real numbers to integers, by a scale and a zero point.",
+    .doc = "Float values to integers, by a scale and a zero point.",
     .since = 10,
     .in = "TUA?",
     .types = PARE_T_FLOAT | PARE_T(PARE_I32),

@@ -1,14 +1,14 @@
-/* arg_family.c - what ArgMax and ArgMin share. */
+/* arg_family.c - shared by ArgMax and ArgMin. */
 #include "arg_family.h"
 
 #include "lanes.h"
 
 const struct pare_opt pare_arg_attrs[] = {
-    PARE_INT("axis", offsetof(struct pare_arg, axis), "along which to look", 0, PARE_ANY),
-    PARE_INT("keepdims", offsetof(struct pare_arg, keepdims), "the axis stays, with one element", 1,
+    PARE_INT("axis", offsetof(struct pare_arg, axis), "axis to search", 0, PARE_ANY),
+    PARE_INT("keepdims", offsetof(struct pare_arg, keepdims), "keep the axis, with one element", 1,
              PARE_ANY),
     PARE_INT("select_last_index", offsetof(struct pare_arg, select_last_index),
-             "of equal elements take the last", 0, PARE_ANY),
+             "of equal elements select the last", 0, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -21,8 +21,7 @@ int pare_arg_infer(struct pare_node *n, struct pare_err *err)
 
     PARE_TRY(pare_axis(a->axis, x->rank, &axis, err));
     if (!x->dim[axis])
-        return pare_fail(err, PARE_ESHAPE, "axis %d is empty, there is nothing to choose from",
-                         axis);
+        return pare_fail(err, PARE_ESHAPE, "axis %d is empty, there is no element to select", axis);
     for (int i = 0; i < x->rank; i++)
         if (i != axis || a->keepdims)
             dim[rank++] = i == axis ? 1 : x->dim[i];

@@ -1,4 +1,4 @@
-/* arg_family.h - what ArgMax and ArgMin share. */
+/* arg_family.h - shared by ArgMax and ArgMin. */
 #ifndef PARE_OP_REDUCE_ARG_FAMILY_H
 #define PARE_OP_REDUCE_ARG_FAMILY_H
 

@@ -1,4 +1,4 @@
-/* arg_max.c - ArgMax: where the largest element along an axis is. */
+/* arg_max.c - ArgMax: the index of the largest element along an axis. */
 #include "arg_family.h"
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

@@ -1,4 +1,4 @@
-/* arg_min.c - ArgMin: where the smallest element along an axis is. */
+/* arg_min.c - ArgMin: the index of the smallest element along an axis. */
 #include "arg_family.h"
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

@@ -8,9 +8,10 @@ struct cumsum {
 };
 
 static const struct pare_opt cumsum_attrs[] = {
-    PARE_INT("exclusive", offsetof(struct cumsum, exclusive), "leave out the element itself", 0,
+    PARE_INT("exclusive", offsetof(struct cumsum, exclusive), "exclude the element itself", 0,
              PARE_ANY),
-    PARE_INT("reverse", offsetof(struct cumsum, reverse), "from the end", 0, PARE_ANY), PARE_OPT_END
+    PARE_INT("reverse", offsetof(struct cumsum, reverse), "sum from the end", 0, PARE_ANY),
+    PARE_OPT_END
 };
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -21,7 +22,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_infer_same(n, err);
 }
 
-/* Sums of floats are kept in float64; integers wrap around in uint64. */
+/* Floats are summed in float64; integers wrap around in uint64. */
 #define LANE(d, type, sum_type)                                            \
     case d: {                                                              \
         sum_type sum = 0;                                                  \
@@ -65,7 +66,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* gx[i] is the sum of the gy that x[i] went into: CumSum the other way round. */
+/* gx[i] is the sum of the gy of sums that include x[i]: CumSum in the other direction. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct cumsum *a = n->attr;

@@ -1,4 +1,4 @@
-/* hardmax.c - Hardmax: one where the first largest element is, zero elsewhere. */
+/* hardmax.c - Hardmax: 1 at the first largest element, 0 elsewhere. */
 #include "softmax_family.h"
 
 static void lane(const float *x, float *y, int64_t count, int64_t step)
@@ -26,7 +26,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_hardmax = {
     .type = "Hardmax",
-    .doc = "One at the first largest element along an axis, zero elsewhere.",
+    .doc = "1 at the first largest element along an axis, 0 elsewhere.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOAT,

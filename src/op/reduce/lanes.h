@@ -1,4 +1,4 @@
-/* lanes.h - a tensor seen along one axis. */
+/* lanes.h - a tensor as lanes along one axis. */
 #ifndef PARE_OP_REDUCE_LANES_H
 #define PARE_OP_REDUCE_LANES_H
 
@@ -9,8 +9,8 @@ struct pare_lanes {
     int64_t outer, len, inner;
 };
 
-/* Axes first up to last, last included, are the lane; first > last is a lane of one element.  An
- * empty tensor has no lanes, whatever its other dimensions are. */
+/* Axes first to last, inclusive, are the lane; first > last is a lane of one element.  An empty
+ * tensor has no lanes, independent of its other dimensions. */
 static inline struct pare_lanes pare_lanes(const struct pare_tensor *t, int first, int last)
 {
     struct pare_lanes l = { 1, 1, 1 };

@@ -32,7 +32,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* gx += gy - exp(y) sum of gy, some columns at a time. */
+/* gx += gy - exp(y) sum of gy, several columns at a time. */
 PARE_SIMD static void lanes_back(const float *y, const float *gy, float *gx, int64_t len,
                                  int64_t inner)
 {

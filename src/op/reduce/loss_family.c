@@ -1,4 +1,4 @@
-/* loss_family.c - what NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss share. */
+/* loss_family.c - shared by NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss. */
 #include "loss_family.h"
 
 #include "lanes.h"
@@ -8,9 +8,9 @@ enum { X, LABEL, WEIGHT };
 #define ABSENT (-0x1p63) /* no class is ignored */
 
 const struct pare_opt pare_loss_attrs[] = {
-    PARE_INT("ignore_index", offsetof(struct pare_loss, ignore_index),
-             "a class that does not count", ABSENT, PARE_ANY),
-    PARE_CHOICE("reduction", offsetof(struct pare_loss, reduction), "what to do with the losses",
+    PARE_INT("ignore_index", offsetof(struct pare_loss, ignore_index), "class to ignore", ABSENT,
+             PARE_ANY),
+    PARE_CHOICE("reduction", offsetof(struct pare_loss, reduction), "how to reduce the losses",
                 "mean", "none|sum|mean"),
     PARE_OPT_END
 };

@@ -16,7 +16,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_negative_log_likelihood_loss = {
     .type = "NegativeLogLikelihoodLoss",
-    .doc = "Loss of classifiers whose outputs are logarithms of probabilities.",
+    .doc = "Negative log-likelihood loss of log-probabilities.",
     .since = 12,
     .in = "TIT?",
     .types = PARE_T_FLOAT,

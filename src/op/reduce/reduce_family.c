@@ -1,23 +1,23 @@
-/* reduce_family.c - what the Reduce operators share: axes, shapes, and one pass over the input.
+/* reduce_family.c - shared by the Reduce operators: axes, shapes, and one pass over the input.
  *
- * Neighbouring axes of the same kind are merged, which leaves alternating groups of kept and
- * reduced axes.  The innermost group is folded a row at a time, into one accumulator when it is
- * reduced, into a row of them when it is kept; the other groups are an odometer that says where in
- * the output that is.
+ * Neighboring axes of the same kind are merged, which leaves alternating groups of kept and reduced
+ * axes.  The innermost group is folded a row at a time, into one accumulator if it is reduced, into
+ * a row of accumulators if it is kept; the other groups are an odometer for the offset in the
+ * output.
  */
 #include "reduce_family.h"
 
 #include <math.h>
 
-enum { CHUNK = 512 }; /* elements that are converted at a time */
+enum { CHUNK = 512 }; /* elements to convert at a time */
 
 const struct pare_opt pare_reduce_attrs[] = {
     PARE_INTS("axes", offsetof(struct pare_reduce, axes),
-              "which axes to reduce; all when empty (an input in later operator sets)", PARE_ANY),
+              "axes to reduce; empty: all (an input in later opsets)", PARE_ANY),
     PARE_INT("keepdims", offsetof(struct pare_reduce, keepdims),
-             "reduced axes stay, with one element", 1, PARE_ANY),
+             "keep reduced axes, with one element", 1, PARE_ANY),
     PARE_INT("noop_with_empty_axes", offsetof(struct pare_reduce, noop_with_empty_axes),
-             "no axes means none, not all", 0, PARE_ANY),
+             "empty axes mean none, not all", 0, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -62,8 +62,8 @@ int pare_reduce_infer(struct pare_node *n, struct pare_err *err)
 /* The groups of axes, outermost first. */
 struct groups {
     int n;
-    int64_t len[PARE_MAX_RANK + 1], step[PARE_MAX_RANK + 1]; /* step: in the output */
-    int64_t total, count; /* elements of the input; of it, per output */
+    int64_t len[PARE_MAX_RANK + 1], step[PARE_MAX_RANK + 1]; /* step: stride in the output */
+    int64_t total, count; /* elements of the input; elements of the input per output */
 };
 
 static struct groups group(const struct pare_tensor *x, unsigned gone)
@@ -98,7 +98,7 @@ static struct groups group(const struct pare_tensor *x, unsigned gone)
     return g;
 }
 
-/* The next row's place in the output. */
+/* The offset of the next row in the output. */
 static int64_t next_row(const struct groups *g, int64_t *idx, int64_t at)
 {
     for (int i = g->n - 2; i >= 0; i--) {
@@ -133,7 +133,7 @@ static void flip(const struct pare_tensor *t, int64_t *v, int64_t n)
 
 PARE_FOLD(fold_max, double, PARE_FOLD_SELF, PARE_FOLD_MAX)
 
-/* Fold all of x into acc; with top, less top[] of its place. */
+/* Fold all of x into acc; with top, subtract top[] of its output first. */
 static int pass(const struct pare_tensor *x, const struct groups *g,
                 void (*fold)(double *, const double *, int64_t, int64_t), double *acc,
                 const double *top, struct pare_err *err)
@@ -179,7 +179,7 @@ static int reduce_float(const struct pare_tensor *x, const struct pare_tensor *y
     return pare_convert(y->dtype, y->data, PARE_F64, acc, n, err);
 }
 
-/* The lowest and highest of a type in int64, uint64 being flipped. */
+/* The lowest and highest value of a type in int64, with uint64 flipped. */
 static void bounds(enum pare_dtype d, int64_t *lo, int64_t *hi)
 {
     int bits = (int)pare_dtype_size(d) * 8;

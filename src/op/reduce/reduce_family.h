@@ -1,8 +1,8 @@
-/* reduce_family.h - what the Reduce operators share.
+/* reduce_family.h - shared by the Reduce operators.
  *
- * An operator says how elements are folded into an accumulator and what becomes of it at the end.
- * Floats are accumulated in float64; integers in int64, wrapping around, where a whole result is
- * meant, else in float64 too.
+ * An operator declares how elements are folded into an accumulator and how the accumulator becomes
+ * the result.  Floats are accumulated in float64; integers in int64, wrapping around, if the result
+ * is an integer, else in float64 as well.
  */
 #ifndef PARE_OP_REDUCE_REDUCE_FAMILY_H
 #define PARE_OP_REDUCE_REDUCE_FAMILY_H
@@ -16,35 +16,34 @@ struct pare_reduce {
 extern const struct pare_opt pare_reduce_attrs[];
 
 struct pare_reduction {
-    double start; /* what nothing folds to */
+    double start; /* the result of an empty reduction */
     int64_t start_int;
 
     /* Fold x[i] into acc[i * step], i < n; step is 0 or 1.  fold_int may be NULL. */
     void (*fold)(double *acc, const double *x, int64_t n, int64_t step);
     void (*fold_int)(int64_t *acc, const int64_t *x, int64_t n, int64_t step);
 
-    /* The result, of how many elements; NULL: the accumulator itself. */
+    /* The result from the accumulator and the number of elements; NULL: the accumulator itself. */
     double (*finish)(double acc, int64_t count);
     int64_t (*finish_int)(int64_t acc, int64_t count);
 
-    bool ordered; /* picks one of its elements: out of range is held, not wrapped */
-    bool centred; /* x comes with the largest of its group subtracted, which is added
-                                   to the result */
+    bool ordered; /* selects one of its elements: a result out of range is clamped, not wrapped */
+    bool centred; /* the largest x is subtracted from all, and added to the result */
 };
 
-/* A row of the input on its way back: n elements of x, and what they were reduced to.  y, gy and
- * aux move by step, 0 or 1, from element to element. */
+/* A row of the input in the backward pass: n elements of x, and their results.  y, gy and aux
+ * advance by step, 0 or 1, per element. */
 struct pare_reduce_row {
     const float *x, *y, *gy;
     float *gx;
-    double *aux[2];         /* what gather() found out about that output */
-    int64_t n, step, count; /* count: elements of the input for each output */
+    double *aux[2];         /* results of gather() for that output */
+    int64_t n, step, count; /* count: elements of the input per output */
 };
 
 struct pare_reduce_slope {
     void (*spread)(const struct pare_reduce_row *r); /* gx[i] += dy/dx[i] gy */
-    void (*gather)(const struct pare_reduce_row *r); /* a pass before that; NULL: none */
-    double start[2];                                 /* aux before it */
+    void (*gather)(const struct pare_reduce_row *r); /* a pass before spread(); NULL: none */
+    double start[2];                                 /* initial values of aux */
 };
 
 #define PARE_T_REDUCE \
@@ -56,11 +55,12 @@ int pare_reduce_forward(const struct pare_node *n, struct pare_ctx *c,
 int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
                          const struct pare_reduce_slope *s, struct pare_err *err);
 
-/* ties: all axes but those that go; and of reductions to which zeros add nothing. */
+/* ties(): all axes except the reduced ones; and for reductions to which zeros contribute nothing.
+ */
 void pare_reduce_ties(const struct pare_node *n, struct pare_ties *t);
 void pare_reduce_ties_sum(const struct pare_node *n, struct pare_ties *t);
 
-/* Which axes go: bit i for axis i.  The contents of an input of axes must be known. */
+/* The reduced axes: bit i for axis i.  The contents of an `axes` input must be known. */
 int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err *err);
 
 /* A spread function from an expression of x, y, gy and r. */
@@ -75,8 +75,8 @@ int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err 
         }                                                                      \
     }
 
-/* A fold function from two expressions: f(v) of one element, and join(a, b).  Four accumulators
- * side by side keep the adders busy. */
+/* A fold function from two expressions: f(v) of one element, and join(a, b).  Four accumulators in
+ * parallel hide the latency of additions. */
 #define PARE_FOLD(name, type, f, join)                                   \
     static void name(type *acc, const type *x, int64_t n, int64_t step)  \
     {                                                                    \
@@ -94,7 +94,7 @@ int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err 
             acc[i * step] = join(acc[i * step], f(x[i]));                \
     }
 
-/* Pieces for it; integers go through uint64 to wrap around. */
+/* Expressions for it; integers are computed in uint64 to wrap around. */
 #define PARE_FOLD_SELF(v) (v)
 #define PARE_FOLD_SQUARE(v) ((v) * (v))
 #define PARE_FOLD_ADD(a, b) ((a) + (b))
@@ -102,7 +102,7 @@ int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err 
 #define PARE_FOLD_SQUARE_INT(v) ((int64_t)((uint64_t)(v) * (uint64_t)(v)))
 #define PARE_FOLD_ADD_INT(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define PARE_FOLD_MUL_INT(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
-#define PARE_FOLD_MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a)) /* NaN stays */
+#define PARE_FOLD_MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a)) /* propagates NaN */
 #define PARE_FOLD_MIN(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 
 /* forward() and backward() of the file's `reduction` and `slope`. */

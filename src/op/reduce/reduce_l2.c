@@ -16,7 +16,7 @@ static const struct pare_reduction reduction = {
     .finish = finish,
 };
 
-/* Zeros have no direction: their slope is taken as 0. */
+/* The norm has no gradient at zero: it is taken as 0. */
 PARE_SPREAD(spread, y > 0 ? gy * (x / y) : 0)
 
 static const struct pare_reduce_slope slope = { .spread = spread };
@@ -24,7 +24,7 @@ static const struct pare_reduce_slope slope = { .spread = spread };
 PARE_REDUCE_CALLS
 
 const struct pare_op pare_op_reduce_l2 = {
-    PARE_REDUCE_OP("ReduceL2", "Euclidean length over axes."),
+    PARE_REDUCE_OP("ReduceL2", "Euclidean norm over axes."),
     .types = PARE_T_REDUCE,
     .ties = pare_reduce_ties_sum,
 };

@@ -16,7 +16,7 @@ static const struct pare_reduction reduction = {
     .finish = finish,
 };
 
-/* aux[0] is the sum itself, which y knows only roughly. */
+/* aux[0] is the sum itself; exp(y) would be inexact. */
 static void gather(const struct pare_reduce_row *r)
 {
     for (int64_t i = 0; i < r->n; i++)

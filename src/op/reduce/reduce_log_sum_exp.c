@@ -17,8 +17,8 @@ static const struct pare_reduction reduction = {
     .centred = true, /* so that exp() cannot overflow */
 };
 
-/* The slope is exp(x - y).  Its sum, aux[0], would be one but for y's rounding, which is large
- * when y is; divided by, that cancels.  An y of minus infinity does not move. */
+/* The slope is exp(x - y).  The sum of slopes, aux[0], would be 1 but for the rounding of y, which
+ * is large if y is; dividing by it cancels the error.  A y of minus infinity has no gradient. */
 static void gather(const struct pare_reduce_row *r)
 {
     for (int64_t i = 0; i < r->n; i++)

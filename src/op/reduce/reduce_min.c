@@ -14,7 +14,7 @@ static const struct pare_reduction reduction = {
     .ordered = true,
 };
 
-/* Equal ones share the gradient evenly, as PyTorch's amin does; aux[0] is how many they are. */
+/* Equal elements share the gradient equally, as in PyTorch's amin; aux[0] is their number. */
 static void gather(const struct pare_reduce_row *r)
 {
     for (int64_t i = 0; i < r->n; i++)

@@ -11,8 +11,9 @@ static const struct pare_reduction reduction = {
     .fold_int = fold_int,
 };
 
-/* The slope is the product of the other elements: of all that are not zero, aux[1], over x; with
- * one zero only that has a slope, with two (aux[0] counts them) none has. */
+/* The slope is the product of the other elements: aux[1], the product of all nonzero elements, over
+ * x.  If one element is zero only that one has a slope; if two are (aux[0] counts them), none has.
+ */
 static void gather(const struct pare_reduce_row *r)
 {
     for (int64_t i = 0; i < r->n; i++) {

@@ -33,7 +33,7 @@ PARE_SIMD static void row(const float *x, float *y, int64_t n)
         y[i] /= all;
 }
 
-/* The same down n columns, rows step apart. */
+/* The same for n columns; step is the stride between rows. */
 PARE_SIMD static void columns(const float *x, float *y, int64_t len, int64_t step, int64_t n)
 {
     float top[WIDTH], sum[WIDTH] = { 0 };
@@ -121,7 +121,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_softmax = {
     .type = "Softmax",
-    .doc = "Positive numbers that sum to one along an axis.",
+    .doc = "Positive numbers that sum to 1 along an axis.",
     .since = 1,
     .in = "T",
     .types = PARE_T_FLOAT,

@@ -1,5 +1,8 @@
 /* softmax_cross_entropy_loss.c - SoftmaxCrossEntropyLoss: -w[label] log softmax(x)[label],
- * averaged; the logarithms are an output too. */
+ * averaged.
+ *
+ * The log-probabilities are an output as well.
+ */
 #include <math.h>
 
 #include "lanes.h"
@@ -28,7 +31,7 @@ static void log_softmax(const float *x, float *y, int64_t count, int64_t step)
         y[i * step] = (float)((double)(x[i * step] - top) - sum);
 }
 
-/* y becomes the logarithms of the probabilities. */
+/* Set y to the log-probabilities. */
 static void log_softmax_all(const struct pare_tensor *x, const struct pare_tensor *y)
 {
     struct pare_lanes l = pare_lanes(x, 1, 1);
@@ -53,7 +56,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_loss_forward(n, pare_f32(&y), err);
 }
 
-/* gx += d - exp(y) sum of d, along lanes, where y are the logarithms and d their gradient. */
+/* gx += d - exp(y) sum of d, along lanes, where y are the log-probabilities and d their gradient.
+ */
 static void through_softmax(const struct pare_tensor *y, const float *d, float *gx)
 {
     struct pare_lanes l = pare_lanes(y, 1, 1);
@@ -99,7 +103,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_softmax_cross_entropy_loss = {
     .type = "SoftmaxCrossEntropyLoss",
-    .doc = "Loss of classifiers whose outputs are scores.",
+    .doc = "Cross-entropy loss of the softmax of scores.",
     .since = 12,
     .in = "TIT?",
     .types = PARE_T_FLOAT,

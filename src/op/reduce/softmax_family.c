@@ -1,13 +1,13 @@
-/* softmax_family.c - what Softmax, LogSoftmax and Hardmax share. */
+/* softmax_family.c - shared by Softmax, LogSoftmax and Hardmax. */
 #include "softmax_family.h"
 
 #include "lanes.h"
 
-#define ABSENT (-100) /* the default depends on the operator set */
+#define ABSENT (-100) /* the default depends on the opset */
 
 const struct pare_opt pare_softmax_attrs[] = {
     PARE_INT("axis", offsetof(struct pare_softmax, axis),
-             "the axis that sums to one; 1 before operator set 13, -1 from it on", ABSENT,
+             "the axis that sums to 1 (default: 1 before opset 13, then -1)", ABSENT,
              -PARE_MAX_RANK, PARE_MAX_RANK),
     PARE_OPT_END
 };

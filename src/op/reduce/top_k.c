@@ -1,8 +1,8 @@
-/* top_k.c - TopK: the k largest or smallest elements along an axis, and where they are.
+/* top_k.c - TopK: the k largest or smallest elements along an axis, and their indices.
  *
- * Every element becomes an int64 key that sorts as the element does, so that one sort serves all
- * types: integers as they are, uint64 with its top bit flipped, floats by their bits.  Of equal
- * elements the first comes first.
+ * Every element becomes an int64 key with the same order, so that one sort serves all types:
+ * integers unchanged, uint64 with its top bit flipped, floats by their bits.  Of equal elements the
+ * first comes first.
  */
 #include <stdlib.h>
 
@@ -15,11 +15,12 @@ struct topk {
 };
 
 static const struct pare_opt topk_attrs[] = {
-    PARE_INT("axis", offsetof(struct topk, axis), "along which to look", -1, PARE_ANY),
-    PARE_INT("k", offsetof(struct topk, k), "how many (before operator set 10)", -1, PARE_ANY),
-    PARE_INT("largest", offsetof(struct topk, largest), "the largest, not the smallest", 1,
+    PARE_INT("axis", offsetof(struct topk, axis), "axis to search", -1, PARE_ANY),
+    PARE_INT("k", offsetof(struct topk, k), "number of elements, before opset 10", -1, PARE_ANY),
+    PARE_INT("largest", offsetof(struct topk, largest), "select the largest, not the smallest", 1,
              PARE_ANY),
-    PARE_INT("sorted", offsetof(struct topk, sorted), "in order; they always are", 1, PARE_ANY),
+    PARE_INT("sorted", offsetof(struct topk, sorted), "ignored: elements are always sorted", 1,
+             PARE_ANY),
     PARE_OPT_END
 };
 
@@ -35,7 +36,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
         PARE_TRY(pare_need(n, COUNT, err));
         PARE_TRY(pare_int_list(&n->in[COUNT]->t, &k, 1, &count, err));
         if (!count)
-            return pare_fail(err, PARE_ESHAPE, "K is empty, one number is expected");
+            return pare_fail(err, PARE_ESHAPE, "K is empty, expected one number");
     }
     if (k < 0 || k > x->dim[axis])
         return pare_fail(err, PARE_ESHAPE, "k is %lld, axis %d has %lld elements", (long long)k,
@@ -77,7 +78,7 @@ static int64_t key_of(const struct pare_tensor *x, int64_t i)
     return bits < 0 ? bits ^ INT64_MAX : bits;
 }
 
-/* The elements of the lane that starts at `from`, in order. */
+/* The elements of the lane at `from`, sorted. */
 static void sort_lane(const struct pare_node *n, const struct pare_lanes *l, int64_t from,
                       struct item *item)
 {
@@ -121,7 +122,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
-/* To the elements that were picked; sorted again when their indices are not an output. */
+/* Gradients of the selected elements; sorted again if their indices are not an output. */
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct topk *a = n->attr;

@@ -1,6 +1,6 @@
-/* center_crop_pad.c - CenterCropPad: axes cut or padded with zeros at both ends alike, to a size.
+/* center_crop_pad.c - CenterCropPad: crop axes or pad them with zeros at both ends, to a size.
  *
- * Where the difference is odd, the end gets (or loses) one more.
+ * If the difference is odd, the end gets (or loses) one element more.
  */
 #include "movement.h"
 
@@ -9,8 +9,8 @@ struct center_crop_pad {
 };
 
 static const struct pare_opt center_crop_pad_attrs[] = {
-    PARE_INTS("axes", offsetof(struct center_crop_pad, axes),
-              "the axes that the shape is about; all when absent", PARE_ANY),
+    PARE_INTS("axes", offsetof(struct center_crop_pad, axes), "axes of the shape (default: all)",
+              PARE_ANY),
     PARE_OPT_END
 };
 
@@ -37,8 +37,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_center_crop_pad(const struct pare_node *n, const struct pare_flow *f,
+                                struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK], src = 0, dst = 0;
@@ -60,7 +60,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_center_crop_pad)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -69,7 +69,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_center_crop_pad = {
     .type = "CenterCropPad",
-    .doc = "Axes cut or padded around their centre.",
+    .doc = "Crop or pad axes around their center.",
     .since = 18,
     .in = "AI",
     .min_out = 1,

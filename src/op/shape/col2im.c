@@ -1,7 +1,7 @@
-/* col2im.c - Col2Im: columns of blocks added up into an image, the inverse of im2col.
+/* col2im.c - Col2Im: sum columns of blocks into an image, the inverse of im2col.
  *
- * Input (N, C * product of the block's shape, L), where L is how many places the block takes as
- * it slides; result (N, C, image shape).
+ * Input (N, C * product of the block's shape, L), where L is the number of positions of the sliding
+ * block; result (N, C, image shape).
  */
 #include "movement.h"
 
@@ -11,15 +11,15 @@ struct col2im {
 
 static const struct pare_opt col2im_attrs[] = {
     PARE_INTS("dilations", offsetof(struct col2im, dilations),
-              "distance of elements in a block; 1 when absent", 1, 1e9),
+              "distance between elements of a block (default: 1)", 1, 1e9),
     PARE_INTS("pads", offsetof(struct col2im, pads),
-              "before each axis, then after each; 0 when absent", 0, 1e9),
-    PARE_INTS("strides", offsetof(struct col2im, strides), "distance of blocks; 1 when absent", 1,
-              1e9),
+              "padding before each axis, then after each (default: 0)", 0, 1e9),
+    PARE_INTS("strides", offsetof(struct col2im, strides), "distance between blocks (default: 1)",
+              1, 1e9),
     PARE_OPT_END
 };
 
-/* Everything per spatial axis; `places` is how often the block fits along it. */
+/* Sizes per spatial axis; `places` is the number of positions of the block along it. */
 struct grid {
     int rank;
     int64_t image[PARE_MAX_RANK], block[PARE_MAX_RANK], places[PARE_MAX_RANK];
@@ -91,7 +91,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, 2 + g.rank, dim, err);
 }
 
-/* Where element `in_block` of the block at `place` lands in the image; -1 in the padding. */
+/* The offset in the image of element `in_block` of the block at `place`; -1: in the padding. */
 static int64_t landing(const struct grid *g, int64_t in_block, int64_t place)
 {
     int64_t at = 0, pitch = 1;
@@ -163,7 +163,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_col2im = {
     .type = "Col2Im",
-    .doc = "Columns of blocks added up into an image.",
+    .doc = "Sum columns of blocks into an image.",
     .since = 18,
     .in = "TLL",
     .types = PARE_T_FLOATS,

@@ -1,19 +1,19 @@
-/* compress.c - Compress: the slices along an axis, or the elements, whose condition is true. */
+/* compress.c - Compress: select slices along an axis, or elements, by a condition. */
 #include "movement.h"
 
 struct compress {
     int64_t axis;
 };
 
-#define NO_AXIS (-0x1p63) /* INT64_MIN: all elements, whatever the shape */
+#define NO_AXIS (-0x1p63) /* INT64_MIN: all elements, flattened */
 
 static const struct pare_opt compress_attrs[] = {
     PARE_INT("axis", offsetof(struct compress, axis),
-             "the axis to choose along; absent: the input as one row", NO_AXIS, PARE_ANY),
+             "axis to select along (default: the flattened input)", NO_AXIS, PARE_ANY),
     PARE_OPT_END
 };
 
-/* The input as (outer, len, inner), and how many of len there is a condition for. */
+/* The input as (outer, len, inner), and the number of conditions. */
 struct frame {
     int axis; /* -1: none */
     int64_t outer, len, inner, known;
@@ -56,8 +56,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_compress(const struct pare_node *n, const struct pare_flow *f,
+                         struct pare_arena *scratch, struct pare_err *err)
 {
     const uint8_t *cond = n->in[1]->t.data;
     struct frame a;
@@ -74,7 +74,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_compress)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -90,7 +90,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_compress = {
     .type = "Compress",
-    .doc = "The slices along an axis whose condition is true.",
+    .doc = "Select slices along an axis by a condition.",
     .since = 9,
     .in = "AB",
     .min_out = 1,

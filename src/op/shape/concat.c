@@ -1,15 +1,14 @@
-/* concat.c - Concat: inputs one after the other along an axis. */
+/* concat.c - Concat: concatenate inputs along an axis. */
 #include "movement.h"
 
 struct concat {
     int64_t axis;
 };
 
-static const struct pare_opt concat_attrs[] = {
-    { "axis", "the axis along which the inputs follow each other", PARE_OPT_INT,
-      offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL, true, NULL },
-    PARE_OPT_END
-};
+static const struct pare_opt concat_attrs[] = { { "axis", "axis to concatenate along", PARE_OPT_INT,
+                                                  offsetof(struct concat, axis), 1, PARE_ANY, NULL,
+                                                  NULL, true, NULL },
+                                                PARE_OPT_END };
 
 int pare_concat_axis(const struct pare_node *n)
 {
@@ -44,7 +43,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static int moves(const struct pare_node *n, bool back)
+static int move_concat(const struct pare_node *n, bool back)
 {
     const struct pare_tensor *y = &n->out[0]->t;
     int axis = pare_concat_axis(n);
@@ -65,13 +64,13 @@ static int moves(const struct pare_node *n, bool back)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c, (void)err;
-    return moves(n, false);
+    return move_concat(n, false);
 }
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c, (void)err;
-    return moves(n, true);
+    return move_concat(n, true);
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -90,7 +89,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_concat = {
     .type = "Concat",
-    .doc = "Inputs one after the other along an axis.",
+    .doc = "Concatenate inputs along an axis.",
     .since = 4,
     .in = "T+",
     .min_out = 1,

@@ -1,6 +1,6 @@
-/* depth_to_space.c - DepthToSpace: blocks of b x b pixels out of b * b channels.
+/* depth_to_space.c - DepthToSpace: rearrange b * b channels into blocks of b x b pixels.
  *
- * Channel (bh, bw, c) in mode DCR, (c, bh, bw) in mode CRD, goes to pixel (h b + bh, w b + bw) of
+ * Channel (bh, bw, c) in mode DCR, (c, bh, bw) in mode CRD, becomes pixel (h b + bh, w b + bw) of
  * channel c.
  */
 #include "movement.h"
@@ -13,7 +13,7 @@ struct depth_to_space {
 static const struct pare_opt depth_to_space_attrs[] = {
     { "blocksize", "pixels along each side of a block", PARE_OPT_INT,
       offsetof(struct depth_to_space, blocksize), 1, 1, 1 << 20, NULL, NULL, true, NULL },
-    PARE_CHOICE("mode", offsetof(struct depth_to_space, mode), "how channels are ordered", "DCR",
+    PARE_CHOICE("mode", offsetof(struct depth_to_space, mode), "order of channels", "DCR",
                 "DCR|CRD"),
     PARE_OPT_END
 };
@@ -37,8 +37,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, 4, dim, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_depth_to_space(const struct pare_node *n, const struct pare_flow *f,
+                               struct pare_arena *scratch, struct pare_err *err)
 {
     const struct depth_to_space *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
@@ -57,7 +57,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_depth_to_space)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -72,7 +72,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_depth_to_space = {
     .type = "DepthToSpace",
-    .doc = "Channels rearranged into blocks of pixels.",
+    .doc = "Rearrange channels into blocks of pixels.",
     .since = 1,
     .in = "A",
     .min_out = 1,

@@ -1,4 +1,4 @@
-/* expand.c - Expand: axes of size one repeated, as numpy broadcasts. */
+/* expand.c - Expand: broadcast the input to a shape. */
 #include "movement.h"
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -19,8 +19,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_expand(const struct pare_node *n, const struct pare_flow *f,
+                       struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK];
@@ -39,9 +39,9 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_expand)
 
-/* Where x has one element for all of y's axis, y's may become as short as others like. */
+/* Where x is broadcast, y's axis may have any size. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
@@ -54,7 +54,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie(t, n->in[0], i - shift, n->out[0], i);
 }
 
-/* A 1 is repeated nowhere else, so it can stand for what the input has. */
+/* A 1 in the shape keeps the input's size, so it also holds for the smaller input. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     static const struct pare_ints none = { NULL, 0 };
@@ -63,7 +63,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     struct pare_err err;
 
     if (pare_list_read(n, 1, none, &list, &err)) {
-        pare_shrunk_fail(s, "its shape is not known");
+        pare_shrunk_fail(s, "its shape is unknown");
         return;
     }
     for (int k = 0; k < list.n; k++) {
@@ -79,7 +79,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 
 const struct pare_op pare_op_expand = {
     .type = "Expand",
-    .doc = "The input broadcast to a shape.",
+    .doc = "Broadcast the input to a shape.",
     .since = 8,
     .in = "AL",
     .min_out = 1,

@@ -1,17 +1,16 @@
-/* flatten.c - Flatten: a matrix of the axes before `axis` by those from it on. */
+/* flatten.c - Flatten: a matrix of the axes before `axis` by the axes from it on. */
 #include "movement.h"
 
 struct flatten {
     int64_t axis;
 };
 
-static const struct pare_opt flatten_attrs[] = {
-    PARE_INT("axis", offsetof(struct flatten, axis), "the first axis that goes into the columns", 1,
-             PARE_ANY),
-    PARE_OPT_END
-};
+static const struct pare_opt flatten_attrs[] = { PARE_INT("axis", offsetof(struct flatten, axis),
+                                                          "first axis that is part of the columns",
+                                                          1, PARE_ANY),
+                                                 PARE_OPT_END };
 
-/* Unlike elsewhere the axis may be the rank itself: all axes go into the rows. */
+/* Unlike in other operators the axis may be the rank: all axes become rows. */
 static int split_at(const struct pare_node *n, int *axis, struct pare_err *err)
 {
     const struct flatten *a = n->attr;

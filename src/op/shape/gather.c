@@ -1,14 +1,13 @@
-/* gather.c - Gather: slices along one axis, chosen by indices of any shape.
+/* gather.c - Gather: select slices along an axis by indices of any shape.
  *
  * (a..., d, b...) by indices (i...) gives (a..., i..., b...).
  */
 #include "movement.h"
 
-#define MAX_PICKED 4096 /* constant indices that may choose among fewer channels */
+#define MAX_PICKED 4096 /* constant indices that may select among fewer channels */
 
 static const struct pare_opt gather_attrs[] = {
-    PARE_INT("axis", offsetof(struct pare_gather, axis), "the axis that the indices choose from", 0,
-             PARE_ANY),
+    PARE_INT("axis", offsetof(struct pare_gather, axis), "axis to select along", 0, PARE_ANY),
     PARE_OPT_END,
 };
 
@@ -36,8 +35,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_gather(const struct pare_node *n, const struct pare_flow *f,
+                       struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
     int axis = pare_gather_axis(n);
@@ -51,9 +50,9 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_gather)
 
-/* A list of indices that is known says which of x's are y's; else all of x's axis stays. */
+/* Known indices tell which indices of x are in y; with unknown ones x's axis is frozen. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     int axis = pare_gather_axis(n), more = n->in[1]->t.rank - 1;
@@ -82,7 +81,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
-/* Those indices that stay, counted among those that stay. */
+/* The kept indices, renumbered among the kept channels. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     const struct pare_value *x = n->in[0], *at = n->in[1], *y = n->out[0];
@@ -106,7 +105,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
         if (to && !to[i])
             continue;
         if (k < 0 || k >= x->t.dim[axis] || !from[k]) {
-            pare_shrunk_fail(s, "an index that stays has nothing to choose");
+            pare_shrunk_fail(s, "a kept index selects a removed element");
             return;
         }
         for (int64_t j = 0; j < k; j++)
@@ -129,7 +128,7 @@ static bool is_embedding(const struct pare_node *n)
 
 const struct pare_op pare_op_gather = {
     .type = "Gather",
-    .doc = "Slices along an axis, chosen by index.",
+    .doc = "Select slices along an axis by index.",
     .since = 1,
     .in = "AI",
     .min_out = 1,

@@ -1,4 +1,4 @@
-/* gather_elements.c - GatherElements: y[i, j, k] = x[at[i, j, k], j, k] for axis 0, and so on. */
+/* gather_elements.c - GatherElements: y[i, j, k] = x[at[i, j, k], j, k] for axis 0, etc. */
 #include "scatter_family.h"
 
 struct gather_elements {
@@ -6,8 +6,7 @@ struct gather_elements {
 };
 
 static const struct pare_opt gather_elements_attrs[] = {
-    PARE_INT("axis", offsetof(struct gather_elements, axis),
-             "the axis that the indices choose from", 0, PARE_ANY),
+    PARE_INT("axis", offsetof(struct gather_elements, axis), "axis to select along", 0, PARE_ANY),
     PARE_OPT_END
 };
 
@@ -22,8 +21,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, n->in[0]->t.dtype, at->rank, at->dim, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_gather_elements(const struct pare_node *n, const struct pare_flow *f,
+                                struct pare_arena *scratch, struct pare_err *err)
 {
     const struct gather_elements *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
@@ -39,11 +38,11 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_gather_elements)
 
 const struct pare_op pare_op_gather_elements = {
     .type = "GatherElements",
-    .doc = "Single elements along an axis, chosen by index.",
+    .doc = "Select single elements along an axis by index.",
     .since = 11,
     .in = "AI",
     .min_out = 1,

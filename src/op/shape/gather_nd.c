@@ -1,7 +1,7 @@
-/* gather_nd.c - GatherND: slices named by tuples of indices.
+/* gather_nd.c - GatherND: select slices by tuples of indices.
  *
- * The last axis of the indices holds tuples of k; the first batch_dims axes are those of the data
- * too.  Data (B..., d1..., r...) by indices (B..., i..., k) gives (B..., i..., r...).
+ * The last axis of the indices has tuples of k; the first batch_dims axes are shared with the data.
+ * Data (B..., d1..., r...) by indices (B..., i..., k) gives (B..., i..., r...).
  */
 #include "movement.h"
 
@@ -11,7 +11,7 @@ struct gather_nd {
 
 static const struct pare_opt gather_nd_attrs[] = {
     PARE_INT("batch_dims", offsetof(struct gather_nd, batch_dims),
-             "how many leading axes data and indices share", 0, 0, PARE_MAX_RANK),
+             "number of leading axes shared by data and indices", 0, 0, PARE_MAX_RANK),
     PARE_OPT_END
 };
 
@@ -40,8 +40,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_gather_nd(const struct pare_node *n, const struct pare_flow *f,
+                          struct pare_arena *scratch, struct pare_err *err)
 {
     const struct gather_nd *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
@@ -60,11 +60,11 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_gather_nd)
 
 const struct pare_op pare_op_gather_nd = {
     .type = "GatherND",
-    .doc = "Slices named by tuples of indices.",
+    .doc = "Select slices by tuples of indices.",
     .since = 11,
     .in = "AI",
     .min_out = 1,

@@ -1,4 +1,4 @@
-/* identity.c - Identity: the same value under another name. */
+/* identity.c - Identity: the input, unchanged. */
 #include "../op.h"
 
 const struct pare_op pare_op_identity = {

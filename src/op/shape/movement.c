@@ -1,4 +1,4 @@
-/* movement.c - what operators that only move elements share. */
+/* movement.c - shared by operators that only move elements. */
 #include "movement.h"
 
 #include "../math/elementwise.h"
@@ -136,8 +136,7 @@ void pare_move_axis(struct pare_move *m, int64_t dim, int64_t from, int64_t to)
     m->rank++;
 }
 
-/* The box without axes of one element, and with those axes joined that are one longer axis in
- * both places. */
+/* Drop axes of size 1 from the box, and join axes that are contiguous at both ends. */
 static struct pare_move simplified(const struct pare_move *m)
 {
     struct pare_move s = { .rank = 0 };
@@ -159,8 +158,8 @@ static struct pare_move simplified(const struct pare_move *m)
     return s;
 }
 
-/* Put the axis that is dense at the source beside the last, which is dense at the destination:
- * tiles of the two read and write whole cache lines. */
+/* Move the axis that is contiguous at the source next to the last, which is contiguous at the
+ * destination: tiles of the two read and write whole cache lines. */
 static void pair_dense_axes(struct pare_move *m)
 {
     int last = m->rank - 1, dense = -1;
@@ -236,7 +235,7 @@ static pare_plane_fn *plane_copier(const struct pare_move *m, size_t size)
 struct planes {
     struct pare_move m;
     int64_t idx[PARE_MOVE_RANK];
-    ptrdiff_t size, from, to; /* where the current plane starts */
+    ptrdiff_t size, from, to; /* offset of the current plane */
     struct plane p;
 };
 
@@ -253,7 +252,7 @@ static bool planes_start(struct planes *b, const struct pare_move *m, size_t siz
         pare_move_axis(&b->m, 1, 1, 1);
     pair_dense_axes(&b->m);
     last = b->m.rank - 1;
-    a = last - 1; /* the row axis; there is none in a single run */
+    a = last - 1; /* the row axis; a single run has none */
     b->p = (struct plane){ a < 0 ? 1 : b->m.dim[a],          b->m.dim[last],
                            a < 0 ? 0 : b->m.from[a] * bytes, b->m.from[last] * bytes,
                            a < 0 ? 0 : b->m.to[a] * bytes,   b->m.to[last] * bytes };
@@ -289,7 +288,7 @@ void pare_move(void *dst, const void *src, size_t size, const struct pare_move *
     while (planes_next(&b));
 }
 
-/* ---- both ways ------------------------------------------------------------------- */
+/* ---- forward and backward ----------------------------------------------------------------- */
 
 bool pare_flow(struct pare_flow *f, const struct pare_value *x, const struct pare_value *y,
                bool back)
@@ -309,8 +308,8 @@ static ptrdiff_t distance(ptrdiff_t stride)
     return stride < 0 ? -stride : stride;
 }
 
-/* gx += gy, where the strides of gx are `from` and those of gy `to`.  The inner loop of a tile runs
- * where no stride is the longest: lines far apart may share a place in the cache. */
+/* gx += gy, with strides `from` in gx and `to` in gy.  The inner loop of a tile runs along the axis
+ * without the longest stride: distant cache lines may share a cache set. */
 static void add_plane(float *gx, const float *gy, const struct plane *p)
 {
     struct plane turned = { p->cols, p->rows, p->from_col, p->from_row, p->to_col, p->to_row };
@@ -400,13 +399,13 @@ void pare_ties_kept(const struct pare_node *n, struct pare_ties *t, const bool *
             pare_tie(t, n->in[0], i, n->out[0], i);
 }
 
-/* A few axes of x and of y in a row, with the same number of elements. */
+/* A range of axes of x and of y with the same number of elements. */
 struct span {
     const struct pare_value *x, *y;
-    int xi, xn, yi, yn; /* the first axis, and one behind the last */
+    int xi, xn, yi, yn; /* first axis, and one past the last */
 };
 
-/* The ends of the axes [i, n), counted in elements from the last axis on, into `end` in order. */
+/* The ends of the axes [i, n), in elements counted from the last axis, sorted into `end`. */
 static int add_ends(const struct pare_tensor *t, int i, int n, int64_t *end, int count)
 {
     int64_t size = 1;
@@ -426,7 +425,7 @@ static int add_ends(const struct pare_tensor *t, int i, int n, int64_t *end, int
     return count;
 }
 
-/* The digits of the axis that covers sizes from `low` to `high`: how many, and the first. */
+/* The digits of the axis that covers sizes from `low` to `high`: their number, and the first. */
 static int digits_of(const int64_t *end, int count, int64_t low, int64_t high, int *first)
 {
     int n = 0;
@@ -440,7 +439,7 @@ static int digits_of(const int64_t *end, int count, int64_t low, int64_t high, i
     return n;
 }
 
-/* Axes that are one digit give it their name, those of x before those of y. */
+/* A digit that is a whole axis gets the name of that axis, x's before y's. */
 static void name_digits(const struct pare_value *v, int i, int n, const int64_t *end, int count,
                         struct pare_digit *digit)
 {
@@ -473,7 +472,7 @@ static void tie_digits(const struct pare_value *v, int i, int n, const int64_t *
     }
 }
 
-/* Cut x's and y's axes into common digits, when all cuts of both fit into each other. */
+/* Cut x's and y's axes into common digits, if the cuts of both are compatible. */
 static void tie_span(const struct span *s, struct pare_ties *t)
 {
     struct pare_digit digit[2 * PARE_MAX_RANK] = { { NULL, 0, 0 } };
@@ -484,7 +483,8 @@ static void tie_span(const struct span *s, struct pare_ties *t)
     for (int i = 0; i < count; i++) {
         if (end[i] % last)
             return;
-        digit[i].axis = s->xi + PARE_MAX_RANK * i; /* the node's own, unless it gets a name */
+        digit[i].axis = s->xi +
+                        PARE_MAX_RANK * i; /* a virtual axis, unless a value's axis has the digit */
         digit[i].size = end[i] / last;
         last = end[i];
     }

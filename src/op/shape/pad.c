@@ -1,13 +1,13 @@
-/* pad.c - Pad: more (or, where negative, fewer) elements at both ends of axes.
+/* pad.c - Pad: add (or, if negative, remove) elements at both ends of axes.
  *
- * Attributes before operator set 11, inputs since.  What is cut off is cut before anything is
- * mirrored, repeated or wrapped around.
+ * Amounts are attributes before opset 11, inputs since.  Removal comes before reflecting, repeating
+ * the edge or wrapping around.
  */
 #include <math.h>
 
 #include "movement.h"
 
-/* Beyond any tensor, and far enough from the limits of int64_t to add and subtract freely. */
+/* Beyond any tensor, and far enough from the limits of int64_t to add and subtract safely. */
 #define FAR (INT64_MAX / 4)
 
 struct pad {
@@ -17,15 +17,16 @@ struct pad {
 };
 
 static const struct pare_opt pad_attrs[] = {
-    PARE_CHOICE("mode", offsetof(struct pad, mode), "where new elements come from", "constant",
+    PARE_CHOICE("mode", offsetof(struct pad, mode), "source of new elements", "constant",
                 "constant|reflect|edge|wrap"),
-    PARE_INTS("pads", offsetof(struct pad, pads), "before each axis, then after each", PARE_ANY),
-    PARE_FLOAT("value", offsetof(struct pad, value), "what constant padding adds", 0, -INFINITY,
+    PARE_INTS("pads", offsetof(struct pad, pads),
+              "elements to add before each axis, then after each", PARE_ANY),
+    PARE_FLOAT("value", offsetof(struct pad, value), "value of constant padding", 0, -INFINITY,
                INFINITY),
     PARE_OPT_END
 };
 
-/* The amounts may be twice as many as a tensor has dimensions, so they are read here. */
+/* There may be twice as many amounts as dimensions of a tensor, so they are read here. */
 static int64_t amount(const struct pare_node *n, int i)
 {
     const struct pad *a = n->attr;
@@ -52,7 +53,7 @@ int pare_pad_amounts(const struct pare_node *n, int64_t *before, int64_t *after,
             axes.v[i] = i;
     }
     if (count != 2 * axes.n)
-        return pare_fail(err, PARE_ESHAPE, "%lld pads are given for %d axes, 2 are needed for each",
+        return pare_fail(err, PARE_ESHAPE, "%lld pads are given for %d axes, expected 2 per axis",
                          (long long)count, axes.n);
     for (int i = 0; i < rank; i++)
         before[i] = after[i] = 0;
@@ -67,7 +68,7 @@ int pare_pad_amounts(const struct pare_node *n, int64_t *before, int64_t *after,
     return 0;
 }
 
-/* How many of `dim` elements are not cut off; perhaps negative. */
+/* The number of `dim` elements that are not removed; may be negative. */
 static int64_t kept(int64_t dim, int64_t before, int64_t after)
 {
     return dim + (before < 0 ? before : 0) + (after < 0 ? after : 0);
@@ -82,7 +83,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 
     PARE_TRY(pare_pad_amounts(n, before, after, err));
     if (value && pare_numel(value) != 1)
-        return pare_fail(err, PARE_ESHAPE, "the value to pad with has shape %s, must be a scalar",
+        return pare_fail(err, PARE_ESHAPE, "the value to pad with has shape %s, expected a scalar",
                          pare_shape_text(value, buf, sizeof(buf)));
     for (int i = 0; i < x->rank; i++) {
         int64_t left = kept(x->dim[i], before[i], after[i]);
@@ -116,8 +117,8 @@ static int constant(const struct pare_node *n, void *value, struct pare_err *err
     return 0;
 }
 
-/* Where element k of a padded axis comes from: k counts from the first of the `len` elements that
- * are kept, and so does the result. */
+/* The source of element k of a padded axis: k counts from the first of the `len` kept elements, and
+ * so does the result. */
 static int64_t source(const char *mode, int64_t k, int64_t len)
 {
     int64_t period = 2 * (len - 1);
@@ -154,7 +155,7 @@ static int tables(const struct pare_node *n, struct pare_arena *scratch, int64_t
     return 0;
 }
 
-/* A constant border is filled everywhere and then overwritten by what the input keeps. */
+/* With constant padding, fill the whole output, then copy the kept input over it. */
 static int constant_moves(const struct pare_node *n, const struct pare_flow *f,
                           struct pare_err *err)
 {
@@ -184,8 +185,8 @@ static int constant_moves(const struct pare_node *n, const struct pare_flow *f,
     return 0;
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_pad(const struct pare_node *n, const struct pare_flow *f,
+                    struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pad *a = n->attr;
     struct pare_pick p = { .x = &n->in[0]->t, .y = &n->out[0]->t };
@@ -201,7 +202,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 {
     struct pare_flow f;
 
-    return pare_flow(&f, n->in[0], n->out[0], false) ? moves(n, &f, c->scratch, err) : 0;
+    return pare_flow(&f, n->in[0], n->out[0], false) ? move_pad(n, &f, c->scratch, err) : 0;
 }
 
 /* The constant gets the gradients of the whole border. */
@@ -233,7 +234,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
     if (grad && n->out[0]->grad.data && !strcmp(a->mode, "constant"))
         PARE_TRY(back_to_constant(n, grad, err));
-    return pare_flow(&f, n->in[0], n->out[0], true) ? moves(n, &f, c->scratch, err) : 0;
+    return pare_flow(&f, n->in[0], n->out[0], true) ? move_pad(n, &f, c->scratch, err) : 0;
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -249,7 +250,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_kept(n, t, changed);
 }
 
-/* Copies of a number are that number; another one at the ends is not. */
+/* Copies of a constant are the constant; a different value at the ends is not. */
 static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     const struct pad *a = n->attr;
@@ -266,7 +267,7 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
 
 const struct pare_op pare_op_pad = {
     .type = "Pad",
-    .doc = "Elements added at the ends of axes.",
+    .doc = "Add elements at the ends of axes.",
     .since = 2,
     .in = "TL?T?I?",
     .min_out = 1,

@@ -1,6 +1,6 @@
-/* reshape.c - Reshape: the same elements under another shape.
+/* reshape.c - Reshape: the same elements with another shape.
  *
- * In the shape, 0 copies the input's dimension (unless allowzero) and one -1 takes what is left.
+ * In the shape, 0 copies the input's dimension (unless allowzero) and one -1 is inferred.
  */
 #include "movement.h"
 
@@ -27,8 +27,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     for (int i = 0; i < rank; i++) {
         if (!dim[i] && !a->allowzero) {
             if (i >= x->rank)
-                return pare_fail(err, PARE_ESHAPE, "shape copies dimension %d of an input %s", i,
-                                 pare_shape_text(x, buf, sizeof(buf)));
+                return pare_fail(err, PARE_ESHAPE, "the shape copies dimension %d of an input %s",
+                                 i, pare_shape_text(x, buf, sizeof(buf)));
             dim[i] = x->dim[i];
         }
         if (dim[i] < -1)
@@ -46,13 +46,12 @@ static int infer(struct pare_node *n, struct pare_err *err)
     if (free_axis >= 0)
         dim[free_axis] = known ? total / known : 0;
     if (free_axis >= 0 ? known && total % known : known != total)
-        return pare_fail(err, PARE_ESHAPE, "an input %s does not fit the shape asked for",
+        return pare_fail(err, PARE_ESHAPE, "an input %s does not fit the requested shape",
                          pare_shape_text(x, buf, sizeof(buf)));
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
 }
 
-/* Numbers become those of what stays.  Of two axes that nobody can say a number for, one is lost.
- * */
+/* Write the new sizes.  Only one axis that follows the batch can be -1. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     const struct reshape *a = n->attr;
@@ -62,7 +61,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     struct pare_err err;
 
     if (pare_int_list(&n->in[1]->t, was, PARE_MAX_RANK, &rank, &err) || rank != y->t.rank) {
-        pare_shrunk_fail(s, "its shape is not known");
+        pare_shrunk_fail(s, "its shape is unknown");
         return;
     }
     for (int i = 0; i < rank; i++) {
@@ -82,7 +81,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 
 const struct pare_op pare_op_reshape = {
     .type = "Reshape",
-    .doc = "The same elements under another shape.",
+    .doc = "The same elements with another shape.",
     .since = 5,
     .in = "AL",
     .min_out = 1,

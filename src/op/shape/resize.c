@@ -1,7 +1,7 @@
-/* resize.c - Resize: a tensor sampled at other positions.
+/* resize.c - Resize: resample a tensor.
  *
- * Operator set 10 has inputs X and scales, and means asymmetric positions; since 11 there are
- * X, roi, scales and sizes.  An empty input counts as absent.
+ * Opset 10 has inputs X and scales, and asymmetric coordinates; since 11 there are X, roi, scales
+ * and sizes.  An empty input counts as absent.
  */
 #include <math.h>
 
@@ -15,30 +15,32 @@ struct resize {
 };
 
 static const struct pare_opt resize_attrs[] = {
-    PARE_CHOICE("mode", offsetof(struct resize, mode), "how values between elements are found",
-                "nearest", PARE_RESIZE_MODES),
+    PARE_CHOICE("mode", offsetof(struct resize, mode), "interpolation", "nearest",
+                PARE_RESIZE_MODES),
     PARE_CHOICE("coordinate_transformation_mode", offsetof(struct resize, coord),
-                "how positions correspond", "half_pixel", PARE_RESIZE_COORDS),
-    PARE_CHOICE("nearest_mode", offsetof(struct resize, rounding), "how positions are rounded",
+                "how coordinates of output and input correspond", "half_pixel", PARE_RESIZE_COORDS),
+    PARE_CHOICE("nearest_mode", offsetof(struct resize, rounding), "how coordinates are rounded",
                 "round_prefer_floor", PARE_RESIZE_ROUNDINGS),
-    PARE_CHOICE("keep_aspect_ratio_policy", offsetof(struct resize, policy), "what sizes mean",
-                "stretch", "stretch|not_larger|not_smaller"),
-    PARE_FLOAT("cubic_coeff_a", offsetof(struct resize, cubic_a),
-               "the parameter of the cubic kernel", -0.75, PARE_ANY),
+    PARE_CHOICE("keep_aspect_ratio_policy", offsetof(struct resize, policy),
+                "how sizes relate to the aspect ratio", "stretch",
+                "stretch|not_larger|not_smaller"),
+    PARE_FLOAT("cubic_coeff_a", offsetof(struct resize, cubic_a), "coefficient of the cubic kernel",
+               -0.75, PARE_ANY),
     PARE_FLOAT("extrapolation_value", offsetof(struct resize, extrapolation),
-               "the value outside a cropped input", 0, -INFINITY, INFINITY),
+               "value outside a cropped input", 0, -INFINITY, INFINITY),
     PARE_INT("exclude_outside", offsetof(struct resize, exclude_outside),
              "no weight for positions outside the input", 0, 0, 1),
     PARE_INT("antialias", offsetof(struct resize, antialias),
-             "average over what a shrunk element covers", 0, 0, 1),
-    PARE_INTS("axes", offsetof(struct resize, axes),
-              "the axes that roi, scales and sizes are about; all when absent", PARE_ANY),
+             "average over the input elements that an output element covers when downsampling", 0,
+             0, 1),
+    PARE_INTS("axes", offsetof(struct resize, axes), "axes of roi, scales and sizes (default: all)",
+              PARE_ANY),
     PARE_OPT_END
 };
 
 enum { ROI = 1, SCALES = 2, SIZES = 3 };
 
-/* Input i with its contents known, or NULL when absent or empty. */
+/* Input i with known contents, or NULL if absent or empty. */
 static int contents(const struct pare_node *n, int i, const struct pare_tensor **t,
                     struct pare_err *err)
 {
@@ -79,8 +81,8 @@ static int read_roi(const struct pare_node *n, const struct pare_list *axes, str
     return 0;
 }
 
-/* One scale for all axes, such that none (not_larger) or at least one (not_smaller) is longer
- * than asked for. */
+/* One scale for all axes, such that none (not_larger) or at least one (not_smaller) exceeds the
+ * requested size. */
 static int keep_aspect(const struct pare_tensor *sizes, const struct pare_list *axes,
                        bool not_larger, struct pare_resize *r, struct pare_err *err)
 {
@@ -190,7 +192,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return pare_resize_backward(n, c, &r, err);
 }
 
-/* Sizes of axes that keep their number; scales stay what they are. */
+/* New sizes of axes that keep their number of elements; scales are unchanged. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     const struct pare_tensor *sizes;
@@ -208,7 +210,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     pare_shrunk_list(s, SIZES, v, count);
 }
 
-/* What is looked for outside the input may be another number. */
+/* Positions outside the input may have another value. */
 static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
     (void)axis, (void)channel;
@@ -218,7 +220,7 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
 
 const struct pare_op pare_op_resize = {
     .type = "Resize",
-    .doc = "The input sampled at other positions.",
+    .doc = "Resample the input.",
     .since = 10,
     .in = "TA?F?L?",
     .types = PARE_T_NUMERIC | PARE_T(PARE_BOOL) | PARE_T(PARE_STR),

@@ -1,9 +1,9 @@
-/* resize_family.c - sampling a tensor at other positions.
+/* resize_family.c - resampling, shared by Resize and Upsample.
  *
- * All modes work axis by axis.  Nearest makes one list of source positions per axis.  The others
- * make a list of weighted source positions ("taps") for each position of an axis, and apply the
- * axes one after the other, those that shrink first so that nothing in between is larger than
- * both ends.
+ * All modes work axis by axis.  Nearest computes one list of source positions per axis.  Linear and
+ * cubic compute weighted source positions ("taps") for each position of an axis, and apply the axes
+ * one after the other, shrinking ones first so that no intermediate tensor is larger than both
+ * ends.
  */
 #include "resize_family.h"
 
@@ -16,8 +16,8 @@ void pare_resize_start(struct pare_resize *r, const struct pare_tensor *x)
         r->axis[i] = (struct pare_resize_axis){ x->dim[i], x->dim[i], 1, true, 0, 1 };
 }
 
-/* Scales are float32 in files, and so is the product by which everybody finds the size: 0.7 of
- * 10 elements must be 7 of them. */
+/* Scales are float32 in files, and so is the product that gives the size: 0.7 of 10 elements must
+ * be 7. */
 int pare_resize_by(struct pare_resize_axis *a, double scale, int axis, struct pare_err *err)
 {
     double out = (double)a->in * (a->end - a->start) * scale;
@@ -43,9 +43,9 @@ int pare_resize_to(struct pare_resize_axis *a, int64_t size, int axis, struct pa
     return 0;
 }
 
-/* The position in the input that x / scale is.  A whole size is exact in rational arithmetic; a
- * scale is divided as the float32 it is when the result is to be rounded, since 3 / 0.6 must
- * not be a little less than 5. */
+/* The coordinate x / scale in the input.  A given size is exact in rational arithmetic; a scale is
+ * divided in float32 if the result is to be rounded, since 3 / 0.6 must not be slightly less than
+ * 5. */
 static double unscaled(const struct pare_resize *r, const struct pare_resize_axis *a, double x)
 {
     if (a->whole)
@@ -53,11 +53,12 @@ static double unscaled(const struct pare_resize *r, const struct pare_resize_axi
     return r->mode == PARE_NEAREST ? (double)((float)x / (float)a->scale) : x / a->scale;
 }
 
-/* Where position k of the result lies in the input. */
+/* The coordinate in the input of position k of the result. */
 static double origin(const struct pare_resize *r, const struct pare_resize_axis *a, int64_t k)
 {
     double x = (double)k, in = (double)a->in, out = (double)a->out;
-    double length = a->whole ? out : (double)(float)(a->scale * in); /* before it was cut */
+    double length = a->whole ? out
+                             : (double)(float)(a->scale * in); /* the size before truncation */
 
     switch (r->coord) {
     case PARE_PYTORCH_HALF_PIXEL: return length == 1 ? -0.5 : unscaled(r, a, x + 0.5) - 0.5;
@@ -74,8 +75,8 @@ static double origin(const struct pare_resize *r, const struct pare_resize_axis 
     }
 }
 
-/* Does the position take the extrapolation value?  The last element itself does not, even when
- * rounding moved the position a little past it. */
+/* Whether the position takes the extrapolation value.  The last element itself does not, even if
+ * rounding moved the position slightly past it. */
 static bool is_outside(const struct pare_resize *r, const struct pare_resize_axis *a, double x)
 {
     double slack = 1e-12 * (double)a->in;
@@ -89,7 +90,7 @@ static int64_t clamped(double x, int64_t in)
     return x > 0 ? (x < (double)(in - 1) ? (int64_t)x : in - 1) : 0;
 }
 
-/* ---- nearest ------------------------------------------------------------------- */
+/* ---- nearest ------------------------------------------------------------------------------ */
 
 static double rounded(int how, double x, double scale)
 {
@@ -102,7 +103,7 @@ static double rounded(int how, double x, double scale)
     }
 }
 
-/* The source of each position along an axis; NULL where nothing moves. */
+/* The source of each position along an axis; NULL: the axis is unchanged. */
 static int nearest_list(const struct pare_resize *r, const struct pare_resize_axis *a,
                         struct pare_arena *scratch, int64_t **at, struct pare_err *err)
 {
@@ -139,7 +140,7 @@ static int nearest(const struct pare_node *n, const struct pare_flow *f,
     return 0;
 }
 
-/* ---- linear and cubic ------------------------------------------------------------ */
+/* ---- linear and cubic --------------------------------------------------------------------- */
 
 struct taps {
     int64_t n;   /* per position */
@@ -241,7 +242,7 @@ struct pass {
 APPLY(apply_float, float)
 APPLY(apply_double, double)
 
-/* The same the other way: gx, of x's shape, += taps of gy. */
+/* Backward pass: gx, of x's shape, += taps of gy. */
 PARE_SIMD static void apply_back(float *gx, const float *gy, const struct pass *p,
                                  const struct taps *t)
 {
@@ -255,7 +256,7 @@ PARE_SIMD static void apply_back(float *gx, const float *gy, const struct pass *
             }
 }
 
-/* Bring one axis of `now` to its new size, in fresh memory. */
+/* Resample one axis of `now`, into new memory. */
 static int resize_axis(struct pare_tensor *now, int axis, int64_t out, const struct taps *t,
                        struct pare_arena *scratch, struct pare_err *err)
 {
@@ -291,7 +292,7 @@ static void extrapolate(const struct pare_tensor *y, const struct taps *t, doubl
         }
 }
 
-/* Results that are integers stay within their type, then lose their fraction. */
+/* Results of integer types are clamped to their type, then truncated. */
 static int store(const struct pare_tensor *y, const struct pare_tensor *from, struct pare_err *err)
 {
     int64_t count = pare_numel(y);
@@ -305,14 +306,15 @@ static int store(const struct pare_tensor *y, const struct pare_tensor *from, st
     case PARE_I32: low = INT32_MIN, high = INT32_MAX; break;
     case PARE_U32: high = UINT32_MAX; break;
     case PARE_U64: high = 0x1p64; break;
-    default: break; /* the conversion of others keeps within bounds */
+    default: break; /* the conversion of other types clamps */
     }
     for (int64_t i = 0; high > 0 && i < count; i++)
         v[i] = v[i] < low ? low : v[i] > high ? high : v[i];
     return pare_convert(y->dtype, y->data, from->dtype, from->data, count, err);
 }
 
-/* Makes the taps of all axes; lists those that move in the order in which they are applied. */
+/* Compute the taps of all axes, and list the axes that change in the order in which they are
+ * applied. */
 static int plan_passes(const struct pare_resize *r, struct pare_arena *scratch, struct taps *t,
                        struct pare_list *axes, struct pare_err *err)
 {

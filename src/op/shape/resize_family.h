@@ -1,10 +1,10 @@
-/* resize_family.h - sampling a tensor at other positions: what Resize and Upsample share. */
+/* resize_family.h - resampling, shared by Resize and Upsample. */
 #ifndef PARE_OP_SHAPE_RESIZE_FAMILY_H
 #define PARE_OP_SHAPE_RESIZE_FAMILY_H
 
 #include "movement.h"
 
-/* The spelling of ONNX, in this order. */
+/* Names as in ONNX, in this order. */
 #define PARE_RESIZE_MODES "nearest|linear|cubic"
 enum { PARE_NEAREST, PARE_LINEAR, PARE_CUBIC };
 
@@ -27,14 +27,14 @@ enum {
     PARE_ROUND_PREFER_CEIL,
     PARE_FLOOR,
     PARE_CEIL,
-    PARE_SIMPLE, /* before operator set 11: up where the axis shrinks, else down */
+    PARE_SIMPLE, /* before opset 11: up if the axis shrinks, else down */
 };
 
 struct pare_resize_axis {
     int64_t in, out;
     double scale;
     bool whole;        /* the size was given, and scale is out / in */
-    double start, end; /* tf_crop_and_resize: the part that is sampled, as a fraction */
+    double start, end; /* tf_crop_and_resize: the part to sample, as a fraction */
 };
 
 struct pare_resize {
@@ -44,21 +44,21 @@ struct pare_resize {
     struct pare_resize_axis axis[PARE_MAX_RANK];
 };
 
-/* An axis scaled, or brought to a size: sets out and scale.  `axis` is only for messages. */
+/* Scale an axis, or set its size: sets out and scale.  `axis` is only for messages. */
 int pare_resize_by(struct pare_resize_axis *a, double scale, int axis, struct pare_err *err);
 int pare_resize_to(struct pare_resize_axis *a, int64_t size, int axis, struct pare_err *err);
 
-/* Every axis as it is: what the two functions above then change. */
+/* Initialize all axes as unchanged. */
 void pare_resize_start(struct pare_resize *r, const struct pare_tensor *x);
 
-/* Set the shape of output 0; checks that the mode can be done on the input's type. */
+/* Set the shape of output 0; checks that the mode supports the input's type. */
 int pare_resize_infer(struct pare_node *n, const struct pare_resize *r, struct pare_err *err);
 int pare_resize_forward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                         struct pare_err *err);
 int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                          struct pare_err *err);
 
-/* Batch and channels, when they are left alone. */
+/* ties(): batch and channels, if they are unchanged. */
 void pare_resize_ties(const struct pare_node *n, struct pare_ties *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* reverse_sequence.c - ReverseSequence: the first steps of each sequence in a batch backwards. */
+/* reverse_sequence.c - ReverseSequence: reverse the first steps of each sequence in a batch. */
 #include "movement.h"
 
 struct reverse_sequence {
@@ -6,10 +6,10 @@ struct reverse_sequence {
 };
 
 static const struct pare_opt reverse_sequence_attrs[] = {
-    PARE_INT("batch_axis", offsetof(struct reverse_sequence, batch_axis),
-             "the axis of the sequences", 1, 0, 1),
-    PARE_INT("time_axis", offsetof(struct reverse_sequence, time_axis), "the axis of the steps", 0,
-             0, 1),
+    PARE_INT("batch_axis", offsetof(struct reverse_sequence, batch_axis), "axis of the sequences",
+             1, 0, 1),
+    PARE_INT("time_axis", offsetof(struct reverse_sequence, time_axis), "axis of the steps", 0, 0,
+             1),
     PARE_OPT_END
 };
 
@@ -33,8 +33,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_infer_same(n, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_reverse_sequence(const struct pare_node *n, const struct pare_flow *f,
+                                 struct pare_arena *scratch, struct pare_err *err)
 {
     const struct reverse_sequence *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t;
@@ -59,7 +59,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_reverse_sequence)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -72,7 +72,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_reverse_sequence = {
     .type = "ReverseSequence",
-    .doc = "The first steps of each sequence backwards.",
+    .doc = "Reverse the first steps of each sequence.",
     .since = 10,
     .in = "AL",
     .min_out = 1,

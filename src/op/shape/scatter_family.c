@@ -1,4 +1,4 @@
-/* scatter_family.c - what GatherElements, Scatter, ScatterElements and ScatterND share. */
+/* scatter_family.c - shared by GatherElements, Scatter, ScatterElements and ScatterND. */
 #include "scatter_family.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ int pare_check_reduction(enum pare_dtype d, const char *how, struct pare_err *er
 {
     if (!strcmp(how, "none") || (PARE_T_NUMERIC | PARE_T(PARE_F16) | PARE_T(PARE_BF16)) & PARE_T(d))
         return 0;
-    return pare_fail(err, PARE_EUNSUPPORTED, "reduction '%s' of %s is not handled", how,
+    return pare_fail(err, PARE_EUNSUPPORTED, "reduction '%s' of %s is not supported", how,
                      pare_dtype_name(d));
 }
 
@@ -48,8 +48,7 @@ static double combine_real(char how, double a, double b)
     }
 }
 
-/* Sums and products wrap around as numpy's do, which for every width is arithmetic modulo 2^64
- * cut short. */
+/* Sums and products wrap around as in numpy: arithmetic modulo 2^64, truncated to the type. */
 #define COMBINE(d, ctype)                                                 \
     case d: {                                                             \
         ctype *p = dst;                                                   \
@@ -139,7 +138,7 @@ int pare_scatter_forward(struct pare_node *n, struct pare_ctx *c, struct pare_er
     return 0;
 }
 
-/* Where an update replaces, the last one at a place counts; what it replaced has no gradient. */
+/* Without reduction, the last update of an element counts; replaced updates have no gradient. */
 static void back_replaced(struct pare_node *n, const struct pare_scattered *s, bool *taken)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
@@ -182,9 +181,10 @@ int pare_scatter_back(struct pare_node *n, const struct pare_scattered *s,
         return 0;
     }
     if (strcmp(s->reduction, "none"))
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the gradient of reduction '%s' is not handled, only of 'none' and 'add'",
-                         s->reduction);
+        return pare_fail(
+            err, PARE_EUNSUPPORTED,
+            "the gradient of reduction '%s' is not supported, only of 'none' and 'add'",
+            s->reduction);
     taken = pare_alloc(scratch, (size_t)(pare_numel(&n->out[0]->t) / s->run), sizeof(*taken));
     if (!taken)
         return pare_no_memory(err, "for the gradient of an update");

@@ -1,7 +1,6 @@
-/* scatter_nd.c - ScatterND: a copy where slices named by tuples of indices are replaced, or
- * combined with what is there.
+/* scatter_nd.c - ScatterND: replace slices, or combine them with updates, by tuples of indices.
  *
- * Data (d1..., r...), indices (i..., k), updates (i..., r...).
+ * Data (d1..., r...), indices (i..., k), updates (i..., r...); other elements are copied.
  */
 #include "scatter_family.h"
 
@@ -11,7 +10,7 @@ struct scatter_nd {
 
 static const struct pare_opt scatter_nd_attrs[] = {
     PARE_CHOICE("reduction", offsetof(struct scatter_nd, reduction),
-                "how an update is combined with what is there", "none", PARE_REDUCTIONS),
+                "how to combine an update with the old element", "none", PARE_REDUCTIONS),
     PARE_OPT_END
 };
 
@@ -69,7 +68,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         return 0;
     to = pare_alloc_raw(c->scratch, (size_t)s.rows, sizeof(*to));
     if (!to)
-        return pare_no_memory(err, "for %lld places", (long long)s.rows);
+        return pare_no_memory(err, "for %lld positions", (long long)s.rows);
     for (int64_t r = 0; r < s.rows; r++)
         PARE_TRY(pare_index_row(at, r, y, 0, &to[r], err));
     s.to = to;
@@ -78,7 +77,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_scatter_nd = {
     .type = "ScatterND",
-    .doc = "Slices named by tuples of indices replaced or combined.",
+    .doc = "Replace or combine slices by tuples of indices.",
     .since = 11,
     .in = "TIT",
     .min_out = 1,

@@ -1,7 +1,7 @@
 /* slice.c - Slice: every step-th element of a range of some axes.
  *
- * Attributes before operator set 10, inputs since.  Bounds count from the end when negative and
- * are clamped, so that INT64_MAX means "to the end"; a negative step walks backwards.
+ * Bounds are attributes before opset 10, inputs since.  Negative bounds count from the end, and
+ * bounds are clamped, so that INT64_MAX means "to the end"; a negative step goes backward.
  */
 #include "movement.h"
 
@@ -12,8 +12,8 @@ struct slice {
 static const struct pare_opt slice_attrs[] = {
     PARE_INTS("starts", offsetof(struct slice, starts), "first element along each axis", PARE_ANY),
     PARE_INTS("ends", offsetof(struct slice, ends), "one past the last", PARE_ANY),
-    PARE_INTS("axes", offsetof(struct slice, axes),
-              "the axes that are sliced; the first ones when absent", PARE_ANY),
+    PARE_INTS("axes", offsetof(struct slice, axes), "axes to slice (default: the first ones)",
+              PARE_ANY),
     PARE_OPT_END
 };
 
@@ -22,8 +22,8 @@ static int64_t clamp(int64_t v, int64_t low, int64_t high)
     return v < low ? low : v > high ? high : v;
 }
 
-/* One axis of `dim` elements.  Forwards both bounds may stand behind the last element, backwards
- * the end may stand before the first. */
+/* One axis of `dim` elements.  Forward both bounds may be past the last element, backward the end
+ * may be before the first. */
 static void range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t *out)
 {
     int64_t back = step < 0, count = 0;
@@ -36,7 +36,7 @@ static void range(int64_t dim, int64_t start, int64_t end, int64_t step, int64_t
     if (dim && back && start > end)
         count = (start - end - 1) / -step + 1;
     out[0] = count ? start : 0;
-    out[1] = count > 1 ? step : 1; /* a step that is never taken may be out of all bounds */
+    out[1] = count > 1 ? step : 1; /* a step that is never taken may be out of bounds */
     out[2] = count;
 }
 
@@ -84,8 +84,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, n->in[0]->t.dtype, n->in[0]->t.rank, s.count, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_slice(const struct pare_node *n, const struct pare_flow *f,
+                      struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK], first = 0;
@@ -104,9 +104,9 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_slice)
 
-/* Elements with steps between them would no longer have the same step. */
+/* With steps, the kept elements would no longer have a constant step. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     struct pare_slice s;
@@ -119,7 +119,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie_part(t, n->in[0], i, s.start[i], n->out[0], i);
 }
 
-/* How many of the first `end` indices stay. */
+/* The number of the first `end` indices that are kept. */
 static int64_t kept_before(const uint8_t *keep, int64_t end)
 {
     int64_t n = 0;
@@ -129,8 +129,8 @@ static int64_t kept_before(const uint8_t *keep, int64_t end)
     return n;
 }
 
-/* Bounds move by what goes before them.  With steps, what stays must still be evenly apart: that is
- * only so when nothing goes. */
+/* Bounds decrease by the number of removed indices before them.  With steps, this holds only if no
+ * index is removed. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     const struct slice *a = n->attr;
@@ -142,7 +142,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     if (pare_slice_ranges(n, &at, &err) || pare_list_read(n, 1, a->starts, &start, &err) ||
         pare_list_read(n, 2, a->ends, &end, &err) ||
         pare_axes_read(n, 3, a->axes, x->t.rank, &axes, &err)) {
-        pare_shrunk_fail(s, "its bounds are not known");
+        pare_shrunk_fail(s, "its bounds are unknown");
         return;
     }
     for (int k = 0; k < start.n; k++) {
@@ -152,7 +152,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
         if (pare_shrunk_dim(s, x, i) == x->t.dim[i])
             continue;
         if (at.step[i] != 1)
-            pare_shrunk_fail(s, "it takes channels with steps");
+            pare_shrunk_fail(s, "it selects channels with steps");
         start.v[k] = kept_before(keep, at.start[i]);
         end.v[k] = kept_before(keep, at.start[i] + at.count[i]);
     }

@@ -1,4 +1,4 @@
-/* space_to_depth.c - SpaceToDepth: blocks of b x b pixels become channels (bh, bw, c). */
+/* space_to_depth.c - SpaceToDepth: rearrange blocks of b x b pixels into channels (bh, bw, c). */
 #include "movement.h"
 
 struct space_to_depth {
@@ -30,8 +30,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, 4, dim, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_space_to_depth(const struct pare_node *n, const struct pare_flow *f,
+                               struct pare_arena *scratch, struct pare_err *err)
 {
     const struct space_to_depth *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
@@ -49,7 +49,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_space_to_depth)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -63,7 +63,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_space_to_depth = {
     .type = "SpaceToDepth",
-    .doc = "Blocks of pixels rearranged into channels.",
+    .doc = "Rearrange blocks of pixels into channels.",
     .since = 1,
     .in = "A",
     .min_out = 1,

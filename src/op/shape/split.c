@@ -1,7 +1,7 @@
-/* split.c - Split: the parts of an axis, each an output.
+/* split.c - Split: split an axis into parts, one per output.
  *
- * Sizes are an attribute before operator set 13 and an input since.  Without them the parts are
- * equal; since 18 the last may be smaller.
+ * Sizes are an attribute before opset 13 and an input since.  Without them the parts are equal;
+ * since 18 the last may be smaller.
  */
 #include "movement.h"
 
@@ -13,11 +13,10 @@ struct split {
 };
 
 static const struct pare_opt split_attrs[] = {
-    PARE_INT("axis", offsetof(struct split, axis), "the axis that is cut", 0, PARE_ANY),
+    PARE_INT("axis", offsetof(struct split, axis), "axis to split", 0, PARE_ANY),
     PARE_INT("num_outputs", offsetof(struct split, num_outputs),
-             "how many parts, the last perhaps smaller", 0, 1, 1e9),
-    PARE_INTS("split", offsetof(struct split, split), "the size of each part", PARE_ANY),
-    PARE_OPT_END
+             "number of parts; the last may be smaller", 0, 1, 1e9),
+    PARE_INTS("split", offsetof(struct split, split), "sizes of the parts", PARE_ANY), PARE_OPT_END
 };
 
 int pare_split_axis(const struct pare_node *n)
@@ -41,7 +40,7 @@ int64_t pare_microbatch_size(const struct pare_node *n, int i)
     return i < n->n_out - 1 ? part : dim - part * (n->n_out - 1);
 }
 
-/* As many sizes as outputs, none negative, together the whole axis. */
+/* One size per output, none negative, with the size of the axis as their sum. */
 static int check_sizes(const struct pare_node *n, int axis, struct pare_err *err)
 {
     const struct split *a = n->attr;
@@ -89,7 +88,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
-static int moves(const struct pare_node *n, bool back)
+static int move_split(const struct pare_node *n, bool back)
 {
     const struct pare_tensor *x = &n->in[0]->t;
     int axis = pare_split_axis(n);
@@ -110,13 +109,13 @@ static int moves(const struct pare_node *n, bool back)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c, (void)err;
-    return moves(n, false);
+    return move_split(n, false);
 }
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c, (void)err;
-    return moves(n, true);
+    return move_split(n, true);
 }
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -144,7 +143,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     }
     for (int k = 0; k < n->n_out; k++) {
         if (!n->out[k]) {
-            pare_shrunk_fail(s, "not all of its parts have a name");
+            pare_shrunk_fail(s, "some of its outputs are absent");
             return;
         }
         v[k] = pare_shrunk_dim(s, n->out[k], axis);
@@ -157,7 +156,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 
 const struct pare_op pare_op_split = {
     .type = "Split",
-    .doc = "The parts of an axis, each an output.",
+    .doc = "Split an axis into parts.",
     .since = 2,
     .in = "AI?",
     .min_out = 1,

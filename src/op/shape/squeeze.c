@@ -1,6 +1,6 @@
-/* squeeze.c - Squeeze: drop axes of size one, those listed or all.
+/* squeeze.c - Squeeze: remove axes of size 1, those listed or all.
  *
- * The list is an attribute before operator set 13, an input since.
+ * The list is an attribute before opset 13, an input since.
  */
 #include "movement.h"
 
@@ -9,8 +9,8 @@ struct squeeze {
 };
 
 static const struct pare_opt squeeze_attrs[] = {
-    PARE_INTS("axes", offsetof(struct squeeze, axes),
-              "the axes to drop; all of size one when absent", PARE_ANY),
+    PARE_INTS("axes", offsetof(struct squeeze, axes), "axes to remove (default: all of size 1)",
+              PARE_ANY),
     PARE_OPT_END
 };
 
@@ -26,7 +26,7 @@ static int dropped(const struct pare_node *n, bool *drop, struct pare_err *err)
         drop[i] = axes.n < 0 && x->dim[i] == 1;
     for (int k = 0; k < axes.n; k++) {
         if (x->dim[axes.v[k]] != 1)
-            return pare_fail(err, PARE_ESHAPE, "axis %d of an input %s is not of size 1",
+            return pare_fail(err, PARE_ESHAPE, "axis %d of an input %s does not have size 1",
                              (int)axes.v[k], pare_shape_text(x, buf, sizeof(buf)));
         drop[axes.v[k]] = true;
     }
@@ -61,7 +61,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_squeeze = {
     .type = "Squeeze",
-    .doc = "Axes of size one dropped.",
+    .doc = "Remove axes of size 1.",
     .since = 1,
     .in = "AL?",
     .min_out = 1,

@@ -1,4 +1,4 @@
-/* tile.c - Tile: the whole tensor repeated along each axis. */
+/* tile.c - Tile: repeat the tensor along each axis. */
 #include "movement.h"
 
 static int infer(struct pare_node *n, struct pare_err *err)
@@ -21,9 +21,9 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
 }
 
-/* As a copy to (r0, d0, r1, d1, ...) that stands still at the source along every r. */
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+/* A copy to (r0, d0, r1, d1, ...) with stride 0 at the source along every r. */
+static int move_tile(const struct pare_node *n, const struct pare_flow *f,
+                     struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK];
@@ -40,7 +40,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_tile)
 
 /* y's axis is (repeat, x's axis). */
 static void ties(const struct pare_node *n, struct pare_ties *t)
@@ -59,7 +59,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_tile = {
     .type = "Tile",
-    .doc = "The input repeated along each axis.",
+    .doc = "Repeat the input along each axis.",
     .since = 6,
     .in = "AL",
     .min_out = 1,

@@ -7,7 +7,7 @@ struct transpose {
 
 static const struct pare_opt transpose_attrs[] = {
     PARE_INTS("perm", offsetof(struct transpose, perm),
-              "which input axis each result axis is; reversed when absent", PARE_ANY),
+              "input axis of each result axis (default: reversed)", PARE_ANY),
     PARE_OPT_END
 };
 
@@ -44,8 +44,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
 }
 
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+static int move_transpose(const struct pare_node *n, const struct pare_flow *f,
+                          struct pare_arena *scratch, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     int64_t from[PARE_MAX_RANK], to[PARE_MAX_RANK];
@@ -62,7 +62,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_transpose)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -75,7 +75,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_transpose = {
     .type = "Transpose",
-    .doc = "Axes in another order.",
+    .doc = "Permute axes.",
     .since = 1,
     .in = "A",
     .min_out = 1,

@@ -1,15 +1,14 @@
-/* trilu.c - Trilu: the part of matrices above or below a diagonal, the rest zero. */
+/* trilu.c - Trilu: the upper or lower triangle of matrices, zeros elsewhere. */
 #include "movement.h"
 
 struct trilu {
     int64_t upper;
 };
 
-static const struct pare_opt trilu_attrs[] = {
-    PARE_INT("upper", offsetof(struct trilu, upper),
-             "keep what is above the diagonal, not what is below", 1, PARE_ANY),
-    PARE_OPT_END
-};
+static const struct pare_opt trilu_attrs[] = { PARE_INT("upper", offsetof(struct trilu, upper),
+                                                        "1: keep the upper triangle, 0: the lower",
+                                                        1, PARE_ANY),
+                                               PARE_OPT_END };
 
 static int infer(struct pare_node *n, struct pare_err *err)
 {
@@ -26,9 +25,9 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_infer_same(n, err);
 }
 
-/* Row r keeps columns from r + k on, or those up to and with r + k. */
-static int moves(const struct pare_node *n, const struct pare_flow *f, struct pare_arena *scratch,
-                 struct pare_err *err)
+/* Row r keeps the columns from r + k on, or those up to r + k inclusive. */
+static int move_trilu(const struct pare_node *n, const struct pare_flow *f,
+                      struct pare_arena *scratch, struct pare_err *err)
 {
     const struct trilu *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *given = pare_given(n, 1);
@@ -48,7 +47,7 @@ static int moves(const struct pare_node *n, const struct pare_flow *f, struct pa
     return 0;
 }
 
-PARE_BOTH_PASSES(moves)
+PARE_BOTH_PASSES(move_trilu)
 
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {

@@ -1,6 +1,6 @@
-/* unique.c - Unique: the different elements, or slices along an axis, and where they are.
+/* unique.c - Unique: the distinct elements, or slices along an axis, and their indices.
  *
- * A stable sort of slice numbers puts equal slices side by side, each group led by its first.
+ * A stable sort of slice numbers makes equal slices adjacent, each group led by its first.
  */
 #include "movement.h"
 
@@ -8,13 +8,13 @@ struct unique {
     int64_t axis, sorted;
 };
 
-#define NO_AXIS (-0x1p63) /* INT64_MIN: all elements, whatever the shape */
+#define NO_AXIS (-0x1p63) /* INT64_MIN: all elements, flattened */
 
 static const struct pare_opt unique_attrs[] = {
-    PARE_INT("axis", offsetof(struct unique, axis),
-             "the axis of the slices; absent: single elements", NO_AXIS, PARE_ANY),
+    PARE_INT("axis", offsetof(struct unique, axis), "axis of the slices (default: single elements)",
+             NO_AXIS, PARE_ANY),
     PARE_INT("sorted", offsetof(struct unique, sorted),
-             "in ascending order, not in that of first appearance", 1, 0, 1),
+             "1: ascending order, 0: order of first occurrence", 1, 0, 1),
     PARE_OPT_END
 };
 
@@ -50,7 +50,7 @@ static int compare_elements(const struct pare_tensor *x, int64_t i, int64_t j)
     a = pare_get(x, i);
     b = pare_get(x, j);
     if (a != a || b != b)
-        return (a != a) - (b != b); /* NaNs are alike and come last */
+        return (a != a) - (b != b); /* NaNs are equal and come last */
     return (a > b) - (a < b);
 }
 
@@ -82,11 +82,11 @@ static void sort(const struct slices *s, int64_t *v, int64_t *spare, int64_t n)
 
 struct groups {
     int64_t n;
-    int64_t *first, *count; /* of each group: the first slice, how many */
+    int64_t *first, *count; /* of each group: the first slice, number of slices */
     int64_t *of;            /* of each slice: its group; NULL: 0 */
 };
 
-/* Groups in the order of their slices' first appearance keep the smallest first. */
+/* Groups in the order of first occurrence; the first slice of a group is its smallest number. */
 static void by_appearance(struct groups *g, int64_t len, int64_t *number, int64_t *spare)
 {
     int64_t next = 0;
@@ -106,7 +106,7 @@ static void by_appearance(struct groups *g, int64_t len, int64_t *number, int64_
     memcpy(g->count, spare, (size_t)g->n * sizeof(*spare));
 }
 
-/* Slices without elements are all alike, as numpy says: one group, however many there are. */
+/* Slices without elements are equal, as in numpy: one group. */
 static int group_hollow(int64_t len, struct pare_arena *a, struct groups *g, struct pare_err *err)
 {
     *g = (struct groups){ .n = len > 0,
@@ -202,7 +202,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
 const struct pare_op pare_op_unique = {
     .type = "Unique",
-    .doc = "The different elements, or slices, and where they are.",
+    .doc = "The distinct elements, or slices, and their indices.",
     .since = 11,
     .in = "A",
     .min_out = 1,

@@ -1,6 +1,6 @@
-/* unsqueeze.c - Unsqueeze: insert axes of size one at the places the result has them.
+/* unsqueeze.c - Unsqueeze: insert axes of size 1.
  *
- * The list is an attribute before operator set 13, an input since.
+ * The list is an attribute before opset 13, an input since.
  */
 #include "movement.h"
 
@@ -9,7 +9,7 @@ struct unsqueeze {
 };
 
 static const struct pare_opt unsqueeze_attrs[] = {
-    PARE_INTS("axes", offsetof(struct unsqueeze, axes), "the axes of the result that are new",
+    PARE_INTS("axes", offsetof(struct unsqueeze, axes), "new axes, as numbered in the result",
               PARE_ANY),
     PARE_OPT_END
 };
@@ -62,7 +62,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 
 const struct pare_op pare_op_unsqueeze = {
     .type = "Unsqueeze",
-    .doc = "Axes of size one inserted.",
+    .doc = "Insert axes of size 1.",
     .since = 1,
     .in = "AL?",
     .min_out = 1,

@@ -1,6 +1,6 @@
-/* upsample.c - Upsample: what Resize was called before operator set 10.
+/* upsample.c - Upsample: Resize before opset 10.
  *
- * Scales are an attribute in 7 and an input in 9.
+ * Scales are an attribute in opset 7 and an input in 9.
  */
 #include "resize_family.h"
 
@@ -10,10 +10,9 @@ struct upsample {
 };
 
 static const struct pare_opt upsample_attrs[] = {
-    PARE_CHOICE("mode", offsetof(struct upsample, mode), "how values between elements are found",
-                "nearest", "nearest|linear"),
-    PARE_FLOATS("scales", offsetof(struct upsample, scales), "by how much each axis grows",
-                PARE_ANY),
+    PARE_CHOICE("mode", offsetof(struct upsample, mode), "interpolation", "nearest",
+                "nearest|linear"),
+    PARE_FLOATS("scales", offsetof(struct upsample, scales), "scale of each axis", PARE_ANY),
     PARE_OPT_END
 };
 
@@ -65,7 +64,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 
 const struct pare_op pare_op_upsample = {
     .type = "Upsample",
-    .doc = "The input sampled at other positions, under its old name.",
+    .doc = "Resample the input (deprecated name).",
     .since = 7,
     .in = "TF?",
     .types = PARE_T_NUMERIC | PARE_T(PARE_BOOL) | PARE_T(PARE_STR),

@@ -1,9 +1,9 @@
-/* microbatch.h - plans that run their batch in parts.
+/* microbatch.h - plans that run their batch in micro-batches.
  *
- * What a layer makes of a whole batch is more than the caches hold, and all threads wait for each
- * other after each layer.  Where the items of a batch are apart (graph/batch_independence.h), a plan may instead
- * run a few of them through all layers, and then the next; each thread with parts of its own, its
- * own plan for them and memory for their activations.  Weights are packed once for all.
+ * The activations of a whole batch often exceed the caches, and all threads wait for each other
+ * after each layer.  If the items of a batch are independent (graph/batch_independence.h), a plan
+ * may instead run a few items through all layers, then the next few.  Each thread has
+ * micro-batches, a plan and activations of its own; weights are packed once.
  */
 #ifndef PARE_PLAN_BATCH_MICROBATCH_H
 #define PARE_PLAN_BATCH_MICROBATCH_H
@@ -12,37 +12,38 @@
 
 struct pare_microbatch {
     struct pare_arena *arena;
-    int64_t batch, items;    /* items of a part: they divide the batch; all of it is one part */
-    int n;                   /* plans that run parts side by side */
-    struct pare_plan **plan; /* the first has the weights */
-    struct part_io *io;      /* by plan */
+    int64_t batch, items;          /* items of a micro-batch; they divide the batch */
+    int n;                         /* plans that run concurrently */
+    struct pare_plan **plan;       /* plan[0] owns the packed weights */
+    struct pare_microbatch_io *io; /* by plan */
 };
 
-/* Decide how p, which has its graph, runs its batch, and make p->split unless it is as a whole and
- * the plan is still to be made.  `items`: parts must have so many, or it is an error; 0: the best
- * way is taken. */
+/* Decide how p, of which only the graph is complete, runs its batch, and set p->microbatch; it
+ * stays NULL if p is to run the whole batch and has yet to be planned.  `items`: the size of a
+ * micro-batch, an error if that is impossible; PARE_MICROBATCH_AUTO: the rules or tuning choose. */
 int pare_microbatch_make(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
                          struct pare_err *err);
 
-/* Parts of so many items on all threads of p.  *split is NULL when the items are not apart. */
+/* Micro-batches of `items` items on all threads of p.  *made is NULL if the model mixes batch
+ * items. */
 int pare_microbatch_new(const struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
-                        double *seconds, struct pare_microbatch **split, struct pare_err *err);
+                        double *seconds, struct pare_microbatch **made, struct pare_err *err);
 void pare_microbatch_free(struct pare_microbatch *s); /* NULL is fine */
 
-/* The parts [from, to), of inputs of the whole batch.  out[] is the memory for the whole. */
+/* Run the micro-batches [from, to) of the inputs.  out[] has memory for the whole batch. */
 int pare_microbatch_parts(struct pare_microbatch *s, int64_t from, int64_t to,
                           const struct pare_tensor *in, const struct pare_tensor *out,
                           struct pare_err *err);
 int pare_microbatch_run(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
                         struct pare_err *err);
 
-/* How many items a part has by the rules; all of the batch: it is run as a whole. */
+/* Items of a micro-batch by the rules; the batch size: run it as a whole. */
 int64_t pare_microbatch_rule(const struct pare_plan *p);
 
-/* Is there enough to do that parts may be worth it? */
+/* Is there enough work for micro-batches to pay? */
 bool pare_microbatch_pays(const struct pare_plan *p);
 
-/* Can parts have so many items, with about as many parts for each thread? */
+/* Does `items` divide the batch, with about as many micro-batches for each thread? */
 bool pare_microbatch_fits(const struct pare_plan *p, int64_t items);
 
 #endif

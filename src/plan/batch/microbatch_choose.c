@@ -1,4 +1,5 @@
-/* microbatch_choose.c - in which parts a batch is run: by the rules, by a list, by trying. */
+/* microbatch_choose.c - choose the size of micro-batches: by a list, by the cache, by tuning, by
+ * rules. */
 #include "microbatch.h"
 #include "../tune/tune.h"
 
@@ -8,22 +9,24 @@
 
 #include "../../base/clock.h"
 
-#define MOST 5      /* runs of each way, ... */
-#define ENOUGH 0.2  /* ... or until so many seconds were spent on each, after two */
-#define LONG 0.25   /* seconds after which no other way is begun: rules are right within 5 %, ... */
-#define LONG_8BIT 2 /* ... but not with weights of 8 bits */
-#define BETTER 0.97 /* the rules' choice is left for one that takes less than this of it */
-#define LARGEST (1 << 20) /* batch whose divisors are looked for */
+#define MOST 5     /* runs of each candidate */
+#define ENOUGH 0.2 /* seconds for each candidate; ends the runs after two */
+/* Seconds after which no other candidate is built: on 15 float32 networks the rules were right
+ * within 5 %. */
+#define LONG 0.25
+#define LONG_8BIT 2       /* the same with int8 weights, where rules are less reliable */
+#define BETTER 0.97       /* a candidate must take less than this part of the rules' time */
+#define LARGEST (1 << 20) /* batch whose divisors are tried */
 #define NAME "parts_of_"
 
-/* ---- rules ---------------------------------------------------------------------------------- */
+/* ---- the batch ------------------------------------------------------------------------------ */
 
 static int64_t batch_of(const struct pare_plan *p)
 {
     return p->graph->in[0]->t.dim[0];
 }
 
-/* All inputs and outputs may have the items first; whether they do is seen later. */
+/* Could axis 0 of all inputs and outputs be the batch?  pare_batch_independent() decides later. */
 static bool has_batch(const struct pare_plan *p)
 {
     const struct pare_graph *g = p->graph;
@@ -39,20 +42,20 @@ static bool has_batch(const struct pare_plan *p)
     return batch > 1 && batch <= LARGEST && g->n_out > 0;
 }
 
-/* ---- trying ------------------------------------------------------------------------------ */
+/* ---- the race ---------------------------------------------------------------------------- */
 
-struct way {
-    struct pare_microbatch *split;
+struct candidate {
+    struct pare_microbatch *made;
     double best;
 };
 
-struct trial {
+struct race {
     struct pare_plan *p;
     struct pare_tensor *in, *out;
 };
 
-/* Numbers between -1 and 1; zeros where they may be indices. */
-static int make_inputs(struct trial *t, struct pare_err *err)
+/* Values in [-1, 1]; integers are 0, since they may be indices. */
+static int make_inputs(struct race *t, struct pare_err *err)
 {
     const struct pare_graph *g = t->p->graph;
     struct pare_arena *a = t->p->scratch;
@@ -60,7 +63,7 @@ static int make_inputs(struct trial *t, struct pare_err *err)
     t->in = pare_alloc(a, (size_t)g->n_in, sizeof(*t->in));
     t->out = pare_alloc(a, (size_t)g->n_out, sizeof(*t->out));
     if (!t->in || !t->out)
-        return pare_no_memory(err, "for the parts of a batch");
+        return pare_no_memory(err, "for micro-batches");
     for (int i = 0; i < g->n_in; i++) {
         const struct pare_tensor *v = &g->in[i]->t;
 
@@ -76,10 +79,11 @@ static int make_inputs(struct trial *t, struct pare_err *err)
     return 0;
 }
 
-/* A part on each thread stands for all; one thread's own time is not that of other programs. */
-static int run_way(struct trial *t, struct way *w, struct pare_err *err)
+/* Time one micro-batch on each thread and extrapolate.  With one thread, CPU time excludes other
+ * programs. */
+static int run_candidate(struct race *t, struct candidate *w, struct pare_err *err)
 {
-    struct pare_microbatch *s = w->split;
+    struct pare_microbatch *s = w->made;
     int64_t parts = s->batch / s->items, turns = (parts + s->n - 1) / s->n;
     bool alone = t->p->backend.threads == 1;
     double start = alone ? pare_thread_now() : pare_now(), seconds;
@@ -95,19 +99,19 @@ static int run_way(struct trial *t, struct way *w, struct pare_err *err)
     return 0;
 }
 
-/* In turn. */
-static int run_both(struct trial *t, struct way w[2], struct pare_err *err)
+/* Alternate, so that a busy machine slows both. */
+static int run_both(struct race *t, struct candidate w[2], struct pare_err *err)
 {
     double start = pare_now();
 
     for (int r = 0; r < MOST && (r < 2 || pare_now() - start < 2 * ENOUGH); r++)
         for (int i = 0; i < 2; i++)
-            PARE_TRY(run_way(t, &w[i], err));
+            PARE_TRY(run_candidate(t, &w[i], err));
     return 0;
 }
 
-/* The ways to try: by the rules, and with fewer and more in a part. */
-static int list_ways(const struct pare_plan *p, int64_t items[3])
+/* The rules' size, the next smaller one and the next larger one. */
+static int list_candidates(const struct pare_plan *p, int64_t items[3])
 {
     int64_t batch = batch_of(p), rule = pare_microbatch_rule(p), less = rule - 1, more = rule + 1;
     int n = 0;
@@ -124,20 +128,21 @@ static int list_ways(const struct pare_plan *p, int64_t items[3])
     return n;
 }
 
-/* The best so far against the next, so that weights are there twice at most. */
-static int meet(struct trial *t, struct way w[2], bool by_rule, struct pare_err *err)
+/* Race the best so far against the next candidate, so that at most two copies of the weights exist.
+ */
+static int keep_faster(struct race *t, struct candidate w[2], bool by_rule, struct pare_err *err)
 {
-    int rc = w[0].split && w[1].split ? run_both(t, w, err) : 0;
-    bool better = !w[0].split || (w[1].split && w[1].best < (by_rule ? BETTER : 1) * w[0].best);
+    int rc = w[0].made && w[1].made ? run_both(t, w, err) : 0;
+    bool better = !w[0].made || (w[1].made && w[1].best < (by_rule ? BETTER : 1) * w[0].best);
 
     if (better && !rc) {
-        struct way old = w[0];
+        struct candidate old = w[0];
 
         w[0] = w[1];
         w[1] = old;
     }
-    pare_microbatch_free(w[1].split);
-    w[1] = (struct way){ NULL, 0 };
+    pare_microbatch_free(w[1].made);
+    w[1] = (struct candidate){ NULL, 0 };
     return rc;
 }
 
@@ -152,33 +157,33 @@ static bool has_8bit(const struct pare_graph *g)
     return false;
 }
 
-static int contest(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
+static int run_race(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
     double start = pare_now();
-    struct trial t = { .p = p };
-    struct way way[2] = { { NULL, 0 } };
+    struct race t = { .p = p };
+    struct candidate best[2] = { { NULL, 0 } };
     int64_t items[3];
-    int n = list_ways(p, items), rc;
+    int n = list_candidates(p, items), rc;
     double left = PARE_TUNE_LIMIT, most = has_8bit(p->graph) ? LONG_8BIT : LONG;
     struct pare_mark m = pare_mark(p->scratch);
 
     rc = make_inputs(&t, err);
     for (int i = 0; i < n && !rc && (!i || pare_now() - start < most); i++) {
-        rc = pare_microbatch_new(p, o, items[i], &left, &way[1].split, err);
+        rc = pare_microbatch_new(p, o, items[i], &left, &best[1].made, err);
         if (!rc)
-            rc = meet(&t, way, way[0].split && way[0].split->items == items[0], err);
+            rc = keep_faster(&t, best, best[0].made && best[0].made->items == items[0], err);
     }
     pare_reset(p->scratch, m);
     if (rc)
-        pare_microbatch_free(way[0].split);
+        pare_microbatch_free(best[0].made);
     else
-        p->split = way[0].split;
+        p->microbatch = best[0].made;
     return rc;
 }
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
-/* "whole" or "parts_of_4"; 0 when it is something else, or does not divide the batch. */
+/* "whole" or "parts_of_4"; 0: neither, or not a divisor of the batch. */
 static int64_t items_named(const char *name, int64_t batch)
 {
     char *end;
@@ -192,20 +197,20 @@ static int64_t items_named(const char *name, int64_t batch)
     return *end || items < 1 || items >= batch || batch % items ? 0 : items;
 }
 
-static int note(struct pare_plan *p, const char *key, struct pare_err *err)
+static int record(struct pare_plan *p, const char *key, struct pare_err *err)
 {
     char name[64] = "whole";
 
-    if (p->split && p->split->items < p->split->batch)
-        snprintf(name, sizeof(name), NAME "%lld", (long long)p->split->items);
+    if (p->microbatch && p->microbatch->items < p->microbatch->batch)
+        snprintf(name, sizeof(name), NAME "%lld", (long long)p->microbatch->items);
     return pare_tune_note(p, key, name, err);
 }
 
-/* By the list; by the cache; by trying; by the rules. */
+/* By the list, the cache, a race, or the rules, in this order. */
 static int decide(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
     int64_t items = pare_microbatch_rule(p);
-    char key[PARE_KEY_TEXT];
+    char key[PARE_TUNE_KEY];
     const char *name;
     double start;
     bool listed, tries = p->tuner && pare_tune_batch_key(p, key);
@@ -217,28 +222,28 @@ static int decide(struct pare_plan *p, const struct pare_plan_opts *o, struct pa
             tries = false;
         } else if (name && listed) {
             return pare_fail(err, PARE_ECONFIG,
-                             "%s: '%s' is chosen for a batch of %lld, which has no such parts",
+                             "%s: '%s' is listed for a batch of %lld, which it does not divide",
                              o->choices, name, (long long)batch_of(p));
         }
     }
     if (tries && o->tune && pare_microbatch_pays(p)) {
         start = pare_now();
-        PARE_TRY(contest(p, o, err));
+        PARE_TRY(run_race(p, o, err));
         p->tuned.seconds = pare_now() - start;
-        return p->split ? note(p, key, err) : 0;
+        return p->microbatch ? record(p, key, err) : 0;
     }
-    return items < batch_of(p) ? pare_microbatch_new(p, o, items, NULL, &p->split, err) : 0;
+    return items < batch_of(p) ? pare_microbatch_new(p, o, items, NULL, &p->microbatch, err) : 0;
 }
 
-/* What the parts' plans have, and memory for the outputs. */
-static int finish(struct pare_plan *p, struct pare_err *err)
+/* Totals of the inner plans, and memory for the outputs of the whole batch. */
+static int add_totals(struct pare_plan *p, struct pare_err *err)
 {
-    const struct pare_microbatch *s = p->split;
+    const struct pare_microbatch *s = p->microbatch;
     struct pare_tuned all = p->tuned;
 
     p->tuned = s->plan[0]->tuned;
     p->tuned.runs += all.runs;
-    if (all.seconds > 0) /* with those of the parts' plans */
+    if (all.seconds > 0) /* includes the tuning of the inner plans */
         p->tuned.seconds = all.seconds;
     p->n_reorders = s->plan[0]->n_reorders;
     for (int i = 0; i < s->n; i++) {
@@ -257,26 +262,27 @@ static int finish(struct pare_plan *p, struct pare_err *err)
     return 0;
 }
 
-/* As somebody wants it. */
-static int obey(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
-                struct pare_err *err)
+/* Micro-batches of the caller's size. */
+static int force_items(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
+                       struct pare_err *err)
 {
     if (has_batch(p) && items < batch_of(p) && batch_of(p) % items == 0)
-        PARE_TRY(pare_microbatch_new(p, o, items, NULL, &p->split, err));
-    return p->split ? finish(p, err)
-                    : pare_fail(err, PARE_EUNSUPPORTED, "the batch has no parts of %lld items",
-                                (long long)items);
+        PARE_TRY(pare_microbatch_new(p, o, items, NULL, &p->microbatch, err));
+    return p->microbatch ? add_totals(p, err)
+                         : pare_fail(err, PARE_EUNSUPPORTED,
+                                     "the batch cannot be run in micro-batches of %lld items",
+                                     (long long)items);
 }
 
 int pare_microbatch_make(struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
                          struct pare_err *err)
 {
-    if (items)
-        return obey(p, o, items, err);
+    if (items > 0)
+        return force_items(p, o, items, err);
     if (!has_batch(p))
         return 0;
     PARE_TRY(pare_tune_start(p, o, NULL, err));
     PARE_TRY(decide(p, o, err));
     PARE_TRY(pare_tune_end(p, err));
-    return p->split ? finish(p, err) : 0;
+    return p->microbatch ? add_totals(p, err) : 0;
 }

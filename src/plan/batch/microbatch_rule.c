@@ -1,28 +1,29 @@
-/* microbatch_rule.c - in which parts a batch is run when nobody has tried.
+/* microbatch_rule.c - the size of micro-batches without tuning.
  *
- * Every part reads all weights again, which favours few and large parts; what parts that run side
- * by side have alive must fit in the cache beside that, which favours small ones.  With several
- * threads, each runs parts of its own rather than wait for the others after each layer.  Counted
- * are bytes that come from memory, for a batch of B items in parts of b on n threads:
+ * Every micro-batch reads all weights again, which favors few and large ones; the activations of
+ * concurrent micro-batches must fit in the cache, which favors small ones.  With several threads,
+ * each runs micro-batches of its own instead of waiting for the others after each layer.  The cost
+ * is the number of bytes that come from memory, for a batch of B items in micro-batches of b on n
+ * threads:
  *
  *     B / b * weights  +  B * activations * (1 - room / (n b alive)), where that is positive,
  *
- * with what one item has alive at most and makes in all.  Weights that stay in the cache count
- * less.
+ * with the most bytes that one item has alive and the bytes that it produces in all.  Weights that
+ * stay in the cache cost less.
  */
 #include "microbatch.h"
 
 #include "../../base/cpu_cache.h"
 
-#define ROOM 0.75       /* of the cache for what is alive */
-#define CACHED 0.3      /* what weights from the cache cost, of those from memory */
-#define UNEVEN 1.15     /* threads without a part wait: at most this times the time without */
-#define LEAST_MACS 1e7  /* in a batch: less is done before ... */
-#define LEAST_BYTES 1e6 /* ... other threads have begun */
+#define ROOM 0.75       /* part of the cache for activations */
+#define CACHED 0.3      /* cost of weights from the cache, relative to memory */
+#define UNEVEN 1.15     /* the most that idle threads may prolong a run */
+#define LEAST_MACS 1e7  /* of a batch; smaller ones are done before */
+#define LEAST_BYTES 1e6 /* other threads have started */
 
-#define MANY 64 /* inputs of a node in which a value that comes twice is looked for */
+#define MANY 64 /* inputs of a node that are searched for duplicates */
 
-/* In bytes, activations of an item. */
+/* Bytes of the weights; bytes and MACs of one item. */
 struct sizes {
     double weights, alive, made, macs;
 };
@@ -37,14 +38,14 @@ static double bytes_of(const struct pare_value *v)
     return (double)bytes;
 }
 
-/* Where a graph's values are, by value id. */
+/* Memory of a graph's values, by value id. */
 struct places {
-    int *root; /* whose memory it uses */
+    int *root; /* the value whose memory it uses */
     int *last; /* of a root: the last node that reads it; -1: none */
 };
 
-/* Elementwise results take the place of their input, or are in no memory at all: a chain of them is
- * one step, with what is in front.  Of two inputs, that of the first which nobody reads later. */
+/* Elementwise results overwrite their input or need no memory at all, since a chain of them is one
+ * step with the node before it.  Of two inputs, the first that is not read later. */
 static int place_of(const struct places *l, const struct pare_node *n)
 {
     double bytes = bytes_of(n->out[0]);
@@ -70,7 +71,7 @@ static void note_last(struct places *l, const struct pare_node *n, int at)
             l->last[l->root[n->in[k]->id]] = at;
 }
 
-/* Twice: who is read last is known only after the first time. */
+/* In two passes: the last reader of a root is known only after the first. */
 static bool find_places(const struct pare_graph *g, struct pare_arena *a, struct places *l)
 {
     l->root = pare_alloc(a, (size_t)g->n_values, sizeof(*l->root));
@@ -111,9 +112,9 @@ static void count_node(const struct places *l, const struct pare_node *n, double
     s->alive = *now > s->alive ? *now : s->alive;
 }
 
-/* What nobody reads from here on is gone. */
-static void forget(const struct places *l, const struct pare_graph *g, const struct pare_node *n,
-                   double *now)
+/* Subtract what no later node reads. */
+static void free_inputs(const struct places *l, const struct pare_graph *g,
+                        const struct pare_node *n, double *now)
 {
     for (int k = 0; k < n->n_in; k++) {
         const struct pare_value *v = n->in[k] ? g->value[l->root[n->in[k]->id]] : NULL;
@@ -125,7 +126,7 @@ static void forget(const struct places *l, const struct pare_graph *g, const str
     }
 }
 
-static bool count(const struct pare_plan *p, struct sizes *s)
+static bool measure(const struct pare_plan *p, struct sizes *s)
 {
     const struct pare_graph *g = p->graph;
     struct pare_mark m = pare_mark(p->scratch);
@@ -142,7 +143,7 @@ static bool count(const struct pare_plan *p, struct sizes *s)
     s->alive = now;
     for (int i = 0; i < g->n_nodes && ok; i++) {
         count_node(&l, g->node[i], &now, s);
-        forget(&l, g, g->node[i], &now);
+        free_inputs(&l, g, g->node[i], &now);
     }
     s->alive /= batch;
     s->made /= batch;
@@ -160,8 +161,8 @@ static double cost(const struct sizes *s, double batch, double items, double thr
     return weights + (alive > room ? 2 * batch * s->made * (1 - room / alive) : 0);
 }
 
-/* Do all threads have about as much to do? */
-static bool even(int64_t parts, int threads)
+/* Do all threads have about the same amount of work? */
+static bool is_even(int64_t parts, int threads)
 {
     int64_t turns = (parts + threads - 1) / threads;
 
@@ -172,7 +173,7 @@ bool pare_microbatch_fits(const struct pare_plan *p, int64_t items)
 {
     int64_t batch = p->graph->in[0]->t.dim[0];
 
-    return items == batch || (batch % items == 0 && even(batch / items, p->backend.threads));
+    return items == batch || (batch % items == 0 && is_even(batch / items, p->backend.threads));
 }
 
 static bool is_small(const struct pare_plan *p, const struct sizes *s)
@@ -184,10 +185,10 @@ bool pare_microbatch_pays(const struct pare_plan *p)
 {
     struct sizes s;
 
-    return count(p, &s) && !is_small(p, &s);
+    return measure(p, &s) && !is_small(p, &s);
 }
 
-/* Where each thread can have parts, it has. */
+/* With several threads, each gets micro-batches of its own where the batch allows. */
 int64_t pare_microbatch_rule(const struct pare_plan *p)
 {
     int64_t batch = p->graph->in[0]->t.dim[0], best = batch;
@@ -195,7 +196,7 @@ int64_t pare_microbatch_rule(const struct pare_plan *p)
     double least = 0;
     struct sizes s;
 
-    if (!count(p, &s) || is_small(p, &s))
+    if (!measure(p, &s) || is_small(p, &s))
         return batch;
     for (int64_t items = threads > 1 ? batch / 2 : batch; items > 0; items--) {
         double c = pare_microbatch_fits(p, items) ? cost(&s, (double)batch, (double)items, threads)

@@ -1,17 +1,17 @@
-/* microbatch_run.c - make and run the parts of a batch. */
+/* microbatch_run.c - build and run micro-batches. */
 #include "microbatch.h"
 
 #include <omp.h>
 #include <string.h>
 
-/* What one plan is given and gives. */
-struct part_io {
+/* Inputs and outputs of one plan. */
+struct pare_microbatch_io {
     struct pare_tensor *in, *out;
-    struct pare_err err; /* of the first of its parts that failed, if any */
-    int64_t failed;      /* which one; -1: none */
+    struct pare_err err; /* of its first micro-batch that failed */
+    int64_t failed;      /* index of that micro-batch; -1: none */
 };
 
-/* ---- making ------------------------------------------------------------------------------- */
+/* ---- building ----------------------------------------------------------------------------- */
 
 static struct pare_microbatch *create(const struct pare_graph *g, int64_t items, int n)
 {
@@ -38,32 +38,33 @@ static struct pare_microbatch *create(const struct pare_graph *g, int64_t items,
 }
 
 int pare_microbatch_new(const struct pare_plan *p, const struct pare_plan_opts *o, int64_t items,
-                        double *seconds, struct pare_microbatch **split, struct pare_err *err)
+                        double *seconds, struct pare_microbatch **made, struct pare_err *err)
 {
     int64_t parts = p->graph->in[0]->t.dim[0] / items;
     int n = parts < p->backend.threads ? (int)parts : p->backend.threads;
     struct pare_microbatch *s = create(p->graph, items, n);
-    struct pare_microbatch_opts part = { .whole = p,
-                                         .items = items,
-                                         .threads = parts > 1 ? 1 : p->backend.threads,
-                                         .seconds = seconds };
+    struct pare_plan_opts opts = *o;
+    struct pare_plan_slice slice = { .whole = p, .items = items, .seconds = seconds };
+    struct pare_plan_build build = { .opts = &opts, .slice = &slice };
     int rc = 0;
 
-    *split = NULL;
+    *made = NULL;
+    opts.threads = parts > 1 ? 1 : p->backend.threads;
     if (!s)
-        return pare_no_memory(err, "for the parts of a batch");
+        return pare_no_memory(err, "for micro-batches");
     for (; s->n < n && !rc; s->n += !rc) {
-        part.like = s->n ? s->plan[0] : NULL;
-        rc = pare_plan_new_microbatch(o, &part, &s->plan[s->n], err);
+        slice.like = s->n ? s->plan[0] : NULL;
+        rc = pare_plan_build(p->model, &build, &s->plan[s->n], err);
     }
     if (!rc) {
-        *split = s;
+        *made = s;
         return 0;
     }
     pare_microbatch_free(s);
     if (rc == PARE_ENOMEM || parts == 1)
         return rc;
-    err->code = 0; /* the whole says what is wrong, if it is not only that parts cannot be had */
+    err->code =
+        0; /* the plan of the whole batch will report errors that are not about micro-batches */
     return 0;
 }
 
@@ -71,7 +72,7 @@ void pare_microbatch_free(struct pare_microbatch *s)
 {
     if (!s)
         return;
-    for (int i = s->n - 1; i >= 0; i--) /* the first is the last: others use its weights */
+    for (int i = s->n - 1; i >= 0; i--) /* plan[0] last: the others use its weights */
         pare_plan_free(s->plan[i]);
     pare_arena_free(s->arena);
 }
@@ -87,7 +88,7 @@ static int run_part(struct pare_microbatch *s, int k, int64_t at, const struct p
                     const struct pare_tensor *out)
 {
     const struct pare_graph *g = s->plan[k]->graph;
-    struct part_io *io = &s->io[k];
+    struct pare_microbatch_io *io = &s->io[k];
 
     for (int i = 0; i < g->n_in; i++) {
         io->in[i] = in[i];
@@ -104,13 +105,12 @@ static int run_part(struct pare_microbatch *s, int k, int64_t at, const struct p
     return 0;
 }
 
-/* Who is done first takes the next, so that a thread that other programs keep from running does
- * not keep the others from it. */
+/* Dynamic scheduling, so that a thread that another program delays does not delay the rest. */
 int pare_microbatch_parts(struct pare_microbatch *s, int64_t from, int64_t to,
                           const struct pare_tensor *in, const struct pare_tensor *out,
                           struct pare_err *err)
 {
-    const struct part_io *first = NULL;
+    const struct pare_microbatch_io *first = NULL;
 
     for (int k = 0; k < s->n; k++)
         s->io[k].failed = -1;
@@ -132,7 +132,7 @@ int pare_microbatch_parts(struct pare_microbatch *s, int64_t from, int64_t to,
 int pare_microbatch_run(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out,
                         struct pare_err *err)
 {
-    struct pare_microbatch *s = p->split;
+    struct pare_microbatch *s = p->microbatch;
 
     if (s->items == s->batch)
         return pare_plan_execute(s->plan[0], in, out, err);

@@ -1,8 +1,9 @@
-/* dequantize_sink.c - move bytes instead of real numbers.
+/* dequantize_sink.c - push DequantizeLinear past operators that only move data.
  *
- * What only moves numbers, or takes the largest of some, does the same with the integers behind
- * them: MaxPool(DequantizeLinear(q)) is DequantizeLinear(MaxPool(q)), and so are a part of the
- * channels and channels in another order.  Who reads the result finds integers again.
+ * Operators that move elements or take a maximum give the same result on the quantized values:
+ * MaxPool(DequantizeLinear(q)) is DequantizeLinear(MaxPool(q)), and so for slices of channels and
+ * for channel shuffles.  They then move bytes instead of floats, and their consumers can read int8
+ * values.
  */
 #include "../plan.h"
 
@@ -10,8 +11,8 @@
 
 #include "../../op/shape/movement.h"
 
-/* Integers of one scale behind a real value. */
-static struct pare_node *behind(const struct pare_value *v)
+/* The DequantizeLinear, of int8 values with one scale, that produces v; or NULL. */
+static struct pare_node *dequantize_of(const struct pare_value *v)
 {
     struct pare_node *d = v && !pare_is_fixed(v) ? v->maker : NULL;
     const struct pare_value *q = pare_node_is(d, "DequantizeLinear") ? d->in[0] : NULL;
@@ -22,7 +23,8 @@ static struct pare_node *behind(const struct pare_value *v)
     return d;
 }
 
-/* Reshape (N, C, H, W) to (N, a, b, H, W), Transpose of a and b, Reshape back? */
+/* Is n the Reshape of (N, C, H, W) to (N, a, b, H, W) of a channel shuffle, followed by a Transpose
+ * of a and b and a Reshape to the first shape? */
 static bool shuffles(const struct pare_graph *g, const struct pare_node *n)
 {
     const struct pare_node *t = pare_graph_only_reader(g, n->out[0]), *back;
@@ -43,7 +45,7 @@ static bool shuffles(const struct pare_graph *g, const struct pare_node *n)
            perm[2] == 1 && perm[3] == 3 && perm[4] == 4;
 }
 
-static bool moves(const struct pare_graph *g, const struct pare_node *n)
+static bool only_moves(const struct pare_graph *g, const struct pare_node *n)
 {
     const struct pare_tensor *x, *y;
 
@@ -60,11 +62,11 @@ static bool moves(const struct pare_graph *g, const struct pare_node *n)
     return shuffles(g, n);
 }
 
-/* The integers that n makes, and a DequantizeLinear behind it. */
-static int exchange(struct pare_graph *g, struct pare_node *n, const struct pare_node *d,
-                    struct pare_err *err)
+/* Let n read and produce quantized values, and add a DequantizeLinear of its result after it. */
+static int swap_nodes(struct pare_graph *g, struct pare_node *n, const struct pare_node *d,
+                      struct pare_err *err)
 {
-    char *name = pare_sprintf(g->arena, "%s as integers", n->out[0]->name);
+    char *name = pare_sprintf(g->arena, "%s quantized", n->out[0]->name);
     struct pare_value *real = n->out[0], *q = name ? pare_graph_value(g, name, err) : NULL;
     struct pare_node *copy = q ? pare_graph_add(g, d->n_in, 1, err) : NULL;
     struct pare_value **in, **out;
@@ -89,7 +91,7 @@ static int exchange(struct pare_graph *g, struct pare_node *n, const struct pare
     q->maker = n;
     n->in[0] = d->in[0];
     n->out[0] = q;
-    for (int i = g->n_nodes - 1; i > n->id + 1; i--) /* right behind n */
+    for (int i = g->n_nodes - 1; i > n->id + 1; i--) /* to the place after n */
         g->node[i] = g->node[i - 1];
     g->node[n->id + 1] = copy;
     for (int i = 0; i < g->n_nodes; i++)
@@ -105,7 +107,7 @@ int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err)
         struct pare_node *n = g->node[i], *d, *more[3] = { n };
         bool three;
 
-        if (!n->n_in || !n->in[0] || !(d = behind(n->in[0])) || !moves(g, n))
+        if (!n->n_in || !n->in[0] || !(d = dequantize_of(n->in[0])) || !only_moves(g, n))
             continue;
         three = pare_node_is(n, "Reshape");
         if (three) {
@@ -113,7 +115,7 @@ int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err)
             more[2] = pare_graph_only_reader(g, more[1]->out[0]);
         }
         for (int k = 0; k < (three ? 3 : 1); k++)
-            PARE_TRY(exchange(g, more[k], k ? more[k]->in[0]->maker : d, err));
+            PARE_TRY(swap_nodes(g, more[k], k ? more[k]->in[0]->maker : d, err));
     }
     return 0;
 }

@@ -1,13 +1,13 @@
-/* gather_upstream.c - choose rows before computing them.
+/* gather_upstream.c - hoist Gather above row-wise operators so unused rows are never computed.
  *
- * A classifier over tokens reads one of them at its end: Gather(f(x)).  Where f works on each row
- * by itself that is f(Gather(x)), and products, norms and what is elementwise behind the last
- * attention are made for the rows that are used.
+ * A classifier over tokens reads one of them at its end: Gather(f(x)).  If f works on each row
+ * independently, that is f(Gather(x)), and the products, norms and elementwise operators after the
+ * last attention are computed only for the rows that are used.
  *
- * The numbers of a value lie as (outer, T, inner), T being the axis that the Gather chooses from,
- * however its shape groups them.  So a value's `inner` says which of its numbers are wanted, and
- * views do not change it.  From the Gather backward, a node whose result is wanted in that way
- * only, and that is made row by row, joins the region.  What enters the region is chosen there.
+ * The elements of a value are viewed as (outer, T, inner), where T is the axis that the Gather
+ * selects from, whatever shape the value has.  So `inner` tells which elements of a value are
+ * needed, and views do not change it.  Walking backward from the Gather, a row-wise node joins the
+ * region if its result is only read that way.  A Gather is inserted where values enter the region.
  */
 #include "../plan.h"
 
@@ -19,20 +19,21 @@
 #include "../../op/nn/norm.h"
 #include "../../op/reduce/reduce_family.h"
 
-#define LEAST_SAVED 2 /* one row of so many is left, or it is not worth it */
-#define MOST_TRIED 64 /* each is a walk over the whole graph */
+#define LEAST_SAVED 2 /* at most one of this many rows is used, or the rewrite does not pay */
+#define MOST_TRIED 64 /* Gathers; each takes a walk over the whole graph */
 
 struct region {
     struct pare_graph *g;
     struct pare_node *pick; /* the Gather */
-    int64_t T, count;       /* rows there are, rows chosen */
-    int64_t *inner;         /* per value; 0: not in question */
-    int *uses, *wanted;     /* per value: how often it is read, how often by the region */
-    bool *member;           /* per node */
+    int64_t T, count;       /* rows of its input, rows that it selects */
+    int64_t *inner;         /* per value; 0: not reached from the Gather */
+    int *uses, *wanted;     /* per value: its uses, its uses in the region */
+    bool *member;           /* per node: it is in the region */
     int products;
 };
 
-/* How a node reads an operand when its result is wanted in part. */
+/* What part of an operand a node needs for some rows of its result: all of it, some rows, or not
+ * expressible. */
 enum want { ODD, ALL, SOME };
 
 static int64_t last_dim(const struct pare_value *v)
@@ -40,7 +41,7 @@ static int64_t last_dim(const struct pare_value *v)
     return v->t.rank ? v->t.dim[v->t.rank - 1] : 1;
 }
 
-/* The axis of t that T is, or is a part of; -1: none alone. */
+/* The axis of t that is T or contains it as a factor; -1: no single axis does. */
 static int axis_of(const struct region *r, const struct pare_tensor *t, int64_t inner)
 {
     int64_t after = 1;
@@ -55,7 +56,7 @@ static int axis_of(const struct region *r, const struct pare_tensor *t, int64_t 
     return -1;
 }
 
-/* (rows, K) to (rows, N); K of them or N of them are neighbours. */
+/* Product of (rows, K) to (rows, N): scale `inner` from N to K. */
 static enum want of_rows(int64_t inner, int64_t K, int64_t N, int64_t *x)
 {
     if (!N || !K || inner % N)
@@ -80,7 +81,7 @@ static enum want of_product(const struct pare_node *n, int k, int64_t inner, int
     return k ? ALL : of_rows(inner, last_dim(n->in[0]), last_dim(n->out[0]), x);
 }
 
-/* Broadcasting: an operand has all of the axes up to T, or none. */
+/* Broadcast operand: it has all axes up to T, or none of them. */
 static enum want of_pair(const struct region *r, const struct pare_node *n, int k, int64_t inner,
                          int64_t *x)
 {
@@ -115,7 +116,7 @@ static enum want of_transpose(const struct region *r, const struct pare_node *n,
     return SOME;
 }
 
-/* Operators that work on a row as a whole. */
+/* Operators that work on each row as a whole. */
 static bool by_last_axis(const struct pare_node *n)
 {
     struct pare_err err = { 0 };
@@ -151,7 +152,7 @@ static enum want want(const struct region *r, const struct pare_node *n, int k, 
     return ODD;
 }
 
-/* Can n make only what is wanted of its result? */
+/* Can n compute only the needed rows of its result? */
 static bool can_join(const struct region *r, const struct pare_node *n)
 {
     const struct pare_value *y = n->out[0];
@@ -178,7 +179,8 @@ static bool can_join(const struct region *r, const struct pare_node *n)
     return some > 0;
 }
 
-/* n's operands are wanted in part; false: one of them in another way, too. */
+/* Add n to the region and mark its operands; false: one of them is needed in another way as well.
+ */
 static bool join(struct region *r, const struct pare_node *n)
 {
     r->member[n->id] = true;
@@ -197,7 +199,8 @@ static bool join(struct region *r, const struct pare_node *n)
     return true;
 }
 
-/* What only moves numbers gains nothing where rows enter, and other kernels may know it. */
+/* Remove nodes that only move data where rows enter the region: hoisting over them saves nothing,
+ * and other kernels may fuse them. */
 static void trim(struct region *r)
 {
     for (int i = 0; i < r->pick->id; i++) {
@@ -208,7 +211,7 @@ static void trim(struct region *r)
     }
 }
 
-/* The nodes that can do less; false: no use. */
+/* Find the nodes that can compute fewer rows; false: the rewrite does not pay. */
 static bool find(struct region *r)
 {
     const struct pare_value *x = r->pick->in[0];
@@ -225,7 +228,7 @@ static bool find(struct region *r)
     return r->products > 0;
 }
 
-/* ---- changing the graph ------------------------------------------------------------------ */
+/* ---- rewriting the graph ----------------------------------------------------------------- */
 
 static struct pare_value *fresh(const struct region *r, const struct pare_value *of,
                                 const char *what, struct pare_err *err)
@@ -240,7 +243,7 @@ static struct pare_value *fresh(const struct region *r, const struct pare_value 
     return NULL;
 }
 
-/* Makes n a Reshape of x to y's shape. */
+/* Make n a Reshape of x to y's shape. */
 static int reshape(const struct region *r, struct pare_node *n, struct pare_value *x,
                    struct pare_value *y, struct pare_err *err)
 {
@@ -273,7 +276,8 @@ static void make_smaller(const struct region *r, struct pare_tensor *t, int64_t 
     t->dim[axis] = t->dim[axis] / r->T * r->count;
 }
 
-/* What is wanted of v: seen as (outer, T, inner), chosen, and in v's shape again. */
+/* Add the nodes that select the needed rows of v: Reshape to (outer, T, inner), Gather, Reshape to
+ * v's rank. */
 static int choose(const struct region *r, struct pare_value *v, struct pare_value **to,
                   struct pare_err *err)
 {
@@ -312,7 +316,7 @@ static int choose(const struct region *r, struct pare_value *v, struct pare_valu
     return reshape(r, last, some, *to, err);
 }
 
-/* Operands from outside the region are replaced by what is chosen of them. */
+/* Replace operands from outside the region by their selected rows. */
 static int enter(const struct region *r, struct pare_node *n, struct pare_value **chosen,
                  struct pare_err *err)
 {
@@ -353,7 +357,7 @@ static int change(struct region *r, struct pare_err *err)
     return pare_graph_order(r->g, err);
 }
 
-/* A Gather of few rows that are known. */
+/* A Gather of few rows with constant indices? */
 static bool picks(const struct pare_node *n)
 {
     const struct pare_tensor *x;

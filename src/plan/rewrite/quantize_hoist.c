@@ -1,8 +1,8 @@
-/* quantize_hoist.c - round before a pool or a view instead of behind it.
+/* quantize_hoist.c - move QuantizeLinear ahead of MaxPool and reshapes.
  *
- * Rounding keeps order, so QuantizeLinear(MaxPool(x)) is MaxPool(QuantizeLinear(x)), and
- * views move no number at all.  With QuantizeLinear right behind the convolution its step writes
- * integers, and the pool reads a quarter of the memory.
+ * Rounding is monotonic, so QuantizeLinear(MaxPool(x)) is MaxPool(QuantizeLinear(x)), and views do
+ * not change elements at all.  With QuantizeLinear directly after the convolution, the
+ * convolution's step writes int8 values and the pool reads a quarter of the memory.
  */
 #include "../plan.h"
 
@@ -17,11 +17,11 @@ static bool keeps_order(const struct pare_node *n)
         return false;
     if (n->op->flags & PARE_OP_VIEW)
         return true;
-    return !strcmp(n->type, "MaxPool") && n->version >= 12; /* integers, too */
+    return !strcmp(n->type, "MaxPool") && n->version >= 12; /* versions that accept int8 */
 }
 
-/* One scale for all, in constants: the node can be anywhere behind them. */
-static bool can_rise(const struct pare_node *q)
+/* With a single constant scale the node can be placed anywhere. */
+static bool can_hoist(const struct pare_node *q)
 {
     if (!pare_node_is(q, "QuantizeLinear") ||
         (q->out[0]->t.dtype != PARE_U8 && q->out[0]->t.dtype != PARE_I8))
@@ -32,8 +32,8 @@ static bool can_rise(const struct pare_node *q)
     return true;
 }
 
-/* x -> n -> q becomes x -> q -> n; the value between them is of integers now. */
-static void exchange(struct pare_graph *g, struct pare_node *n, struct pare_node *q)
+/* x -> n -> q becomes x -> q -> n; the value between them is quantized. */
+static void swap_nodes(struct pare_graph *g, struct pare_node *n, struct pare_node *q)
 {
     struct pare_value *x = n->in[0], *between = n->out[0], *y = q->out[0];
 
@@ -63,7 +63,7 @@ void pare_plan_hoist_quantize(struct pare_plan *p)
         if (!keeps_order(n) || !n->in[0]->maker || pare_graph_only_reader(g, n->in[0]) != n)
             continue;
         q = pare_graph_only_reader(g, n->out[0]);
-        if (can_rise(q) && q->in[0] == n->out[0])
-            exchange(g, n, q);
+        if (can_hoist(q) && q->in[0] == n->out[0])
+            swap_nodes(g, n, q);
     }
 }

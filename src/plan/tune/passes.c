@@ -1,25 +1,25 @@
-/* passes.c - training steps whose ways are different kernels'. */
+/* passes.c - training steps whose forward, data and weight passes are run by different kernels. */
 #include "passes.h"
 
-const char *const pare_way_names[PARE_PASSES] = { "forward", "data", "weights" };
+const char *const pare_pass_names[PARE_PASSES] = { "forward", "data", "weights" };
 
 unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n)
 {
     bool back = !p->train;
 
     for (int k = 0; k < n->n_out && !back; k++)
-        back = n->out[k] && p->learns[n->out[k]->id];
+        back = n->out[k] && p->requires_grad[n->out[k]->id];
     return back ? PARE_ALL_PASSES : PARE_PASS_FORWARD;
 }
 
 unsigned pare_passes_wanted(const struct pare_plan *p, const struct pare_step *s)
 {
-    unsigned ways = PARE_PASS_FORWARD;
+    unsigned passes = PARE_PASS_FORWARD;
 
     for (int k = 0; p->train && k < s->n_in; k++)
-        if (p->learns[s->in[k]->id])
-            ways |= k ? PARE_PASS_BACKWARD_WEIGHTS : PARE_PASS_BACKWARD_DATA;
-    return ways & pare_passes_of(p, s->node);
+        if (p->requires_grad[s->in[k]->id])
+            passes |= k ? PARE_PASS_BACKWARD_WEIGHTS : PARE_PASS_BACKWARD_DATA;
+    return passes & pare_passes_of(p, s->node);
 }
 
 bool pare_passes_one(const struct pare_passes *w)
@@ -40,15 +40,15 @@ bool pare_passes_same(const struct pare_passes *a, const struct pare_passes *b)
     return same;
 }
 
-bool pare_passes_match(struct pare_plan *p, const struct pare_ask *a, struct pare_step *s)
+bool pare_passes_match(struct pare_plan *p, const struct pare_pass_query *a, struct pare_step *s)
 {
     struct pare_mark m = pare_mark(p->scratch);
     struct pare_arena *own = p->backend.arena;
     bool any = p->view.ignore_cost, yes;
 
     *s = (struct pare_step){ .node = a->node,
-                             .passes = a->ways & pare_passes_of(p, a->node),
-                             .layout_from = a->beside };
+                             .passes = a->passes & pare_passes_of(p, a->node),
+                             .layout_from = a->layout_from };
     p->backend.arena = a->arena;
     p->view.ignore_cost = true;
     yes = a->k->match(&p->view, a->node, s);
@@ -70,12 +70,12 @@ void pare_passes_drop(struct pare_step *s)
 
 /* ---- rules --------------------------------------------------------------------------------- */
 
-/* Does it say that it is fast there? */
-static bool expects(struct pare_plan *p, const struct pare_kernel *k, const struct pare_step *s,
-                    unsigned way)
+/* Does the kernel expect to be fast on this pass, in the layouts of s? */
+static bool expects_fast(struct pare_plan *p, const struct pare_kernel *k,
+                         const struct pare_step *s, unsigned pass)
 {
     struct pare_mark m = pare_mark(p->scratch);
-    struct pare_step t = { .node = s->node, .passes = way, .layout_from = s };
+    struct pare_step t = { .node = s->node, .passes = pass, .layout_from = s };
     bool yes = k->match(&p->view, s->node, &t);
 
     pare_rewind(p->scratch, m);
@@ -96,9 +96,9 @@ int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare
             const struct pare_kernel *other = pare_kernels[k];
             bool own = other == s->kernel;
 
-            if (!other->candidate || !pare_plan_uses(p, other))
+            if (!other->candidate || !pare_plan_allows(p, other))
                 continue;
-            if (own ? s->fast_passes >> i & 1 : expects(p, other, s, 1u << i)) {
+            if (own ? s->fast_passes >> i & 1 : expects_fast(p, other, s, 1u << i)) {
                 w->k[i] = other;
                 break;
             }
@@ -108,19 +108,19 @@ int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare
                : 0;
 }
 
-/* ---- several kernels as one ---------------------------------------------------------------- */
+/* ---- a step of several kernels ------------------------------------------------------------- */
 
-struct mixed {
-    struct pare_kernel kernel;          /* with a name of its own */
-    struct pare_step part[PARE_PASSES]; /* by way; without a kernel where nobody wants it */
+struct combined {
+    struct pare_kernel kernel;          /* named after the kernels of all passes */
+    struct pare_step step[PARE_PASSES]; /* by pass; .kernel NULL: no such pass */
 };
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int init_combined(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct mixed *x = s->state;
+    struct combined *x = s->state;
 
     for (int w = 0; w < PARE_PASSES; w++) {
-        struct pare_step *q = &x->part[w];
+        struct pare_step *q = &x->step[w];
 
         if (!q->kernel)
             continue;
@@ -136,45 +136,45 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int run_combined(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct pare_step *q = ((struct mixed *)s->state)->part;
+    struct pare_step *q = ((struct combined *)s->state)->step;
 
     return q->kernel->run(q, b, err);
 }
 
-/* The weights' gradient first, as kernels do it that make both. */
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+/* The weights' gradient first, as in kernels that compute both. */
+static int back_combined(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct mixed *x = s->state;
+    struct combined *x = s->state;
 
     for (int w = PARE_PASSES - 1; w > 0; w--)
-        if (x->part[w].kernel)
-            PARE_TRY(x->part[w].kernel->backward(&x->part[w], b, err));
+        if (x->step[w].kernel)
+            PARE_TRY(x->step[w].kernel->backward(&x->step[w], b, err));
     return 0;
 }
 
-static void destroy(struct pare_step *s)
+static void quit_combined(struct pare_step *s)
 {
-    struct mixed *x = s->state;
+    struct combined *x = s->state;
 
     for (int w = 0; w < PARE_PASSES; w++)
-        pare_passes_drop(&x->part[w]);
+        pare_passes_drop(&x->step[w]);
 }
 
-/* ---- making -------------------------------------------------------------------------------- */
+/* ---- building ------------------------------------------------------------------------------ */
 
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
-/* What the whole needs: memory that only one way has is shared. */
-static void sum_up(struct mixed *x, struct pare_step *s)
+/* The needs of the combined step; passes run one after the other, so they share working memory. */
+static void combine_needs(struct combined *x, struct pare_step *s)
 {
     s->unsaved_in = s->unsaved_out = ~0u;
     for (int w = 0; w < PARE_PASSES; w++) {
-        const struct pare_step *q = &x->part[w];
+        const struct pare_step *q = &x->step[w];
 
         if (!q->kernel)
             continue;
@@ -186,16 +186,16 @@ static void sum_up(struct mixed *x, struct pare_step *s)
     }
 }
 
-static bool add_name(struct pare_plan *p, const struct pare_passes *w, struct mixed *x)
+static bool make_kernel(struct pare_plan *p, const struct pare_passes *w, struct combined *x)
 {
     x->kernel = (struct pare_kernel){
-        .doc = "Kernels for each way of a step.",
+        .doc = "A kernel for each pass of a training step.",
         .candidate = true,
         .blocked_filters = true,
-        .init = init,
-        .run = run,
-        .backward = backward,
-        .destroy = destroy,
+        .init = init_combined,
+        .run = run_combined,
+        .backward = back_combined,
+        .destroy = quit_combined,
     };
     for (int i = 0; i < PARE_PASSES; i++)
         x->kernel.blocked_filters &= !w->k[i] || w->k[i]->blocked_filters;
@@ -204,30 +204,30 @@ static bool add_name(struct pare_plan *p, const struct pare_passes *w, struct mi
     return x->kernel.name;
 }
 
-/* Its parts, in the layouts of `whole`. */
-static bool match_parts(struct pare_plan *p, const struct pare_passes *w,
-                        const struct pare_step *whole, struct mixed *x)
+/* Match the kernel of each pass in the layouts of `whole`. */
+static bool match_each_pass(struct pare_plan *p, const struct pare_passes *w,
+                            const struct pare_step *whole, struct combined *x)
 {
     for (int i = 0; i < PARE_PASSES; i++) {
-        struct pare_ask ask = { w->k[i], whole->node, 1u << i, whole, p->arena };
+        struct pare_pass_query ask = { w->k[i], whole->node, 1u << i, whole, p->arena };
 
-        if (w->k[i] && !pare_passes_match(p, &ask, &x->part[i]))
+        if (w->k[i] && !pare_passes_match(p, &ask, &x->step[i]))
             return false;
     }
     return true;
 }
 
-static int mix(struct pare_plan *p, const struct pare_passes *w, struct pare_step *s, bool *fits,
-               struct pare_err *err)
+static int combine(struct pare_plan *p, const struct pare_passes *w, struct pare_step *s,
+                   bool *fits, struct pare_err *err)
 {
-    struct mixed *x = pare_alloc(p->arena, 1, sizeof(*x));
+    struct combined *x = pare_alloc(p->arena, 1, sizeof(*x));
     struct pare_step whole = *s;
 
-    *fits = x && whole.pass_independent && add_name(p, w, x) && match_parts(p, w, &whole, x);
+    *fits = x && whole.pass_independent && make_kernel(p, w, x) && match_each_pass(p, w, &whole, x);
     if (x && !*fits)
         for (int i = 0; i < PARE_PASSES; i++)
-            pare_passes_drop(&x->part[i]);
-    pare_passes_drop(&whole); /* its lists stay */
+            pare_passes_drop(&x->step[i]);
+    pare_passes_drop(&whole); /* its lists are in the arena */
     *s = (struct pare_step){
         .kernel = *fits ? &x->kernel : NULL,
         .node = whole.node,
@@ -247,22 +247,23 @@ static int mix(struct pare_plan *p, const struct pare_passes *w, struct pare_ste
         .ignore_cost = true,
     };
     if (*fits)
-        sum_up(x, s);
+        combine_needs(x, s);
     return x ? 0 : pare_no_memory(err, "for the plan");
 }
 
 int pare_passes_step(struct pare_plan *p, struct pare_node *n, const struct pare_passes *w,
                      struct pare_step *s, struct pare_err *err)
 {
-    struct pare_ask ask = { w->k[0], n, PARE_ALL_PASSES, NULL, p->arena };
+    struct pare_pass_query ask = { w->k[0], n, PARE_ALL_PASSES, NULL, p->arena };
     bool yes = pare_passes_match(p, &ask, s);
 
     if (yes && !pare_passes_one(w))
-        PARE_TRY(mix(p, w, s, &yes, err));
+        PARE_TRY(combine(p, w, s, &yes, err));
     if (yes)
         return 0;
     return pare_arena_failed(p->arena) || pare_arena_failed(p->scratch)
                ? pare_no_memory(err, "for the plan")
-               : pare_fail(err, PARE_EUNSUPPORTED, "'%s' takes node '%s' only at times",
+               : pare_fail(err, PARE_EUNSUPPORTED,
+                           "kernel '%s' matched node '%s' before but does not match it now",
                            w->k[0]->name, n->name);
 }

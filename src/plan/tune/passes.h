@@ -1,57 +1,57 @@
-/* passes.h - training steps whose ways are different kernels'.
+/* passes.h - training steps whose forward, data and weight passes are run by different kernels.
  *
- * A step of a training plan goes three ways: forward, and back to the gradients of the data and of
- * the weights.  Kernels that keep nothing from one to the other but what is in the step's buffers
- * (step.apart) may share a step: the one that goes forward says in which layouts, and the others
- * are matched beside it.  For the plan that is one step like any other, by a kernel whose name has
- * all of theirs.
+ * A step of a training plan has three passes (oneDNN: forward, backward_data, backward_weights).
+ * Kernels that keep nothing from run() to backward() but the contents of the step's buffers
+ * (step.pass_independent) can share a step: the kernel of the forward pass determines the layouts,
+ * and the others are matched with those.  For the plan the result is one step, whose kernel is
+ * named after all of them.
  */
 #ifndef PARE_PLAN_TUNE_PASSES_H
 #define PARE_PLAN_TUNE_PASSES_H
 
 #include "../plan.h"
 
-/* A kernel for each way, in the order of their bits; NULL: nobody wants it.  Without gradients only
- * the first. */
+/* A kernel for each pass, in the order of the bits PARE_PASS_*; NULL: the step has no such pass.
+ * Inference plans have only the first. */
 struct pare_passes {
     const struct pare_kernel *k[PARE_PASSES];
 };
 
-/* "forward", "data", "weights" */
-extern const char *const pare_way_names[PARE_PASSES];
+/* "forward", "data", "weights": the last word of a key of the tuning cache */
+extern const char *const pare_pass_names[PARE_PASSES];
 
-/* Those that a node's kernel is asked for: only forward where no result has a gradient in training,
- * since it is beside the way to the loss. */
+/* The passes that a kernel is matched for; only forward if no result of the node needs a gradient.
+ */
 unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n);
 
-/* Which of its ways are wanted. */
+/* The passes that the step has: those whose gradients are needed. */
 unsigned pare_passes_wanted(const struct pare_plan *p, const struct pare_step *s);
 
-/* Those of the rules: of a step that goes forward, where it says that others are faster back, the
- * first of the list that are. */
+/* The kernels by the rules.  Where the kernel of s does not expect to be fast on a backward pass
+ * (step.fast_passes), the first of kernels.def that does gets it. */
 int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare_passes *w,
                      struct pare_err *err);
 
-/* Is it one kernel all the way? */
+/* Does one kernel run all passes? */
 bool pare_passes_one(const struct pare_passes *w);
 
 bool pare_passes_same(const struct pare_passes *a, const struct pare_passes *b);
 
-/* Does the kernel say that it can, whatever it expects of its speed?  Then it fills in s, with
- * lists from `arena`.  `beside` as in struct pare_step. */
-struct pare_ask {
+/* Match a kernel for what it can run, not only for what it expects to be fast.  Fills s with lists
+ * from `arena`.  `layout_from`: as in struct pare_step. */
+struct pare_pass_query {
     const struct pare_kernel *k;
     struct pare_node *node;
-    unsigned ways;
-    const struct pare_step *beside;
+    unsigned passes;
+    const struct pare_step *layout_from;
     struct pare_arena *arena;
 };
-bool pare_passes_match(struct pare_plan *p, const struct pare_ask *a, struct pare_step *s);
+bool pare_passes_match(struct pare_plan *p, const struct pare_pass_query *a, struct pare_step *s);
 
-/* Give back what a step that was matched holds beside its arena. */
+/* Free what a matched step holds outside its arena. */
 void pare_passes_drop(struct pare_step *s);
 
-/* The step of this node by these kernels; PARE_EUNSUPPORTED when they cannot. */
+/* The step of this node with these kernels; PARE_EUNSUPPORTED if they do not match together. */
 int pare_passes_step(struct pare_plan *p, struct pare_node *n, const struct pare_passes *w,
                      struct pare_step *s, struct pare_err *err);
 

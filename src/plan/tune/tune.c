@@ -1,9 +1,9 @@
-/* tune.c - the fastest of the kernels that can run a layer, found by trying.
+/* tune.c - choose the fastest kernel for each layer: from a list, from the cache, or by a race.
  *
- * When a plan is tuned, the kernels of kernels.def that are rivals and can run the same nodes are
- * tried (tune_measure.c).  What was found is kept by what the time depends on (tune_key.c): layers that
- * are alike are tried once, and files have it for later plans (tune_cache.h).  Training plans have a
- * line for each way of a layer (passes.h).
+ * In a tuned plan, the kernels with .candidate that can run the same nodes race (tune_race.c).  The
+ * winner is stored under a key of everything that the time depends on (tune_key.c), so layers that
+ * are alike race once, and later plans read it from a file (tune_cache.h).  Training plans have a
+ * key for each pass of a layer (passes.h).
  */
 #include "tune.h"
 
@@ -18,99 +18,102 @@
 
 struct pare_tuner {
     struct pare_arena *arena;
-    struct pare_tune_cache list, cache;         /* as the files had them */
-    struct pare_tune_cache new_list, new_cache; /* what they do not have */
+    struct pare_tune_cache list, cache;         /* contents of the files */
+    struct pare_tune_cache new_list, new_cache; /* choices that the files lack */
     const char *choices, *folder;
-    bool measure, cold; /* see struct pare_tune_race */
-    double left;        /* seconds for trials, ... */
-    double *shared;     /* ... of several plans together; or NULL */
+    bool measure, cold; /* time candidates; see struct pare_tune_race */
+    double left;        /* seconds for races */
+    double *shared;     /* if not NULL: `left` of several plans */
 };
 
 /* ---- one step ------------------------------------------------------------------------- */
 
-static const struct pare_kernel *rival_named(const struct pare_tune_race *c, const char *name)
+static const struct pare_kernel *candidate_named(const struct pare_tune_race *c, const char *name)
 {
     for (int i = 0; i < c->n && name; i++)
-        if (!strcmp(c->rival[i].s.kernel->name, name))
-            return c->rival[i].s.kernel;
+        if (!strcmp(c->candidate[i].s.kernel->name, name))
+            return c->candidate[i].s.kernel;
     return NULL;
 }
 
-/* What is chosen for a step; `key` is the line without a way. */
+/* The choice for a step; `key` is without the pass. */
 struct choice {
     struct pare_tune_race *c;
-    char key[PARE_KEY_TEXT], way_key[PARE_KEY_TEXT];
-    struct pare_passes ways;
+    char key[PARE_TUNE_KEY], pass_key[PARE_TUNE_KEY];
+    struct pare_passes passes;
 };
 
-/* The line for a way.  Plans without gradients have only one. */
-static const char *key_of(struct choice *x, int way)
+/* The key of a pass; inference plans use the plain key. */
+static const char *key_of(struct choice *x, int pass)
 {
     if (!x->c->p->train)
         return x->key;
-    pare_tune_pass_key(x->key, pare_way_names[way], x->way_key);
-    return x->way_key;
+    pare_tune_pass_key(x->key, pare_pass_names[pass], x->pass_key);
+    return x->pass_key;
 }
 
-static bool is_wanted(const struct choice *x, int way)
+static bool is_wanted(const struct choice *x, int pass)
 {
-    return x->c->wanted >> way & 1;
+    return x->c->wanted >> pass & 1;
 }
 
-static int cannot(const struct choice *x, int way, const char *name, struct pare_err *err)
+static int fail_cannot_run(const struct choice *x, int pass, const char *name, struct pare_err *err)
 {
     const char *file = x->c->p->tuner->choices, *node = x->c->node->name;
 
     if (!x->c->p->train)
-        return pare_fail(err, PARE_ECONFIG, "%s: '%s' is chosen for node '%s', which it cannot run",
-                         file, name, node);
+        return pare_fail(err, PARE_ECONFIG,
+                         "%s: kernel '%s' is listed for node '%s' but cannot run it", file, name,
+                         node);
     return pare_fail(err, PARE_ECONFIG,
-                     "%s: '%s' is chosen for node '%s' (%s), which it cannot run%s%s%s", file, name,
-                     node, pare_way_names[way], way && x->ways.k[0] ? " beside '" : "",
-                     way && x->ways.k[0] ? x->ways.k[0]->name : "", way && x->ways.k[0] ? "'" : "");
+                     "%s: kernel '%s' is listed for node '%s' (%s) but cannot run it%s%s%s", file,
+                     name, node, pare_pass_names[pass], pass && x->passes.k[0] ? " next to '" : "",
+                     pass && x->passes.k[0] ? x->passes.k[0]->name : "",
+                     pass && x->passes.k[0] ? "'" : "");
 }
 
-/* By the list, as far as it goes.  Its lines of before ways were apart stand for all of them. */
+/* Read the choices of the list.  A line without a pass, as earlier versions wrote it, stands for
+ * all passes. */
 static int follow_list(struct choice *x, bool *all, struct pare_err *err)
 {
     struct pare_tuner *t = x->c->p->tuner;
 
     *all = true;
-    x->ways = (struct pare_passes){ { NULL } };
+    x->passes = (struct pare_passes){ { NULL } };
     for (int w = 0; w < PARE_PASSES; w++) {
         const char *name = is_wanted(x, w) ? pare_tune_cache_get(&t->list, key_of(x, w)) : NULL;
 
         if (is_wanted(x, w) && !name)
             name = pare_tune_cache_get(&t->list, x->key);
-        x->ways.k[w] = rival_named(x->c, name);
-        if (name && !x->ways.k[w])
-            return cannot(x, w, name, err);
+        x->passes.k[w] = candidate_named(x->c, name);
+        if (name && !x->passes.k[w])
+            return fail_cannot_run(x, w, name, err);
         *all &= !is_wanted(x, w) || name;
     }
-    x->c->fixed = x->ways;
+    x->c->fixed = x->passes;
     return 0;
 }
 
-/* Without trials: what the list has not goes by the rules, or is the forward kernel's when the
- * rules' cannot be beside that. */
-static int complete(struct choice *x, struct pare_err *err)
+/* Without a race: passes that the list lacks get the rules' kernel, or the forward kernel if the
+ * rules' kernel does not support its layouts. */
+static int fill_by_rules(struct choice *x, struct pare_err *err)
 {
-    struct pare_passes given = x->ways;
+    struct pare_passes given = x->passes;
 
     for (int own = 0; own < 2; own++) {
         for (int w = 0; w < PARE_PASSES; w++)
             if (is_wanted(x, w) && !given.k[w])
-                x->ways.k[w] = own && w ? x->ways.k[0] : x->c->rule.k[w];
-        if (pare_tune_race_find(x->c, &x->ways) >= 0)
+                x->passes.k[w] = own && w ? x->passes.k[0] : x->c->rule.k[w];
+        if (pare_tune_race_find(x->c, &x->passes) >= 0)
             return 0;
     }
-    for (int w = PARE_PASSES - 1; w >= 0; w--) /* who is not the forward kernel's neighbour */
-        if (given.k[w] && (given.k[w] != x->ways.k[0] || !w))
-            return cannot(x, w, given.k[w]->name, err);
-    return cannot(x, 0, x->ways.k[0]->name, err);
+    for (int w = PARE_PASSES - 1; w >= 0; w--) /* the kernel that does not fit the forward kernel */
+        if (given.k[w] && (given.k[w] != x->passes.k[0] || !w))
+            return fail_cannot_run(x, w, given.k[w]->name, err);
+    return fail_cannot_run(x, 0, x->passes.k[0]->name, err);
 }
 
-/* What was found before, in this plan or another. */
+/* Look up choices of this plan and of the cache. */
 static bool is_known(struct choice *x)
 {
     struct pare_tuner *t = x->c->p->tuner;
@@ -123,24 +126,24 @@ static bool is_known(struct choice *x)
             name = pare_tune_cache_get(&t->new_list, key_of(x, w));
             name = name ? name : pare_tune_cache_get(&t->cache, key_of(x, w));
         }
-        known.k[w] = x->c->fixed.k[w] ? x->c->fixed.k[w] : rival_named(x->c, name);
+        known.k[w] = x->c->fixed.k[w] ? x->c->fixed.k[w] : candidate_named(x->c, name);
     }
     if (pare_tune_race_find(x->c, &known) < 0)
         return false;
-    x->ways = known;
+    x->passes = known;
     return true;
 }
 
-/* For later plans. */
-static int note(struct choice *x, struct pare_tune_cache *to, struct pare_err *err)
+/* Store the choices for later plans. */
+static int record(struct choice *x, struct pare_tune_cache *to, struct pare_err *err)
 {
     for (int w = 0; w < PARE_PASSES; w++)
         if (is_wanted(x, w) && !x->c->fixed.k[w])
-            PARE_TRY(pare_tune_cache_set(to, key_of(x, w), x->ways.k[w]->name, err));
+            PARE_TRY(pare_tune_cache_set(to, key_of(x, w), x->passes.k[w]->name, err));
     return 0;
 }
 
-/* By the list; by the cache; by trying; by the rules. */
+/* By the list, the cache, a race, or the rules, in this order. */
 static int decide(struct choice *x, struct pare_err *err)
 {
     struct pare_tune_race *c = x->c;
@@ -152,27 +155,27 @@ static int decide(struct choice *x, struct pare_err *err)
     PARE_TRY(follow_list(x, &all, err));
     c->p->tuned.listed += all;
     if (all || !t->measure)
-        return complete(x, err);
+        return fill_by_rules(x, err);
     if (is_known(x)) {
         c->p->tuned.cached++;
     } else if (t->left > 0) {
         c->cold = t->cold;
         c->seconds = t->left;
-        PARE_TRY(complete(x, err)); /* can what the list has be done at all? */
-        PARE_TRY(pare_tune_race_run(c, &x->ways, err));
+        PARE_TRY(fill_by_rules(x, err)); /* fails if the listed kernels do not fit */
+        PARE_TRY(pare_tune_race_run(c, &x->passes, err));
         t->left -= pare_now() - start;
-        if (t->left > 0) /* else it was in a hurry: another plan can do better */
-            PARE_TRY(note(x, &t->new_cache, err));
+        if (t->left > 0) /* otherwise the race was cut short, and a later plan can do better */
+            PARE_TRY(record(x, &t->new_cache, err));
     } else {
-        PARE_TRY(complete(x, err));
+        PARE_TRY(fill_by_rules(x, err));
     }
-    return note(x, &t->new_list, err);
+    return record(x, &t->new_list, err);
 }
 
-int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_passes *ways,
+int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_passes *passes,
                    struct pare_err *err)
 {
-    struct pare_tune_race c = { .p = p, .rule = *ways };
+    struct pare_tune_race c = { .p = p, .rule = *passes };
     struct choice x = { .c = &c };
     double start = pare_now();
     bool zeros = false;
@@ -180,16 +183,16 @@ int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_passes 
 
     if (!p->tuner || !s->kernel->candidate)
         return 0;
-    rc = pare_tune_race_gather(&c, s, err);
+    rc = pare_tune_race_collect(&c, s, err);
     for (int i = 0; i < c.n && !rc; i++)
-        zeros |= c.rival[i].s.kernel->sparsity_dependent;
-    s->tuned = !rc && pare_tune_race_open(&c);
+        zeros |= c.candidate[i].s.kernel->sparsity_dependent;
+    s->tuned = !rc && pare_tune_race_has_choice(&c);
     if (s->tuned && pare_tune_race_find(&c, &c.rule) >= 0 &&
         pare_tune_key(p, s, zeros, p->tuner->cold, x.key)) {
         rc = decide(&x, err);
         if (!rc)
-            *ways = x.ways;
-        p->tuned.changed += !rc && !pare_passes_same(ways, &c.rule);
+            *passes = x.passes;
+        p->tuned.changed += !rc && !pare_passes_same(passes, &c.rule);
     }
     pare_tune_race_end(&c);
     p->tuned.seconds += pare_now() - start;
@@ -239,7 +242,7 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double 
     t = a ? pare_alloc(a, 1, sizeof(*t)) : NULL;
     if (!t) {
         pare_arena_free(a);
-        return pare_no_memory(err, "to try kernels");
+        return pare_no_memory(err, "for tuning");
     }
     *t = (struct pare_tuner){ .arena = a,
                               .list.arena = a,
@@ -261,7 +264,7 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double 
         const char *file = pare_tune_cache_file(a, t->folder, false);
 
         return file ? pare_tune_cache_read(&t->cache, file, false, err)
-                    : pare_no_memory(err, "to try kernels");
+                    : pare_no_memory(err, "for tuning");
     }
     return 0;
 }
@@ -276,7 +279,7 @@ int pare_tune_end(struct pare_plan *p, struct pare_err *err)
     if (t->folder && t->new_cache.n) {
         const char *file = pare_tune_cache_file(t->arena, t->folder, true);
 
-        if (file) /* it is only a cache */
+        if (file) /* errors do not matter: it is a cache */
             (void)pare_tune_cache_save(&t->new_cache, file, false, &ignored);
     }
     if (t->choices && t->new_list.n)

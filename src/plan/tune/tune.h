@@ -1,36 +1,37 @@
-/* tune.h - the fastest of the kernels that can run a layer. */
+/* tune.h - choose the fastest of the kernels that can run a layer. */
 #ifndef PARE_PLAN_TUNE_TUNE_H
 #define PARE_PLAN_TUNE_TUNE_H
 
 #include "passes.h"
 
-#define PARE_KEY_TEXT 4096
-#define PARE_PASS_TEXT 16 /* of that for a way behind it */
+#define PARE_TUNE_KEY 4096
+#define PARE_TUNE_PASS 16 /* room in a key for the name of the pass */
 
-/* What a time depends on, as a line: the operator and those behind it, shapes, layouts, threads,
- * instructions; with `zeros`, the part of zeros among its constants.  False when it does not
- * fit. */
+/* What the time of a step depends on, as a line: the operator and the fused ones, shapes, layouts,
+ * threads, instruction set; with `zeros`, the share of zeros among its constants.  False: too long.
+ */
 bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool zeros, bool cold,
-                   char key[PARE_KEY_TEXT]);
+                   char key[PARE_TUNE_KEY]);
 
-/* The same for one way of a training plan's step. */
-void pare_tune_pass_key(const char *key, const char *way, char with[PARE_KEY_TEXT]);
+/* The same for one pass of a training step. */
+void pare_tune_pass_key(const char *key, const char *pass, char with[PARE_TUNE_KEY]);
 
-/* The same for how a whole batch is run: its shape, the nodes, as a number, and the machine. */
-bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_KEY_TEXT]);
+/* The same for the size of micro-batches: shapes of the inputs, a hash of the nodes, the machine.
+ */
+bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_TUNE_KEY]);
 
-/* What was chosen for it, or NULL; what is chosen now, for later plans, too. */
+/* The stored choice for a key, or NULL; store one for this and later plans. */
 const char *pare_tune_known(const struct pare_plan *p, const char *key, bool *listed);
 int pare_tune_note(struct pare_plan *p, const char *key, const char *name, struct pare_err *err);
 
-#define PARE_TUNE_LIMIT 3 /* seconds for a plan; the rules decide on what is left then */
+#define PARE_TUNE_LIMIT 3 /* seconds of a plan; after that the rules decide */
 
-/* While a plan is made; all do nothing when it is not to be tuned.  `left`: seconds that several
- * plans have together, or NULL. */
+/* While planning; they do nothing if the plan is not tuned.  `left`: seconds that several plans
+ * share; NULL: PARE_TUNE_LIMIT. */
 int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double *left,
                     struct pare_err *err);
-int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_passes *ways,
-                   struct pare_err *err); /* `ways`: by the rules, and what is chosen */
+int pare_tune_step(struct pare_plan *p, struct pare_step *s, struct pare_passes *passes,
+                   struct pare_err *err); /* in: by the rules; out: chosen */
 int pare_tune_end(struct pare_plan *p, struct pare_err *err);
 void pare_tune_free(struct pare_plan *p);
 

@@ -1,4 +1,4 @@
-/* tune_cache.c - which kernel runs a layer: lists of it, and the files that keep them. */
+/* tune_cache.c - lists of kernel choices, and the files that store them. */
 #include "tune_cache.h"
 
 #include <ctype.h>
@@ -29,7 +29,7 @@ int pare_tune_cache_set(struct pare_tune_cache *c, const char *key, const char *
 
     kernel = pare_strdup(c->arena, kernel);
     if (!kernel)
-        return pare_no_memory(err, "for the list of choices");
+        return pare_no_memory(err, "for the list of kernel choices");
     if (x) {
         x->kernel = kernel;
         return 0;
@@ -38,7 +38,7 @@ int pare_tune_cache_set(struct pare_tune_cache *c, const char *key, const char *
     key = pare_strdup(c->arena, key);
     item = pare_grow(c->arena, c->item, c->n, &c->cap, sizeof(*item));
     if (!x || !key || !item)
-        return pare_no_memory(err, "for the list of choices");
+        return pare_no_memory(err, "for the list of kernel choices");
     *x = (struct pare_choice){ key, kernel };
     c->item = item;
     c->item[c->n++] = x;
@@ -47,8 +47,8 @@ int pare_tune_cache_set(struct pare_tune_cache *c, const char *key, const char *
 
 /* ---- files ----------------------------------------------------------------------- */
 
-/* "kernel<tab>key" is cut in two; false when it is something else. */
-static bool split(char *line, char **key)
+/* Split "kernel<tab>key"; false: the line is something else. */
+static bool split_line(char *line, char **key)
 {
     size_t name = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
 
@@ -62,9 +62,9 @@ static bool split(char *line, char **key)
     return true;
 }
 
-/* A line without its end; false at the end of the file.  One that is too long comes in pieces, the
- * first of which has no end: `whole` is false for all of them.  The file's last line needs none
- * when a person may have written it; in a cache it was cut. */
+/* Read a line without its newline; false: end of file.  A line that is too long comes in pieces,
+ * for all of which `whole` is false.  A last line without newline is valid if it may be handwritten
+ * (`strict`); in a cache it was truncated. */
 static bool next_line(FILE *f, char *line, bool strict, bool *whole)
 {
     size_t n;
@@ -77,7 +77,7 @@ static bool next_line(FILE *f, char *line, bool strict, bool *whole)
     if (*whole && line[n - 1] == '\n')
         line[n - 1] = '\0';
     if (!before && *whole)
-        line[0] = '\0'; /* the end of one that was too long */
+        line[0] = '\0'; /* the end of a line that was too long */
     return true;
 }
 
@@ -92,15 +92,14 @@ static int read_lines(struct pare_tune_cache *c, FILE *f, bool strict, struct pa
                           : 0;
         if (whole && (!line[0] || line[0] == '#'))
             continue;
-        if (whole && split(line, &key))
+        if (whole && split_line(line, &key))
             PARE_TRY(pare_tune_cache_set(c, key, line, err));
         else if (strict && strlen(line) == PARE_CHOICES_LINE - 1)
             return pare_fail(err, PARE_ELIMIT, "line %d: has %d bytes or more", i,
                              PARE_CHOICES_LINE);
         else if (strict)
             return pare_fail(err, PARE_EFORMAT,
-                             "line %d: expected a kernel's name, a tab and what it is chosen for",
-                             i);
+                             "line %d: expected a kernel's name, a tab and a key", i);
     }
     if (ferror(f) && strict)
         return pare_fail(err, PARE_EIO, "cannot read: %s", strerror(errno));
@@ -128,11 +127,10 @@ int pare_tune_cache_read(struct pare_tune_cache *c, const char *path, bool stric
     return pare_at(err, rc, "%s", path);
 }
 
-/* The file's text; NULL: no memory. */
+/* The contents of the file; NULL: out of memory. */
 static const char *as_text(const struct pare_tune_cache *c)
 {
-    static const char head[] =
-        "# pare: the kernels that were chosen for layers, see docs/tuning.md\n";
+    static const char head[] = "# pare: the kernels chosen for layers, see docs/tuning.md\n";
     int first = c->n > PARE_CHOICES_LINES / 2 ? c->n - PARE_CHOICES_LINES / 2 : 0;
     size_t size = sizeof(head), at = sizeof(head) - 1;
     char *text;
@@ -162,8 +160,8 @@ static bool write_text(int fd, const char *text)
     return true;
 }
 
-/* Under another name first, so that nobody ever sees half of it; a new file, not one that a link of
- * that name leads to. */
+/* Write a temporary file and rename it, so that readers never see half of it.  O_EXCL and
+ * O_NOFOLLOW: do not write through a symbolic link. */
 static int replace(const struct pare_tune_cache *c, const char *path, struct pare_err *err)
 {
     const char *tmp = pare_sprintf(c->arena, "%s.%ld-%lx.tmp", path, (long)getpid(),
@@ -173,7 +171,7 @@ static int replace(const struct pare_tune_cache *c, const char *path, struct par
     bool ok;
 
     if (!tmp || !text)
-        return pare_no_memory(err, "for the list of choices");
+        return pare_no_memory(err, "for the list of kernel choices");
     pare_temp_sweep_folder(path);
     fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -208,7 +206,7 @@ int pare_tune_cache_save(const struct pare_tune_cache *c, const char *path, bool
 
 /* ---- this machine ------------------------------------------------------------------ */
 
-/* What /proc/cpuinfo says of the first processor, as far as it says the same tomorrow. */
+/* Hash the lines of /proc/cpuinfo that do not change from one boot to the next. */
 static void add_processor(struct pare_sha256 *h, char *name, size_t size)
 {
     static const char *const facts[] = { "vendor_id", "cpu family",      "model",    "stepping",
@@ -229,7 +227,7 @@ static void add_processor(struct pare_sha256 *h, char *name, size_t size)
         fclose(f);
 }
 
-/* Letters and digits, with single dashes for all else. */
+/* Keep letters and digits; everything else becomes single dashes. */
 static void clean(char *s)
 {
     char *to = s;

@@ -1,4 +1,5 @@
-/* tune_key.c - what the time of a step depends on, as a line of text. */
+/* tune_key.c - keys of the tuning cache: everything that the time of a step depends on, as a line.
+ */
 #include "tune.h"
 
 #include <stdarg.h>
@@ -12,75 +13,75 @@ struct text {
     size_t n;
 };
 
-static void put(struct text *t, const char *fmt, ...) PARE_PRINTF(2, 3);
+static void add_text(struct text *t, const char *fmt, ...) PARE_PRINTF(2, 3);
 
-/* Once it is full it stays so. */
-static void put(struct text *t, const char *fmt, ...)
+/* Text beyond the end is dropped. */
+static void add_text(struct text *t, const char *fmt, ...)
 {
     va_list ap;
     int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(t->s + t->n, PARE_KEY_TEXT - t->n, fmt, ap);
+    n = vsnprintf(t->s + t->n, PARE_TUNE_KEY - t->n, fmt, ap);
     va_end(ap);
-    t->n = n < 0 || t->n + (size_t)n >= PARE_KEY_TEXT ? PARE_KEY_TEXT - 1 : t->n + (size_t)n;
+    t->n = n < 0 || t->n + (size_t)n >= PARE_TUNE_KEY ? PARE_TUNE_KEY - 1 : t->n + (size_t)n;
 }
 
-/* Names come from files. */
-static void put_word(struct text *t, const char *s)
+/* Names come from files and may contain anything. */
+static void add_word(struct text *t, const char *s)
 {
     for (; *s; s++)
-        put(t, "%c", *s > ' ' && *s <= '~' ? *s : '_');
+        add_text(t, "%c", *s > ' ' && *s <= '~' ? *s : '_');
 }
 
-static void put_ints(struct text *t, const char *name, struct pare_ints v)
+static void add_ints(struct text *t, const char *name, struct pare_ints v)
 {
-    put(t, " %s=", name);
+    add_text(t, " %s=", name);
     for (int i = 0; i < v.n; i++)
-        put(t, "%s%lld", i ? "," : "", (long long)v.v[i]);
+        add_text(t, "%s%lld", i ? "," : "", (long long)v.v[i]);
 }
 
-static void put_floats(struct text *t, const char *name, struct pare_floats v)
+static void add_floats(struct text *t, const char *name, struct pare_floats v)
 {
-    put(t, " %s=", name);
+    add_text(t, " %s=", name);
     for (int i = 0; i < v.n; i++)
-        put(t, "%s%.9g", i ? "," : "", v.v[i]);
+        add_text(t, "%s%.9g", i ? "," : "", v.v[i]);
 }
 
-/* Those that are not as by default. */
-static void put_attr(struct text *t, const struct pare_opt *o, const void *field)
+/* Only attributes that differ from their defaults. */
+static void add_attr(struct text *t, const struct pare_opt *o, const void *field)
 {
     if (o->type == PARE_OPT_BOOL && *(const bool *)field != (o->def > 0 || o->def < 0)) {
-        put(t, " %s=%d", o->name, *(const bool *)field);
+        add_text(t, " %s=%d", o->name, *(const bool *)field);
     } else if (o->type == PARE_OPT_INT && *(const int64_t *)field != (int64_t)o->def) {
-        put(t, " %s=%lld", o->name, (long long)*(const int64_t *)field);
+        add_text(t, " %s=%lld", o->name, (long long)*(const int64_t *)field);
     } else if (o->type == PARE_OPT_FLOAT && (float)*(const double *)field != (float)o->def) {
-        put(t, " %s=%.9g", o->name, *(const double *)field);
+        add_text(t, " %s=%.9g", o->name, *(const double *)field);
     } else if (o->type == PARE_OPT_STR && *(const char *const *)field) {
-        put(t, " %s=", o->name);
-        put_word(t, *(const char *const *)field);
+        add_text(t, " %s=", o->name);
+        add_word(t, *(const char *const *)field);
     } else if (o->type == PARE_OPT_INTS && ((const struct pare_ints *)field)->n) {
-        put_ints(t, o->name, *(const struct pare_ints *)field);
+        add_ints(t, o->name, *(const struct pare_ints *)field);
     } else if (o->type == PARE_OPT_FLOATS && ((const struct pare_floats *)field)->n) {
-        put_floats(t, o->name, *(const struct pare_floats *)field);
+        add_floats(t, o->name, *(const struct pare_floats *)field);
     }
 }
 
-static void put_node(struct text *t, const struct pare_node *n)
+static void add_node(struct text *t, const struct pare_node *n)
 {
-    put_word(t, n->type);
+    add_word(t, n->type);
     for (const struct pare_opt *o = n->op->attrs; o && o->name; o++)
-        put_attr(t, o, (const char *)n->attr + o->offset);
+        add_attr(t, o, (const char *)n->attr + o->offset);
 }
 
-static void put_value(struct text *t, const struct pare_value *v)
+static void add_value(struct text *t, const struct pare_value *v)
 {
-    put(t, " | %s ", pare_dtype_name(v->t.dtype));
+    add_text(t, " | %s ", pare_dtype_name(v->t.dtype));
     for (int i = 0; i < v->t.rank; i++)
-        put(t, "%s%lld", i ? "," : "", (long long)v->t.dim[i]);
+        add_text(t, "%s%lld", i ? "," : "", (long long)v->t.dim[i]);
 }
 
-/* Are these four of v's elements, so far apart, zero?  With step 0: is this one? */
+/* Are four elements from `at` on, in steps of `step`, zero?  With step 0: is the one at `at`? */
 static bool is_zero(const char *data, int64_t at, int64_t step)
 {
     for (int i = 0; i < (step ? 4 : 1); i++) {
@@ -93,9 +94,9 @@ static bool is_zero(const char *data, int64_t at, int64_t step)
     return true;
 }
 
-/* The part of zeros, in tenths, in a sample of short runs: of elements, of fours along the first
- * axis, and of fours that are neighbours. */
-static void put_zeros(struct text *t, const struct pare_value *v)
+/* Shares of zeros in tenths, in a sample of short runs: of single elements, of blocks of four along
+ * the first axis, and of four neighbors. */
+static void add_zeros(struct text *t, const struct pare_value *v)
 {
     const int runs = 64, len = 32;
     const int64_t n = pare_numel(&v->t);
@@ -107,70 +108,72 @@ static void put_zeros(struct text *t, const struct pare_value *v)
     row = n / v->t.dim[0];
     for (int r = 0; r < runs; r++)
         for (int64_t i = 0, from = (n - 4 * len) / runs * r; i < len; i++, seen++) {
-            int64_t at = from + i, four = at / row / 4 * 4; /* its group of rows */
+            int64_t at = from + i, four = at / row / 4 * 4; /* first row of its block */
 
             zeros[0] += is_zero(data, at, 0);
             zeros[1] += is_zero(data, (four + 4 <= n / row ? four : 0) * row + at % row, row);
             zeros[2] += is_zero(data, (from + 4 * i) / 4 * 4, 1);
         }
-    put(t, " zeros");
+    add_text(t, " zeros");
     for (int k = 0; k < 3; k++)
-        put(t, "%c%d0%%", k ? ',' : ' ', (int)((10 * zeros[k] + seen / 2) / seen));
+        add_text(t, "%c%d0%%", k ? ',' : ' ', (int)((10 * zeros[k] + seen / 2) / seen));
 }
 
 bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool zeros, bool cold,
-                   char key[PARE_KEY_TEXT])
+                   char key[PARE_TUNE_KEY])
 {
     struct text t = { key, 0 };
     const struct pare_node *n = s->node;
 
     key[0] = '\0';
-    put_node(&t, n);
+    add_node(&t, n);
     for (int i = 0; i < n->n_in; i++) {
         if (!n->in[i])
             continue;
-        put_value(&t, n->in[i]);
+        add_value(&t, n->in[i]);
         if (!pare_is_fixed(n->in[i]))
-            put(&t, " in %d", pare_layout_of(&p->view, n->in[i]));
+            add_text(&t, " in %d", pare_layout_of(&p->view, n->in[i]));
         else if (zeros)
-            put_zeros(&t, n->in[i]);
+            add_zeros(&t, n->in[i]);
     }
     for (int k = 0; k < s->n_fused; k++) {
-        put(&t, " | then ");
-        put_node(&t, s->fused[k]);
+        add_text(&t, " | then ");
+        add_node(&t, s->fused[k]);
     }
-    for (int k = 1; k < s->n_in; k++) { /* those of nodes behind */
-        put_value(&t, s->in[k]);
-        put(&t, " in %d", pare_layout_of(&p->view, s->in[k]));
+    for (int k = 1; k < s->n_in; k++) { /* operands of the fused nodes */
+        add_value(&t, s->in[k]);
+        add_text(&t, " in %d", pare_layout_of(&p->view, s->in[k]));
     }
     for (int k = 0; p->train && k < s->n_in; k++)
-        put(&t, "%s%s", k ? "," : " | gradients ", p->learns[s->in[k]->id] ? "yes" : "no");
-    put(&t, " | %d threads, isa %x%s", p->backend.threads, p->backend.isa, cold ? ", cold" : "");
-    return t.n < PARE_KEY_TEXT - 1 - PARE_PASS_TEXT;
+        add_text(&t, "%s%s", k ? "," : " | gradients ",
+                 p->requires_grad[s->in[k]->id] ? "yes" : "no");
+    add_text(&t, " | %d threads, isa %x%s", p->backend.threads, p->backend.isa,
+             cold ? ", cold" : "");
+    return t.n < PARE_TUNE_KEY - 1 - PARE_TUNE_PASS;
 }
 
-void pare_tune_pass_key(const char *key, const char *way, char with[PARE_KEY_TEXT])
+void pare_tune_pass_key(const char *key, const char *pass, char with[PARE_TUNE_KEY])
 {
     struct text t = { with, 0 };
 
-    put(&t, "%s, %s", key, way);
+    add_text(&t, "%s, %s", key, pass);
 }
 
-/* The node with its shapes. */
-static void add_node(struct pare_sha256 *h, const struct pare_node *n)
+/* Hash a node with its shapes. */
+static void hash_node(struct pare_sha256 *h, const struct pare_node *n)
 {
-    char line[PARE_KEY_TEXT] = "";
+    char line[PARE_TUNE_KEY] = "";
     struct text t = { line, 0 };
 
     if (n->op)
-        put_node(&t, n);
+        add_node(&t, n);
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i])
-            put_value(&t, n->in[i]);
+            add_value(&t, n->in[i]);
     pare_sha256_add(h, line, t.n + 1);
 }
 
-bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_KEY_TEXT])
+bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_TUNE_KEY])
 {
     const struct pare_graph *g = p->graph;
     struct text t = { key, 0 };
@@ -180,12 +183,12 @@ bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_KEY_TEXT])
     key[0] = '\0';
     pare_sha256_init(&h);
     for (int i = 0; i < g->n_nodes; i++)
-        add_node(&h, g->node[i]);
+        hash_node(&h, g->node[i]);
     pare_sha256_text(&h, hash);
-    put(&t, "batch");
+    add_text(&t, "batch");
     for (int i = 0; i < g->n_in; i++)
-        put_value(&t, g->in[i]);
-    put(&t, " | %d nodes %.16s | %d threads, isa %x", g->n_nodes, hash, p->backend.threads,
-        p->backend.isa);
-    return t.n < PARE_KEY_TEXT - 1;
+        add_value(&t, g->in[i]);
+    add_text(&t, " | %d nodes %.16s | %d threads, isa %x", g->n_nodes, hash, p->backend.threads,
+             p->backend.isa);
+    return t.n < PARE_TUNE_KEY - 1;
 }

@@ -1,7 +1,7 @@
-/* tune_measure.c - kernels that could run the same nodes, each by itself.
+/* tune_measure.c - run and time one candidate of a tuning race.
  *
- * Each gets the nodes as it would in the plan, with random inputs and in memory that is given back
- * afterwards, so that nothing of those that lose stays.
+ * Each candidate gets the nodes as it would in the plan, with random inputs, in memory that is
+ * freed after the race.
  */
 #include "tune_measure.h"
 
@@ -12,12 +12,13 @@
 #include "../../base/clock.h"
 #include "../../base/rng.h"
 
-#define REORDERS 3 /* runs of a change of layout */
-#define UNEVEN 1.3 /* a thread runs for longer than this times another's time */
+#define REORDERS 3 /* runs of a layout conversion */
+#define UNEVEN \
+    1.3 /* threads are uneven if the busiest ran for longer than this times the least busy */
 
-/* ---- a rival's memory ---------------------------------------------------------------- */
+/* ---- a candidate's memory ------------------------------------------------------------ */
 
-/* Random numbers, the same few over and over. */
+/* Random values, 1024 of them repeated. */
 static void fill(void *data, size_t bytes, enum pare_dtype type)
 {
     float number[1024];
@@ -53,10 +54,10 @@ static struct pare_buf *new_buf(struct pare_tune_race *c, struct pare_value *v, 
     return bytes && !b->t.data ? NULL : b;
 }
 
-/* A value in a layout. */
+/* The buffer of a value in a layout. */
 static struct pare_buf *find_buf(struct pare_tune_race *c, struct pare_value *v, int block)
 {
-    bool fixed = pare_is_fixed(v) && block == 1; /* in another layout it is converted */
+    bool fixed = pare_is_fixed(v) && block == 1; /* in other layouts it is converted */
     struct pare_buf *b;
     size_t bytes;
 
@@ -77,22 +78,22 @@ static struct pare_buf *find_buf(struct pare_tune_race *c, struct pare_value *v,
     return b;
 }
 
-/* Gradients, where they are wanted: all are assigned, as most are. */
+/* Add the gradients that are needed; all are assigned, as in most steps. */
 static int give_gradients(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
 {
     s->grad_assign = pare_alloc(c->data, (size_t)s->n_in, sizeof(*s->grad_assign));
     if (!s->grad_assign)
-        return pare_no_memory(err, "to try kernels");
+        return pare_no_memory(err, "for tuning");
     for (int k = 0; k < s->n_in + s->n_out; k++) {
         struct pare_buf *b = k < s->n_in ? s->in_buf[k] : s->out_buf[k - s->n_in];
 
         if (k < s->n_in)
             s->grad_assign[k] = true;
-        if (b->grad || !c->p->learns[b->value->id])
+        if (b->grad || !c->p->requires_grad[b->value->id])
             continue;
         b->grad = new_buf(c, b->value, b->bytes);
         if (!b->grad)
-            return pare_no_memory(err, "to try kernels");
+            return pare_no_memory(err, "for tuning");
         b->grad->block = b->block;
         b->grad->is_grad = true;
         fill(b->grad->t.data, b->bytes, PARE_F32);
@@ -100,7 +101,7 @@ static int give_gradients(struct pare_tune_race *c, struct pare_step *s, struct 
     return 0;
 }
 
-/* Is this step the last to read the value, so that the plan will let it write there? */
+/* Will the plan let the step overwrite the value, since no later step reads it? */
 static bool last_reader(const struct pare_tune_race *c, const struct pare_step *s,
                         const struct pare_value *v)
 {
@@ -122,12 +123,12 @@ static int give_memory(struct pare_tune_race *c, struct pare_step *s, struct par
     for (int k = 0; k < s->n_in; k++) {
         s->in_buf[k] = find_buf(c, s->in[k], s->in_block[k]);
         if (!s->in_buf[k])
-            return pare_no_memory(err, "to try kernels");
+            return pare_no_memory(err, "for tuning");
     }
     for (int k = 0; k < s->n_out; k++) {
         s->out_buf[k] = find_buf(c, s->out[k], s->out_block[k]);
         if (!s->out_buf[k])
-            return pare_no_memory(err, "to try kernels");
+            return pare_no_memory(err, "for tuning");
     }
     if (c->p->train)
         PARE_TRY(give_gradients(c, s, err));
@@ -136,7 +137,7 @@ static int give_memory(struct pare_tune_race *c, struct pare_step *s, struct par
         struct pare_buf *b = new_buf(c, s->out[0], 0);
 
         if (!b)
-            return pare_no_memory(err, "to try kernels");
+            return pare_no_memory(err, "for tuning");
         *b = *s->out_buf[0];
         b->t.data = s->in_buf[s->inplace - 1]->t.data;
         s->out_buf[0] = b;
@@ -146,15 +147,16 @@ static int give_memory(struct pare_tune_race *c, struct pare_step *s, struct par
             if (!c->work[i]) {
                 c->work[i] = new_buf(c, s->out[0], c->work_bytes[i]);
                 if (!c->work[i])
-                    return pare_no_memory(err, "to try kernels");
-                memset(c->work[i]->t.data, 0, c->work_bytes[i]); /* it is there in all runs */
+                    return pare_no_memory(err, "for tuning");
+                memset(c->work[i]->t.data, 0,
+                       c->work_bytes[i]); /* all candidates find it in memory */
             }
             s->work[i] = c->work[i];
         }
     return 0;
 }
 
-/* As the plan will do it, but with the rival's own memory. */
+/* What the plan will do, but with the candidate's memory. */
 int pare_tune_candidate_prepare(struct pare_tune_race *c, struct pare_step *s,
                                 struct pare_arena *arena, struct pare_err *err)
 {
@@ -164,7 +166,7 @@ int pare_tune_candidate_prepare(struct pare_tune_race *c, struct pare_step *s,
     int rc = give_memory(c, s, err);
 
     if (!rc)
-        rc = pare_plan_load(arena, s, err);
+        rc = pare_plan_load_constants(arena, s, err);
     p->backend.arena = arena;
     if (!rc && s->kernel->init)
         rc = s->kernel->init(s, &p->backend, err);
@@ -175,8 +177,8 @@ int pare_tune_candidate_prepare(struct pare_tune_race *c, struct pare_step *s,
 
 /* ---- running ------------------------------------------------------------------------- */
 
-/* Results of earlier layers are in the caches when a layer runs; weights are not, unless all of the
- * model's fit. */
+/* In the model, results of earlier layers are in the caches when a layer runs, and weights are not,
+ * unless the weights of the whole model fit. */
 static void drop_weights(const struct pare_tune_race *c, const struct pare_tune_candidate *r)
 {
     pare_arena_visit(r->arena, pare_cache_drop);
@@ -188,8 +190,8 @@ static void drop_weights(const struct pare_tune_race *c, const struct pare_tune_
     }
 }
 
-/* Forward; in a training plan back, where a gradient is wanted; or the one way that it has. */
-static int run_ways(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
+/* Run the step's passes: forward, and in a training plan backward. */
+static int run_passes(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
 {
     bool back = false;
 
@@ -200,9 +202,9 @@ static int run_ways(struct pare_tune_race *c, struct pare_step *s, struct pare_e
     return back && s->passes & ~PARE_PASS_FORWARD ? s->kernel->backward(s, &c->p->backend, err) : 0;
 }
 
-/* Seconds that the busiest thread ran, so that what other programs take of the machine does not
- * count, and the one with the least to do; -1 when the kernel fails.  Threads that wait for one
- * that another program keeps from running seem busy, too: then these two differ. */
+/* Seconds that the busiest thread ran, which excludes other programs, and (*least) the least busy
+ * one; -1: the kernel failed.  Threads that wait for a thread that another program delays count as
+ * busy: then the two differ. */
 static double time_step(struct pare_tune_race *c, struct pare_step *s, double *least,
                         struct pare_err *err)
 {
@@ -213,7 +215,7 @@ static double time_step(struct pare_tune_race *c, struct pare_step *s, double *l
 
 #pragma omp parallel num_threads(threads)
     clock[omp_get_thread_num()] = pare_thread_now();
-    rc = run_ways(c, s, err);
+    rc = run_passes(c, s, err);
     pare_rewind(c->p->scratch, m);
     if (rc)
         return -1;
@@ -251,7 +253,7 @@ void pare_tune_candidate_run(struct pare_tune_race *c, struct pare_tune_candidat
     }
 }
 
-/* From one layout to another. */
+/* Time a layout conversion. */
 int pare_tune_candidate_reorder(struct pare_tune_race *c, struct pare_value *v, const int block[2],
                                 double *seconds, struct pare_err *err)
 {
@@ -265,7 +267,7 @@ int pare_tune_candidate_reorder(struct pare_tune_race *c, struct pare_value *v, 
     ok = pare_step_lists(&s, &c->p->view, 1, 1, 0);
     c->p->backend.arena = own;
     if (!ok)
-        return pare_no_memory(err, "to try kernels");
+        return pare_no_memory(err, "for tuning");
     s.in[0] = s.out[0] = v;
     s.in_block[0] = block[0];
     s.out_block[0] = block[1];

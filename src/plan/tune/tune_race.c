@@ -1,31 +1,31 @@
-/* tune_race.c - kernels that could run the same nodes, tried in turn until one has won. */
+/* tune_race.c - run the candidates of a tuning race in turn until one has won. */
 #include "tune_measure.h"
 
 #include "../../base/clock.h"
 
-#define NEVER PARE_NEVER
-#define LEAST 3     /* runs of each rival, ... */
-#define MOST 12     /* ... more while they are close or times vary, at most so many, ... */
-#define ENOUGH 0.02 /* ... or until one has run for so many seconds */
-#define LONG 0.005  /* a run of so many seconds needs one repetition, and counts the first time */
-#define CLOSE 1.1   /* rivals are close, when their best times differ by no more, ... */
-#define STEADY 1.1  /* ... and times vary, when the best two of a rival do by more, ... */
-#define LOST 1.5    /* one that takes so many times the best one's time need not run again */
-#define HOPELESS 2  /* ... or this, in the first run already, when that was short */
-#define BETTER 0.97 /* the rules' own choice is left for a rival that takes less than this of it */
+#define NEVER PARE_TUNE_NEVER
+#define LEAST 3     /* runs of each candidate */
+#define MOST 12     /* runs while candidates are close or times vary */
+#define ENOUGH 0.02 /* seconds that one candidate runs at most */
+#define LONG 0.005  /* a run of this many seconds counts the first time and is repeated once */
+#define CLOSE 1.1   /* candidates are close if their best times differ by no more */
+#define STEADY 1.1  /* times vary if the best two of a candidate differ by more */
+#define LOST 1.5    /* a candidate that takes this many times the best time is out */
+#define HOPELESS 2  /* the same after a short first run */
+#define BETTER 0.97 /* a candidate must take less than this part of the rules' time */
 
-/* A step with a group's layouts. */
+/* A step with the group's layouts. */
 static const struct pare_step *step_of(const struct pare_tune_race *c, int group)
 {
     for (int i = 0; i < c->n && c->group[group].whole; i++)
-        if (c->rival[i].group == group)
-            return &c->rival[i].s;
+        if (c->candidate[i].group == group)
+            return &c->candidate[i].s;
     return &c->group[group].s;
 }
 
-/* Layouts that differ from those of the inputs, and a result in one that others do not make: those
- * behind are most likely to want the machine's blocks. */
-static int conversions(struct pare_tune_race *c, int group, struct pare_err *err)
+/* Add the conversions of inputs, and of a result in a layout that differs from other groups': its
+ * consumers most likely need the machine's blocks. */
+static int add_conversions(struct pare_tune_race *c, int group, struct pare_err *err)
 {
     const struct pare_step *s = step_of(c, group);
     double *extra = &c->group[group].extra;
@@ -33,7 +33,7 @@ static int conversions(struct pare_tune_race *c, int group, struct pare_err *err
     bool differ = false;
 
     for (int k = 0; k < s->n_in; k++)
-        if (!pare_plan_has(c->p, s->in[k], s->in_block[k]))
+        if (!pare_plan_has_layout(c->p, s->in[k], s->in_block[k]))
             PARE_TRY(pare_tune_candidate_reorder(c, s->in[k],
                                                  (int[2]){ pare_layout_of(&c->p->view, s->in[k]),
                                                            s->in_block[k] },
@@ -46,32 +46,32 @@ static int conversions(struct pare_tune_race *c, int group, struct pare_err *err
     return 0;
 }
 
-/* ---- who leads ------------------------------------------------------------------------ */
+/* ---- the leaders ------------------------------------------------------------------------ */
 
-/* May its time be another program's? */
+/* May another program have delayed it? */
 static bool is_unsure(const struct pare_tune_candidate *r)
 {
     return r->uneven || (r->next < r->warm ? r->next : r->warm) > STEADY * r->best;
 }
 
-/* The fastest of a group on this way, or NULL. */
-static struct pare_tune_candidate *leader(struct pare_tune_race *c, int group, int way)
+/* The fastest candidate of a group for this pass, or NULL. */
+static struct pare_tune_candidate *leader(struct pare_tune_race *c, int group, int pass)
 {
     struct pare_tune_candidate *best = NULL;
 
     for (int i = 0; i < c->n; i++) {
-        struct pare_tune_candidate *r = &c->rival[i];
+        struct pare_tune_candidate *r = &c->candidate[i];
 
-        if (r->group == group && r->way == way && !r->out && (!best || r->best < best->best))
+        if (r->group == group && r->pass == pass && !r->out && (!best || r->best < best->best))
             best = r;
     }
     return best;
 }
 
-/* Seconds that the group's fastest need together, or NEVER. */
+/* Seconds of the group's fastest candidates in sum, or NEVER. */
 static double total(struct pare_tune_race *c, int group)
 {
-    const struct pare_group *g = &c->group[group];
+    const struct pare_tune_group *g = &c->group[group];
     double sum = g->extra;
 
     if (g->out)
@@ -86,7 +86,7 @@ static double total(struct pare_tune_race *c, int group)
     return sum < NEVER ? sum : NEVER;
 }
 
-/* The group that needs least; -1: none. */
+/* The fastest group; -1: none. */
 static int first_group(struct pare_tune_race *c)
 {
     int best = -1;
@@ -97,15 +97,15 @@ static int first_group(struct pare_tune_race *c)
     return best;
 }
 
-static void leave(struct pare_tune_race *c, int group)
+static void drop_group(struct pare_tune_race *c, int group)
 {
     c->group[group].out = true;
     for (int i = 0; i < c->n; i++)
-        c->rival[i].out |= c->rival[i].group == group;
+        c->candidate[i].out |= c->candidate[i].group == group;
 }
 
-/* The same for what has run so far. */
-static double so_far(struct pare_tune_race *c, int group)
+/* The same for the passes that have run so far. */
+static double total_so_far(struct pare_tune_race *c, int group)
 {
     double sum = c->group[group].extra;
 
@@ -117,7 +117,8 @@ static double so_far(struct pare_tune_race *c, int group)
     return sum;
 }
 
-/* Groups that take so many times the best one's time, surely when `sure`, are out. */
+/* Drop groups that take `lost` times the best group's time; with `sure`, only if their times are
+ * reliable. */
 static void sift_groups(struct pare_tune_race *c, double lost, bool sure)
 {
     int best = first_group(c);
@@ -126,27 +127,28 @@ static void sift_groups(struct pare_tune_race *c, double lost, bool sure)
         bool unsure = false;
 
         for (int i = 0; i < c->n && sure; i++)
-            unsure |= c->rival[i].group == g && !c->rival[i].out && c->rival[i].runs <= LEAST &&
-                      is_unsure(&c->rival[i]);
-        if (!c->group[g].out && g != best && so_far(c, g) > lost * total(c, best) && !unsure)
-            leave(c, g);
+            unsure |= c->candidate[i].group == g && !c->candidate[i].out &&
+                      c->candidate[i].runs <= LEAST && is_unsure(&c->candidate[i]);
+        if (!c->group[g].out && g != best && total_so_far(c, g) > lost * total(c, best) && !unsure)
+            drop_group(c, g);
     }
 }
 
-/* Is anybody left who could be better, or who could be worse? */
+/* Is there another group, or another candidate for the same pass? */
 static bool contested(struct pare_tune_race *c, const struct pare_tune_candidate *r)
 {
-    int groups = 0, rivals = 0;
+    int groups = 0, candidates = 0;
 
     for (int g = 0; g < c->n_groups; g++)
         groups += !c->group[g].out;
     for (int i = 0; i < c->n; i++)
-        rivals += !c->rival[i].out && c->rival[i].group == r->group && c->rival[i].way == r->way;
-    return groups > 1 || rivals > 1;
+        candidates += !c->candidate[i].out && c->candidate[i].group == r->group &&
+                      c->candidate[i].pass == r->pass;
+    return groups > 1 || candidates > 1;
 }
 
-/* Those that are far behind are out; returns whether a choice is left, and whether more runs would
- * tell more: the machine was busy with something else, or two are close. */
+/* Drop slow candidates; returns whether there is still a choice.  *more: further runs would help,
+ * since times vary or two are close. */
 static bool sift(struct pare_tune_race *c, bool *more)
 {
     bool open = false;
@@ -156,7 +158,7 @@ static bool sift(struct pare_tune_race *c, bool *more)
     sift_groups(c, LOST, true);
     best = first_group(c);
     for (int i = 0; i < c->n; i++) {
-        struct pare_tune_candidate *r = &c->rival[i], *lead = leader(c, r->group, r->way);
+        struct pare_tune_candidate *r = &c->candidate[i], *lead = leader(c, r->group, r->pass);
 
         if (r->out)
             continue;
@@ -164,17 +166,17 @@ static bool sift(struct pare_tune_race *c, bool *more)
         *more |= !r->out && r != lead && r->best < CLOSE * lead->best;
     }
     for (int i = 0; i < c->n; i++)
-        if (!c->rival[i].out && contested(c, &c->rival[i])) {
+        if (!c->candidate[i].out && contested(c, &c->candidate[i])) {
             open = true;
-            *more |= is_unsure(&c->rival[i]);
+            *more |= is_unsure(&c->candidate[i]);
         }
     for (int g = 0; g < c->n_groups && best >= 0; g++)
         *more |= g != best && total(c, g) < CLOSE * total(c, best);
     return open;
 }
 
-/* The first run.  Memory and primitives are made only now; who cannot is out, but memory must not
- * run out unseen. */
+/* The first run, before which memory and primitives are created.  A candidate that fails is out,
+ * but running out of memory is an error. */
 static int first_run(struct pare_tune_race *c, struct pare_tune_candidate *r, struct pare_err *err)
 {
     int rc = pare_tune_candidate_prepare(c, &r->s, r->arena, err);
@@ -188,53 +190,53 @@ static int first_run(struct pare_tune_race *c, struct pare_tune_candidate *r, st
     return 0;
 }
 
-/* The group's rivals on some ways that are guests, or are not. */
-static int warm_ways(struct pare_tune_race *c, int group, unsigned ways, bool guests,
-                     struct pare_err *err)
+/* First runs of the group's candidates for these passes that are guests, or that are not. */
+static int warm_passes(struct pare_tune_race *c, int group, unsigned passes, bool guests,
+                       struct pare_err *err)
 {
     for (int i = 0; i < c->n; i++) {
-        struct pare_tune_candidate *r = &c->rival[i];
+        struct pare_tune_candidate *r = &c->candidate[i];
 
         if (r->group == group && !r->out && r->guest == guests &&
-            ways & (r->way < 0 ? PARE_PASS_FORWARD : 1u << r->way))
+            passes & (r->pass < 0 ? PARE_PASS_FORWARD : 1u << r->pass))
             PARE_TRY(first_run(c, r, err));
     }
     return 0;
 }
 
-/* One that is far behind the best group on the ways that it has gone will not get better: they take
- * about as long as each other. */
-static bool is_behind(struct pare_tune_race *c, int group)
+/* Is the group far slower than the best one on the passes that have run?  The other passes take
+ * about as long, so it cannot win. */
+static bool is_hopeless(struct pare_tune_race *c, int group)
 {
-    int best = first_group(c), ways = 0, gone = 0;
+    int best = first_group(c), passes = 0, gone = 0;
     double sum = 0;
 
     for (int w = 0; w < PARE_PASSES; w++) {
         const struct pare_tune_candidate *r = leader(c, group, w);
 
-        ways += (c->wanted >> w & 1) != 0;
+        passes += (c->wanted >> w & 1) != 0;
         gone += r && r->best < NEVER;
         sum += r && r->best < NEVER ? r->best : 0;
     }
     return gone && best >= 0 &&
-           c->group[group].extra + sum * ways / gone > HOPELESS * total(c, best);
+           c->group[group].extra + sum * passes / gone > HOPELESS * total(c, best);
 }
 
 static int warm_group(struct pare_tune_race *c, int group, struct pare_err *err)
 {
     for (int w = 0; w < PARE_PASSES && !c->group[group].out; w++) {
-        PARE_TRY(warm_ways(c, group, 1u << w, false, err));
-        if (is_behind(c, group))
-            leave(c, group);
+        PARE_TRY(warm_passes(c, group, 1u << w, false, err));
+        if (is_hopeless(c, group))
+            drop_group(c, group);
     }
     sift_groups(c, HOPELESS, false);
     if (first_group(c) >= 0 && total(c, first_group(c)) > LONG)
         sift_groups(c, LOST, true);
-    return warm_ways(c, group, PARE_PASS_BACKWARD_DATA | PARE_PASS_BACKWARD_WEIGHTS, true, err);
+    return warm_passes(c, group, PARE_PASS_BACKWARD_DATA | PARE_PASS_BACKWARD_WEIGHTS, true, err);
 }
 
-/* The first runs warm up, and count when they were long or have settled it.  Those of the rules
- * begin, so that others need not go on when they are hopeless. */
+/* First runs are a warm-up; they count if they were long or decided the race.  The rules' group
+ * starts, so that hopeless ones can stop early. */
 static int warm_up(struct pare_tune_race *c, struct pare_err *err)
 {
     int rule = pare_tune_race_find(c, &c->rule);
@@ -245,21 +247,21 @@ static int warm_up(struct pare_tune_race *c, struct pare_err *err)
         if (g != rule)
             PARE_TRY(warm_group(c, g, err));
     for (int g = 0; g < c->n_groups; g++)
-        if (total(c, g) >= NEVER) /* nobody can go some way */
-            leave(c, g);
+        if (total(c, g) >= NEVER) /* no candidate can run some pass */
+            drop_group(c, g);
     for (int i = 0; i < c->n; i++) {
-        struct pare_tune_candidate *r = &c->rival[i], *lead = leader(c, r->group, r->way);
+        struct pare_tune_candidate *r = &c->candidate[i], *lead = leader(c, r->group, r->pass);
 
         r->out |= lead && r->best > HOPELESS * lead->best;
         r->out |= lead && r->best > LOST * lead->best && lead->best > LONG && !is_unsure(r);
     }
     for (int i = 0; i < c->n; i++)
-        if (c->rival[i].best < LONG && contested(c, &c->rival[i]))
-            c->rival[i].best = NEVER;
+        if (c->candidate[i].best < LONG && contested(c, &c->candidate[i]))
+            c->candidate[i].best = NEVER;
     return 0;
 }
 
-/* In turn, so that what slows the machine for a while slows all. */
+/* In turn, so that a busy machine slows all candidates. */
 static int run_all(struct pare_tune_race *c, double until, struct pare_err *err)
 {
     bool more;
@@ -269,7 +271,7 @@ static int run_all(struct pare_tune_race *c, double until, struct pare_err *err)
         double spent = 0, slowest = 0;
 
         for (int i = 0; i < c->n; i++) {
-            struct pare_tune_candidate *r = &c->rival[i];
+            struct pare_tune_candidate *r = &c->candidate[i];
 
             if (r->out || !contested(c, r))
                 continue;
@@ -290,29 +292,30 @@ static int run_all(struct pare_tune_race *c, double until, struct pare_err *err)
 static int prepare_all(struct pare_tune_race *c, struct pare_err *err)
 {
     for (int i = 0; i < c->n; i++) {
-        struct pare_tune_candidate *r = &c->rival[i];
+        struct pare_tune_candidate *r = &c->candidate[i];
 
         r->best = r->next = NEVER;
         for (int w = 0; w < PARE_PASSES; w++)
-            if (c->fixed.k[w] && (r->way == w || r->way < 0))
+            if (c->fixed.k[w] && (r->pass == w || r->pass < 0))
                 r->out |= r->s.kernel != c->fixed.k[w];
         for (int k = 0; k < 2 && !r->out; k++)
             if (r->s.work_bytes[k] > c->work_bytes[k])
                 c->work_bytes[k] = r->s.work_bytes[k];
     }
     for (int g = 0; g < c->n_groups; g++) {
-        int rc = conversions(c, g, err);
+        int rc = add_conversions(c, g, err);
 
         if (rc == PARE_ENOMEM)
             return rc;
         if (rc)
-            leave(c, g);
+            drop_group(c, g);
     }
     return 0;
 }
 
-/* The values' contents as they were: what was loaded for rivals goes with their memory. */
-static void save_values(struct pare_tune_race *c, bool back)
+/* Save or restore the graph's tensors: constants that were loaded for candidates are freed with the
+ * race. */
+static void save_or_restore_values(struct pare_tune_race *c, bool back)
 {
     const struct pare_graph *g = c->p->graph;
 
@@ -323,32 +326,33 @@ static void save_values(struct pare_tune_race *c, bool back)
             c->saved[i] = g->value[i]->t;
 }
 
-/* A group's fastest.  The rules' kernel stays where nobody is clearly faster; `seconds` is what
- * they take together. */
-static void pick(struct pare_tune_race *c, int group, struct pare_passes *ways, double *seconds)
+/* A group's fastest candidates, and the seconds that they take in sum.  The rules' kernel wins
+ * unless another is clearly faster. */
+static void pick_fastest(struct pare_tune_race *c, int group, struct pare_passes *passes,
+                         double *seconds)
 {
-    const struct pare_group *g = &c->group[group];
+    const struct pare_tune_group *g = &c->group[group];
 
     *seconds = g->extra;
     for (int w = 0; w < PARE_PASSES; w++) {
         const struct pare_tune_candidate *best = leader(c, group, g->whole ? -1 : w);
 
-        ways->k[w] = NULL;
+        passes->k[w] = NULL;
         if (!(c->wanted >> w & 1))
             continue;
         for (int i = 0; i < c->n && !g->whole; i++) {
-            const struct pare_tune_candidate *r = &c->rival[i];
+            const struct pare_tune_candidate *r = &c->candidate[i];
 
-            if (r->group == group && r->way == w && r->s.kernel == c->rule.k[w] && !r->out &&
+            if (r->group == group && r->pass == w && r->s.kernel == c->rule.k[w] && !r->out &&
                 best->best > BETTER * r->best)
                 best = r;
         }
-        ways->k[w] = best->s.kernel;
+        passes->k[w] = best->s.kernel;
         *seconds += g->whole && w ? 0 : best->best;
     }
 }
 
-static void choose(struct pare_tune_race *c, struct pare_passes *ways)
+static void choose(struct pare_tune_race *c, struct pare_passes *passes)
 {
     int best = first_group(c), rule = pare_tune_race_find(c, &c->rule);
     struct pare_passes by_rule;
@@ -356,12 +360,12 @@ static void choose(struct pare_tune_race *c, struct pare_passes *ways)
 
     if (best < 0)
         return;
-    pick(c, best, ways, &seconds);
+    pick_fastest(c, best, passes, &seconds);
     if (rule < 0 || rule == best || total(c, rule) >= NEVER)
         return;
-    pick(c, rule, &by_rule, &rule_seconds);
+    pick_fastest(c, rule, &by_rule, &rule_seconds);
     if (seconds > BETTER * rule_seconds)
-        *ways = by_rule;
+        *passes = by_rule;
 }
 
 int pare_tune_race_run(struct pare_tune_race *c, struct pare_passes *w, struct pare_err *err)
@@ -374,13 +378,13 @@ int pare_tune_race_run(struct pare_tune_race *c, struct pare_passes *w, struct p
     c->saved = c->data ? pare_alloc(c->data, (size_t)c->p->graph->n_values, sizeof(*c->saved))
                        : NULL;
     if (!c->clock || !c->saved)
-        return pare_no_memory(err, "to try kernels");
-    save_values(c, false);
+        return pare_no_memory(err, "for tuning");
+    save_or_restore_values(c, false);
     rc = prepare_all(c, err);
     if (!rc)
         rc = run_all(c, start + c->seconds, err);
-    save_values(c, true);
-    pare_plan_release(c->p, &c->rival[0].s);
+    save_or_restore_values(c, true);
+    pare_plan_release_weights(c->p, &c->candidate[0].s);
     if (rc)
         return rc;
     choose(c, w);

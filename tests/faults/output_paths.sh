@@ -1,8 +1,8 @@
 #!/bin/sh
-# places.sh - outputs that cannot be written, and outputs that are inputs or written twice: a
-# sentence, and all stays.
+# output_paths.sh - outputs that cannot be written, and outputs that are inputs or written twice: an
+# error, and nothing changes.
 #
-# usage: places.sh PARE SHIM [all|some]
+# usage: output_paths.sh PARE SHIM [all|some]
 . "$(dirname "$0")/lib.sh"
 refused=0
 
@@ -49,19 +49,19 @@ else
     each shut/x.onnx
 fi
 
-# What is no model, over what is read: the model, its weights, masks, data, records; and twice the same.
+# Other outputs over inputs: the model, its weights, masks, data, records; and two outputs in one file.
 # A model whose weights are in a file of another kind, by its name.
-beside() {
+external() {
     "$pare" export m.onnx --external -o "$1" >out && mv "$1.data" "$2" && sed -i "s/$1\.data/$2/" "$1"
 }
-beside e.onnx weights.npz
-beside f.onnx weights.pth
-beside g.onnx weights.csv
-beside h.onnx weight.json
-beside iii.onnx w.safetensors
-beside jj.onnx weights.onnx
-beside kk.onnx kk-small.onnx
-beside ll.onnx ll-quant.onnx
+external e.onnx weights.npz
+external f.onnx weights.pth
+external g.onnx weights.csv
+external h.onnx weight.json
+external iii.onnx w.safetensors
+external jj.onnx weights.onnx
+external kk.onnx kk-small.onnx
+external ll.onnx ll-quant.onnx
 "$pare" quantize m.onnx --preset int8 --data digits --limit 16 --calibration c.json -o q.onnx >out || exit 1
 "$pare" run m.onnx -o x.npz >out 2>err
 "$pare" compress r.json -q -o c.onnx >out || exit 1

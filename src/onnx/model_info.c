@@ -1,0 +1,213 @@
+/* model_info.c - layers, tensors, scales and zero points of a loaded model, by name. */
+#include "model.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../base/options.h"
+#include "../graph/layer.h"
+
+/* ---- layers ------------------------------------------------------------------------------- */
+
+static int find_layers(const struct pare_model *m, struct pare_arena *a,
+                       struct pare_layer_info **list, int *n, struct pare_err *err)
+{
+    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
+
+    if (!g)
+        return err->code;
+    pare_graph_bind(g, 1);
+    PARE_TRY(pare_graph_infer(g, true, err));
+    return pare_layers(a, g, list, n, err);
+}
+
+/* The initializer of a weight, through the DequantizeLinear of a quantized one. */
+static const char *initializer(const struct pare_value *v)
+{
+    return v ? pare_value_root(v)->name : NULL;
+}
+
+int pare_model_list_layers(const struct pare_model *m, struct pare_arena *a,
+                           const struct pare_model_layer **layer, int *n, struct pare_err *err)
+{
+    struct pare_layer_info *list;
+    struct pare_model_layer *to;
+
+    *layer = NULL;
+    PARE_TRY(find_layers(m, a, &list, n, err));
+    to = pare_alloc(a, (size_t)*n + 1, sizeof(*to));
+    if (!to)
+        return pare_no_memory(err, "for the layers");
+    for (int i = 0; i < *n; i++)
+        to[i] = (struct pare_model_layer){ .name = list[i].name,
+                                           .type = list[i].torch,
+                                           .op = list[i].type,
+                                           .weight = initializer(list[i].weight),
+                                           .bias = initializer(list[i].bias),
+                                           .params = list[i].params,
+                                           .macs = list[i].macs };
+    *layer = to;
+    return 0;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+int pare_model_tensor(const struct pare_model *m, const char *name, struct pare_tensor *t,
+                      struct pare_err *err)
+{
+    struct pare_value *v = pare_graph_find(m->graph, name);
+
+    if (!v || !(v->flags & PARE_V_CONST))
+        return pare_fail(err, PARE_ECONFIG, "'%s' is not an initializer of the main graph", name);
+    PARE_TRY(pare_value_load(m->arena, v, err));
+    *t = v->t;
+    return 0;
+}
+
+int pare_model_list_tensors(const struct pare_model *m, struct pare_arena *a,
+                            const char *const **name, int *n, struct pare_err *err)
+{
+    const struct pare_graph *g = m->graph;
+    const char **list = pare_alloc(a, (size_t)g->n_values + 1, sizeof(*list));
+
+    *n = 0;
+    if (!list)
+        return pare_no_memory(err, "for the names");
+    for (int i = 0; i < g->n_values; i++)
+        if (g->value[i]->flags & PARE_V_CONST && !g->value[i]->maker)
+            list[(*n)++] = g->value[i]->name;
+    *name = list;
+    return 0;
+}
+
+/* ---- scales and zero points --------------------------------------------------------------- */
+
+/* The node's attribute, an integer of an operator's struct; `otherwise` if it has none. */
+static int64_t int_attr(const struct pare_node *n, const char *name, int64_t otherwise)
+{
+    const struct pare_opt *o = n->op ? pare_opt_find(n->op->attrs, name) : NULL;
+
+    return o && o->type == PARE_OPT_INT
+               ? *(const int64_t *)(const void *)((const char *)n->attr + o->offset)
+               : otherwise;
+}
+
+static int constant(const struct pare_model *m, const struct pare_node *n, int k,
+                    struct pare_tensor *t, struct pare_err *err)
+{
+    const struct pare_value *v = k < n->n_in ? n->in[k] : NULL;
+
+    *t = (struct pare_tensor){ .dtype = PARE_NONE };
+    return v ? pare_at(err, pare_model_tensor(m, pare_value_root(v)->name, t, err), "node '%s'",
+                       n->name)
+             : 0;
+}
+
+/* Inputs k and k + 1 of a node are scale and zero point. */
+static int read_quant(const struct pare_model *m, const struct pare_node *n, int k,
+                      struct pare_model_quant *q, struct pare_err *err)
+{
+    PARE_TRY(constant(m, n, k, &q->scale, err));
+    PARE_TRY(constant(m, n, k + 1, &q->zero_point, err));
+    q->axis = pare_numel(&q->scale) > 1 ? (int)int_attr(n, "axis", 0) : -1;
+    q->group = int_attr(n, "block_size", 0);
+    q->dtype = q->zero_point.dtype != PARE_NONE ? q->zero_point.dtype : PARE_U8;
+    return 0;
+}
+
+static bool is_type(const struct pare_node *n, const char *type)
+{
+    return n && !strcmp(n->type, type);
+}
+
+/* The QuantizeLinear that reads the layer's output, perhaps after its activation. */
+static const struct pare_node *quantizer_of(const struct pare_graph *g, const struct pare_value *v)
+{
+    for (int hop = 0; v && hop < 3; hop++) {
+        const struct pare_node *reader = NULL;
+
+        for (int i = 0; i < g->n_nodes && !reader; i++)
+            for (int k = 0; k < g->node[i]->n_in; k++)
+                if (g->node[i]->in[k] == v)
+                    reader = g->node[i];
+        if (!reader || is_type(reader, "QuantizeLinear"))
+            return reader;
+        v = reader->n_out == 1 ? reader->out[0] : NULL;
+    }
+    return NULL;
+}
+
+static int find_quant(const struct pare_model *m, const struct pare_graph *g,
+                      const struct pare_layer_info *l, char which, struct pare_model_quant *q,
+                      struct pare_err *err)
+{
+    const struct pare_value *v = which == 'w' ? l->weight : l->in;
+    const struct pare_node *n = which == 'y' ? quantizer_of(g, l->out) : v ? v->maker : NULL;
+    bool found = which == 'y' ? n != NULL : is_type(n, "DequantizeLinear");
+
+    *q = (struct pare_model_quant){ .dtype = PARE_NONE, .axis = -1 };
+    if (found)
+        PARE_TRY(read_quant(m, n, 1, q, err));
+    else if (is_type(l->node, "QLinearConv") || is_type(l->node, "QLinearMatMul"))
+        PARE_TRY(read_quant(m, l->node, which == 'x' ? 1 : which == 'w' ? 4 : 6, q, err));
+    else if (is_type(l->node, "MatMulNBits") && which == 'w') {
+        PARE_TRY(read_quant(m, l->node, 2, q, err));
+        q->dtype = int_attr(l->node, "bits", 4) == 4 ? PARE_U4 : PARE_U8;
+        q->axis = 1;
+    }
+    if (found && which != 'y' && n->in[0])
+        q->dtype = n->in[0]->t.dtype;
+    return 0;
+}
+
+int pare_model_layer_quant(const struct pare_model *m, const char *layer, char which,
+                           struct pare_model_quant *q, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    const struct pare_layer_info *l;
+    struct pare_layer_info *list;
+    struct pare_graph *g = NULL;
+    int n, rc = a ? 0 : pare_no_memory(err, "for the layers");
+
+    if (!rc && !strchr("wxy", which))
+        rc = pare_fail(err, PARE_ECONFIG, "'%c' is neither 'w', 'x' nor 'y'", which);
+    if (!rc) {
+        g = pare_graph_clone(a, m->graph, err);
+        rc = g ? 0 : err->code;
+    }
+    if (!rc) {
+        pare_graph_bind(g, 1);
+        rc = pare_graph_infer(g, true, err);
+    }
+    if (!rc)
+        rc = pare_layers(a, g, &list, &n, err);
+    if (!rc)
+        rc = pare_find_layer(list, n, layer, &l, err);
+    if (!rc)
+        rc = find_quant(m, g, l, which, q, err);
+    pare_arena_free(a);
+    return rc;
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+double pare_model_file_bytes(const struct pare_model *m)
+{
+    double n = 0;
+
+    for (const struct pare_pages *p = m->pages; p; p = p->next)
+        n += p->apart ? 0 : (double)p->len;
+    return n;
+}
+
+int pare_model_duplicate(const struct pare_model *m, struct pare_model **copy, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    int rc = a ? pare_model_copy(m, a, copy, err) : pare_no_memory(err, "for a copy of the model");
+
+    if (rc)
+        pare_arena_free(a);
+    else
+        (*copy)->shared = a;
+    return rc;
+}

@@ -1,0 +1,193 @@
+/* finetune.c - data, evaluation and fine-tuning around a compression; for prune, quantize, train. */
+#include "finetune.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+
+int pare_finetune_new(struct pare_model *model, const struct pare_tuning *t,
+                      struct pare_finetune *f, struct pare_err *err)
+{
+    struct pare_given *given = NULL;
+    int rc;
+
+    *f = (struct pare_finetune){ .arena = pare_arena_new(1 << 16),
+                                 .model = model,
+                                 .path = model->path,
+                                 .set = { t->data, t->valid },
+                                 .tutor = t->teacher };
+    if (!f->arena)
+        return pare_no_memory(err, "for the options");
+    rc = pare_given_split(t->settings, f->arena, &given, &f->n_given, err);
+    f->given = given;
+    if (!rc && t->valid && !t->data)
+        rc = pare_fail(err, PARE_ECONFIG, "evaluation needs a data set to train or calibrate with");
+    if (rc)
+        pare_arena_free(f->arena);
+    return rc;
+}
+
+bool pare_finetune_has_data(const struct pare_finetune *f)
+{
+    return f->data_name || f->set[0];
+}
+
+const char *pare_finetune_given(const struct pare_finetune *f, const char *name)
+{
+    const char *text = NULL;
+
+    for (int i = 0; i < f->n_given; i++)
+        if (!strcmp(f->given[i].name, name))
+            text = f->given[i].text;
+    return text;
+}
+
+int pare_finetune_options(struct pare_finetune *f, struct pare_err *err)
+{
+    struct pare_train_options *s;
+
+    PARE_TRY(pare_train_options_make(f->given, f->n_given, f->tutor != NULL, f->arena, &f->options,
+                                     err));
+    s = f->options;
+    if (s->c.resume && !s->c.checkpoint)
+        return pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to resume from");
+    s->trainer.dist = f->dist;
+    if (!s->c.threads)
+        s->c.threads = s->trainer.threads = pare_dist_threads(f->dist);
+    return 0;
+}
+
+static int open_data(struct pare_finetune *f, struct pare_err *err)
+{
+    if (f->data_name)
+        return pare_train_options_data(f->options, f->model, f->data_name, f->valid_name, f->data,
+                                       err);
+    for (int i = 0; i < 2; i++) {
+        if (!f->set[i])
+            continue;
+        PARE_TRY(pare_at(err, pare_model_fits(f->model, f->set[i], err), "%s", f->path));
+        pare_data_retain(f->set[i]);
+        f->data[i] = f->set[i];
+    }
+    return 0;
+}
+
+static int open_teacher(struct pare_finetune *f, struct pare_err *err)
+{
+    if (f->options->c.teacher)
+        return pare_model_load(f->options->c.teacher, &f->teacher, err);
+    f->teacher = f->tutor;
+    if (f->teacher)
+        pare_model_retain(f->teacher);
+    return 0;
+}
+
+/* Weights of layers that are 0 get a mask; biases may start at 0. */
+static int hold_zeros(struct pare_finetune *f, struct pare_err *err)
+{
+    struct pare_trainer *t = f->trainer;
+
+    for (int i = 0; i < t->n_params; i++) {
+        const struct pare_value *v = pare_graph_find(t->model->graph, t->name[i]);
+        int64_t n = v && v->t.rank > 1 ? pare_numel(&v->t) : 0, zeros = 0;
+        uint8_t *mask = pare_alloc(f->arena, (size_t)n + 1, 1);
+        struct pare_tensor value;
+
+        if (!mask)
+            return pare_no_memory(err, "for masks");
+        for (int64_t k = 0; k < n; k++) {
+            mask[k] = pare_f32(&v->t)[k] != 0;
+            zeros += !mask[k];
+        }
+        if (zeros)
+            PARE_TRY(pare_trainer_mask(t, t->name[i], mask, &value, err));
+    }
+    return 0;
+}
+
+int pare_finetune_open(struct pare_finetune *f, struct pare_err *err)
+{
+    PARE_TRY(open_teacher(f, err));
+    f->options->trainer.teacher = f->teacher;
+    PARE_TRY(open_data(f, err));
+    if (f->teacher)
+        PARE_TRY(pare_at(err, pare_model_fits(f->teacher, f->data[0], err), "teacher %s",
+                         f->teacher->path));
+    if (f->observe)
+        return 0;
+    PARE_TRY(pare_at(err, pare_trainer_new(f->model, &f->options->trainer, &f->trainer, err), "%s",
+                     f->path));
+    return f->keep_zeros ? hold_zeros(f, err) : 0;
+}
+
+void pare_finetune_close(struct pare_finetune *f)
+{
+    pare_trainer_free(f->trainer);
+    pare_data_free(f->data[0]);
+    pare_data_free(f->data[1]);
+    pare_model_free(f->teacher);
+    f->trainer = NULL;
+    f->data[0] = f->data[1] = NULL;
+    f->teacher = NULL;
+}
+
+int pare_finetune_evaluate(const struct pare_finetune *f, const struct pare_model *model,
+                           struct pare_metrics *m, struct pare_err *err)
+{
+    const struct pare_train_options *s = f->options;
+    struct pare_eval_opts o = { .dist = f->dist };
+    struct pare_arena *a;
+    struct pare_eval e;
+    int rc;
+
+    *m = (struct pare_metrics){ .top1 = -1, .top5 = -1 };
+    if (!f->data[1])
+        return 0;
+    o.threads = (int)s->c.threads;
+    o.loss = s->trainer.loss;
+    o.loss_conf = s->trainer.loss_conf;
+    a = pare_arena_new(1 << 16);
+    if (!a)
+        return pare_no_memory(err, "to evaluate the model");
+    rc = pare_evaluate_model(model, f->data[1], &o, a, &e, err);
+    if (!rc)
+        *m = pare_eval_metrics(&e);
+    pare_arena_free(a);
+    return rc;
+}
+
+/* Steps of an epoch. */
+static int64_t epoch_steps(const struct pare_finetune *f)
+{
+    const struct pare_data *d = f->data[0];
+    int64_t batch = f->options->train.batch ? f->options->train.batch : d->opts.batch;
+    int64_t each = d->opts.drop_last ? d->n / batch : (d->n + batch - 1) / batch;
+
+    return each > 0 ? each : 1;
+}
+
+int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, bool *any,
+                           struct pare_err *err)
+{
+    struct pare_train_conf *k = &f->options->train;
+    int64_t each = epoch_steps(f), epochs, steps;
+
+    PARE_TRY(pare_compression_length(c, &epochs, &steps, err));
+    k->epochs = epochs + (pare_finetune_given(f, "epochs") ? k->epochs : 0);
+    if (steps > epochs * each) { /* the algorithm's steps, then whole epochs' worth of them */
+        k->max_steps = steps + (k->epochs - epochs) * each;
+        k->epochs = (k->max_steps + each - 1) / each;
+    }
+    *any = k->epochs > 0;
+    if (!*any)
+        return 0;
+    /* An epoch before the masks are final does not count as the best. */
+    k->best_from = k->max_steps ? steps / each : epochs;
+    k->best_from = k->best_from < k->epochs ? k->best_from : k->epochs - 1;
+    return 0;
+}
+
+int pare_finetune_train(struct pare_finetune *f, struct pare_err *err)
+{
+    return pare_train(f->trainer, f->data[0], f->data[1], &f->options->train, &f->result, err);
+}

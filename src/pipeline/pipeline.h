@@ -1,0 +1,75 @@
+/* pipeline.h - prune and quantize as jobs: open, work, close; the commands and <pare/compress.h> use
+ * these.
+ */
+#ifndef PARE_PIPELINE_PIPELINE_H
+#define PARE_PIPELINE_PIPELINE_H
+
+#include <pare/compress.h>
+
+#include "finetune.h"
+
+/* How training runs: the command shows progress and handles signals, the library calls back. */
+typedef int pare_job_train_fn(void *user, struct pare_finetune *f, struct pare_err *err);
+
+/* ---- prune ---------------------------------------------------------------------------------- */
+
+struct pare_prune_job {
+    struct pare_prune_opts o;       /* data and training are in `tune` */
+    const struct pare_given *given; /* options of the pruner */
+    int n_given;
+    struct pare_finetune tune;
+    pare_job_train_fn *train;
+    void *user;
+
+    struct pare_compression *compression;
+    struct pare_metrics before, masked, after; /* n is 0: not evaluated */
+    bool trained;
+};
+
+/* Wrap the layers of tune.model, which must be open.  Close it in any case. */
+int pare_prune_open(struct pare_prune_job *j, struct pare_err *err);
+
+/* Make the masks, fine-tune, evaluate.  tune.model has the masked weights afterwards. */
+int pare_prune_work(struct pare_prune_job *j, struct pare_err *err);
+void pare_prune_close(struct pare_prune_job *j);
+
+/* Mask the model without data, for estimates: as the pruner would, or a simple one in its place. */
+int pare_prune_estimate(struct pare_prune_job *j, struct pare_err *err);
+
+/* ---- quantize ------------------------------------------------------------------------------- */
+
+struct pare_quantize_job {
+    struct pare_quantize_opts o;    /* data and training are in `tune` */
+    const struct pare_given *given; /* options of the quantizer */
+    int n_given;
+    struct pare_finetune tune;
+    pare_job_train_fn *train;
+    void *user;
+    const char *load_calibration; /* file of scales; NULL: calibrate */
+    struct pare_export files;     /* what is written; files.onnx is needed */
+    void (*on_step)(void *user, const struct pare_budget_step *s); /* of mixed precision; or NULL */
+
+    struct pare_model *folded; /* or NULL: nothing was folded */
+    struct pare_compression *compression;
+    struct pare_metrics before, rounded, after; /* n is 0: not evaluated */
+    double least;                               /* accuracy that o.max_drop allows */
+    struct pare_budget_report budget;
+    bool trained;
+    double bytes_after; /* size of the written model with its external data */
+};
+
+/* Does the quantizer train, by itself or because of the option "epochs"? */
+bool pare_quantize_trains(const struct pare_quantize_job *j);
+
+/* Fold BatchNormalization of tune.model where the options or the preset ask for it. */
+int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err);
+
+/* Wrap the layers; tune must be open.  Then calibrate, train, write, evaluate. */
+int pare_quantize_open(struct pare_quantize_job *j, struct pare_err *err);
+int pare_quantize_work(struct pare_quantize_job *j, struct pare_err *err);
+void pare_quantize_close(struct pare_quantize_job *j);
+
+/* Bytes that the weights of `model` take less when they are quantized as the options say. */
+int pare_quantize_estimate(struct pare_quantize_job *j, double *saved, struct pare_err *err);
+
+#endif

@@ -1,0 +1,220 @@
+/* prune.c - pare_prune(): masks by any pruner, fine-tuning, evaluation, removal of channels. */
+#include <string.h>
+
+#include "pipeline.h"
+
+#include "../base/arena.h"
+#include "../base/sized.h"
+#include "../prune/default_rules.h"
+#include "../prune/prune_method.h"
+
+#define NONE (-1) /* a sparsity that is not given */
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static const char *base_of(const struct pare_prune_job *j)
+{
+    const char *base = NULL;
+
+    for (int i = 0; i < j->n_given; i++)
+        if (!strcmp(j->given[i].name, "base"))
+            base = j->given[i].text;
+    return base ? base : "level";
+}
+
+/* A sparsity alone: all layers that the pruner handles, or its base where it has one. */
+static int make_rules(const struct pare_prune_job *j, struct pare_compression_opts *co,
+                      struct pare_err *err)
+{
+    const struct pare_prune_opts *o = &j->o;
+    const struct pare_algorithm *p;
+    struct pare_rules rules;
+
+    co->config = o->config;
+    co->rule = o->rule;
+    co->n_rules = o->n_rules;
+    if (o->config || o->rule)
+        return 0;
+    if (o->sparsity < 0)
+        return pare_fail(err, PARE_ECONFIG, "neither a sparsity nor a config_list is given");
+    PARE_TRY(pare_find_pruner(o->registry, co->pruner, &p, err));
+    if (p->flags & PARE_USES_BASE)
+        PARE_TRY(pare_find_pruner(o->registry, base_of(j), &p, err));
+    PARE_TRY(pare_at(err,
+                     pare_default_rules(j->tune.model, p, o->sparsity, j->tune.arena, &rules, err),
+                     "%s", j->tune.path));
+    co->rule = rules.rule;
+    co->n_rules = rules.n;
+    return 0;
+}
+
+int pare_prune_open(struct pare_prune_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+    bool data = pare_finetune_has_data(f);
+    struct pare_compression_opts co = {
+        .pruner = j->o.pruner ? j->o.pruner : "level",
+        .given = j->given,
+        .n_given = j->n_given,
+        .settings = j->o.settings,
+        .registry = j->o.registry,
+        .final = !data,
+        .seed = data ? (uint64_t)f->options->c.seed : 0,
+        .threads = data ? (int)f->options->c.threads : 0,
+    };
+
+    PARE_TRY(make_rules(j, &co, err));
+    PARE_TRY(pare_compression_new(f->model, &co, &j->compression, err));
+    pare_compression_share_with(j->compression, f->dist);
+    pare_compression_on_progress(j->compression, j->o.progress, j->o.user);
+    return data ? pare_compression_attach(j->compression, f->trainer, f->data[0],
+                                          f->options->train.batch, err)
+                : 0;
+}
+
+void pare_prune_close(struct pare_prune_job *j)
+{
+    pare_compression_free(j->compression);
+    pare_finetune_close(&j->tune);
+    j->compression = NULL;
+}
+
+/* ---- work ------------------------------------------------------------------------------------- */
+
+int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+
+    PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
+    PARE_TRY(pare_compression_compress(j->compression, err));
+    if (pare_finetune_has_data(f)) {
+        if (pare_compression_zeros(j->compression))
+            PARE_TRY(pare_finetune_evaluate(f, f->model, &j->masked, err));
+        PARE_TRY(pare_finetune_schedule(f, j->compression, &j->trained, err));
+        if (j->trained)
+            PARE_TRY(j->train(j->user, f, err));
+        if (j->trained)
+            PARE_TRY(pare_finetune_evaluate(f, f->model, &j->after, err));
+    }
+    if (!pare_compression_zeros(j->compression))
+        return pare_fail(err, PARE_ECONFIG,
+                         "no weights were removed, so nothing is written: the sparsity is too low "
+                         "for these layers, or the pruner needs more training steps");
+    return 0;
+}
+
+/* ---- estimates -------------------------------------------------------------------------------- */
+
+static int try_masks(struct pare_prune_job *j, const char *pruner, bool options,
+                     struct pare_err *err)
+{
+    struct pare_compression_opts co = { .registry = j->o.registry, .final = true };
+    int rc;
+
+    co.pruner = j->o.pruner ? j->o.pruner : "level";
+    PARE_TRY(make_rules(j, &co, err));
+    co.pruner = pruner;
+    if (options) {
+        co.given = j->given;
+        co.n_given = j->n_given;
+        co.settings = j->o.settings;
+    }
+    rc = pare_compression_new(j->tune.model, &co, &j->compression, err);
+    if (!rc)
+        rc = pare_compression_compress(j->compression, err);
+    if (!rc && !pare_compression_zeros(j->compression))
+        rc = pare_fail(err, PARE_EUNSUPPORTED, "pruner '%s' needs data", pruner);
+    pare_compression_free(j->compression);
+    j->compression = NULL;
+    return rc;
+}
+
+int pare_prune_estimate(struct pare_prune_job *j, struct pare_err *err)
+{
+    const char *name = j->o.pruner ? j->o.pruner : "level";
+    const struct pare_algorithm *p;
+
+    PARE_TRY(pare_find_pruner(j->o.registry, name, &p, err));
+    if (!(p->flags & (PARE_USES_BASE | PARE_NEEDS_DATA | PARE_NEEDS_STEPS)) &&
+        !try_masks(j, name, true, err))
+        return 0;
+    if (p->flags & PARE_USES_BASE)
+        PARE_TRY(pare_find_pruner(j->o.registry, base_of(j), &p, err));
+    return try_masks(j,
+                     p->pruner->granularity && strcmp(p->pruner->granularity, "element") != 0
+                         ? "l1"
+                         : "level",
+                     false, err);
+}
+
+/* ---- <pare/compress.h> ------------------------------------------------------------------------ */
+
+static int train(void *user, struct pare_finetune *f, struct pare_err *err)
+{
+    (void)user;
+    return pare_finetune_train(f, err);
+}
+
+static int shrink(struct pare_prune_job *j, struct pare_model **out, struct pare_prune_report *r,
+                  struct pare_err *err)
+{
+    struct pare_speedup_report s;
+
+    PARE_TRY(pare_speedup(j->tune.model, &j->o.shrink, j->tune.arena, out, &s, err));
+    r->params = s.params;
+    r->params_left = s.params_left;
+    r->macs = s.macs;
+    r->macs_left = s.macs_left;
+    return 0;
+}
+
+static void count_weights(struct pare_compression *c, struct pare_prune_report *r)
+{
+    for (int i = 0; i < pare_compression_layers(c); i++) {
+        const struct pare_tensor *w = pare_layer_weight(pare_compression_layer(c, i));
+
+        r->weights += w ? pare_numel(w) : 0;
+    }
+    r->zeros = pare_compression_zeros(c);
+}
+
+static int run(struct pare_prune_job *j, struct pare_model **out, struct pare_prune_report *r,
+               struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+
+    if (pare_finetune_has_data(f)) {
+        PARE_TRY(pare_finetune_options(f, err));
+        PARE_TRY(pare_finetune_open(f, err));
+    }
+    PARE_TRY(pare_prune_open(j, err));
+    PARE_TRY(pare_prune_work(j, err));
+    r->before = j->before;
+    r->masked = j->masked;
+    r->after = j->trained ? j->after : j->masked;
+    count_weights(j->compression, r);
+    if (j->o.speedup)
+        return shrink(j, out, r, err);
+    pare_model_retain(f->model);
+    *out = f->model;
+    return 0;
+}
+
+int pare_prune(struct pare_model *model, const struct pare_prune_opts *opts,
+               struct pare_model **out, struct pare_prune_report *report, struct pare_err *err)
+{
+    struct pare_prune_report ignored, *r = report ? report : &ignored;
+    struct pare_prune_job j = { .train = train };
+    int rc;
+
+    *out = NULL;
+    *r = (struct pare_prune_report){ .macs = -1, .macs_left = -1 };
+    PARE_TRY(pare_sized_copy(&j.o, sizeof(j.o), opts, err));
+    if (!(j.o.sparsity > 0))
+        j.o.sparsity = NONE;
+    PARE_TRY(pare_finetune_new(model, &j.o.tuning, &j.tune, err));
+    rc = run(&j, out, r, err);
+    pare_prune_close(&j);
+    pare_arena_free(j.tune.arena);
+    return rc;
+}

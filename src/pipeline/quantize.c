@@ -1,0 +1,348 @@
+/* quantize.c - pare_quantize(): fold, calibrate or train, mixed precision, write integers. */
+#include <string.h>
+
+#include "pipeline.h"
+
+#include "../base/arena.h"
+#include "../base/sized.h"
+#include "../onnx/fold_norm.h"
+#include "../quant/conv_bn_quant.h"
+#include "../quant/export_qdq.h"
+#include "../quant/presets.h"
+#include "../quant/quant_method.h"
+
+const char *const *pare_quantize_presets(void)
+{
+    static const char *const names[] = { "int8", "int8-weights", "w4", NULL };
+
+    return names;
+}
+
+/* ---- folding ---------------------------------------------------------------------------------- */
+
+/* Folding comes first: as asked for, or with preset int8 unless the quantizer folds
+ * BatchNormalization itself while it trains. */
+static bool folds_first(const struct pare_quantize_job *j)
+{
+    const struct pare_quantize_opts *o = &j->o;
+    const struct pare_algorithm *q;
+    struct pare_err err;
+
+    if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
+        return o->fold;
+    return !o->quantizer || pare_find_quantizer(o->registry, o->quantizer, &q, &err) ||
+           !pare_needs_bn_folding(q, j->given, j->n_given);
+}
+
+int pare_model_fold(struct pare_model *model, struct pare_model **out, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    int n, rc;
+
+    *out = NULL;
+    if (!a)
+        return pare_no_memory(err, "for the model");
+    rc = pare_model_fold_norm(model, a, out, &n, err);
+    if (rc || !*out) {
+        pare_arena_free(a);
+        if (!rc) {
+            pare_model_retain(model);
+            *out = model;
+        }
+        return rc;
+    }
+    (*out)->shared = a;
+    pare_model_borrow(*out, model);
+    return 0;
+}
+
+/* Equalization needs adjacent layers, and bias correction needs biases: both fold. */
+int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err)
+{
+    struct pare_quant_settings q;
+    struct pare_option_group shared = { "quantization", NULL, pare_quant_options, &q };
+    struct pare_model *folded;
+
+    PARE_TRY(pare_option_group_fill(&shared, j->given, j->n_given, j->tune.arena, err));
+    if (!folds_first(j) && !q.equalize && !q.bias_correction)
+        return 0;
+    PARE_TRY(pare_at(err, pare_model_fold(j->tune.model, &folded, err), "%s", j->tune.path));
+    if (folded != j->tune.model)
+        j->tune.model = j->folded = folded;
+    else
+        pare_model_free(folded);
+    return 0;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+bool pare_quantize_trains(const struct pare_quantize_job *j)
+{
+    const struct pare_algorithm *q = NULL;
+    struct pare_err err;
+
+    if (j->o.quantizer && pare_find_quantizer(j->o.registry, j->o.quantizer, &q, &err))
+        return true; /* opening reports that there is no such quantizer */
+    return pare_finetune_given(&j->tune, "epochs") ||
+           (q && (q->length || q->flags & PARE_NEEDS_STEPS));
+}
+
+/* The quantizer and config_list of the preset, or those that are given. */
+static int make_rules(const struct pare_quantize_job *j, struct pare_compression_opts *co,
+                      struct pare_err *err)
+{
+    const struct pare_quantize_opts *o = &j->o;
+    struct pare_rules rules;
+    const char *usual;
+
+    co->quantizer = o->quantizer;
+    co->config = o->config;
+    co->rule = o->rule;
+    co->n_rules = o->n_rules;
+    if (!o->preset)
+        return 0;
+    PARE_TRY(pare_at(err, pare_preset(o->preset, j->tune.model, j->tune.arena, &usual, &rules, err),
+                     "%s", j->tune.path));
+    co->quantizer = o->quantizer ? o->quantizer : usual;
+    co->rule = rules.rule;
+    co->n_rules = rules.n;
+    return 0;
+}
+
+int pare_quantize_open(struct pare_quantize_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+    bool data = pare_finetune_has_data(f);
+    struct pare_compression_opts co = {
+        .given = j->given,
+        .n_given = j->n_given,
+        .settings = j->o.settings,
+        .registry = j->o.registry,
+        .keep_zeros = j->o.keep_zeros,
+        .seed = data ? (uint64_t)f->options->c.seed : 0,
+        .threads = data ? (int)f->options->c.threads : 0,
+    };
+
+    PARE_TRY(make_rules(j, &co, err));
+    PARE_TRY(pare_compression_new(f->model, &co, &j->compression, err));
+    if (j->load_calibration)
+        PARE_TRY(pare_compression_calibrate(j->compression, j->load_calibration, err));
+    pare_compression_share_with(j->compression, f->dist);
+    pare_compression_on_progress(j->compression, j->o.progress, j->o.user);
+    if (!data)
+        return 0;
+    return f->observe
+               ? pare_compression_use_data(j->compression, f->data[0], f->options->train.batch, err)
+               : pare_compression_attach(j->compression, f->trainer, f->data[0],
+                                         f->options->train.batch, err);
+}
+
+void pare_quantize_close(struct pare_quantize_job *j)
+{
+    pare_compression_free(j->compression);
+    pare_finetune_close(&j->tune);
+    pare_model_free(j->folded);
+    j->compression = NULL;
+    j->folded = NULL;
+}
+
+/* ---- work ------------------------------------------------------------------------------------- */
+
+/* The fake-quantized model; noise of quantization is summed up meanwhile. */
+static int evaluate_rounded(struct pare_quantize_job *j, struct pare_err *err)
+{
+    int rc;
+
+    pare_quant_measure_noise(j->compression, true);
+    rc = pare_finetune_evaluate(&j->tune, j->tune.model, &j->rounded, err);
+    pare_quant_measure_noise(j->compression, false);
+    return rc ? rc : pare_quant_merge_noise(j->compression, err);
+}
+
+/* The first process writes; the others read the file when it is complete. */
+static int write_file(struct pare_quantize_job *j, const struct pare_export *files,
+                      struct pare_err *err)
+{
+    if (!pare_dist_rank(j->tune.dist))
+        PARE_TRY(pare_compression_export(j->compression, files, err));
+    return pare_dist_barrier(j->tune.dist, err);
+}
+
+/* The quantized model: loaded from its file, or in memory when it has none. */
+static int load_result(struct pare_quantize_job *j, struct pare_model **m, struct pare_err *err)
+{
+    return j->files.onnx ? pare_model_load(j->files.onnx, m, err)
+                         : pare_qdq_model(j->compression, &j->files, m, err);
+}
+
+static int evaluate_result(struct pare_quantize_job *j, struct pare_err *err)
+{
+    struct pare_model *m;
+    int rc;
+
+    PARE_TRY(load_result(j, &m, err));
+    j->bytes_after = pare_model_file_bytes(m);
+    rc = pare_finetune_evaluate(&j->tune, m, &j->after, err);
+    pare_model_free(m);
+    return rc;
+}
+
+/* Accuracy of the fake-quantized model; when that suffices, the lower one of it and of the model
+ * with integers, which may differ. */
+static int accuracy(void *user, double *value, struct pare_err *err)
+{
+    struct pare_quantize_job *j = user;
+    struct pare_export only = { .onnx = j->files.onnx, .qoperator = j->files.qoperator };
+    struct pare_metrics r;
+
+    PARE_TRY(pare_finetune_evaluate(&j->tune, j->tune.model, &r, err));
+    *value = r.top1;
+    if (r.top1 < j->least)
+        return 0;
+    if (only.onnx)
+        PARE_TRY(write_file(j, &only, err));
+    PARE_TRY(evaluate_result(j, err));
+    *value = j->after.top1 < r.top1 ? j->after.top1 : r.top1;
+    return 0;
+}
+
+static void on_step(void *user, const struct pare_budget_step *s)
+{
+    const struct pare_quantize_job *j = user;
+
+    if (j->on_step)
+        j->on_step(j->user, s);
+}
+
+static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
+{
+    struct pare_budget b = { .evaluate = accuracy, .on_step = on_step, .user = j };
+    struct pare_budget_report *p = &j->budget;
+
+    if (!j->before.n)
+        return pare_fail(err, PARE_ECONFIG,
+                         "--accuracy-drop needs validation data: specify --valid");
+    /* Counts are divided, so that what is just at the bound may differ in its last bit. */
+    b.least = j->least = j->before.top1 - j->o.max_drop - 1e-12;
+    PARE_TRY(pare_compression_mixed_precision(j->compression, &b, p, err));
+    if (p->met)
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "accuracy is %.2f%% even with all layers float, %.2f points below "
+                     "%.2f%%; --accuracy-drop allows %g, so nothing is written",
+                     100 * p->step[p->n_steps - 1].accuracy,
+                     100 * (j->before.top1 - p->step[p->n_steps - 1].accuracy),
+                     100 * j->before.top1, 100 * j->o.max_drop);
+}
+
+/* Up to the point where the result can be written. */
+static int work(struct pare_quantize_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+
+    PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
+    PARE_TRY(pare_quantize_open(j, err));
+    PARE_TRY(pare_compression_compress(j->compression, err));
+    if (!pare_finetune_has_data(f))
+        return 0;
+    PARE_TRY(pare_finetune_schedule(f, j->compression, &j->trained, err));
+    if (j->trained)
+        PARE_TRY(j->train(j->user, f, err));
+    if (j->o.max_drop >= 0)
+        PARE_TRY(meet_budget(j, err));
+    return evaluate_rounded(j, err);
+}
+
+int pare_quantize_work(struct pare_quantize_job *j, struct pare_err *err)
+{
+    PARE_TRY(work(j, err));
+    PARE_TRY(write_file(j, &j->files, err));
+    return evaluate_result(j, err);
+}
+
+/* ---- estimates -------------------------------------------------------------------------------- */
+
+int pare_quantize_estimate(struct pare_quantize_job *j, double *saved, struct pare_err *err)
+{
+    struct pare_compression_opts co = { .registry = j->o.registry };
+    struct pare_compression *c;
+
+    PARE_TRY(make_rules(j, &co, err));
+    PARE_TRY(pare_compression_new(j->tune.model, &co, &c, err));
+    *saved = 0;
+    for (int i = 0; i < pare_compression_layers(c); i++) {
+        const struct pare_layer *l = pare_compression_layer(c, i);
+        const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
+
+        if (q)
+            *saved += (double)pare_numel(pare_layer_weight(l)) * (4 - (double)q->bits / 8);
+    }
+    pare_compression_free(c);
+    return 0;
+}
+
+/* ---- <pare/compress.h> ------------------------------------------------------------------------ */
+
+static int train(void *user, struct pare_finetune *f, struct pare_err *err)
+{
+    (void)user;
+    return pare_finetune_train(f, err);
+}
+
+static void count_sites(struct pare_compression *c, struct pare_quantize_report *r)
+{
+    for (int i = 0; i < pare_compression_layers(c); i++) {
+        int n = 0;
+
+        for (int site = 0; site < PARE_QUANT_SITES; site++)
+            n += pare_layer_quant(pare_compression_layer(c, i), (enum pare_quant_site)site) != NULL;
+        r->layers += n > 0;
+        r->tensors += n;
+    }
+}
+
+static int run(struct pare_quantize_job *j, struct pare_model **out, struct pare_quantize_report *r,
+               struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+
+    if (!j->o.preset && !j->o.config && !j->o.rule)
+        return pare_fail(err, PARE_ECONFIG, "neither a preset nor a config_list is given");
+    PARE_TRY(pare_quantize_fold(j, err));
+    f->observe = !pare_quantize_trains(j);
+    if (pare_finetune_has_data(f)) {
+        PARE_TRY(pare_finetune_options(f, err));
+        PARE_TRY(pare_finetune_open(f, err));
+    }
+    PARE_TRY(work(j, err));
+    count_sites(j->compression, r);
+    PARE_TRY(load_result(j, out, err));
+    PARE_TRY(pare_finetune_evaluate(f, *out, &r->after, err));
+    r->before = j->before;
+    return 0;
+}
+
+int pare_quantize(struct pare_model *model, const struct pare_quantize_opts *opts,
+                  struct pare_model **out, struct pare_quantize_report *report,
+                  struct pare_err *err)
+{
+    struct pare_quantize_report ignored, *r = report ? report : &ignored;
+    struct pare_quantize_job j = { .train = train };
+    int rc;
+
+    *out = NULL;
+    *r = (struct pare_quantize_report){ 0 };
+    PARE_TRY(pare_sized_copy(&j.o, sizeof(j.o), opts, err));
+    if (!(j.o.max_drop > 0))
+        j.o.max_drop = -1;
+    j.files = (struct pare_export){ .qoperator = j.o.qoperator, .nbits = j.o.nbits };
+    PARE_TRY(pare_finetune_new(model, &j.o.tuning, &j.tune, err));
+    rc = run(&j, out, r, err);
+    pare_quantize_close(&j);
+    pare_arena_free(j.tune.arena);
+    if (rc) {
+        pare_model_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
