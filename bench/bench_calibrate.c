@@ -77,7 +77,7 @@ static int calibrate(const struct task *t, struct pare_err *err)
 
     snprintf(settings, sizeof(settings), "observer=%s calibration_steps=%lld", t->observer,
              (long long)t->steps);
-    PARE_TRY(pare_model_fold_norm(t->model, t->arena, &folded, &n, err));
+    PARE_TRY(pare_model_fold_norm(t->model, &folded, &n, err));
     model = folded ? folded : t->model;
     PARE_TRY(pare_preset("int8", model, t->arena, &usual, &rules, err));
     o.settings = settings;

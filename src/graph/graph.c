@@ -248,7 +248,7 @@ void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct p
         }
 }
 
-struct pare_node *pare_graph_only_reader(const struct pare_graph *g, const struct pare_value *v)
+struct pare_node *pare_graph_only_consumer(const struct pare_graph *g, const struct pare_value *v)
 {
     struct pare_node *found = NULL;
 
@@ -265,4 +265,17 @@ struct pare_node *pare_graph_only_reader(const struct pare_graph *g, const struc
             }
     }
     return found;
+}
+
+void pare_graph_move(struct pare_graph *g, const struct pare_node *n, int to)
+{
+    struct pare_node *moved = g->node[n->id];
+    int step = to < n->id ? -1 : 1;
+
+    for (int i = n->id; i != to; i += step) {
+        g->node[i] = g->node[i + step];
+        g->node[i]->id = i;
+    }
+    g->node[to] = moved;
+    moved->id = to;
 }

@@ -37,11 +37,15 @@ struct pare_value *pare_graph_find(const struct pare_graph *g, const char *name)
 /* Make all consumers of `from` consume `to`, except the node that produces `to`. */
 void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct pare_value *to);
 
-/* The only consumer of v, if it reads v once and v is not a graph output; else NULL. */
-struct pare_node *pare_graph_only_reader(const struct pare_graph *g, const struct pare_value *v);
+/* The node that consumes v, if there is only one and it reads v once; else NULL.  An output of the
+ * graph has consumers outside: NULL. */
+struct pare_node *pare_graph_only_consumer(const struct pare_graph *g, const struct pare_value *v);
 
 /* Append a node with room for its inputs and outputs.  NULL on error. */
 struct pare_node *pare_graph_add(struct pare_graph *g, int n_in, int n_out, struct pare_err *err);
+
+/* Move a node of the graph to position `to` in g->node[]; ids follow. */
+void pare_graph_move(struct pare_graph *g, const struct pare_node *n, int to);
 
 /* Sort the nodes topologically; a cycle is an error that names one of its nodes. */
 int pare_graph_order(struct pare_graph *g, struct pare_err *err);

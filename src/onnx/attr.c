@@ -1,6 +1,7 @@
-/* attr.c - a node's attributes: to settings, to the struct that its operator declares.
+/* attr.c - parse a node's AttributeProtos into the attribute struct of its operator.
  *
- * What does not fit an operator is no error here: the node is kept and saved, and cannot run.
+ * An attribute that does not fit its operator is not an error: the node is kept and saved, but
+ * cannot run.
  */
 #include "build.h"
 
@@ -14,7 +15,7 @@ static int no_memory(struct pare_build *b)
     return pare_fail(b->err, PARE_ENOMEM, "no memory for attributes");
 }
 
-/* Files of the first IR versions do not say which field is in use. */
+/* Files of the first IR versions do not state the attribute's type: guess it from the fields. */
 static int type_of(const Onnx__AttributeProto *p)
 {
     if (p->has_type && p->type != ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED)
@@ -90,7 +91,7 @@ static int set_tensor(struct pare_build *b, const Onnx__AttributeProto *p, struc
     return 0;
 }
 
-/* One attribute as a setting; *why when it has no such form. */
+/* Convert one attribute to a setting; sets *why if it cannot be converted. */
 static int set(struct pare_build *b, const Onnx__AttributeProto *p, struct pare_setting *s,
                const char **why)
 {
@@ -142,7 +143,7 @@ void pare_attr_follow(const Onnx__AttributeProto **p, struct pare_scope **sc)
     }
 }
 
-/* The node whose attributes are read. */
+/* The node whose attributes are parsed. */
 struct work {
     struct pare_scope *sc;
     struct pare_node *n;
@@ -150,8 +151,8 @@ struct work {
     int cap_cap;
 };
 
-/* What a graph inside the node uses from outside, the node uses; and so does the graph that the
- * node is in, if it is from further out. */
+/* Values that a subgraph captures are captured by the node; and by the graph that contains the
+ * node, if they belong to a graph further out. */
 static int add_captures(struct work *w, const struct pare_scope *in)
 {
     struct pare_arena *a = w->sc->b->m->arena;
@@ -205,7 +206,7 @@ static int one_attr(struct work *w, const Onnx__AttributeProto *p, struct pare_s
     s->name = p->name ? p->name : "";
     pare_attr_follow(&p, &from);
     if (!p) {
-        s->name = NULL; /* the call leaves it out: the default holds */
+        s->name = NULL; /* the call omits it: use the default */
         return 0;
     }
     if (p->ref_attr_name && *p->ref_attr_name)

@@ -1,7 +1,7 @@
-/* build.c - from GraphProto to struct pare_graph.
+/* build.c - build a struct pare_graph from a GraphProto.
  *
- * A graph is built in two turns: first all values that are made in it, then the nodes with their
- * inputs looked up, so that a file whose nodes are out of order is read as well.
+ * Two passes: first all values that the graph makes, then the nodes with their inputs looked up.
+ * So the nodes of a file may be in any order.
  */
 #include "build.h"
 
@@ -20,7 +20,7 @@ static const char *str(const char *s)
     return s ? s : "";
 }
 
-/* ---- looking up names ----------------------------------------------------------- */
+/* ---- looking up names ------------------------------------------------------------------------ */
 
 static bool is_own(const struct pare_graph *g, const struct pare_value *v)
 {
@@ -49,9 +49,9 @@ int pare_scope_find(struct pare_scope *sc, const char *name, struct pare_value *
     return *v && *v != &sc->b->absent ? pare_scope_note(sc, *v) : 0;
 }
 
-/* ---- declared types -------------------------------------------------------------- */
+/* ---- declared types -------------------------------------------------------------------------- */
 
-/* What a ValueInfoProto says; rank -1 when it says nothing that we can hold. */
+/* Read a declared type; rank -1: no shape, or one with more than PARE_MAX_RANK axes. */
 static void read_type(const Onnx__TypeProto *type, struct pare_io *io)
 {
     const Onnx__TypeProto__Tensor *t;
@@ -89,15 +89,15 @@ static void declare(struct pare_value *v, const Onnx__TypeProto *type)
     memcpy(v->t.dim, io.dim, sizeof(io.dim));
 }
 
-/* ---- values ------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
-/* A value that nothing has made so far. */
+/* Add a value; it is an error if the graph has one of this name. */
 static int make_value(struct pare_scope *sc, const char *name, const char *what,
                       struct pare_value **v)
 {
     *v = NULL;
     if (pare_map_get(&sc->g->names, name))
-        return pare_fail(sc->b->err, PARE_EFORMAT, "%s '%s' is made a second time", what, name);
+        return pare_fail(sc->b->err, PARE_EFORMAT, "%s '%s' is defined twice", what, name);
     *v = pare_graph_value(sc->g, name, sc->b->err);
     return *v ? 0 : sc->b->err->code;
 }
@@ -141,7 +141,7 @@ static int add_initializers(struct pare_scope *sc, const Onnx__GraphProto *p)
     return 0;
 }
 
-/* Before IR version 4 every initializer was listed as an input too: those are none. */
+/* Before IR version 4 every initializer was listed as an input, too: skip those. */
 static int add_inputs(struct pare_scope *sc, const Onnx__GraphProto *p)
 {
     struct pare_graph *g = sc->g;
@@ -180,7 +180,8 @@ static int add_outputs(struct pare_scope *sc, const Onnx__GraphProto *p)
         PARE_TRY(pare_scope_find(sc, name, &v));
         if (!v || v == &sc->b->absent)
             return pare_fail(sc->b->err, PARE_EFORMAT,
-                             "output '%s' is made by no node and is no input or initializer", name);
+                             "output '%s' is not made by a node and is not an input or initializer",
+                             name);
         if (is_own(g, v))
             v->flags |= PARE_V_OUTPUT;
         if (v->t.rank < 0 && !(v->flags & (PARE_V_CONST | PARE_V_INPUT)))
@@ -200,9 +201,9 @@ static void add_value_info(struct pare_scope *sc, const Onnx__GraphProto *p)
     }
 }
 
-/* ---- nodes ---------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* A name to show: its own, or Type_index; a second one of that name gets a number. */
+/* The display name: the node's own, or Type_index; a number makes duplicates unique. */
 static int name_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n)
 {
     struct pare_build *b = sc->b;
@@ -238,7 +239,7 @@ static int find_version(struct pare_scope *sc, struct pare_node *n)
     }
     if (standard)
         return pare_fail(sc->b->err, PARE_EFORMAT,
-                         "the file does not say which version of the standard operators it uses "
+                         "the file does not state the version of the standard operators "
                          "(opset_import)");
     return 0;
 }
@@ -265,7 +266,7 @@ static void find_op(struct pare_scope *sc, struct pare_node *n)
         n->why = "its operator cannot run";
 }
 
-/* Inputs that this version cannot read stop the node, not the file. */
+/* An input of a kind that cannot be read makes the node unusable, not the file. */
 static int find_inputs(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n)
 {
     struct pare_build *b = sc->b;
@@ -278,7 +279,8 @@ static int find_inputs(struct pare_scope *sc, const Onnx__NodeProto *p, struct p
         PARE_TRY(pare_scope_find(sc, name, &n->in[i]));
         if (!n->in[i])
             return pare_fail(b->err, PARE_EFORMAT,
-                             "input '%s' is made by no node and is no input or initializer", name);
+                             "input '%s' is not made by a node and is not an input or initializer",
+                             name);
         if (n->in[i] == &b->absent) {
             n->in[i] = NULL;
             continue;
@@ -294,7 +296,7 @@ static int find_inputs(struct pare_scope *sc, const Onnx__NodeProto *p, struct p
     return 0;
 }
 
-/* How many inputs the operator takes: letters, each perhaps followed by ?, * or +. */
+/* The number of inputs that op->in allows: letters, each perhaps followed by ?, * or +. */
 static void count_inputs(const char *in, int *min, int *max)
 {
     *min = *max = 0;
@@ -307,7 +309,7 @@ static void count_inputs(const char *in, int *min, int *max)
     }
 }
 
-/* The first input without a name among those that the operator needs; -1: all are there. */
+/* The first required input that is absent; -1: none. */
 static int missing_input(const char *in, const struct pare_node *n)
 {
     int i = 0;
@@ -333,7 +335,7 @@ static int missing_output(const struct pare_node *n)
     return -1;
 }
 
-/* Whoever sees an operator may rely on the inputs and outputs that it needs. */
+/* Nodes with an operator have all inputs and outputs that it requires; others get n->why. */
 static int check_arity(struct pare_scope *sc, struct pare_node *n)
 {
     const struct pare_op *op = n->op;
@@ -365,11 +367,13 @@ static int check_arity(struct pare_scope *sc, struct pare_node *n)
     return n->why ? 0 : no_memory(sc->b);
 }
 
-static int fill_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n)
+static int fill_node(struct pare_scope *sc, Onnx__NodeProto *const *at, struct pare_node *n)
 {
+    const Onnx__NodeProto *p = *at;
+
     n->type = str(p->op_type);
     n->domain = str(p->domain);
-    n->proto = p;
+    n->proto = at;
     PARE_TRY(name_node(sc, p, n));
     PARE_TRY(find_version(sc, n));
     find_op(sc, n);
@@ -380,14 +384,15 @@ static int fill_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct par
     return pare_build_attrs(sc, p, n);
 }
 
-static int build_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out)
+static int build_node(struct pare_scope *sc, Onnx__NodeProto *const *at, struct pare_value **out)
 {
+    const Onnx__NodeProto *p = *at;
     struct pare_err *err = sc->b->err;
     struct pare_node *n;
     int rc;
 
     if (sc->call && ++sc->b->inlined > PARE_MAX_INLINED)
-        return pare_fail(err, PARE_ELIMIT, "calls of functions expand to more than %d nodes",
+        return pare_fail(err, PARE_ELIMIT, "function calls expand to more than %d nodes",
                          PARE_MAX_INLINED);
     if (p->n_input > INT_MAX / 2 || p->n_output > INT_MAX / 2)
         return pare_fail(err, PARE_ELIMIT, "a node has too many inputs or outputs");
@@ -396,19 +401,19 @@ static int build_node(struct pare_scope *sc, const Onnx__NodeProto *p, struct pa
         return err->code;
     for (int i = 0; i < n->n_out; i++)
         n->out[i] = out[i];
-    rc = fill_node(sc, p, n);
+    rc = fill_node(sc, at, n);
     return pare_at(err, rc, "node '%s' (%s)", *str(p->name) || !n->name ? str(p->name) : n->name,
                    str(p->op_type));
 }
 
-int pare_build_any(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out)
+int pare_build_any(struct pare_scope *sc, Onnx__NodeProto *const *at, struct pare_value **out)
 {
-    const struct pare_function *f = pare_find_function(sc->b, p);
+    const struct pare_function *f = pare_find_function(sc->b, *at);
 
-    return f ? pare_build_call(sc, p, f, out) : build_node(sc, p, out);
+    return f ? pare_build_call(sc, *at, f, out) : build_node(sc, at, out);
 }
 
-/* The values that nodes make, node after node, in *made. */
+/* Add the outputs of all nodes; *made lists them, node after node. */
 static int make_outputs(struct pare_scope *sc, const Onnx__GraphProto *p, struct pare_value ***made)
 {
     size_t n = 0, k = 0;
@@ -446,14 +451,14 @@ int pare_build_graph(struct pare_scope *sc, const Onnx__GraphProto *p)
     PARE_TRY(make_outputs(sc, p, &made));
     add_value_info(sc, p);
     for (size_t i = 0; i < p->n_node; i++) {
-        PARE_TRY(pare_build_any(sc, p->node[i], made + k));
+        PARE_TRY(pare_build_any(sc, &p->node[i], made + k));
         k += p->node[i]->n_output;
     }
     PARE_TRY(add_outputs(sc, p));
     return pare_graph_order(sc->g, b->err);
 }
 
-/* ---- the model ---------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static int list_io(struct pare_build *b, Onnx__ValueInfoProto **info, size_t n,
                    const struct pare_graph *g, struct pare_io **io)

@@ -1,4 +1,4 @@
-/* build.h - what the files of this folder share: reading a file's parts, building its graphs. */
+/* build.h - internals of src/onnx/: read tensors and external data, build graphs. */
 #ifndef PARE_ONNX_BUILD_H
 #define PARE_ONNX_BUILD_H
 
@@ -9,11 +9,11 @@
 #include "../op/op.h"
 #include "model.h"
 
-/* ---- parts of the file ------------------------------------------------------- */
+/* ---- tensors and files ----------------------------------------------------------------------- */
 
-/* A constant as a TensorProto says it.  Either t.data is set, or raw is: bytes in the file that
- * are not aligned.  When it is sound but not something we handle (complex numbers, nine
- * dimensions), *why says so and both are NULL. */
+/* A constant read from a TensorProto.  Either t.data is set, or raw is: bytes of the mapped file
+ * that are not aligned.  If the tensor is valid but not supported (complex numbers, nine
+ * dimensions), both are NULL and `why` is the reason. */
 struct pare_const {
     struct pare_tensor t;
     const void *raw;
@@ -22,63 +22,68 @@ struct pare_const {
 int pare_const_read(struct pare_model *m, const Onnx__TensorProto *p, struct pare_const *c,
                     struct pare_err *err);
 
-/* How many bytes the elements take in raw_data; false when we do not know the element type. */
+/* The bytes that the elements take in raw_data; false: unknown element type. */
 bool pare_raw_size(const Onnx__TensorProto *p, uint64_t *bytes);
 
-/* The tensor's elements are in a file beside the model. */
+/* Make these bytes the tensor's only contents; they are not copied. */
+void pare_set_raw_data(Onnx__TensorProto *p, void *data, size_t bytes);
+
+/* The tensor's elements are external data: in a separate file. */
 static inline bool pare_is_external(const Onnx__TensorProto *p)
 {
     return p->has_data_location && p->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
 }
 
-/* The bytes of such a tensor; the second wants the file to be mapped already. */
+/* The bytes of an external tensor.  The first maps the file if it is not mapped yet; for the
+ * second that is an error. */
 int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
                         size_t *len, struct pare_err *err);
 int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
                         size_t *len, struct pare_err *err);
 
-/* Map the files of all such tensors in msg, also those that the graph does not use. */
+/* Map the files of all external tensors in msg, also of those that the graph does not use. */
 int pare_external_open(struct pare_model *m, const ProtobufCMessage *msg, struct pare_err *err);
 
-/* Map a regular file; err names `name`. */
+/* Map a regular file into m->pages; name NULL: the model file itself. */
 int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_pages **pages,
                    struct pare_err *err);
 
-/* A model with nothing in it yet; NULL on error. */
+/* An empty model; NULL on error. */
 struct pare_model *pare_model_empty(struct pare_err *err);
 
 /* Build m->graph, m->in and m->out from m->proto. */
 int pare_model_build(struct pare_model *m, struct pare_err *err);
 
-/* ---- building graphs ---------------------------------------------------------- */
+/* ---- building graphs ------------------------------------------------------------------------- */
 
-/* What holds for the whole file. */
+/* State of building one file. */
 struct pare_build {
     struct pare_model *m;
-    struct pare_map nodes;     /* display names that are taken */
-    struct pare_map odd;       /* names of initializers we cannot read, to the reason */
+    struct pare_map nodes;     /* display names in use */
+    struct pare_map odd;       /* initializers that cannot be read: name to reason */
     struct pare_map functions; /* struct pare_function by domain, name and overload */
-    struct pare_value absent;  /* stands for an input that a call leaves out */
-    int64_t inlined, renamed;  /* nodes that came from functions; that got a number */
-    size_t expanded;           /* bytes of functions, once for every call */
-    size_t sparse;             /* bytes of sparse tensors written out */
+    struct pare_value absent;  /* stands for an input that a function call omits */
+    int64_t inlined;           /* nodes inlined from functions */
+    int64_t renamed;           /* nodes renamed to be unique */
+    size_t expanded;           /* bytes of functions, counted once for every call */
+    size_t sparse;             /* bytes of sparse tensors converted to dense ones */
     struct pare_err *err;
 };
 
 struct pare_function;
 struct pare_call;
 
-/* Where names are looked up: one graph, or one call of a function inside a graph. */
+/* The scope of names: one graph, or one call of a function inside a graph. */
 struct pare_scope {
     struct pare_build *b;
     struct pare_graph *g;
-    struct pare_scope *up;        /* the scope around; NULL for the main graph and functions */
+    struct pare_scope *up;        /* the enclosing scope; NULL: main graph or function */
     const struct pare_map *alias; /* in a function: its names to values of g; else NULL */
-    const struct pare_call *call; /* the innermost call of a function; NULL outside */
+    const struct pare_call *call; /* the innermost function call; NULL: none */
     const char *prefix;           /* of names in a function: "call/"; else "" */
-    size_t n_imports;             /* versions of operator sets that hold here */
+    size_t n_imports;             /* operator sets imported here */
     Onnx__OperatorSetIdProto **imports;
-    struct pare_value **cap; /* values of graphs around that this graph uses */
+    struct pare_value **cap; /* values of enclosing graphs that this graph uses */
     struct pare_map captured;
     int n_cap, cap_cap;
 };
@@ -87,32 +92,33 @@ struct pare_scope {
 struct pare_call {
     const Onnx__NodeProto *site;
     const struct pare_function *f;
-    struct pare_scope *from; /* where the call stands; its attributes belong there */
+    struct pare_scope *from; /* the scope of the call and of its attributes */
     struct pare_value **out;
     int depth;
 };
 
-/* Build a graph as sc->g; the rest of sc is set. */
+/* Build a graph into sc->g; the other members of sc are set. */
 int pare_build_graph(struct pare_scope *sc, const Onnx__GraphProto *p);
 
-/* Add the node, or the function that it calls, to sc->g; inputs are looked up in sc. */
-int pare_build_any(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_value **out);
+/* Add the node *at, or the nodes of the function that it calls, to sc->g; inputs are looked up in
+ * sc.  `at` points into the node list of a graph or function: it becomes node->proto. */
+int pare_build_any(struct pare_scope *sc, Onnx__NodeProto *const *at, struct pare_value **out);
 
-/* The value of that name in sc or around it, noted as captured when it is from around. */
+/* The value of this name in sc or an enclosing scope; then it is recorded as captured. */
 int pare_scope_find(struct pare_scope *sc, const char *name, struct pare_value **v);
 int pare_scope_note(struct pare_scope *sc, struct pare_value *v);
 
-/* Attributes to settings, to n->attr.  Sets n->op to NULL and n->why when they do not fit;
- * an error is only what makes the file unsound.  Graphs are built and their captures collected
- * in n->cap. */
+/* Parse the attributes into n->attr, build attribute graphs, collect their captures in n->cap.
+ * Attributes that do not fit the operator set n->op to NULL and n->why; only an invalid file is an
+ * error. */
 int pare_build_attrs(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n);
 
-/* Inside a function, an attribute may stand for one of the call's.  *p becomes NULL when the
- * call does not give it, and *sc the scope that it was written in. */
+/* Resolve an attribute that refers to an attribute of the function call: *p becomes that one, or
+ * NULL if the call omits it, and *sc its scope. */
 void pare_attr_follow(const Onnx__AttributeProto **p, struct pare_scope **sc);
 
-/* A Constant node: its output is known now.  Whatever form its attribute has, the operator is
- * given a tensor, which has no data when the constant is large and still in the file. */
+/* Build a Constant node, whose output is known at once.  Whichever attribute it uses, the operator
+ * gets a tensor; its data is NULL if the constant is large and still in the file. */
 int pare_build_constant(struct pare_scope *sc, const Onnx__NodeProto *p, struct pare_node *n);
 int pare_constant_attr(struct pare_build *b, struct pare_node *n, const struct pare_tensor *t);
 
@@ -121,14 +127,14 @@ const struct pare_function *pare_find_function(const struct pare_build *b,
                                                const Onnx__NodeProto *p);
 int pare_build_functions(struct pare_build *b);
 
-/* The attribute that the call gives, or the function's own default; NULL when there is none. */
+/* The attribute of the call, or the function's default; NULL: neither. */
 const Onnx__AttributeProto *pare_call_attr(const struct pare_call *call, const char *name);
 
-/* Put the function's nodes in the place of the call; out[] are the call's outputs. */
+/* Inline the function's nodes in place of the call; out[] are the call's outputs. */
 int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p, const struct pare_function *f,
                     struct pare_value **out);
 
-/* Constants into values. */
+/* Set a value to a constant. */
 int pare_build_const(struct pare_build *b, struct pare_value *v, const Onnx__TensorProto *p);
 int pare_build_sparse(struct pare_build *b, struct pare_value *v, const Onnx__SparseTensorProto *p);
 

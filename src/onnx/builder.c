@@ -1,6 +1,6 @@
-/* builder.c - a model from scratch, node by node.
+/* builder.c - build a model node by node.
  *
- * The messages are made in the model's own arena, just as unpacking a file would have left them.
+ * The protobuf messages are allocated in the model's arena, as unpacking a file does.
  */
 #include "builder.h"
 
@@ -19,7 +19,7 @@ struct pare_builder {
     Onnx__GraphProto *g;
     Onnx__NodeProto *last;
     int cap_node, cap_weight, cap_in, cap_out, cap_attr;
-    struct pare_err err; /* the first one */
+    struct pare_err err; /* the first error */
 };
 
 static void no_memory(struct pare_builder *k)
@@ -28,15 +28,15 @@ static void no_memory(struct pare_builder *k)
         pare_fail(&k->err, PARE_ENOMEM, "no memory for a new model");
 }
 
-static bool broken(const struct pare_builder *k)
+static bool has_failed(const struct pare_builder *k)
 {
     return k->err.code != PARE_OK;
 }
 
 /* Zeroed memory that lives as long as the model; NULL only after an error. */
-static void *take(struct pare_builder *k, size_t n, size_t size)
+static void *alloc_zeroed(struct pare_builder *k, size_t n, size_t size)
 {
-    void *p = broken(k) ? NULL : pare_alloc(k->m->arena, n, size);
+    void *p = has_failed(k) ? NULL : pare_alloc(k->m->arena, n, size);
 
     if (!p)
         no_memory(k);
@@ -45,32 +45,33 @@ static void *take(struct pare_builder *k, size_t n, size_t size)
 
 static char *copy(struct pare_builder *k, const char *s)
 {
-    char *p = broken(k) || !s ? NULL : pare_strdup(k->m->arena, s);
+    char *p = has_failed(k) || !s ? NULL : pare_strdup(k->m->arena, s);
 
     if (!p)
         no_memory(k);
     return p;
 }
 
-/* Room for one more in a list of pointers; the list, or NULL after an error. */
-static void *more(struct pare_builder *k, void *list, size_t n, int *cap)
+/* Grow a list of pointers by one; returns the list, or NULL after an error. */
+static void *grow_list(struct pare_builder *k, void *list, size_t n, int *cap)
 {
-    void *p = broken(k) ? NULL : pare_grow(k->m->arena, list, (int)n, cap, sizeof(void *));
+    void *p = has_failed(k) ? NULL : pare_grow(k->m->arena, list, (int)n, cap, sizeof(void *));
 
     if (!p)
         no_memory(k);
     return p;
 }
 
-/* ---- the file around ------------------------------------------------------------------- */
+/* ---- model and graph ------------------------------------------------------------------------- */
 
 static int start(struct pare_builder *k, const char *name)
 {
-    Onnx__ModelProto *p = take(k, 1, sizeof(*p));
-    Onnx__OperatorSetIdProto *set = take(k, 1, sizeof(*set)), **list = take(k, 1, sizeof(*list));
+    Onnx__ModelProto *p = alloc_zeroed(k, 1, sizeof(*p));
+    Onnx__OperatorSetIdProto *set = alloc_zeroed(k, 1, sizeof(*set)),
+                             **list = alloc_zeroed(k, 1, sizeof(*list));
 
-    k->g = take(k, 1, sizeof(*k->g));
-    if (broken(k))
+    k->g = alloc_zeroed(k, 1, sizeof(*k->g));
+    if (has_failed(k))
         return k->err.code;
     onnx__model_proto__init(p);
     onnx__graph_proto__init(k->g);
@@ -114,7 +115,7 @@ int pare_builder_new(const char *name, struct pare_builder **make, struct pare_e
 
 void pare_builder_fail(struct pare_builder *k, const struct pare_err *err)
 {
-    if (!broken(k))
+    if (!has_failed(k))
         k->err = *err;
 }
 
@@ -135,18 +136,18 @@ int pare_builder_done(struct pare_builder *k, struct pare_model **model, struct 
     return rc;
 }
 
-/* ---- inputs and outputs ------------------------------------------------------------------ */
+/* ---- inputs and outputs ---------------------------------------------------------------------- */
 
 static Onnx__TensorShapeProto *shape(struct pare_builder *k, int rank, const int64_t *dim)
 {
-    Onnx__TensorShapeProto *s = take(k, 1, sizeof(*s));
-    Onnx__TensorShapeProto__Dimension **list = take(k, (size_t)rank, sizeof(*list));
+    Onnx__TensorShapeProto *s = alloc_zeroed(k, 1, sizeof(*s));
+    Onnx__TensorShapeProto__Dimension **list = alloc_zeroed(k, (size_t)rank, sizeof(*list));
 
-    if (broken(k))
+    if (has_failed(k))
         return NULL;
     onnx__tensor_shape_proto__init(s);
     for (int i = 0; i < rank; i++) {
-        Onnx__TensorShapeProto__Dimension *d = list[i] = take(k, 1, sizeof(*d));
+        Onnx__TensorShapeProto__Dimension *d = list[i] = alloc_zeroed(k, 1, sizeof(*d));
 
         if (!d)
             return NULL;
@@ -167,11 +168,11 @@ static Onnx__TensorShapeProto *shape(struct pare_builder *k, int rank, const int
 static Onnx__ValueInfoProto *info(struct pare_builder *k, const char *name, int rank,
                                   const int64_t *dim)
 {
-    Onnx__ValueInfoProto *v = take(k, 1, sizeof(*v));
-    Onnx__TypeProto *type = take(k, 1, sizeof(*type));
-    Onnx__TypeProto__Tensor *t = take(k, 1, sizeof(*t));
+    Onnx__ValueInfoProto *v = alloc_zeroed(k, 1, sizeof(*v));
+    Onnx__TypeProto *type = alloc_zeroed(k, 1, sizeof(*type));
+    Onnx__TypeProto__Tensor *t = alloc_zeroed(k, 1, sizeof(*t));
 
-    if (broken(k))
+    if (has_failed(k))
         return NULL;
     onnx__value_info_proto__init(v);
     onnx__type_proto__init(type);
@@ -183,16 +184,16 @@ static Onnx__ValueInfoProto *info(struct pare_builder *k, const char *name, int 
     type->tensor_type = t;
     v->type = type;
     v->name = copy(k, name);
-    return broken(k) ? NULL : v;
+    return has_failed(k) ? NULL : v;
 }
 
 const char *pare_builder_input(struct pare_builder *k, const char *name, int rank,
                                const int64_t *dim)
 {
     Onnx__ValueInfoProto *v = info(k, name, rank, dim);
-    Onnx__ValueInfoProto **list = more(k, k->g->input, k->g->n_input, &k->cap_in);
+    Onnx__ValueInfoProto **list = grow_list(k, k->g->input, k->g->n_input, &k->cap_in);
 
-    if (broken(k))
+    if (has_failed(k))
         return NULL;
     k->g->input = list;
     list[k->g->n_input++] = v;
@@ -202,37 +203,37 @@ const char *pare_builder_input(struct pare_builder *k, const char *name, int ran
 void pare_builder_output(struct pare_builder *k, const char *name, int rank, const int64_t *dim)
 {
     Onnx__ValueInfoProto *v = info(k, name, rank, dim);
-    Onnx__ValueInfoProto **list = more(k, k->g->output, k->g->n_output, &k->cap_out);
+    Onnx__ValueInfoProto **list = grow_list(k, k->g->output, k->g->n_output, &k->cap_out);
 
-    if (broken(k))
+    if (has_failed(k))
         return;
     k->g->output = list;
     list[k->g->n_output++] = v;
     k->last->output[0] = v->name;
 }
 
-/* ---- initializers ------------------------------------------------------------------------- */
+/* ---- initializers ---------------------------------------------------------------------------- */
 
 static const char *constant(struct pare_builder *k, const char *name, struct pare_tensor *t)
 {
-    Onnx__TensorProto *p = take(k, 1, sizeof(*p));
-    Onnx__TensorProto **list = more(k, k->g->initializer, k->g->n_initializer, &k->cap_weight);
+    Onnx__TensorProto *p = alloc_zeroed(k, 1, sizeof(*p));
+    Onnx__TensorProto **list = grow_list(k, k->g->initializer, k->g->n_initializer, &k->cap_weight);
     size_t bytes;
 
     t->data = NULL;
-    if (broken(k) || pare_tensor_size(t, NULL, &bytes, &k->err) ||
+    if (has_failed(k) || pare_tensor_size(t, NULL, &bytes, &k->err) ||
         pare_tensor_alloc(k->m->arena, t, &k->err))
         return NULL;
     memset(t->data, 0, bytes);
     onnx__tensor_proto__init(p);
     p->name = copy(k, name);
-    p->dims = take(k, (size_t)t->rank + 1, sizeof(*p->dims));
+    p->dims = alloc_zeroed(k, (size_t)t->rank + 1, sizeof(*p->dims));
     p->n_dims = (size_t)t->rank;
     p->has_data_type = true;
     p->data_type = (int32_t)t->dtype;
     p->has_raw_data = true;
     p->raw_data = (ProtobufCBinaryData){ bytes, t->data };
-    if (broken(k))
+    if (has_failed(k))
         return NULL;
     memcpy(p->dims, t->dim, (size_t)t->rank * sizeof(*p->dims));
     k->g->initializer = list;
@@ -268,16 +269,17 @@ const char *pare_builder_number(struct pare_builder *k, const char *name, float 
     return made;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 const char *pare_builder_node(struct pare_builder *k, const char *type, const char *name, ...)
 {
-    Onnx__NodeProto *n = take(k, 1, sizeof(*n));
-    Onnx__NodeProto **list = more(k, k->g->node, k->g->n_node, &k->cap_node);
-    char **in = take(k, MAX_INPUTS, sizeof(*in)), **out = take(k, 1, sizeof(*out)), *s;
+    Onnx__NodeProto *n = alloc_zeroed(k, 1, sizeof(*n));
+    Onnx__NodeProto **list = grow_list(k, k->g->node, k->g->n_node, &k->cap_node);
+    char **in = alloc_zeroed(k, MAX_INPUTS, sizeof(*in)), **out = alloc_zeroed(k, 1, sizeof(*out)),
+         *s;
     va_list ap;
 
-    if (broken(k))
+    if (has_failed(k))
         return NULL;
     onnx__node_proto__init(n);
     n->op_type = copy(k, type);
@@ -299,10 +301,10 @@ const char *pare_builder_split(struct pare_builder *k, int n, int i)
 {
     char **out;
 
-    if (broken(k))
+    if (has_failed(k))
         return NULL;
     if (k->last->n_output != (size_t)n) {
-        out = take(k, (size_t)n, sizeof(*out));
+        out = alloc_zeroed(k, (size_t)n, sizeof(*out));
         for (int j = 0; j < n && out; j++)
             out[j] = pare_sprintf(k->m->arena, "%s.%d", k->last->name, j);
         if (!out || !out[n - 1]) {
@@ -318,11 +320,11 @@ const char *pare_builder_split(struct pare_builder *k, int n, int i)
 static Onnx__AttributeProto *attribute(struct pare_builder *k, const char *name,
                                        Onnx__AttributeProto__AttributeType type)
 {
-    Onnx__AttributeProto *p = take(k, 1, sizeof(*p)), **list;
+    Onnx__AttributeProto *p = alloc_zeroed(k, 1, sizeof(*p)), **list;
 
-    if (broken(k))
+    if (has_failed(k))
         return NULL;
-    list = more(k, k->last->attribute, k->last->n_attribute, &k->cap_attr);
+    list = grow_list(k, k->last->attribute, k->last->n_attribute, &k->cap_attr);
     if (!list)
         return NULL;
     onnx__attribute_proto__init(p);
@@ -359,7 +361,7 @@ void pare_builder_ints(struct pare_builder *k, const char *name, int n, const in
     Onnx__AttributeProto *p = attribute(k, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
 
     if (p) {
-        p->ints = take(k, (size_t)n, sizeof(*p->ints));
+        p->ints = alloc_zeroed(k, (size_t)n, sizeof(*p->ints));
         if (p->ints)
             memcpy(p->ints, v, (size_t)n * sizeof(*v));
         p->n_ints = p->ints ? (size_t)n : 0;

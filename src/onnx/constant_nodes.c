@@ -1,4 +1,4 @@
-/* constant_nodes.c - Constant nodes and sparse tensors: values that are known when the file is read. */
+/* constant_nodes.c - Constant nodes and sparse initializers, evaluated while the file is read. */
 #include "build.h"
 
 #include <string.h>
@@ -16,10 +16,10 @@ static int is_odd(struct pare_build *b, const struct pare_value *v, const char *
     return pare_map_set(&b->odd, b->m->arena, v->name, (void *)(uintptr_t)why, b->err);
 }
 
-/* ---- sparse tensors ---------------------------------------------------------------- */
+/* ---- sparse tensors -------------------------------------------------------------------------- */
 
-/* The position of entry i in the dense tensor: indices are (n) linear or (n, rank); -1 when it
- * is outside. */
+/* The position of entry i in the dense tensor: indices are (n), linear, or (n, rank); -1: out of
+ * range. */
 static int64_t position(const struct pare_tensor *t, const struct pare_tensor *idx, int64_t i)
 {
     const int64_t *v = idx->data;
@@ -54,7 +54,7 @@ static int scatter(struct pare_build *b, struct pare_tensor *t, const struct par
     return 0;
 }
 
-/* The part's contents, aligned. */
+/* Read one of the two tensors of a sparse tensor, aligned. */
 static int read_part(struct pare_build *b, const Onnx__TensorProto *p, struct pare_const *c)
 {
     PARE_TRY(pare_const_read(b->m, p, c, b->err));
@@ -80,14 +80,14 @@ int pare_build_sparse(struct pare_build *b, struct pare_value *v, const Onnx__Sp
     PARE_TRY(pare_at(b->err, read_part(b, p->values, &values), "values"));
     PARE_TRY(pare_at(b->err, read_part(b, p->indices, &idx), "indices"));
     if (values.why || idx.why || values.t.dtype == PARE_STR)
-        return is_odd(b, v, "it is sparse with elements that are not handled");
+        return is_odd(b, v, "it is sparse with an element type that is not supported");
     t.dtype = values.t.dtype;
     t.rank = (int)p->n_dims;
     if (p->n_dims)
         memcpy(t.dim, p->dims, p->n_dims * sizeof(*p->dims));
     PARE_TRY(pare_tensor_size(&t, NULL, &bytes, b->err));
     if (bytes > PARE_MAX_SPARSE - b->sparse)
-        return is_odd(b, v, "it is sparse and too large to be written out");
+        return is_odd(b, v, "it is sparse and too large to convert to a dense tensor");
     b->sparse += bytes;
     n = pare_numel(&values.t);
     if (values.t.rank != 1 || idx.t.dtype != PARE_I64 || idx.t.rank < 1 || idx.t.rank > 2 ||
@@ -102,7 +102,7 @@ int pare_build_sparse(struct pare_build *b, struct pare_value *v, const Onnx__Sp
     return 0;
 }
 
-/* ---- Constant ---------------------------------------------------------------------- */
+/* ---- Constant -------------------------------------------------------------------------------- */
 
 /* A scalar (rank 0, one element) or a list (rank 1). */
 static int set_list(struct pare_value *v, enum pare_dtype dtype, int rank, size_t n,
@@ -128,7 +128,7 @@ static int set_strings(struct pare_build *b, struct pare_value *v, int rank,
     return set_list(v, PARE_STR, rank, n, str);
 }
 
-/* The attribute decides which kind of constant it is. */
+/* The attribute's name determines the kind of constant. */
 static int set_value(struct pare_build *b, const char *name, const Onnx__AttributeProto *p,
                      struct pare_value *v)
 {

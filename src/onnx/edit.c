@@ -1,4 +1,4 @@
-/* edit.c - another file from a loaded model's: nodes and constants added, inputs rewired. */
+/* edit.c - copy-on-write editor for a model: the copy, its names, and the resulting model. */
 #include "edit.h"
 
 #include <string.h>
@@ -7,17 +7,30 @@
 #include "edit_internal.h"
 #include "wire.h"
 
-#define text pare_edit_text
-
-/* ---- the copy ----------------------------------------------------------------------------- */
-
-static int take_name(struct pare_edit *e, const char *name, struct pare_err *err)
+int pare_edit_no_memory(struct pare_err *err)
 {
-    return name && *name ? pare_map_set(&e->names, e->a, name, e, err) : 0;
+    return pare_no_memory(err, "to change the model");
 }
 
-/* Names of values, in subgraphs too: there a new name would hide what is meant. */
-static int take_names(struct pare_edit *e, const ProtobufCMessage *m, struct pare_err *err)
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* What e->names maps a name to: values and nodes have separate namespaces in ONNX. */
+static char value_name, node_name;
+
+int pare_edit_reserve(struct pare_edit *e, const char *name, struct pare_err *err)
+{
+    return name && *name ? pare_map_set(&e->names, e->a, name, &value_name, err) : 0;
+}
+
+static int reserve_node(struct pare_edit *e, const char *name, struct pare_err *err)
+{
+    if (!name || !*name || pare_map_get(&e->names, name))
+        return 0;
+    return pare_map_set(&e->names, e->a, name, &node_name, err);
+}
+
+/* Includes names inside subgraphs: there, a new value of the main graph could be shadowed. */
+static int reserve_names(struct pare_edit *e, const ProtobufCMessage *m, struct pare_err *err)
 {
     const ProtobufCMessageDescriptor *d = m->descriptor;
     ProtobufCMessage *const *child;
@@ -26,88 +39,26 @@ static int take_names(struct pare_edit *e, const ProtobufCMessage *m, struct par
         const Onnx__NodeProto *p = (const void *)m;
 
         for (size_t k = 0; k < p->n_output; k++)
-            PARE_TRY(take_name(e, p->output[k], err));
-        PARE_TRY(take_name(e, p->name, err));
+            PARE_TRY(pare_edit_reserve(e, p->output[k], err));
+        PARE_TRY(reserve_node(e, p->name, err));
     } else if (d == &onnx__tensor_proto__descriptor) {
-        return take_name(e, ((const Onnx__TensorProto *)m)->name, err);
+        return pare_edit_reserve(e, ((const Onnx__TensorProto *)m)->name, err);
     } else if (d == &onnx__value_info_proto__descriptor) {
-        return take_name(e, ((const Onnx__ValueInfoProto *)m)->name, err);
+        return pare_edit_reserve(e, ((const Onnx__ValueInfoProto *)m)->name, err);
     }
     for (unsigned i = 0; i < d->n_fields; i++) {
         size_t n = pare_wire_children(m, &d->fields[i], &child);
 
         for (size_t k = 0; k < n; k++)
-            PARE_TRY(take_names(e, child[k], err));
+            PARE_TRY(reserve_names(e, child[k], err));
     }
     return 0;
 }
 
-static int set_maker(struct pare_edit *e, const char *value, int slot, struct pare_err *err)
+/* The built graph also has the values of inlined functions, which the file's graph does not. */
+static bool in_graph(const struct pare_edit *e, const char *name)
 {
-    return pare_map_set(&e->maker, e->a, value, (void *)(uintptr_t)(slot + 1), err);
-}
-
-struct pare_edit_slot *pare_edit_maker(const struct pare_edit *e, const char *value)
-{
-    uintptr_t i = (uintptr_t)pare_map_get(&e->maker, value);
-
-    return i && e->slot[i - 1].p ? &e->slot[i - 1] : NULL;
-}
-
-static int copy_nodes(struct pare_edit *e, const Onnx__GraphProto *g, struct pare_err *err)
-{
-    e->cap = (int)g->n_node + 64;
-    e->slot = pare_alloc(e->a, (size_t)e->cap, sizeof(*e->slot));
-    if (!e->slot)
-        return pare_no_memory(err, "to change the model");
-    e->n = e->n_old = (int)g->n_node;
-    for (int i = 0; i < e->n; i++) {
-        e->slot[i] = (struct pare_edit_slot){ .p = g->node[i], .after = i };
-        for (size_t k = 0; k < g->node[i]->n_output; k++)
-            if (*g->node[i]->output[k])
-                PARE_TRY(set_maker(e, g->node[i]->output[k], i, err));
-    }
-    return 0;
-}
-
-/* Lists that will change become ours. */
-static int copy_lists(struct pare_edit *e, const Onnx__GraphProto *g, struct pare_err *err)
-{
-    Onnx__OperatorSetIdProto **sets;
-
-    e->cap_const = (int)g->n_initializer + 64;
-    e->graph.initializer = pare_alloc(e->a, (size_t)e->cap_const, sizeof(void *));
-    e->graph.input = pare_alloc(e->a, g->n_input + 1, sizeof(void *));
-    sets = pare_alloc(e->a, e->model.n_opset_import + 1, sizeof(void *));
-    if (!e->graph.initializer || !e->graph.input || !sets)
-        return pare_no_memory(err, "to change the model");
-    for (size_t i = 0; i < g->n_initializer; i++)
-        e->graph.initializer[i] = g->initializer[i];
-    for (size_t i = 0; i < g->n_input; i++)
-        e->graph.input[i] = g->input[i];
-    for (size_t i = 0; i < e->model.n_opset_import; i++)
-        sets[i] = e->model.opset_import[i];
-    e->model.opset_import = sets;
-    return 0;
-}
-
-int pare_edit_new(const struct pare_model *m, struct pare_arena *a, struct pare_edit **edit,
-                  struct pare_err *err)
-{
-    const Onnx__ModelProto *p = m->proto;
-    struct pare_edit *e = pare_alloc(a, 1, sizeof(*e));
-
-    *edit = e;
-    if (!e)
-        return pare_no_memory(err, "to change the model");
-    e->m = m;
-    e->a = a;
-    e->model = *p;
-    e->graph = *p->graph;
-    e->model.graph = &e->graph;
-    PARE_TRY(copy_lists(e, p->graph, err));
-    PARE_TRY(copy_nodes(e, p->graph, err));
-    return take_names(e, &p->graph->base, err);
+    return pare_map_get(&e->from->graph->names, name) != NULL;
 }
 
 const char *pare_edit_name(struct pare_edit *e, const char *base, const char *ending)
@@ -115,223 +66,159 @@ const char *pare_edit_name(struct pare_edit *e, const char *base, const char *en
     char *name = pare_sprintf(e->a, "%s%s", base, ending);
     struct pare_err err;
 
-    for (int i = 2; name && pare_map_get(&e->names, name); i++)
+    for (int i = 2; name && (pare_map_get(&e->names, name) || in_graph(e, name)); i++)
         name = pare_sprintf(e->a, "%s%s_%d", base, ending, i);
-    return name && !take_name(e, name, &err) ? name : NULL;
+    return name && !pare_edit_reserve(e, name, &err) ? name : NULL;
 }
 
-/* ---- constants ----------------------------------------------------------------------------- */
-
-int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_tensor *t,
-                       struct pare_err *err)
+const char *pare_edit_value_name(struct pare_edit *e, const char *base)
 {
-    Onnx__TensorProto *p = pare_alloc(e->a, 1, sizeof(*p));
-    int64_t *dims = pare_alloc(e->a, (size_t)t->rank + 1, sizeof(*dims));
-    void *list = pare_grow(e->a, e->graph.initializer, (int)e->graph.n_initializer, &e->cap_const,
-                           sizeof(void *));
-    size_t bytes;
+    char *name = base ? pare_strdup(e->a, base) : NULL;
+    struct pare_err err;
 
-    PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
-    if (!p || !dims || !list)
-        return pare_no_memory(err, "to change the model");
-    onnx__tensor_proto__init(p);
-    memcpy(dims, t->dim, (size_t)t->rank * sizeof(*dims));
-    p->name = text(name);
-    p->dims = dims;
-    p->n_dims = (size_t)t->rank;
-    p->has_data_type = true;
-    p->data_type = (int32_t)t->dtype;
+    while (name && (pare_map_get(&e->names, name) == &value_name || in_graph(e, name)))
+        name = pare_sprintf(e->a, "%s.%lld", base, (long long)++e->numbered);
+    return name && !pare_edit_reserve(e, name, &err) ? name : NULL;
+}
+
+/* ---- the copy -------------------------------------------------------------------------------- */
+
+static int copy_nodes(struct pare_edit *e, struct pare_err *err)
+{
+    const Onnx__GraphProto *g = &e->graph;
+
+    e->cap = (int)g->n_node + 64;
+    e->slot = pare_alloc(e->a, (size_t)e->cap, sizeof(*e->slot));
+    if (!e->slot)
+        return pare_edit_no_memory(err);
+    e->n = e->n_file = (int)g->n_node;
+    for (int i = 0; i < e->n; i++) {
+        e->slot[i] = (struct pare_edit_slot){ .p = g->node[i], .after = i };
+        for (size_t k = 0; k < g->node[i]->n_output; k++)
+            if (*g->node[i]->output[k])
+                PARE_TRY(pare_edit_set_maker(e, g->node[i]->output[k], i, err));
+    }
+    return 0;
+}
+
+/* External data becomes raw_data that points to the mapped file: the new model needs no folder. */
+static int embed_external(struct pare_edit *e, Onnx__TensorProto *p, struct pare_err *err)
+{
+    const struct pare_value *v = pare_map_get(&e->from->graph->names, p->name ? p->name : "");
+
+    if (!pare_is_external(p) || !v || (!v->t.data && !v->raw))
+        return 0;
     p->has_raw_data = true;
-    p->raw_data = (ProtobufCBinaryData){ bytes, t->data };
-    if (pare_is_4bit(t->dtype)) {
-        p->raw_data.len = pare_packed_size(t);
+    p->raw_data.len = pare_packed_size(&v->t);
+    p->raw_data.data = v->raw ? (uint8_t *)(uintptr_t)v->raw : v->t.data;
+    if (!v->raw && pare_is_4bit(v->t.dtype)) {
         p->raw_data.data = pare_alloc_raw(e->a, p->raw_data.len, 1);
         if (!p->raw_data.data)
-            return pare_no_memory(err, "to change the model");
-        pare_pack(t, p->raw_data.data);
+            return pare_edit_no_memory(err);
+        pare_pack(&v->t, p->raw_data.data);
     }
-    e->graph.initializer = list;
-    e->graph.initializer[e->graph.n_initializer++] = p;
-    return take_name(e, name, err);
+    p->n_external_data = 0;
+    p->has_data_location = false;
+    return 0;
 }
 
-/* Old files name their initializers among the inputs, too. */
-int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_err *err)
+/* Every TensorProto is copied, because pare_model_own() changes them in place; its data is not. */
+static int copy_initializers(struct pare_edit *e, struct pare_err *err)
 {
     Onnx__GraphProto *g = &e->graph;
-    size_t kept = 0, had = g->n_initializer;
+    Onnx__TensorProto *copy = pare_alloc(e->a, g->n_initializer + 1, sizeof(*copy));
+    Onnx__TensorProto **list = pare_alloc(e->a, g->n_initializer + 64, sizeof(*list));
 
-    for (size_t i = 0; i < g->n_initializer; i++)
-        if (!g->initializer[i]->name || strcmp(g->initializer[i]->name, name))
-            g->initializer[kept++] = g->initializer[i];
-    g->n_initializer = kept;
-    kept = 0;
-    for (size_t i = 0; i < g->n_input; i++)
-        if (!g->input[i]->name || strcmp(g->input[i]->name, name))
-            g->input[kept++] = g->input[i];
-    g->n_input = kept;
-    if (g->n_initializer == had)
-        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is no initializer of the main graph", name);
-    return 0;
-}
-
-/* ---- nodes --------------------------------------------------------------------------------- */
-
-Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64_t v)
-{
-    Onnx__AttributeProto *at = pare_alloc(e->a, 1, sizeof(*at));
-
-    if (!at)
-        return NULL;
-    onnx__attribute_proto__init(at);
-    at->name = text(name);
-    at->has_type = true;
-    at->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
-    at->has_i = true;
-    at->i = v;
-    return at;
-}
-
-static int add_attrs(struct pare_edit *e, Onnx__NodeProto *p, const struct pare_edit_node *n,
-                     struct pare_err *err)
-{
-    p->attribute = pare_alloc(e->a, PARE_EDIT_ATTRS + 1, sizeof(void *));
-    if (!p->attribute)
-        return pare_no_memory(err, "to change the model");
-    if (n->axis >= 0)
-        p->attribute[p->n_attribute++] = pare_edit_int(e, "axis", n->axis);
-    for (int i = 0; i < PARE_EDIT_ATTRS && n->attr[i].name; i++)
-        p->attribute[p->n_attribute++] = pare_edit_int(e, n->attr[i].name, n->attr[i].v);
-    for (size_t i = 0; i < p->n_attribute; i++)
-        if (!p->attribute[i])
-            return pare_no_memory(err, "to change the model");
-    return 0;
-}
-
-static Onnx__NodeProto *make_node(struct pare_edit *e, const struct pare_edit_node *n)
-{
-    Onnx__NodeProto *p = pare_alloc(e->a, 1, sizeof(*p));
-    char **io = pare_alloc(e->a, PARE_EDIT_INPUTS + 1, sizeof(*io));
-
-    if (!p || !io)
-        return NULL;
-    onnx__node_proto__init(p);
-    p->op_type = text(n->type);
-    p->name = text(n->name);
-    p->domain = n->domain ? text(n->domain) : p->domain;
-    p->input = io;
-    while (p->n_input < PARE_EDIT_INPUTS && n->in[p->n_input]) {
-        io[p->n_input] = text(n->in[p->n_input]);
-        p->n_input++;
+    if (!copy || !list)
+        return pare_edit_no_memory(err);
+    e->cap_constant = (int)g->n_initializer + 64;
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        copy[i] = *g->initializer[i];
+        list[i] = &copy[i];
+        PARE_TRY(embed_external(e, &copy[i], err));
+        PARE_TRY(
+            pare_map_set(&e->constants, e->a, copy[i].name ? copy[i].name : "", &copy[i], err));
     }
-    p->output = io + PARE_EDIT_INPUTS;
-    p->output[0] = text(n->out);
-    p->n_output = 1;
-    return p;
+    g->initializer = list;
+    return 0;
 }
 
-int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct pare_err *err)
+void *pare_edit_copy_list(struct pare_edit *e, const void *p, size_t n)
 {
-    Onnx__NodeProto *p = make_node(e, n);
-    void *list = pare_grow(e->a, e->slot, e->n, &e->cap, sizeof(*e->slot));
-    int after = -1;
+    void *to = pare_alloc(e->a, n + 1, sizeof(void *));
 
-    if (!p || !list)
-        return pare_no_memory(err, "to change the model");
-    e->slot = list;
-    PARE_TRY(add_attrs(e, p, n, err));
-    for (size_t k = 0; k < p->n_input; k++) {
-        const struct pare_edit_slot *s = pare_edit_maker(e, p->input[k]);
+    if (to && n)
+        memcpy(to, p, n * sizeof(void *));
+    return to;
+}
 
-        after = s && s->after > after ? s->after : after;
+static int copy_graph(struct pare_edit *e, struct pare_err *err)
+{
+    Onnx__GraphProto *g = &e->graph;
+
+    e->model = *(const Onnx__ModelProto *)e->from->proto;
+    *g = *e->model.graph;
+    e->model.graph = g;
+    e->model.opset_import = pare_edit_copy_list(e, e->model.opset_import, e->model.n_opset_import);
+    g->input = pare_edit_copy_list(e, g->input, g->n_input);
+    g->value_info = pare_edit_copy_list(e, g->value_info, g->n_value_info);
+    g->sparse_initializer = pare_edit_copy_list(e, g->sparse_initializer, g->n_sparse_initializer);
+    if (!e->model.opset_import || !g->input || !g->value_info || !g->sparse_initializer)
+        return pare_edit_no_memory(err);
+    PARE_TRY(reserve_names(e, &g->base, err));
+    PARE_TRY(copy_initializers(e, err));
+    return copy_nodes(e, err);
+}
+
+int pare_edit_new(const struct pare_model *m, struct pare_edit **edit, struct pare_err *err)
+{
+    struct pare_model *to = pare_model_empty(err);
+    struct pare_edit *e = to ? pare_alloc(to->arena, 1, sizeof(*e)) : NULL;
+
+    *edit = NULL;
+    if (!e) {
+        pare_model_free(to);
+        return pare_edit_no_memory(err);
     }
-    e->slot[e->n++] = (struct pare_edit_slot){ .p = p, .own = true, .after = after };
-    PARE_TRY(take_name(e, n->out, err));
-    return set_maker(e, n->out, e->n - 1, err);
-}
-
-int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot **slot,
-                  struct pare_err *err)
-{
-    struct pare_edit_slot *s = *slot = pare_edit_maker(e, value);
-    Onnx__NodeProto *p;
-    char **io;
-
-    if (!s)
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "'%s' is not made by a node of the main graph; functions and subgraphs "
-                         "are not changed",
-                         value);
-    if (s->own)
-        return 0;
-    p = pare_alloc(e->a, 1, sizeof(*p));
-    io = pare_alloc(e->a, s->p->n_input + s->p->n_output + 1, sizeof(*io));
-    if (!p || !io)
-        return pare_no_memory(err, "to change the model");
-    *p = *s->p;
-    for (size_t k = 0; k < p->n_input; k++)
-        io[k] = s->p->input[k];
-    p->input = io;
-    p->output = io + p->n_input + 1; /* room for one more input */
-    for (size_t k = 0; k < p->n_output; k++)
-        p->output[k] = s->p->output[k];
-    s->p = p;
-    s->own = true;
+    to->path = m->path;
+    to->dir = m->dir;
+    pare_model_borrow(to, m);
+    to->proto = &e->model;
+    e->from = m;
+    e->to = to;
+    e->a = to->arena;
+    if (copy_graph(e, err)) {
+        pare_edit_free(e);
+        return err->code;
+    }
+    *edit = e;
     return 0;
 }
 
-int pare_edit_rename(struct pare_edit *e, const char *value, const char *name, struct pare_err *err)
+void pare_edit_free(struct pare_edit *e)
 {
-    struct pare_edit_slot *s;
-
-    PARE_TRY(pare_edit_own(e, value, &s, err));
-    for (size_t k = 0; k < s->p->n_output; k++)
-        if (!strcmp(s->p->output[k], value))
-            s->p->output[k] = text(name);
-    return set_maker(e, name, (int)(s - e->slot), err);
+    if (e)
+        pare_model_free(e->to);
 }
 
-/* The last input that a node could have: copies have a place behind theirs until it is taken. */
-static size_t room(const Onnx__NodeProto *p)
+struct pare_arena *pare_edit_arena(struct pare_edit *e)
 {
-    return p->input + p->n_input < p->output ? p->n_input : p->n_input - 1;
+    return e->a;
 }
 
-int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *name,
-                     struct pare_err *err)
+/* ---- the result ------------------------------------------------------------------------------ */
+
+/* The file's nodes in their order, each followed by the nodes that were inserted after it. */
+static int list_nodes(struct pare_edit *e, struct pare_err *err)
 {
-    struct pare_edit_slot *s;
-
-    PARE_TRY(pare_edit_own(e, value, &s, err));
-    if (k < 0 || (size_t)k > room(s->p))
-        return pare_fail(err, PARE_EUNSUPPORTED, "the node of '%s' has no input %d", value, k);
-    s->p->n_input += (size_t)k == s->p->n_input;
-    s->p->input[k] = text(name);
-    return 0;
-}
-
-int pare_edit_remove(struct pare_edit *e, const char *value, struct pare_err *err)
-{
-    struct pare_edit_slot *s;
-
-    PARE_TRY(pare_edit_own(e, value, &s, err));
-    s->p = NULL;
-    return 0;
-}
-
-/* ---- the end ------------------------------------------------------------------------------- */
-
-/* The file's nodes in their order, each followed by those that were inserted behind it. */
-static int order(struct pare_edit *e, struct pare_err *err)
-{
-    int *first = pare_alloc(e->a, (size_t)e->n_old + 2, sizeof(*first)), at = 0;
+    int *first = pare_alloc(e->a, (size_t)e->n_file + 2, sizeof(*first)), at = 0;
     Onnx__NodeProto **list = pare_alloc(e->a, (size_t)e->n + 1, sizeof(*list));
 
     if (!first || !list)
-        return pare_no_memory(err, "to change the model");
-    for (int i = e->n_old; i < e->n; i++)
+        return pare_edit_no_memory(err);
+    for (int i = e->n_file; i < e->n; i++)
         first[e->slot[i].after + 1] += e->slot[i].p != NULL;
-    for (int i = 0; i <= e->n_old; i++) { /* i - 1 is the node, its followers come behind */
+    for (int i = 0; i <= e->n_file; i++) { /* node i - 1, then its followers */
         int followers = first[i];
 
         if (i && e->slot[i - 1].p)
@@ -339,7 +226,7 @@ static int order(struct pare_edit *e, struct pare_err *err)
         first[i] = at;
         at += followers;
     }
-    for (int i = e->n_old; i < e->n; i++)
+    for (int i = e->n_file; i < e->n; i++)
         if (e->slot[i].p)
             list[first[e->slot[i].after + 1]++] = e->slot[i].p;
     e->graph.node = list;
@@ -349,18 +236,23 @@ static int order(struct pare_edit *e, struct pare_err *err)
 
 int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_err *err)
 {
-    struct pare_model changed = *e->m;
+    struct pare_model *m = e->to;
+    int rc = list_nodes(e, err);
 
-    PARE_TRY(order(e, err));
-    changed.proto = &e->model;
-    return pare_model_copy(&changed, e->a, model, err);
+    *model = NULL;
+    if (!rc)
+        rc = pare_model_build(m, err);
+    if (!rc && pare_arena_failed(m->arena))
+        rc = pare_edit_no_memory(err);
+    if (rc)
+        pare_model_free(m);
+    else
+        *model = m;
+    return pare_at(err, rc, "changing the model");
 }
 
 int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err)
 {
-    struct pare_model changed = *e->m;
-
-    PARE_TRY(order(e, err));
-    changed.proto = &e->model;
-    return pare_model_save(&changed, path, NULL, err);
+    PARE_TRY(list_nodes(e, err));
+    return pare_model_save(e->to, path, NULL, err);
 }

@@ -1,79 +1,137 @@
-/* edit.h - another file from a loaded model's: nodes and constants added, inputs rewired.
+/* edit.h - copy-on-write editor: a new model with nodes and initializers of a loaded one changed.
  *
- * An edit is a copy that shares all that did not change; the model stays as it is.
+ * An edit starts as a copy of the model that shares every protobuf message with it.  Each function
+ * copies only the messages that it changes; the original model is never modified.
  *
- *     pare_edit_new(model, arena, &e, err);
- *     pare_edit_constant(e, "w_quantized", &q, err);      ... scale and zero point too ...
- *     pare_edit_drop_constant(e, "w", err);               its name is free now ...
- *     pare_edit_insert(e, &(struct pare_edit_node){ ... .out = "w" }, err);   ... for the new one
- *     pare_edit_save(e, "new.onnx", err);
+ *     pare_edit_new(model, &e, err);
+ *     pare_edit_constant(e, "w_quantized", &q, err);
+ *     pare_edit_drop_constant(e, "w", err);              no node or initializer makes "w" now
+ *     pare_edit_insert(e, &(struct pare_edit_node){ ..., .out = "w" }, err);
+ *     pare_edit_save(e, "new.onnx", err);                or pare_edit_model(e, &changed, err)
+ *     pare_edit_free(e);
+ *
+ * Lifetimes: the edit and the model made from it share the original's weights and hold a reference
+ * to it.  The elements of tensors and the strings that are passed in are not copied: they must live
+ * as long as the edit and its model; pare_edit_arena() is memory that does.
+ *
+ * Only the main graph is edited: nodes of functions and of subgraphs are left as they are.
  */
 #ifndef PARE_ONNX_EDIT_H
 #define PARE_ONNX_EDIT_H
 
 #include "model.h"
 
-#define PARE_EDIT_INPUTS 9
-
 struct pare_edit;
 
-/* All of it lives in the arena; the model must outlive it. */
-int pare_edit_new(const struct pare_model *m, struct pare_arena *a, struct pare_edit **edit,
-                  struct pare_err *err);
+int pare_edit_new(const struct pare_model *m, struct pare_edit **edit, struct pare_err *err);
+void pare_edit_free(struct pare_edit *e); /* NULL is allowed */
 
-/* The file's version of ONNX's operators is at least this (opset_upgrade.c).  Operators whose form has
- * changed since theirs get the new one; what cannot be said in it is refused. */
+/* Memory that is freed with the edit, or with the model made from it. */
+struct pare_arena *pare_edit_arena(struct pare_edit *e);
+
+/* Build the edited model.  Frees the edit, also on failure. */
+int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_err *err);
+
+/* Write the edited model to a file, without building its graph. */
+int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err);
+
+/* ---- names and operator sets ----------------------------------------------------------------- */
+
+/* Reserve the name base + ending, or base + ending + "_2", "_3", ... if it is taken by a value or a
+ * node of the main graph or of a subgraph.  NULL: no memory. */
+const char *pare_edit_name(struct pare_edit *e, const char *base, const char *ending);
+
+/* Raise the opset of the standard operators to at least `version` (opset_upgrade.c).  Operators
+ * that changed in between are rewritten; those that cannot be are an error. */
 int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err);
 int64_t pare_edit_version(const struct pare_edit *e);
 
-/* The file has operators of another domain. */
+/* Import the operator set of another domain. */
 int pare_edit_import(struct pare_edit *e, const char *domain, int64_t version,
                      struct pare_err *err);
 
-/* base + ending, with a number behind when that is taken; nobody else gets it.  NULL: no memory. */
-const char *pare_edit_name(struct pare_edit *e, const char *base, const char *ending);
+/* ---- initializers ---------------------------------------------------------------------------- */
 
-/* An initializer; its elements are not copied and must live as long as the edit. */
+/* Add an initializer of this name. */
 int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_tensor *t,
                        struct pare_err *err);
+
+/* Add an initializer called `base`, or base + ".1", ".2", ... if that is taken. */
+int pare_edit_add_constant(struct pare_edit *e, const char *base, const struct pare_tensor *t,
+                           const char **name, struct pare_err *err);
+
+/* Replace the constant of this name, made by an initializer, a Constant node or nodes that compute
+ * it, by an initializer with the contents of t. */
+int pare_edit_set_constant(struct pare_edit *e, const char *name, const struct pare_tensor *t,
+                           struct pare_err *err);
 int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_err *err);
 
+/* Drop the shape that the file declares for a value (value_info). */
+int pare_edit_forget_shape(struct pare_edit *e, const char *name, struct pare_err *err);
+
+/* ---- nodes, named by a value that they make -------------------------------------------------- */
+
+#define PARE_EDIT_INPUTS 9
 #define PARE_EDIT_ATTRS 4
 
 struct pare_edit_node {
     const char *type, *name;
-    const char *domain;               /* NULL: ONNX's own */
-    const char *in[PARE_EDIT_INPUTS]; /* "": left out; NULL ends them */
+    const char *domain;               /* NULL: the standard operators */
+    const char *in[PARE_EDIT_INPUTS]; /* "": an absent input; NULL ends the list */
     const char *out;
-    int axis; /* -1: no such attribute */
+    int axis; /* attribute "axis"; -1: the node has none */
     struct {
-        const char *name; /* NULL ends them */
+        const char *name; /* NULL ends the list */
         int64_t v;
-    } attr[PARE_EDIT_ATTRS]; /* more of them */
+    } attr[PARE_EDIT_ATTRS]; /* integer attributes */
 };
 
-/* Behind the nodes that make its inputs. */
+/* Insert a node after the nodes that make its inputs. */
 int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct pare_err *err);
 
-/* The node of the main graph that makes `value` makes `name` instead.  Whoever uses `value` waits
- * for somebody else to make it. */
+/* Rename the output `value` to `name` at the node that makes it.  Consumers of `value` are not
+ * changed: another node has to make it. */
 int pare_edit_rename(struct pare_edit *e, const char *value, const char *name,
                      struct pare_err *err);
 
-/* Input k of the node that makes `value`; one behind the last is added. */
+/* Set input k of the node that makes `value`; inputs between its last one and k become absent. */
 int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *name,
                      struct pare_err *err);
 
-/* The node that makes `value` is gone. */
+/* Remove the node that makes `value`. */
 int pare_edit_remove(struct pare_edit *e, const char *value, struct pare_err *err);
 
-/* Operators between integers become those of integers, where the pattern is there (qoperator.c).
- * *n: how many. */
+/* ---- nodes of the original model's graph, or of a clone of it -------------------------------- */
+
+/* Is the node one of the file's main graph, so that it can be edited?  Nodes of functions, which
+ * loading inlines, are not. */
+bool pare_model_has_node(const struct pare_model *m, const struct pare_node *n);
+
+/* Set input i; inputs between the node's last one and i become absent. */
+int pare_edit_set_input(struct pare_edit *e, const struct pare_node *n, int i, const char *name,
+                        struct pare_err *err);
+
+/* Remove input i; the following inputs move up.  An i out of range is ignored. */
+int pare_edit_drop_input(struct pare_edit *e, const struct pare_node *n, int i,
+                         struct pare_err *err);
+
+/* Insert type(output 0 of n, with) after n.  Consumers of the output read the new node's result. */
+int pare_edit_append(struct pare_edit *e, const struct pare_node *n, const char *type,
+                     const char *with, struct pare_err *err);
+
+/* Set an attribute. */
+int pare_edit_set_int(struct pare_edit *e, const struct pare_node *n, const char *attr, int64_t v,
+                      struct pare_err *err);
+int pare_edit_set_ints(struct pare_edit *e, const struct pare_node *n, const char *attr,
+                       const int64_t *v, int count, struct pare_err *err);
+
+/* ---- passes over the whole graph ------------------------------------------------------------- */
+
+/* Remove nodes, initializers and declared shapes that no output depends on. */
+int pare_edit_sweep(struct pare_edit *e, struct pare_err *err);
+
+/* Fuse DequantizeLinear - operator - QuantizeLinear into int8 operators (qoperator.c).  *n: number
+ * of operators fused. */
 int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err);
-
-/* What save() would write, loaded; it refers to memory in the edit's arena. */
-int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_err *err);
-
-int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err);
 
 #endif

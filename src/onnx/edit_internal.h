@@ -1,4 +1,4 @@
-/* edit_internal.h - what an edit is made of, for those who look for patterns in it. */
+/* edit_internal.h - the state of an edit, for the files that implement edits. */
 #ifndef PARE_ONNX_EDIT_INTERNAL_H
 #define PARE_ONNX_EDIT_INTERNAL_H
 
@@ -6,35 +6,64 @@
 #include "edit.h"
 
 struct pare_edit {
-    const struct pare_model *m;
-    struct pare_arena *a;
+    const struct pare_model *from;
+    struct pare_model *to; /* the new model, without a graph until pare_edit_model() */
+    struct pare_arena *a;  /* to->arena; the edit itself is in it */
     Onnx__ModelProto model;
-    Onnx__GraphProto graph;
-    int n_old; /* nodes of the file */
+    Onnx__GraphProto graph; /* its node list is set when the edit ends, from `slot` */
+    int n_file;             /* slots of the file's nodes; inserted nodes follow */
     struct pare_edit_slot {
-        Onnx__NodeProto *p; /* NULL: it is gone */
-        bool own;           /* a copy, open to change */
-        int after;          /* of inserted nodes: the file's node that it follows; -1: none */
-    } * slot;               /* the file's, then the inserted ones */
-    int n, cap, cap_const;
-    struct pare_map maker; /* names of values to their slots */
-    struct pare_map names; /* all that are taken */
+        Onnx__NodeProto *p; /* NULL: removed */
+        bool own;           /* p is a copy that may be changed */
+        int after;          /* inserted nodes: the file's node that they follow; -1: none */
+    } * slot;
+    int n, cap;                /* slots */
+    int cap_constant;          /* of graph.initializer */
+    struct pare_map maker;     /* name of a value to its slot + 1 */
+    struct pare_map constants; /* name of an initializer to its TensorProto */
+    struct pare_map names;     /* names that are taken, see edit.c */
+    struct pare_map stale;     /* names of values whose declared shape is dropped */
+    int64_t numbered;          /* numbers given out by pare_edit_add_constant() */
 };
 
-/* The structs of protobuf-c have no const; nothing is written through these. */
+/* protobuf-c structs have no const; nothing is written through these pointers. */
 static inline char *pare_edit_text(const char *s)
 {
     return (char *)(uintptr_t)s;
 }
 
-/* An attribute; NULL: no memory. */
-Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64_t v);
+int pare_edit_no_memory(struct pare_err *err);
 
-/* The node that makes a value, open to change; its attributes are still shared. */
+/* A name for a value: `base`, or base + ".1", ... if it is taken; reserved.  NULL: no memory. */
+const char *pare_edit_value_name(struct pare_edit *e, const char *base);
+
+/* Reserve a value's name. */
+int pare_edit_reserve(struct pare_edit *e, const char *name, struct pare_err *err);
+
+/* Record that slot `slot` makes `value`. */
+int pare_edit_set_maker(struct pare_edit *e, const char *value, int slot, struct pare_err *err);
+
+/* The slot that makes a value; NULL: an input, an initializer, or unknown. */
+struct pare_edit_slot *pare_edit_maker(const struct pare_edit *e, const char *value);
+
+/* The same, with a NodeProto that may be changed; attributes stay shared.  No such slot: error. */
 int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot **slot,
                   struct pare_err *err);
 
-/* The slot that makes a value; NULL: an input, an initializer, or nobody. */
-struct pare_edit_slot *pare_edit_maker(const struct pare_edit *e, const char *value);
+/* A new list of the n pointers at p, with room for one more; NULL: no memory. */
+void *pare_edit_copy_list(struct pare_edit *e, const void *p, size_t n);
+
+/* A new attribute; NULL: no memory. */
+Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64_t v);
+Onnx__AttributeProto *pare_edit_string(struct pare_edit *e, const char *name, const char *v);
+
+/* Replace the attribute of the same name in an owned node, or add it.  attr NULL: no memory. */
+int pare_edit_set_attr(struct pare_edit *e, Onnx__NodeProto *p, Onnx__AttributeProto *attr,
+                       struct pare_err *err);
+int pare_edit_drop_attr(struct pare_edit *e, Onnx__NodeProto *p, const char *name,
+                        struct pare_err *err);
+
+/* Drop the graph input of an initializer: files before IR version 4 list initializers as inputs. */
+void pare_edit_drop_graph_input(struct pare_edit *e, const char *name);
 
 #endif

@@ -1,8 +1,8 @@
-/* external.c - tensors that are stored in files beside the model.
+/* external.c - external data: tensors stored in separate files.
  *
- * The model names such a file; whoever wrote the model must not thereby reach any other file of
- * the user.  So the name is resolved strictly beneath the model's folder: no absolute path, no
- * "..", no symbolic link on the way, and no file that has a second name elsewhere.
+ * The model names the file, so a malicious model could try to read other files of the user.  The
+ * name is therefore resolved strictly beneath the model's folder: no absolute path, no "..", no
+ * symbolic link in the path, and no file with a second hard link.
  */
 #include "build.h"
 
@@ -19,10 +19,10 @@
 #include "../base/limits.h"
 #include "wire.h"
 
-struct place {
+struct extent {
     const char *location;
     uint64_t offset, length;
-    bool has_length; /* when not, it is what the shape needs */
+    bool has_length; /* false: the length follows from the shape */
 };
 
 int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_pages **pages,
@@ -33,7 +33,7 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
 
     if (!p)
         return pare_no_memory(err, "to read it");
-    if (name && m->n_beside == PARE_MAX_EXTERNAL_FILES)
+    if (name && m->n_external == PARE_MAX_EXTERNAL_FILES)
         return pare_fail(err, PARE_ELIMIT, "is one of more than %d files of external data",
                          PARE_MAX_EXTERNAL_FILES);
     if (fstat(fd, &st))
@@ -58,7 +58,7 @@ int pare_pages_map(struct pare_model *m, int fd, const char *name, struct pare_p
             return pare_fail(err, PARE_EIO, "cannot be mapped: %s", strerror(errno));
     }
     m->pages = p;
-    m->n_beside += name != NULL;
+    m->n_external += name != NULL;
     *pages = p;
     return 0;
 }
@@ -87,7 +87,7 @@ static int open_steps(int dir, const char *location)
         }
         if (next < 0 && errno == ENOTDIR && !fstatat(fd, part, &st, AT_SYMLINK_NOFOLLOW) &&
             S_ISLNK(st.st_mode))
-            errno = ELOOP; /* as openat2() says it */
+            errno = ELOOP; /* like openat2() */
         rc = errno;
         if (fd != dir)
             close(fd);
@@ -133,11 +133,11 @@ static int check_location(const char *s, struct pare_err *err)
 
 static struct pare_pages *find_pages(const struct pare_model *m, const char *location)
 {
-    struct pare_pages *p = m->pages;
-
-    while (p && !(p->name && !strcmp(p->name, location)))
-        p = p->next;
-    return p;
+    for (; m; m = m->base)
+        for (struct pare_pages *p = m->pages; p; p = p->next)
+            if (p->name && !strcmp(p->name, location))
+                return p;
+    return NULL;
 }
 
 static int map_location(struct pare_model *m, const char *location, struct pare_err *err)
@@ -148,7 +148,7 @@ static int map_location(struct pare_model *m, const char *location, struct pare_
     if (find_pages(m, location))
         return 0;
     if (!m->dir)
-        return pare_fail(err, PARE_EIO, "its data is in file '%s', but no folder is known",
+        return pare_fail(err, PARE_EIO, "its data is in file '%s', but the model has no folder",
                          location);
     dir = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
@@ -177,9 +177,9 @@ static int parse_number(const char *key, const char *text, uint64_t *v, struct p
                      text);
 }
 
-/* Other keys, such as a check sum, are nothing to us.  A key that is there twice would be one thing
- * to who checks and another to who uses it. */
-static int read_place(const Onnx__TensorProto *p, struct place *at, struct pare_err *err)
+/* Other keys, for example a checksum, are ignored.  Duplicate keys are refused, because readers
+ * could disagree about which one counts. */
+static int read_extent(const Onnx__TensorProto *p, struct extent *at, struct pare_err *err)
 {
     static const char *const keys[] = { "location", "offset", "length" };
     const char *found[3] = { NULL, NULL, NULL };
@@ -192,7 +192,7 @@ static int read_place(const Onnx__TensorProto *p, struct place *at, struct pare_
             if (strcmp(key, keys[k]) != 0)
                 continue;
             if (found[k])
-                return pare_fail(err, PARE_EFORMAT, "external data has two of '%s'", key);
+                return pare_fail(err, PARE_EFORMAT, "external data has the key '%s' twice", key);
             found[k] = value ? value : "";
         }
     }
@@ -209,9 +209,9 @@ int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p, 
                         size_t *len, struct pare_err *err)
 {
     const struct pare_pages *pages;
-    struct place at;
+    struct extent at;
 
-    PARE_TRY(read_place(p, &at, err));
+    PARE_TRY(read_extent(p, &at, err));
     pages = find_pages(m, at.location);
     if (!pages)
         return pare_fail(err, PARE_EIO, "external data file '%s' is not open", at.location);
@@ -230,14 +230,14 @@ int pare_external_known(const struct pare_model *m, const Onnx__TensorProto *p, 
 int pare_external_bytes(struct pare_model *m, const Onnx__TensorProto *p, const void **bytes,
                         size_t *len, struct pare_err *err)
 {
-    struct place at;
+    struct extent at;
 
-    PARE_TRY(read_place(p, &at, err));
+    PARE_TRY(read_extent(p, &at, err));
     PARE_TRY(map_location(m, at.location, err));
     return pare_external_known(m, p, bytes, len, err);
 }
 
-/* Depth is that of the loaded file, which has been checked. */
+/* The recursion depth is that of the loaded file, which wire.c has checked. */
 int pare_external_open(struct pare_model *m, const ProtobufCMessage *msg, struct pare_err *err)
 {
     const ProtobufCMessageDescriptor *d = msg->descriptor;

@@ -1,7 +1,7 @@
-/* externalize.c - the model as it is to be written: weights moved in or out of the file.
+/* externalize.c - move weights into or out of the model file before it is written.
  *
- * Walks the messages by their descriptors.  Where a tensor changes, the messages on the way to it
- * are copied, and nothing else is.
+ * Walks the messages by their descriptors.  If a tensor changes, the messages on the path to it are
+ * copied; everything else is shared.
  */
 #include "externalize.h"
 
@@ -9,9 +9,9 @@
 
 #include "wire.h"
 
-#define ALIGN 64u /* of tensors in a file beside, so that it can be used where it is mapped */
+#define ALIGN 64u /* of tensors in the external file, so that mapped tensors can be used in place */
 
-/* The elements as they would stand in raw_data, when they are there already; else NULL. */
+/* The elements in the layout of raw_data, if the file has them so; else NULL. */
 static int plain_bytes(struct pare_externalize *w, const Onnx__TensorProto *p, const void **bytes,
                        size_t *len, struct pare_err *err)
 {
@@ -100,7 +100,7 @@ static int rewrite_tensor(struct pare_externalize *w, Onnx__TensorProto *p, bool
     return movable ? point_outside(w, copy, bytes, len, err) : 0;
 }
 
-/* Make *m a copy of `old` if it is none yet, and *list the children of f in it, to be changed. */
+/* Make *m a copy of `old` unless it is one already, and *list its own list of the children of f. */
 static int own(struct pare_externalize *w, const ProtobufCFieldDescriptor *f,
                const ProtobufCMessage *old, ProtobufCMessage **m, ProtobufCMessage ***list)
 {
@@ -147,7 +147,7 @@ static int rewrite_field(struct pare_externalize *w, const ProtobufCFieldDescrip
     return 0;
 }
 
-/* Depth is that of the loaded file, which has been checked. */
+/* The recursion depth is that of the loaded file, which wire.c has checked. */
 int pare_externalize(struct pare_externalize *w, ProtobufCMessage *m, ProtobufCMessage **out,
                      struct pare_err *err)
 {

@@ -1,10 +1,10 @@
-/* externalize.h - the model as it is to be written: weights moved in or out of the file. */
+/* externalize.h - move weights into or out of the model file before it is written. */
 #ifndef PARE_ONNX_EXTERNALIZE_H
 #define PARE_ONNX_EXTERNALIZE_H
 
 #include "build.h"
 
-/* One tensor's bytes in the file beside the model. */
+/* One tensor's bytes in the external data file. */
 struct pare_outside {
     const void *data;
     size_t len;
@@ -15,13 +15,14 @@ struct pare_outside {
 struct pare_externalize {
     const struct pare_model *m;
     struct pare_arena *arena;
-    const char *location; /* name of the file beside; NULL: everything goes inside */
-    size_t above;         /* initializers of at least this many bytes go outside */
+    const char
+        *location; /* name of the external data file; NULL: all weights go inside the model */
+    size_t above;  /* initializers of at least this many bytes become external */
     struct pare_outside *first, **last;
-    uint64_t end; /* bytes outside so far */
+    uint64_t end; /* bytes of the external file so far */
 };
 
-/* The message, or a copy that shares all that did not change.  The original is not touched. */
+/* *out: the message, or a copy that shares everything that did not change.  m is not modified. */
 int pare_externalize(struct pare_externalize *w, ProtobufCMessage *m, ProtobufCMessage **out,
                      struct pare_err *err);
 

@@ -1,4 +1,4 @@
-/* fold_norm.c - batch normalizations become part of the convolutions before them. */
+/* fold_norm.c - fold BatchNormalization into the weights of the preceding Conv. */
 #include "fold_norm.h"
 
 #include <math.h>
@@ -12,28 +12,11 @@ enum { X, SCALE, SHIFT, MEAN, VARIANCE, NORM_INPUTS };
 struct fold {
     const struct pare_model *m;
     const struct pare_graph *g;
-    struct pare_arena *a; /* numbers, until the model is written */
+    struct pare_arena *a; /* temporary copies of the norm's parameters */
     struct pare_edit *e;
 };
 
-static int uses(const struct pare_graph *g, const struct pare_value *v)
-{
-    int n = 0;
-
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct pare_node *u = g->node[i];
-
-        for (int k = 0; k < u->n_in; k++)
-            n += u->in[k] == v;
-        for (int k = 0; k < u->n_cap; k++) /* subgraphs */
-            n += u->cap[k] == v;
-    }
-    for (int i = 0; i < g->n_out; i++)
-        n += g->out[i] == v;
-    return n;
-}
-
-/* An initializer of n floats. */
+/* Is v an initializer of n floats? */
 static bool is_list(const struct pare_value *v, int64_t n)
 {
     return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 && v->t.rank == 1 &&
@@ -59,11 +42,13 @@ bool pare_norm_folds(const struct pare_graph *g, const struct pare_node *norm)
     int64_t n = w && w->t.rank > 0 ? w->t.dim[0] : 0;
 
     if (strcmp(norm->type, "BatchNormalization") || !conv || strcmp(conv->type, "Conv") ||
-        !conv->op || !norm->op || uses(g, conv->out[0]) != 1 || attr(norm, "training_mode") != 0)
+        !conv->op || !norm->op || !pare_graph_only_consumer(g, conv->out[0]) ||
+        attr(norm, "training_mode") != 0)
         return false;
-    if (!w || !(w->flags & PARE_V_CONST) || w->maker || w->t.dtype != PARE_F32 || uses(g, w) != 1)
+    if (!w || !(w->flags & PARE_V_CONST) || w->maker || w->t.dtype != PARE_F32 ||
+        !pare_graph_only_consumer(g, w))
         return false;
-    if (b && (!is_list(b, n) || uses(g, b) != 1))
+    if (b && (!is_list(b, n) || !pare_graph_only_consumer(g, b)))
         return false;
     for (int k = SCALE; k < NORM_INPUTS; k++)
         if (!is_list(norm->in[k], n))
@@ -71,44 +56,46 @@ bool pare_norm_folds(const struct pare_graph *g, const struct pare_node *norm)
     return n > 0;
 }
 
-/* The numbers of a constant, in memory that may be changed. */
-static int copy(const struct fold *f, const struct pare_value *from, struct pare_tensor *t,
-                struct pare_err *err)
+/* A copy of an initializer's floats, in memory of the new model that can be paged out. */
+static int copy_floats(const struct fold *f, const struct pare_value *v, struct pare_tensor *t,
+                       struct pare_err *err)
 {
-    struct pare_value v = *from;
-    bool mapped = !v.t.data && v.raw;
+    const void *from = v->t.data ? v->t.data : v->raw;
+    size_t bytes = (size_t)pare_numel(&v->t) * sizeof(float);
 
-    PARE_TRY(pare_value_load(f->a, &v, err));
-    *t = v.t;
-    if (!mapped) { /* else it is a copy already */
-        PARE_TRY(pare_tensor_alloc(f->a, t, err));
-        memcpy(t->data, v.t.data, (size_t)pare_numel(t) * sizeof(float));
-    }
-    pare_model_release(f->m, mapped ? v.raw : v.t.data, (size_t)pare_numel(t) * sizeof(float));
+    *t = v->t;
+    PARE_TRY(pare_tensor_scratch(f->e->a, t, &f->e->to->pages, err));
+    if (bytes)
+        memcpy(t->data, from, bytes);
+    pare_model_release(f->m, from, bytes);
     return 0;
 }
 
-static int numbers(const struct fold *f, const struct pare_node *norm, struct pare_tensor *w,
-                   struct pare_tensor *b, struct pare_err *err)
+static int fold_numbers(const struct fold *f, const struct pare_node *norm, struct pare_tensor *w,
+                        struct pare_tensor *b, struct pare_err *err)
 {
     double eps = attr(norm, "epsilon");
-    struct pare_tensor p[NORM_INPUTS];
+    struct pare_value p[NORM_INPUTS];
     int64_t n = w->dim[0], each = pare_numel(w) / n;
 
-    for (int k = SCALE; k < NORM_INPUTS; k++)
-        PARE_TRY(copy(f, norm->in[k], &p[k], err));
+    for (int k = SCALE; k < NORM_INPUTS; k++) {
+        p[k] = *norm->in[k];
+        PARE_TRY(pare_value_load(f->a, &p[k], err));
+    }
     for (int64_t c = 0; c < n; c++) {
-        double g = (double)pare_f32(&p[SCALE])[c] / sqrt((double)pare_f32(&p[VARIANCE])[c] + eps);
+        double g = (double)pare_f32(&p[SCALE].t)[c] /
+                   sqrt((double)pare_f32(&p[VARIANCE].t)[c] + eps);
 
         for (int64_t i = c * each; i < (c + 1) * each; i++)
             pare_f32(w)[i] = (float)((double)pare_f32(w)[i] * g);
-        pare_f32(b)[c] = (float)((double)pare_f32(&p[SHIFT])[c] +
-                                 ((double)pare_f32(b)[c] - (double)pare_f32(&p[MEAN])[c]) * g);
+        pare_f32(b)[c] = (float)((double)pare_f32(&p[SHIFT].t)[c] +
+                                 ((double)pare_f32(b)[c] - (double)pare_f32(&p[MEAN].t)[c]) * g);
     }
+    pare_model_release(f->e->to, w->data, (size_t)pare_numel(w) * sizeof(float));
     return 0;
 }
 
-/* "conv1.bias" for "conv1.weight". */
+/* "conv1.bias" for "conv1.weight"; else weight + "_bias". */
 static const char *bias_name(struct pare_edit *e, const char *weight)
 {
     size_t n = strlen(weight);
@@ -138,7 +125,7 @@ int pare_edit_fold_norm(struct pare_edit *e, struct pare_norm_fold *f, struct pa
     PARE_TRY(pare_edit_remove(e, f->made, err));
     PARE_TRY(pare_edit_rename(e, conv->out[0]->name, f->made, err));
     for (int k = SCALE; k < NORM_INPUTS; k++)
-        if (uses(f->g, f->norm->in[k]) == 1)
+        if (pare_graph_only_consumer(f->g, f->norm->in[k]))
             PARE_TRY(pare_edit_drop_constant(e, f->norm->in[k]->name, err));
     return 0;
 }
@@ -149,16 +136,16 @@ static int fold(struct fold *f, const struct pare_node *norm, struct pare_err *e
     const struct pare_value *old = conv->n_in > 2 ? conv->in[2] : NULL;
     struct pare_norm_fold n = { .g = f->g, .norm = norm, .made = norm->out[0]->name };
 
-    PARE_TRY(copy(f, conv->in[1], &n.w, err));
+    PARE_TRY(copy_floats(f, conv->in[1], &n.w, err));
     if (old)
-        PARE_TRY(copy(f, old, &n.b, err));
+        PARE_TRY(copy_floats(f, old, &n.b, err));
     else
-        PARE_TRY(pare_tensor_new(f->a, &n.b, PARE_F32, 1, n.w.dim, err));
-    PARE_TRY(numbers(f, norm, &n.w, &n.b, err));
+        PARE_TRY(pare_tensor_new(f->e->a, &n.b, PARE_F32, 1, n.w.dim, err));
+    PARE_TRY(fold_numbers(f, norm, &n.w, &n.b, err));
     return pare_edit_fold_norm(f->e, &n, err);
 }
 
-static int fold_all(struct fold *f, struct pare_model **folded, int *n, struct pare_err *err)
+static int fold_all(struct fold *f, int *n, struct pare_err *err)
 {
     for (int i = 0; i < f->g->n_nodes; i++) {
         const struct pare_node *norm = f->g->node[i];
@@ -169,22 +156,24 @@ static int fold_all(struct fold *f, struct pare_model **folded, int *n, struct p
         PARE_TRY(fold(f, norm, err));
         ++*n;
     }
-    return *n ? pare_edit_model(f->e, folded, err) : 0;
+    return 0;
 }
 
-int pare_model_fold_norm(const struct pare_model *m, struct pare_arena *a,
-                         struct pare_model **folded, int *n, struct pare_err *err)
+int pare_model_fold_norm(const struct pare_model *m, struct pare_model **folded, int *n,
+                         struct pare_err *err)
 {
     struct fold f = { .m = m, .g = m->graph, .a = pare_arena_new(1 << 16) };
     int rc;
 
     *n = 0;
     *folded = NULL;
-    rc = f.a ? pare_edit_new(m, a, &f.e, err) : pare_no_memory(err, "to fold normalizations");
+    rc = f.a ? pare_edit_new(m, &f.e, err) : pare_no_memory(err, "to fold normalizations");
     if (!rc)
-        rc = fold_all(&f, folded, n, err);
+        rc = fold_all(&f, n, err);
+    if (!rc && *n)
+        rc = pare_edit_model(f.e, folded, err);
+    else
+        pare_edit_free(f.e);
     pare_arena_free(f.a);
-    for (const struct pare_pages *p = m->pages; p; p = p->next)
-        pare_pages_release(p, p->data, p->len);
     return rc;
 }

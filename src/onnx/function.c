@@ -1,7 +1,7 @@
-/* function.c - functions that the model brings along, put in the place of their calls.
+/* function.c - inline model-local functions (FunctionProto) at their calls.
  *
- * Only the graph is expanded; the file keeps its functions.  A function sees its inputs, what its
- * own nodes make, and nothing else.
+ * Only the graph is expanded; the file keeps its functions.  A function's body sees its inputs and
+ * the outputs of its own nodes.
  */
 #include "build.h"
 
@@ -10,7 +10,7 @@
 #include "../base/limits.h"
 #include "wire.h"
 
-/* Fields that are newer than the schema we are built with. */
+/* Numbers of fields that are newer than the protobuf schema of this build. */
 enum { NODE_OVERLOAD = 8, FUNCTION_DEFAULTS = 11, FUNCTION_OVERLOAD = 13 };
 
 struct pare_function {
@@ -35,9 +35,9 @@ static int no_memory(struct pare_build *b)
     return pare_fail(b->err, PARE_ENOMEM, "no memory for functions");
 }
 
-/* ---- finding them ---------------------------------------------------------------------- */
+/* ---- finding functions ----------------------------------------------------------------------- */
 
-/* The contents of an unknown length-delimited field; false for another kind. */
+/* The contents of an unknown field, if it is length-delimited; else false. */
 static bool unknown_bytes(const ProtobufCMessageUnknownField *u, const uint8_t **data, size_t *len)
 {
     size_t n = 0;
@@ -54,7 +54,7 @@ static bool unknown_bytes(const ProtobufCMessageUnknownField *u, const uint8_t *
     return true;
 }
 
-/* Functions of one name may differ in their `overload`. */
+/* Functions of the same name are distinguished by `overload`. */
 static char *make_key(struct pare_arena *a, const char *dom, const char *name,
                       const ProtobufCMessage *m, unsigned overload_tag)
 {
@@ -139,9 +139,9 @@ const Onnx__AttributeProto *pare_call_attr(const struct pare_call *call, const c
     return NULL;
 }
 
-/* ---- expanding a call -------------------------------------------------------------------- */
+/* ---- expanding a call ------------------------------------------------------------------------ */
 
-/* A small file can describe a huge graph by functions that call functions. */
+/* Without limits, a small file could describe a huge graph by functions that call functions. */
 static int check_limits(struct pare_build *b, const struct pare_call *call)
 {
     b->expanded += call->f->bytes;
@@ -149,7 +149,7 @@ static int check_limits(struct pare_build *b, const struct pare_call *call)
         return pare_fail(b->err, PARE_ELIMIT, "functions call each other more than %d deep",
                          PARE_MAX_CALLS);
     if (b->expanded > PARE_MAX_EXPANDED)
-        return pare_fail(b->err, PARE_ELIMIT, "calls of functions expand to more than %u bytes",
+        return pare_fail(b->err, PARE_ELIMIT, "function calls expand to more than %u bytes",
                          PARE_MAX_EXPANDED);
     if (call->site->n_attribute > PARE_MAX_ATTRS || call->f->n_defaults > PARE_MAX_ATTRS)
         return pare_fail(b->err, PARE_ELIMIT, "a function has more than %d attributes",
@@ -175,7 +175,8 @@ static int bind_inputs(struct pare_scope *sc, const struct pare_call *call, stru
             PARE_TRY(pare_scope_find(sc, name, &v));
             if (!v)
                 return pare_fail(b->err, PARE_EFORMAT,
-                                 "input '%s' is made by no node and is no input or initializer",
+                                 "input '%s' is not made by a node and is not an input or "
+                                 "initializer",
                                  name);
         }
         PARE_TRY(pare_map_set(alias, b->m->arena, str(call->f->proto->input[i]), v, b->err));
@@ -183,7 +184,7 @@ static int bind_inputs(struct pare_scope *sc, const struct pare_call *call, stru
     return 0;
 }
 
-/* A value of the graph for a name of the function. */
+/* Add a value to the graph for a name of the function. */
 static struct pare_value *fresh_value(struct pare_scope *in, const char *name)
 {
     struct pare_build *b = in->b;
@@ -198,7 +199,7 @@ static struct pare_value *fresh_value(struct pare_scope *in, const char *name)
     return pare_graph_value(in->g, full, b->err);
 }
 
-/* Values for all that the body makes: the call's outputs, or new ones. */
+/* Map each output of a body node to an output of the call, or to a new value. */
 static int make_values(struct pare_scope *in, struct pare_map *alias, const Onnx__FunctionProto *f,
                        struct pare_value **made)
 {
@@ -216,7 +217,7 @@ static int make_values(struct pare_scope *in, struct pare_map *alias, const Onnx
             if (!*name)
                 continue;
             if (pare_map_get(alias, name))
-                return pare_fail(b->err, PARE_EFORMAT, "'%s' is made a second time", name);
+                return pare_fail(b->err, PARE_EFORMAT, "'%s' is defined twice", name);
             v = pare_map_get(&outs, name);
             *made = v ? v : fresh_value(in, name);
             if (!*made)
@@ -226,11 +227,10 @@ static int make_values(struct pare_scope *in, struct pare_map *alias, const Onnx
     return 0;
 }
 
-/* An output that is one of the inputs needs a node that hands it on. */
-static int pass_on(struct pare_scope *in, const struct pare_map *alias,
-                   const Onnx__FunctionProto *f)
+/* A function output that is also an input needs an Identity node. */
+static int add_identities(struct pare_scope *in, const struct pare_map *alias,
+                          const Onnx__FunctionProto *f)
 {
-    static const Onnx__NodeProto identity = ONNX__NODE_PROTO__INIT;
     struct pare_build *b = in->b;
 
     for (size_t i = 0; i < in->call->site->n_output; i++) {
@@ -240,7 +240,7 @@ static int pass_on(struct pare_scope *in, const struct pare_map *alias,
         if (!y || v == y)
             continue;
         if (!v || v == &b->absent)
-            return pare_fail(b->err, PARE_EFORMAT, "output '%s' is made by none of its nodes",
+            return pare_fail(b->err, PARE_EFORMAT, "output '%s' is not made by any of its nodes",
                              str(f->output[i]));
         n = pare_graph_add(in->g, 1, 1, b->err);
         if (!n)
@@ -252,7 +252,6 @@ static int pass_on(struct pare_scope *in, const struct pare_map *alias,
         n->version = PARE_OPSET_NEWEST;
         n->op = pare_find_op("", "Identity");
         n->why = n->op ? NULL : "operator Identity is not known";
-        n->proto = &identity;
         if (n->op)
             n->attr = pare_alloc(b->m->arena, 1, n->op->attr_size ? n->op->attr_size : 1);
     }
@@ -288,10 +287,10 @@ static int expand(struct pare_scope *sc, struct pare_call *call)
     PARE_TRY(bind_inputs(sc, call, &alias));
     PARE_TRY(make_values(&in, &alias, f, made));
     for (size_t i = 0; i < f->n_node; i++) {
-        PARE_TRY(pare_build_any(&in, f->node[i], made));
+        PARE_TRY(pare_build_any(&in, &f->node[i], made));
         made += f->node[i]->n_output;
     }
-    return pass_on(&in, &alias, f);
+    return add_identities(&in, &alias, f);
 }
 
 int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p, const struct pare_function *f,
@@ -304,7 +303,7 @@ int pare_build_call(struct pare_scope *sc, const Onnx__NodeProto *p, const struc
                               .depth = sc->call ? sc->call->depth + 1 : 1 };
 
     if (sc->call)
-        return expand(sc, &call); /* the outermost call is what people look for */
+        return expand(sc, &call); /* errors name the outermost call only */
     return pare_at(sc->b->err, expand(sc, &call), "node '%s' (function %s)", str(p->name),
                    str(p->op_type));
 }

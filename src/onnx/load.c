@@ -1,4 +1,4 @@
-/* load.c - open a file, check and unpack it, build its graph. */
+/* load.c - load a model: map the file, unpack the protobuf, build the graph. */
 #include "build.h"
 
 #include <errno.h>
@@ -45,12 +45,12 @@ void pare_model_free(struct pare_model *m)
 
 void pare_model_borrow(struct pare_model *m, const struct pare_model *base)
 {
-    m->base = (struct pare_model *)base;
+    m->base = (struct pare_model *)(uintptr_t)base;
     pare_model_retain(m->base);
 }
 
-/* What people hand us by mistake. */
-static const char *guess(const unsigned char *p, size_t len)
+/* A hint for files of other formats that users confuse with ONNX. */
+static const char *format_hint(const unsigned char *p, size_t len)
 {
     if (len >= 4 && !memcmp(p, "PK\3\4", 4))
         return "; it looks like a zip archive, such as PyTorch saves: export the model to ONNX";
@@ -79,17 +79,17 @@ static int read_model(struct pare_model *m, const void *data, size_t len, struct
     if (rc) {
         size_t n = strlen(err->msg);
 
-        strncpy(err->msg + n, guess(data, len), sizeof(err->msg) - n - 1);
+        strncpy(err->msg + n, format_hint(data, len), sizeof(err->msg) - n - 1);
         return pare_at(err, rc, "is not an ONNX model");
     }
     PARE_TRY(pare_model_build(m, err));
-    if (pare_arena_failed(m->arena)) /* or a node would be kept as one that cannot run */
+    if (pare_arena_failed(m->arena)) /* else nodes without memory would look unsupported */
         return pare_no_memory(err, "for its graph");
     return pare_external_open(m, msg, err);
 }
 
-/* Names come from the file: what would disturb a terminal or a log is masked. */
-static int report(struct pare_model *m, const char *path, int rc, struct pare_err *err)
+/* Names come from the file: mask control characters before they reach a terminal or log. */
+static int fail_load(struct pare_model *m, const char *path, int rc, struct pare_err *err)
 {
     pare_model_free(m);
     rc = pare_at(err, rc, "%s", path);
@@ -112,7 +112,7 @@ int pare_model_parse(const void *data, size_t len, const char *dir, struct pare_
     m->dir = dir ? pare_strdup(m->arena, dir) : NULL;
     rc = read_model(m, data, len, err);
     if (rc)
-        return report(m, "model", rc, err);
+        return fail_load(m, "model", rc, err);
     *model = m;
     return 0;
 }
@@ -140,7 +140,7 @@ int pare_model_load(const char *path, struct pare_model **model, struct pare_err
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         rc = pare_fail(err, PARE_EIO, "cannot be opened: %s", strerror(errno));
-        return report(m, path, rc, err);
+        return fail_load(m, path, rc, err);
     }
     rc = set_path(m, path, err);
     if (!rc)
@@ -149,7 +149,7 @@ int pare_model_load(const char *path, struct pare_model **model, struct pare_err
     if (!rc)
         rc = read_model(m, pages->data, pages->len, err);
     if (rc)
-        return report(m, path, rc, err);
+        return fail_load(m, path, rc, err);
     *model = m;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* metadata.c - what a file says about itself. */
+/* metadata.c - IR version, producer, opsets and size of a model file. */
 #include "metadata.h"
 
 #include "onnx.pb-c.h"
@@ -28,6 +28,6 @@ int pare_model_metadata(const struct pare_model *m, struct pare_arena *a, struct
         .opset = list,
     };
     for (const struct pare_pages *g = m->pages; g; g = g->next)
-        f->bytes += g->apart ? 0 : g->len;
+        f->bytes += g->scratch ? 0 : g->len;
     return 0;
 }

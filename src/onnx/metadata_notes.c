@@ -1,4 +1,4 @@
-/* metadata_notes.c - words about a model that travel with it: metadata_props. */
+/* metadata_notes.c - key-value notes that are saved with a model (metadata_props). */
 #include <string.h>
 
 #include "../base/arena.h"

@@ -1,4 +1,4 @@
-/* model.h - a loaded file: the protobuf that backs it, its pages, and the graph built on it. */
+/* model.h - struct pare_model: a loaded file with its protobuf, mapped pages and graph. */
 #ifndef PARE_ONNX_MODEL_H
 #define PARE_ONNX_MODEL_H
 
@@ -7,84 +7,91 @@
 
 #include "../graph/graph.h"
 
+/* A model has two views of the same data.  `proto` is the file's ModelProto; saving writes it.
+ * `graph` is built from it once, and plans, compressions and speedup work on the graph or on
+ * clones of it.  Constants of the graph point to the weights of the protobuf, and those into the
+ * mapped file: loading copies no weights. */
 struct pare_model {
-    struct pare_arena *arena;
-    atomic_int references;     /* freed when it becomes 0 */
-    struct pare_model *base;   /* the model that this one shares memory with; NULL: none */
-    struct pare_arena *shared; /* more memory that dies with the model; NULL: none */
-    const char *path, *dir;    /* for messages, and where external data is looked for */
-    void *proto;               /* the ModelProto; only src/onnx/ looks inside */
-    struct pare_graph *graph;
-    struct pare_io *in, *out; /* main graph, initializers not counted as inputs */
+    struct pare_arena *arena; /* the model itself, its protobuf structs and its graph */
+    atomic_int references;    /* pare_model_free() frees the model when it becomes 0 */
+    struct pare_model *base; /* the model whose memory this one shares and holds a reference to, for
+                               * example the one that it was edited from (edit.h); NULL: none */
+    struct pare_arena *shared; /* more memory that is freed with the model; NULL: none */
+    const char *path;          /* for error messages */
+    const char *dir;           /* the folder of external data; NULL: none */
+    void *proto;               /* Onnx__ModelProto, used in src/onnx/ only */
+    struct pare_graph *graph;  /* the main graph, with the shapes that the file declares */
+    struct pare_io *in, *out;  /* inputs, without initializers, and outputs of the main graph */
     int n_in, n_out;
     struct pare_pages {   /* mapped files, unmapped with the model */
-        const char *name; /* as the model names it; NULL for the model itself */
+        const char *name; /* location of external data; NULL: the model file, or scratch */
         void *data;
         size_t len;
-        dev_t dev;
+        dev_t dev; /* identifies the file; not set for scratch */
         ino_t ino;
-        bool apart; /* no file that anybody sees, see pare_scratch_pages() */
+        bool scratch; /* memory of pare_scratch_pages(), not a user's file */
         struct pare_pages *next;
     } * pages;
-    int n_beside; /* pages of files beside the model */
+    int n_external; /* number of external data files in `pages` */
 };
 
-/* The model refers to memory of `base`, which is freed after it. */
+/* Let m refer to memory of `base`: base is freed after m. */
 void pare_model_borrow(struct pare_model *m, const struct pare_model *base);
 
-/* A serialized TensorProto, as in the .pb files of test data sets.  The result does not refer to
- * the bytes. */
+/* ---- serialized forms ------------------------------------------------------------------------ */
+
+/* Parse a serialized TensorProto, as in the .pb files of test data sets.  The result does not
+ * refer to the bytes. */
 int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struct pare_tensor *t,
                       const char **name, struct pare_err *err);
 
-/* The reverse; name may be NULL. */
+/* Serialize a tensor; name may be NULL. */
 int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_arena *a,
                      void **bytes, size_t *len, struct pare_err *err);
 
 /* Bytes of the files that the model was read from, external data included. */
 double pare_model_file_bytes(const struct pare_model *m);
 
-/* An independent copy. */
+/* Make an independent copy: it shares no memory with m. */
 int pare_model_duplicate(const struct pare_model *m, struct pare_model **copy,
                          struct pare_err *err);
 
-/* Can this path be written to?  Not over the file that the model was read from, nor over one that
- * its weights are in, nor over what is no file. */
+/* Check that the path can be written: it is not the file that the model was loaded from, not one
+ * of its external data files, and not something other than a regular file. */
 int pare_model_target(const struct pare_model *m, const char *path, struct pare_err *err);
 
-/* Another model that is what pare_model_save() would write, in pages that can be given back.  It
- * refers to memory in the arena, which must outlive it. */
-int pare_model_copy(const struct pare_model *m, struct pare_arena *a, struct pare_model **copy,
-                    struct pare_err *err);
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* The bytes at `data` were copied and are not needed for now: where they are pages of a mapped
- * file, let the system have them.  Whoever reads them again gets them from the file. */
+/* Release the pages of the mapped files that hold these bytes.  Reading them again reloads them
+ * from the file. */
 void pare_model_release(const struct pare_model *m, const void *data, size_t len);
 
-/* Make an initializer of the main graph the model's own memory, aligned and open to change: what
- * is written into v->t.data is what later plans compute with and what is saved.  The second takes
- * memory that pare_model_release() can give back. */
+/* Make an initializer of the main graph writable: copy it to aligned memory of the model.  Later
+ * plans compute with, and saving writes, what is stored in v->t.data.  The second function takes
+ * scratch memory, which pare_model_release() can drop. */
 int pare_model_own(struct pare_model *m, struct pare_value *v, struct pare_err *err);
 int pare_model_own_scratch(struct pare_model *m, struct pare_value *v, struct pare_err *err);
 
-/* Memory behind a file without a name (scratch_pages.c): what is given back with pare_pages_release() is
- * there again when it is read.  NULL when it is little, or there is no such file; the struct is in
- * the arena. */
+/* Memory backed by an unlinked temporary file (scratch_pages.c): pages released with
+ * pare_pages_release() are re-read on access.  NULL: `bytes` is small, or the file cannot be
+ * created.  The struct is allocated in the arena. */
 struct pare_pages *pare_scratch_pages(struct pare_arena *a, size_t bytes);
 void pare_pages_release(const struct pare_pages *list, const void *data, size_t len);
 void pare_pages_free(struct pare_pages *list);
 
-/* pare_tensor_alloc() of such memory, put into *list; from the arena where there is none. */
+/* Allocate a tensor's data as scratch pages, added to *list, or in the arena if there are none. */
 int pare_tensor_scratch(struct pare_arena *a, struct pare_tensor *t, struct pare_pages **list,
                         struct pare_err *err);
 
-/* A word about the model that is saved with it (metadata_props), in place of what was noted under
- * the key; and what is noted there, or NULL. */
+/* ---- notes and shapes ------------------------------------------------------------------------ */
+
+/* Set a key-value note that is saved with the model (metadata_props), or read it; NULL: no such
+ * note. */
 int pare_model_note(struct pare_model *m, const char *key, const char *value, struct pare_err *err);
 const char *pare_model_noted(const struct pare_model *m, const char *key);
 
-/* Give the first input this shape, which must agree with what is declared, and the outputs those
- * that follow from it. */
+/* Fix the shape of the first input, which must agree with the declared one, and declare the shapes
+ * of the outputs that follow from it.  Edited models share the declarations with their base. */
 int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_err *err);
 
 #endif

@@ -196,18 +196,6 @@ double pare_model_file_bytes(const struct pare_model *m)
     double n = 0;
 
     for (const struct pare_pages *p = m->pages; p; p = p->next)
-        n += p->apart ? 0 : (double)p->len;
+        n += p->scratch ? 0 : (double)p->len;
     return n;
-}
-
-int pare_model_duplicate(const struct pare_model *m, struct pare_model **copy, struct pare_err *err)
-{
-    struct pare_arena *a = pare_arena_new(1 << 16);
-    int rc = a ? pare_model_copy(m, a, copy, err) : pare_no_memory(err, "for a copy of the model");
-
-    if (rc)
-        pare_arena_free(a);
-    else
-        (*copy)->shared = a;
-    return rc;
 }

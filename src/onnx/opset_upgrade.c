@@ -1,7 +1,7 @@
-/* opset_upgrade.c - a file's operators in the form of a later operator set.
+/* opset_upgrade.c - raise the opset of a model and rewrite operators that changed in between.
  *
- * Of what changed between the file's operator set and the one that is needed, that which can be
- * said in the new form is rewritten; all else is refused, with the operator's name.
+ * A node whose operator changed between the file's opset and the new one is rewritten if it can be
+ * expressed in the new form.  Otherwise the upgrade fails with the operator's name.
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 #define text pare_edit_text
 
-/* ---- new forms ----------------------------------------------------------------------------- */
+/* ---- rewrites -------------------------------------------------------------------------------- */
 
 static const Onnx__AttributeProto *attr_of(const Onnx__NodeProto *p, const char *name)
 {
@@ -27,37 +27,10 @@ static bool attr_is(const Onnx__NodeProto *p, const char *name, const char *valu
     return at && at->s.len == strlen(value) && !memcmp(at->s.data, value, at->s.len);
 }
 
-/* The node's attributes without `drop`, with `add`; either may be NULL. */
-static int change_attr(struct pare_edit *e, Onnx__NodeProto *p, const char *drop,
-                       Onnx__AttributeProto *add, struct pare_err *err)
+static int set_string(struct pare_edit *e, Onnx__NodeProto *p, const char *name, const char *value,
+                      struct pare_err *err)
 {
-    Onnx__AttributeProto **list = pare_alloc(e->a, p->n_attribute + 1, sizeof(void *));
-    size_t n = 0;
-
-    if (!list)
-        return pare_no_memory(err, "to change the model");
-    for (size_t i = 0; i < p->n_attribute; i++)
-        if (!drop || !p->attribute[i]->name || strcmp(p->attribute[i]->name, drop))
-            list[n++] = p->attribute[i];
-    if (add)
-        list[n++] = add;
-    p->attribute = list;
-    p->n_attribute = n;
-    return 0;
-}
-
-static int set_text(struct pare_edit *e, Onnx__NodeProto *p, const char *name, const char *value,
-                    struct pare_err *err)
-{
-    Onnx__AttributeProto *at = pare_edit_int(e, name, 0);
-
-    if (!at)
-        return pare_no_memory(err, "to change the model");
-    at->has_i = false;
-    at->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
-    at->has_s = true;
-    at->s = (ProtobufCBinaryData){ strlen(value), (uint8_t *)text(value) };
-    return change_attr(e, p, name, at, err);
+    return pare_edit_set_attr(e, p, pare_edit_string(e, name, value), err);
 }
 
 /* The attribute axes becomes an input. */
@@ -74,30 +47,27 @@ static int axes_to_input(struct pare_edit *e, Onnx__NodeProto *p, const char *va
     t.dim[0] = (int64_t)at->n_ints;
     t.data = at->ints;
     if (!name)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     PARE_TRY(pare_edit_constant(e, name, &t, err));
-    PARE_TRY(change_attr(e, p, "axes", NULL, err));
+    PARE_TRY(pare_edit_drop_attr(e, p, "axes", err));
     return pare_edit_rewire(e, value, 1, name, err);
 }
 
-/* Without a list of sizes, the number of parts is to be said. */
-static int split_parts(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
-                       struct pare_err *err)
+/* Without a list of sizes, opset 18 needs the number of outputs. */
+static int split_outputs(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
+                         struct pare_err *err)
 {
-    Onnx__AttributeProto *at = pare_edit_int(e, "num_outputs", (int64_t)p->n_output);
-
     (void)value;
     if (p->n_input > 1 && *p->input[1])
         return 0;
-    return at ? change_attr(e, p, "num_outputs", at, err)
-              : pare_no_memory(err, "to change the model");
+    return pare_edit_set_attr(e, p, pare_edit_int(e, "num_outputs", (int64_t)p->n_output), err);
 }
 
 static int roi_mode(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
                     struct pare_err *err)
 {
     (void)value;
-    return set_text(e, p, "coordinate_transformation_mode", "output_half_pixel", err);
+    return set_string(e, p, "coordinate_transformation_mode", "output_half_pixel", err);
 }
 
 static int grid_mode(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
@@ -105,19 +75,19 @@ static int grid_mode(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
 {
     (void)value;
     if (attr_is(p, "mode", "bilinear"))
-        return set_text(e, p, "mode", "linear", err);
-    return attr_is(p, "mode", "bicubic") ? set_text(e, p, "mode", "cubic", err) : 0;
+        return set_string(e, p, "mode", "linear", err);
+    return attr_is(p, "mode", "bicubic") ? set_string(e, p, "mode", "cubic", err) : 0;
 }
 
-/* Only what is used in training changed. */
-static int one_result(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
-                      struct pare_err *err)
+/* Only outputs that are used in training changed. */
+static int no_training_outputs(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
+                               struct pare_err *err)
 {
     (void)e;
     for (size_t i = 1; i < p->n_output; i++)
         if (*p->output[i])
-            return pare_fail(err, PARE_EUNSUPPORTED,
-                             "the %s that makes '%s' has results of training", p->op_type, value);
+            return pare_fail(err, PARE_EUNSUPPORTED, "the %s that makes '%s' has training outputs",
+                             p->op_type, value);
     return 0;
 }
 
@@ -131,14 +101,14 @@ static int resize_mode(struct pare_edit *e, Onnx__NodeProto *p, const char *valu
     return 0;
 }
 
-/* ---- what changed -------------------------------------------------------------------------- */
+/* ---- changed operators ----------------------------------------------------------------------- */
 
-/* Operators that are written another way, or mean something else, than before this version. */
+/* Operators whose attributes, inputs or meaning changed in this opset. */
 static const struct change {
     const char *type;
     int version;
     int (*fix)(struct pare_edit *e, Onnx__NodeProto *p, const char *value,
-               struct pare_err *err); /* NULL: there is none */
+               struct pare_err *err); /* NULL: cannot be rewritten */
 } changes[] = {
     { "BatchNormalization", 9, NULL },
     { "Upsample", 10, NULL },
@@ -164,7 +134,7 @@ static const struct change {
     { "Gather", 11, NULL },
     { "AveragePool", 10, NULL },
     { "Resize", 13, resize_mode },
-    { "BatchNormalization", 14, one_result },
+    { "BatchNormalization", 14, no_training_outputs },
     { "RoiAlign", 16, roi_mode },
     { "ReduceL1", 18, axes_to_input },
     { "ReduceL2", 18, axes_to_input },
@@ -175,7 +145,7 @@ static const struct change {
     { "ReduceMin", 18, axes_to_input },
     { "ReduceProd", 18, axes_to_input },
     { "ReduceSumSquare", 18, axes_to_input },
-    { "Split", 18, split_parts },
+    { "Split", 18, split_outputs },
     { "DFT", 20, NULL },
     { "GridSample", 20, grid_mode },
     { "GroupNormalization", 21, NULL },
@@ -203,33 +173,33 @@ int64_t pare_edit_version(const struct pare_edit *e)
     return set && (*set)->has_version ? (*set)->version : 1;
 }
 
-/* ---- raising ------------------------------------------------------------------------------- */
+/* ---- the upgrade ----------------------------------------------------------------------------- */
 
-struct raise {
+struct upgrade {
     struct pare_edit *e;
     int64_t from, to;
 };
 
-static bool hits(const struct raise *r, const struct change *c, const Onnx__NodeProto *p)
+static bool applies(const struct upgrade *r, const struct change *c, const Onnx__NodeProto *p)
 {
     return c->version > r->from && c->version <= r->to && is_own(p->domain) && p->op_type &&
            !strcmp(c->type, p->op_type);
 }
 
-static int refuse(const struct raise *r, const struct change *c, const char *where,
+static int refuse(const struct upgrade *r, const struct change *c, const char *where,
                   struct pare_err *err)
 {
     return pare_fail(err, PARE_EUNSUPPORTED,
-                     "the model has operator set %lld, the integers need %lld, and %s%s changed in "
-                     "%d; export the model anew with operator set %lld",
+                     "the model has opset %lld, its quantized types need %lld, and %s%s changed in "
+                     "%d; export the model again with opset %lld",
                      (long long)r->from, (long long)r->to, c->type, where, c->version,
                      (long long)r->to);
 }
 
 /* Nodes of subgraphs are not rewritten. */
-static int check_inside(const struct raise *r, const Onnx__GraphProto *g, struct pare_err *err);
+static int check_inside(const struct upgrade *r, const Onnx__GraphProto *g, struct pare_err *err);
 
-static int check_graphs(const struct raise *r, const Onnx__NodeProto *p, struct pare_err *err)
+static int check_graphs(const struct upgrade *r, const Onnx__NodeProto *p, struct pare_err *err)
 {
     for (size_t i = 0; i < p->n_attribute; i++) {
         const Onnx__AttributeProto *at = p->attribute[i];
@@ -242,38 +212,38 @@ static int check_graphs(const struct raise *r, const Onnx__NodeProto *p, struct 
     return 0;
 }
 
-static int check_inside(const struct raise *r, const Onnx__GraphProto *g, struct pare_err *err)
+static int check_inside(const struct upgrade *r, const Onnx__GraphProto *g, struct pare_err *err)
 {
     for (size_t i = 0; i < g->n_node; i++) {
         for (size_t k = 0; k < N_CHANGES; k++)
-            if (hits(r, &changes[k], g->node[i]))
+            if (applies(r, &changes[k], g->node[i]))
                 return refuse(r, &changes[k], " (in a subgraph)", err);
         PARE_TRY(check_graphs(r, g->node[i], err));
     }
     return 0;
 }
 
-/* First all that cannot be done, so that nothing is changed before it is known. */
-static int check(const struct raise *r, struct pare_err *err)
+/* Refuse before anything is changed. */
+static int check(const struct upgrade *r, struct pare_err *err)
 {
-    for (int i = 0; i < r->e->n_old; i++) {
+    for (int i = 0; i < r->e->n_file; i++) {
         const Onnx__NodeProto *p = r->e->slot[i].p;
 
         for (size_t k = 0; p && k < N_CHANGES; k++)
-            if (hits(r, &changes[k], p) && !changes[k].fix)
+            if (applies(r, &changes[k], p) && !changes[k].fix)
                 return refuse(r, &changes[k], "", err);
         if (p)
             PARE_TRY(check_graphs(r, p, err));
     }
     if (r->to > 13 && r->e->model.n_functions)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the model has operator set %lld and functions of its own, the integers "
-                         "need %lld; export the model anew",
+                         "the model has opset %lld and local functions, its quantized types need "
+                         "%lld; export the model again",
                          (long long)r->from, (long long)r->to);
     return 0;
 }
 
-static const char *result_of(const Onnx__NodeProto *p)
+static const char *output_of(const Onnx__NodeProto *p)
 {
     for (size_t i = 0; i < p->n_output; i++)
         if (*p->output[i])
@@ -281,15 +251,15 @@ static const char *result_of(const Onnx__NodeProto *p)
     return NULL;
 }
 
-static int rewrite(const struct raise *r, struct pare_err *err)
+static int rewrite(const struct upgrade *r, struct pare_err *err)
 {
-    for (int i = 0; i < r->e->n_old; i++) {
+    for (int i = 0; i < r->e->n_file; i++) {
         const Onnx__NodeProto *p = r->e->slot[i].p;
-        const char *value = p ? result_of(p) : NULL;
+        const char *value = p ? output_of(p) : NULL;
         struct pare_edit_slot *slot;
 
         for (size_t k = 0; value && k < N_CHANGES; k++)
-            if (hits(r, &changes[k], p)) {
+            if (applies(r, &changes[k], p)) {
                 PARE_TRY(pare_edit_own(r->e, value, &slot, err));
                 PARE_TRY(changes[k].fix(r->e, slot->p, value, err));
                 p = slot->p;
@@ -301,8 +271,8 @@ static int rewrite(const struct raise *r, struct pare_err *err)
 int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err)
 {
     Onnx__OperatorSetIdProto **set = own_set(e), *copy;
-    int ir = version >= 21 ? 10 : 7; /* the file formats of operator sets 21 and 13 */
-    struct raise r = { e, pare_edit_version(e), version };
+    int ir = version >= 21 ? 10 : 7; /* the IR versions of opsets 21 and 13 */
+    struct upgrade r = { e, pare_edit_version(e), version };
 
     if (e->model.ir_version < ir)
         e->model.ir_version = ir;
@@ -311,13 +281,13 @@ int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err)
         return 0;
     if (!set || version > 21 || r.from < 7)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the model has operator set %lld, the integers need %lld; export it anew",
+                         "the model has opset %lld, its quantized types need %lld; export it again",
                          (long long)r.from, (long long)version);
     PARE_TRY(check(&r, err));
     PARE_TRY(rewrite(&r, err));
     copy = pare_alloc(e->a, 1, sizeof(*copy));
     if (!copy)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     *copy = **set;
     copy->version = version;
     *set = copy;
@@ -334,7 +304,7 @@ int pare_edit_import(struct pare_edit *e, const char *domain, int64_t version, s
     set = pare_alloc(e->a, 1, sizeof(*set));
     list = pare_alloc(e->a, e->model.n_opset_import + 1, sizeof(*list));
     if (!set || !list)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     onnx__operator_set_id_proto__init(set);
     set->domain = text(domain);
     set->has_version = true;

@@ -1,7 +1,7 @@
-/* own_weights.c - change a loaded model: its weights become memory of its own.
+/* own_weights.c - make weights of a loaded model writable; fix the shape of its input.
  *
- * The protobuf stays the backing store: an owned initializer's raw_data is the very memory that
- * its value points to, so whoever changes the one has changed what will be saved.
+ * The protobuf remains the backing store: an owned initializer's raw_data and its value share one
+ * block of memory, so a change of the value is what will be saved.
  */
 #include <string.h>
 
@@ -19,18 +19,7 @@ static Onnx__TensorProto *find(const struct pare_model *m, const char *name)
     return NULL;
 }
 
-/* The elements are in raw_data and nowhere else. */
-static void point_inside(Onnx__TensorProto *p, void *data, size_t bytes)
-{
-    p->has_raw_data = true;
-    p->raw_data = (ProtobufCBinaryData){ bytes, data };
-    p->n_float_data = p->n_int32_data = p->n_int64_data = 0;
-    p->n_double_data = p->n_uint64_data = p->n_string_data = 0;
-    p->n_external_data = 0;
-    p->has_data_location = false;
-}
-
-/* A piece at a time, whose pages of the file are given back: never is all of it there twice. */
+/* Copy in pieces and release the file's pages of each, so that memory holds the weights once. */
 static void copy_out(const struct pare_model *m, char *to, const struct pare_value *v, size_t bytes)
 {
     const char *from = v->t.data ? v->t.data : v->raw, *file = v->raw ? v->raw : from;
@@ -45,7 +34,7 @@ static void copy_out(const struct pare_model *m, char *to, const struct pare_val
     }
 }
 
-static int own(struct pare_model *m, struct pare_value *v, bool apart, struct pare_err *err)
+static int own(struct pare_model *m, struct pare_value *v, bool scratch, struct pare_err *err)
 {
     Onnx__TensorProto *p = find(m, v->name);
     struct pare_tensor t = v->t;
@@ -53,7 +42,7 @@ static int own(struct pare_model *m, struct pare_value *v, bool apart, struct pa
 
     if (!p)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "'%s' is no initializer of the main graph, only those can be changed",
+                         "'%s' is not an initializer of the main graph; only those can be changed",
                          v->name);
     PARE_TRY(pare_tensor_size(&t, NULL, &bytes, err));
     if (p->has_raw_data && p->raw_data.data == v->t.data && v->flags & PARE_V_OWNED)
@@ -62,11 +51,11 @@ static int own(struct pare_model *m, struct pare_value *v, bool apart, struct pa
         return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is %s, which cannot be changed in place",
                          v->name, pare_dtype_name(t.dtype));
     if (!v->t.data && !v->raw && bytes)
-        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' is not there to be changed", v->name);
-    PARE_TRY(apart ? pare_tensor_scratch(m->arena, &t, &m->pages, err)
-                   : pare_tensor_alloc(m->arena, &t, err));
+        return pare_fail(err, PARE_EUNSUPPORTED, "'%s' has no contents to change", v->name);
+    PARE_TRY(scratch ? pare_tensor_scratch(m->arena, &t, &m->pages, err)
+                     : pare_tensor_alloc(m->arena, &t, err));
     copy_out(m, t.data, v, bytes);
-    point_inside(p, t.data, bytes);
+    pare_set_raw_data(p, t.data, bytes);
     v->t = t;
     v->raw = NULL;
     v->flags |= PARE_V_OWNED;
@@ -83,7 +72,7 @@ int pare_model_own_scratch(struct pare_model *m, struct pare_value *v, struct pa
     return own(m, v, true, err);
 }
 
-/* ---- shapes ---------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static Onnx__ValueInfoProto *find_info(Onnx__ValueInfoProto **list, size_t n, const char *name)
 {
@@ -93,7 +82,7 @@ static Onnx__ValueInfoProto *find_info(Onnx__ValueInfoProto **list, size_t n, co
     return NULL;
 }
 
-/* Write dim into what the file declares, and into what we tell others about it. */
+/* Write dim into the shape that the file declares, and into the model's pare_io. */
 static int declare(struct pare_model *m, Onnx__ValueInfoProto *v, struct pare_io *io, int rank,
                    const int64_t *dim, struct pare_err *err)
 {

@@ -1,8 +1,8 @@
-/* qoperator.c - operators between DequantizeLinear and QuantizeLinear become one node of integers.
+/* qoperator.c - fuse DequantizeLinear - operator - QuantizeLinear into one int8 operator.
  *
- * Conv and MatMul have such nodes in ONNX; for Gemm, Add, means and Concat they are ONNX Runtime's,
- * of the domain com.microsoft.  Views and MaxPool take integers as they are, so DequantizeLinear
- * goes behind them first, where it may meet its QuantizeLinear.
+ * ONNX has QLinearConv and QLinearMatMul; Gemm, Add, means and Concat have int8 operators of ONNX
+ * Runtime in the domain com.microsoft.  Reshapes and MaxPool accept int8, so DequantizeLinear is
+ * first moved after them, where it may cancel out with a QuantizeLinear.
  */
 #include <math.h>
 #include <string.h>
@@ -16,10 +16,7 @@ static bool is(const struct pare_edit_slot *s, const char *type)
 
 static const Onnx__TensorProto *constant(const struct pare_edit *e, const char *name)
 {
-    for (size_t i = e->graph.n_initializer; i-- > 0;) /* ours are the last */
-        if (e->graph.initializer[i]->name && !strcmp(e->graph.initializer[i]->name, name))
-            return e->graph.initializer[i];
-    return NULL;
+    return pare_map_get(&e->constants, name);
 }
 
 static int64_t axis_of(const Onnx__NodeProto *p)
@@ -30,10 +27,10 @@ static int64_t axis_of(const Onnx__NodeProto *p)
     return 1;
 }
 
-/* ---- who uses what ------------------------------------------------------------------------- */
+/* ---- consumers ------------------------------------------------------------------------------- */
 
-/* The only node that uses a value; NULL: several, none, or somebody outside does too. */
-static struct pare_edit_slot *only_user(const struct pare_edit *e, const char *value)
+/* The only consumer of a value; NULL: none, several, or it is an output of the graph. */
+static struct pare_edit_slot *only_consumer(const struct pare_edit *e, const char *value)
 {
     struct pare_edit_slot *found = NULL;
 
@@ -50,10 +47,10 @@ static struct pare_edit_slot *only_user(const struct pare_edit *e, const char *v
     return found;
 }
 
-/* Subgraphs may use any value; files with them stay as they are. */
+/* Subgraphs may capture any value, so models with subgraphs are not changed. */
 static bool has_subgraphs(const struct pare_edit *e)
 {
-    for (int i = 0; i < e->n_old; i++)
+    for (int i = 0; i < e->n_file; i++)
         for (size_t k = 0; e->slot[i].p && k < e->slot[i].p->n_attribute; k++)
             if (e->slot[i].p->attribute[k]->g || e->slot[i].p->attribute[k]->n_graphs)
                 return true;
@@ -72,15 +69,15 @@ static bool is_used(const struct pare_edit *e, const char *value)
     return false;
 }
 
-/* ---- the pattern --------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------------------- */
 
-#define OURS "com.microsoft"
+#define MICROSOFT "com.microsoft"
 
 struct match {
     struct pare_edit_slot *op, *x, *w, *bias, *act, *q; /* bias and act may be NULL */
 };
 
-/* Integers with one scale, or, of weights, one along the axis of output channels. */
+/* One scale for the tensor, or, for weights, one for each index of the output channel axis. */
 static bool good_scale(const struct pare_edit *e, const struct pare_edit_slot *s, int64_t axis)
 {
     const Onnx__TensorProto *t = constant(e, s->p->input[1]);
@@ -88,15 +85,15 @@ static bool good_scale(const struct pare_edit *e, const struct pare_edit_slot *s
     return s->p->n_input == 3 && t && (t->n_dims == 0 || (axis >= 0 && axis_of(s->p) == axis));
 }
 
-/* int8 or uint8, by its zero point. */
-static bool small_type(const struct pare_edit *e, const struct pare_edit_slot *s)
+/* Is the type, that of the zero point, int8 or uint8? */
+static bool is_8bit(const struct pare_edit *e, const struct pare_edit_slot *s)
 {
     const Onnx__TensorProto *z = constant(e, s->p->input[2]);
 
     return z && (z->data_type == PARE_I8 || z->data_type == PARE_U8) && z->raw_data.len > 0;
 }
 
-/* A float of one element: an initializer, or a Constant. */
+/* Read a float scalar: an initializer or a Constant. */
 static bool number(const struct pare_edit *e, const char *name, double *v)
 {
     const struct pare_edit_slot *s = pare_edit_maker(e, name);
@@ -118,9 +115,9 @@ static bool number(const struct pare_edit *e, const char *name, double *v)
     return true;
 }
 
-/* Relu and Clip are what the ends of the type do, when the numbers that it holds do not reach
- * beyond theirs: round(end / scale) + zero is the type's end, or behind it. */
-static bool is_end(const struct pare_edit *e, const struct match *m)
+/* Relu and Clip are redundant if saturation to the quantized type clamps at least as tightly:
+ * round(bound / scale) + zero is the end of the type's range, or outside of it. */
+static bool is_redundant(const struct pare_edit *e, const struct match *m)
 {
     const Onnx__TensorProto *z = constant(e, m->q->p->input[2]);
     double lo = z->data_type == PARE_I8 ? -128 : 0, hi = lo + 255, scale,
@@ -139,13 +136,13 @@ static bool is_end(const struct pare_edit *e, const struct match *m)
 
 static bool find_end(const struct pare_edit *e, struct match *m)
 {
-    m->q = only_user(e, m->op->p->output[0]);
+    m->q = only_consumer(e, m->op->p->output[0]);
     if (is(m->q, "Relu") || is(m->q, "Clip")) {
         m->act = m->q;
-        m->q = only_user(e, m->act->p->output[0]);
+        m->q = only_consumer(e, m->act->p->output[0]);
     }
-    return is(m->q, "QuantizeLinear") && good_scale(e, m->q, -1) && small_type(e, m->q) &&
-           (!m->act || is_end(e, m));
+    return is(m->q, "QuantizeLinear") && good_scale(e, m->q, -1) && is_8bit(e, m->q) &&
+           (!m->act || is_redundant(e, m));
 }
 
 static double attr(const Onnx__NodeProto *p, const char *name, double none)
@@ -156,7 +153,7 @@ static double attr(const Onnx__NodeProto *p, const char *name, double none)
     return none;
 }
 
-/* The weight's axis of output channels; -1: no node of integers is for this one. */
+/* The output channel axis of the weight; -1: this node has no int8 operator. */
 static int channel_axis(const struct pare_edit_slot *s)
 {
     if (is(s, "Conv"))
@@ -180,10 +177,10 @@ static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct mat
     m->x = pare_edit_maker(e, s->p->input[0]);
     m->w = pare_edit_maker(e, s->p->input[1]);
     if (!is(m->x, "DequantizeLinear") || !is(m->w, "DequantizeLinear") ||
-        !good_scale(e, m->x, -1) || !small_type(e, m->x))
+        !good_scale(e, m->x, -1) || !is_8bit(e, m->x))
         return false;
     w = constant(e, m->w->p->input[0]);
-    if (!w || !small_type(e, m->w) || (!conv && w->n_dims != 2) || !good_scale(e, m->w, axis))
+    if (!w || !is_8bit(e, m->w) || (!conv && w->n_dims != 2) || !good_scale(e, m->w, axis))
         return false;
     if (s->p->n_input > 2 && *s->p->input[2]) {
         const Onnx__TensorProto *b;
@@ -196,11 +193,12 @@ static bool find(const struct pare_edit *e, struct pare_edit_slot *s, struct mat
     return find_end(e, m);
 }
 
-/* ---- the change ---------------------------------------------------------------------------- */
+/* ---- rewriting ------------------------------------------------------------------------------- */
 
-/* A node in the place of m's operator, with room for that many inputs, making what the
- * QuantizeLinear made; the attributes are the operator's. */
-static Onnx__NodeProto *put(struct pare_edit *e, const struct match *m, const char *type, size_t n)
+/* Replace the matched operator by a node of another type with n inputs, to be set by the caller.
+ * It has the operator's attributes and the QuantizeLinear's output. */
+static Onnx__NodeProto *replace_match(struct pare_edit *e, const struct match *m, const char *type,
+                                      size_t n)
 {
     Onnx__NodeProto *p = pare_alloc(e->a, 1, sizeof(*p));
     char **io = pare_alloc(e->a, n + 1, sizeof(*io));
@@ -220,43 +218,31 @@ static Onnx__NodeProto *put(struct pare_edit *e, const struct match *m, const ch
     m->q->p = NULL;
     if (m->act)
         m->act->p = NULL;
-    return pare_map_set(&e->maker, e->a, p->output[0], (void *)(uintptr_t)(m->op - e->slot + 1),
-                        &err)
-               ? NULL
-               : p;
+    return pare_edit_set_maker(e, p->output[0], (int)(m->op - e->slot), &err) ? NULL : p;
 }
 
-/* Only those that QGemm knows. */
+/* QGemm has no beta. */
 static int gemm_attrs(struct pare_edit *e, Onnx__NodeProto *p, struct pare_err *err)
 {
-    Onnx__AttributeProto **list = pare_alloc(e->a, p->n_attribute + 1, sizeof(*list));
-    size_t kept = 0;
-
-    if (!list)
-        return pare_no_memory(err, "to change the model");
-    for (size_t i = 0; i < p->n_attribute; i++)
-        if (strcmp(p->attribute[i]->name, "beta") != 0 &&
-            strcmp(p->attribute[i]->name, "broadcast") != 0)
-            list[kept++] = p->attribute[i];
-    p->attribute = list;
-    p->n_attribute = kept;
-    p->domain = pare_edit_text(OURS);
-    return pare_edit_import(e, OURS, 1, err);
+    PARE_TRY(pare_edit_drop_attr(e, p, "beta", err));
+    PARE_TRY(pare_edit_drop_attr(e, p, "broadcast", err));
+    p->domain = pare_edit_text(MICROSOFT);
+    return pare_edit_import(e, MICROSOFT, 1, err);
 }
 
 static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err)
 {
     bool conv = is(m->op, "Conv"), gemm = is(m->op, "Gemm");
     char **q = m->q->p->input;
-    Onnx__NodeProto *p = put(e, m,
-                             conv   ? "QLinearConv"
-                             : gemm ? "QGemm"
-                                    : "QLinearMatMul",
-                             m->bias || gemm ? 9 : 8);
+    Onnx__NodeProto *p = replace_match(e, m,
+                                       conv   ? "QLinearConv"
+                                       : gemm ? "QGemm"
+                                              : "QLinearMatMul",
+                                       m->bias || gemm ? 9 : 8);
     char *bias = m->bias ? m->bias->p->input[0] : pare_edit_text("");
 
     if (!p)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     memcpy(p->input, m->x->p->input, 3 * sizeof(*q));
     memcpy(p->input + 3, m->w->p->input, 3 * sizeof(*q));
     memcpy(p->input + (gemm ? 7 : 6), q + 1, 2 * sizeof(*q));
@@ -265,11 +251,11 @@ static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err
     return gemm ? gemm_attrs(e, p, err) : 0;
 }
 
-/* ---- operators of several operands ----------------------------------------------------------- */
+/* ---- Add, pools and Concat ------------------------------------------------------------------- */
 
 static const struct kind {
-    const char *real, *name;
-    bool y_first; /* the result's scale comes before the operands */
+    const char *type, *name;
+    bool y_first; /* the output's scale and zero point come before the operands */
 } kinds[] = {
     { "Add", "QLinearAdd", false },
     { "AveragePool", "QLinearAveragePool", false },
@@ -277,7 +263,7 @@ static const struct kind {
     { "Concat", "QLinearConcat", true },
 };
 
-/* All operands are integers of the result's type. */
+/* All operands are dequantized from the type of the result. */
 static bool find_kind(const struct pare_edit *e, struct pare_edit_slot *s, struct match *m,
                       const struct kind **kind)
 {
@@ -285,7 +271,7 @@ static bool find_kind(const struct pare_edit *e, struct pare_edit_slot *s, struc
 
     *kind = NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-        if (is(s, kinds[i].real))
+        if (is(s, kinds[i].type))
             *kind = &kinds[i];
     *m = (struct match){ .op = s };
     if (!*kind || attr(s->p, "dilations", -1) >= 0 || !find_end(e, m))
@@ -294,7 +280,7 @@ static bool find_kind(const struct pare_edit *e, struct pare_edit_slot *s, struc
     for (size_t i = 0; i < s->p->n_input; i++) {
         const struct pare_edit_slot *x = pare_edit_maker(e, s->p->input[i]);
 
-        if (!is(x, "DequantizeLinear") || !good_scale(e, x, -1) || !small_type(e, x))
+        if (!is(x, "DequantizeLinear") || !good_scale(e, x, -1) || !is_8bit(e, x))
             return false;
         z = constant(e, x->p->input[2]);
         if (z->data_type != zero->data_type)
@@ -309,31 +295,31 @@ static int fuse_kind(struct pare_edit *e, const struct match *m, const struct ki
     const Onnx__NodeProto *old = m->op->p;
     char **q = m->q->p->input;
     size_t at = kind->y_first ? 2 : 0;
-    Onnx__NodeProto *p = put(e, m, kind->name, 3 * old->n_input + 2);
+    Onnx__NodeProto *p = replace_match(e, m, kind->name, 3 * old->n_input + 2);
 
     if (!p)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     for (size_t i = 0; i < old->n_input; i++, at += 3)
         memcpy(p->input + at, pare_edit_maker(e, old->input[i])->p->input, 3 * sizeof(*q));
     memcpy(p->input + (kind->y_first ? 0 : at), q + 1, 2 * sizeof(*q));
-    p->domain = pare_edit_text(OURS);
-    return pare_edit_import(e, OURS, 1, err);
+    p->domain = pare_edit_text(MICROSOFT);
+    return pare_edit_import(e, MICROSOFT, 1, err);
 }
 
-/* ---- what moves integers as it moves real numbers ----------------------------------------- */
+/* ---- operators that only move data ----------------------------------------------------------- */
 
-static bool moves(const struct pare_edit *e, const struct pare_edit_slot *s)
+static bool only_moves_data(const struct pare_edit *e, const struct pare_edit_slot *s)
 {
     if (is(s, "MaxPool"))
         return pare_edit_version(e) >= 12 && s->p->n_output == 1;
     return is(s, "Flatten") || is(s, "Reshape") || is(s, "Transpose");
 }
 
-/* The last node that was inserted goes before those that use what it makes. */
+/* Move the node that was inserted last before its consumers. */
 static int move_up(struct pare_edit *e, struct pare_err *err)
 {
     struct pare_edit_slot last = e->slot[e->n - 1];
-    int to = e->n_old;
+    int to = e->n_file;
 
     while (to < e->n - 1) {
         const Onnx__NodeProto *p = e->slot[to].p;
@@ -349,28 +335,27 @@ static int move_up(struct pare_edit *e, struct pare_err *err)
     e->slot[to] = last;
     for (int i = to; i < e->n; i++)
         for (size_t k = 0; e->slot[i].p && k < e->slot[i].p->n_output; k++)
-            PARE_TRY(pare_map_set(&e->maker, e->a, e->slot[i].p->output[k],
-                                  (void *)(uintptr_t)(i + 1), err));
+            PARE_TRY(pare_edit_set_maker(e, e->slot[i].p->output[k], i, err));
     return 0;
 }
 
-/* DequantizeLinear, s becomes s, DequantizeLinear. */
-static int sink(struct pare_edit *e, int i, struct pare_err *err)
+/* Rewrite DequantizeLinear - s to s - DequantizeLinear. */
+static int sink_dequantize(struct pare_edit *e, int i, struct pare_err *err)
 {
     struct pare_edit_slot *s = &e->slot[i], *d = NULL;
     const char *name, *between;
     struct pare_edit_node n = { .type = "DequantizeLinear", .axis = -1 };
 
-    if (!s->p || !s->p->n_input || !moves(e, s))
+    if (!s->p || !s->p->n_input || !only_moves_data(e, s))
         return 0;
     d = pare_edit_maker(e, s->p->input[0]);
-    if (!is(d, "DequantizeLinear") || !good_scale(e, d, -1) || !small_type(e, d))
+    if (!is(d, "DequantizeLinear") || !good_scale(e, d, -1) || !is_8bit(e, d))
         return 0;
     name = s->p->output[0];
     between = pare_edit_name(e, name, "_integers");
     n.name = pare_edit_name(e, name, "_DequantizeLinear");
     if (!between || !n.name)
-        return pare_no_memory(err, "to change the model");
+        return pare_edit_no_memory(err);
     n.in[0] = between;
     n.in[1] = d->p->input[1];
     n.in[2] = d->p->input[2];
@@ -390,7 +375,7 @@ static bool same_bytes(const struct pare_edit *e, const char *a, const char *b)
            !memcmp(p->raw_data.data, q->raw_data.data, p->raw_data.len);
 }
 
-/* QuantizeLinear behind DequantizeLinear of the same scale is nothing. */
+/* Remove a QuantizeLinear that follows a DequantizeLinear of the same scale. */
 static int cancel(struct pare_edit *e, struct pare_edit_slot *q, struct pare_err *err)
 {
     struct pare_edit_slot *d;
@@ -415,21 +400,21 @@ static int cancel(struct pare_edit *e, struct pare_edit_slot *q, struct pare_err
     return 0;
 }
 
-/* Constants that nobody uses any more, and DequantizeLinear nodes of which that is true. */
-static void sweep(struct pare_edit *e)
+/* Remove inserted DequantizeLinear nodes, scales and zero points without a consumer. */
+static void remove_unused(struct pare_edit *e)
 {
     size_t kept = 0;
 
-    for (int i = e->n_old; i < e->n; i++)
+    for (int i = e->n_file; i < e->n; i++)
         if (is(&e->slot[i], "DequantizeLinear") && !is_used(e, e->slot[i].p->output[0]))
             e->slot[i].p = NULL;
     for (size_t i = 0; i < e->graph.n_initializer; i++) {
         const char *name = e->graph.initializer[i]->name;
         size_t len = name ? strlen(name) : 0;
-        bool ours = len > 6 && (!strcmp(name + len - 6, "_scale") ||
-                                (len > 11 && !strcmp(name + len - 11, "_zero_point")));
+        bool parameter = len > 6 && (!strcmp(name + len - 6, "_scale") ||
+                                     (len > 11 && !strcmp(name + len - 11, "_zero_point")));
 
-        if (!ours || is_used(e, name))
+        if (!parameter || is_used(e, name))
             e->graph.initializer[kept++] = e->graph.initializer[i];
     }
     e->graph.n_initializer = kept;
@@ -443,11 +428,11 @@ int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err)
     *n = 0;
     if (has_subgraphs(e))
         return 0;
-    for (int i = 0; i < e->n_old; i++)
-        PARE_TRY(sink(e, i, err));
-    for (int i = e->n_old; i < e->n; i++)
+    for (int i = 0; i < e->n_file; i++)
+        PARE_TRY(sink_dequantize(e, i, err));
+    for (int i = e->n_file; i < e->n; i++)
         PARE_TRY(cancel(e, &e->slot[i], err));
-    for (int i = 0; i < e->n_old; i++)
+    for (int i = 0; i < e->n_file; i++)
         if (find(e, &e->slot[i], &m)) {
             PARE_TRY(fuse(e, &m, err));
             ++*n;
@@ -455,6 +440,6 @@ int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err)
             PARE_TRY(fuse_kind(e, &m, kind, err));
             ++*n;
         }
-    sweep(e);
+    remove_unused(e);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* release_pages.c - give mapped pages back once their contents have been copied elsewhere. */
+/* release_pages.c - release mapped pages whose contents have been copied (madvise). */
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@ void pare_pages_release(const struct pare_pages *list, const void *data, size_t 
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data, to = from + len;
 
-    from = (from + page - 1) / page * page; /* only whole pages: neighbours stay */
+    from = (from + page - 1) / page * page; /* only pages that lie entirely within the range */
     to = to / page * page;
     for (const struct pare_pages *p = list; p && from < to; p = p->next)
         if (p->data && from >= (uintptr_t)p->data && to <= (uintptr_t)p->data + p->len)
@@ -18,5 +18,6 @@ void pare_pages_release(const struct pare_pages *list, const void *data, size_t 
 
 void pare_model_release(const struct pare_model *m, const void *data, size_t len)
 {
-    pare_pages_release(m->pages, data, len);
+    for (; m; m = m->base)
+        pare_pages_release(m->pages, data, len);
 }

@@ -1,8 +1,8 @@
-/* save.c - write a model, and the weights beside it when they do not go inside.
+/* save.c - write a model file, and its external data file if the weights do not fit inside.
  *
- * Everything is written to temporary files first and renamed at the end, so that whoever opens
- * the name sees the old file or the new one.  Weights go from the pages of the loaded file to the
- * new one without being collected in memory.
+ * Everything is written to temporary files that are renamed at the end, so that a reader sees
+ * either the old file or the new one.  Weights are copied from the mapped pages of the loaded file
+ * to the new one piece by piece.
  */
 #include "externalize.h"
 
@@ -18,14 +18,14 @@
 #define MAX_INSIDE 2000000000u /* readers refuse messages from 2^31 bytes on */
 #define EXTERNAL_ABOVE 1024    /* default of pare_save_opts.external_above */
 #define BUFFER 65536
-#define PIECE (16u << 20) /* pages of the loaded file are given back this often */
+#define PIECE (16u << 20) /* after this many bytes, pages of the loaded file are released */
 
-/* A file that has another name until it is complete. */
+/* A file with a temporary name until it is complete. */
 struct output {
     ProtobufCBuffer base; /* first: protobuf-c appends to it */
     const struct pare_model *m;
     int dir, fd, error; /* error: the errno of the first failure */
-    int held;           /* open until the file has its name, see io/file.c */
+    int held;           /* keeps the temporary file locked until it is renamed, see io/file.c */
     const char *name;
     char tmp[64];
     size_t n;
@@ -41,15 +41,15 @@ struct save {
     struct pare_externalize w;
 };
 
-/* A model in one piece. */
+/* A serialized model. */
 struct packed {
-    bool apart; /* in: ask for pages of its own */
+    bool scratch; /* in: prefer scratch pages */
     struct pare_pages *pages;
     void *bytes;
     size_t len;
 };
 
-/* ---- buffered writing ------------------------------------------------------------- */
+/* ---- buffered writing ------------------------------------------------------------------------ */
 
 static void write_all(struct output *o, const uint8_t *p, size_t n)
 {
@@ -94,7 +94,7 @@ static void append(ProtobufCBuffer *base, size_t len, const uint8_t *data)
     }
 }
 
-/* ---- the file's life ---------------------------------------------------------------- */
+/* ---- temporary files ------------------------------------------------------------------------- */
 
 static int output_open(struct output *o, const struct save *s, const char *path,
                        struct pare_err *err)
@@ -132,7 +132,7 @@ static int output_open(struct output *o, const struct save *s, const char *path,
     return pare_fail(err, PARE_EIO, "cannot be written: %s", strerror(errno));
 }
 
-/* All bytes are on the disk. */
+/* Flush all bytes to the disk and close. */
 static int output_sync(struct output *o, struct pare_err *err)
 {
     int fd = o->fd;
@@ -149,13 +149,13 @@ static int output_sync(struct output *o, struct pare_err *err)
 static int output_publish(struct output *o, struct pare_err *err)
 {
     if (renameat(o->dir, o->tmp, o->dir, o->name))
-        return pare_fail(err, PARE_EIO, "cannot be given its name: %s", strerror(errno));
+        return pare_fail(err, PARE_EIO, "cannot be renamed to its final name: %s", strerror(errno));
     o->tmp[0] = '\0';
     fsync(o->dir);
     return 0;
 }
 
-/* Removes what was not published. */
+/* Close the file, and remove it if it was not published. */
 static void output_close(struct output *o)
 {
     if (o->fd >= 0)
@@ -168,7 +168,7 @@ static void output_close(struct output *o)
         close(o->dir);
 }
 
-/* ---- what to write --------------------------------------------------------------------- */
+/* ---- what to write --------------------------------------------------------------------------- */
 
 int pare_model_target(const struct pare_model *m, const char *path, struct pare_err *err)
 {
@@ -180,11 +180,12 @@ int pare_model_target(const struct pare_model *m, const char *path, struct pare_
     if (stat(path, &st))
         return 0;
     if (!S_ISREG(st.st_mode))
-        return pare_fail(err, PARE_EIO, "is there already and is not a regular file");
-    for (const struct pare_pages *p = m->pages; p; p = p->next)
-        if (!p->apart && p->dev == st.st_dev && p->ino == st.st_ino)
-            return pare_fail(err, PARE_EIO, "holds %s that is being saved: choose another name",
-                             p->name ? "weights of the model" : "the model");
+        return pare_fail(err, PARE_EIO, "exists and is not a regular file");
+    for (; m; m = m->base)
+        for (const struct pare_pages *p = m->pages; p; p = p->next)
+            if (!p->scratch && p->dev == st.st_dev && p->ino == st.st_ino)
+                return pare_fail(err, PARE_EIO, "holds %s that is being saved: choose another name",
+                                 p->name ? "weights of the model" : "the model");
     return 0;
 }
 
@@ -282,9 +283,10 @@ static int pack(const struct pare_model *m, struct pare_arena *a, struct packed 
     PARE_TRY(prepare(&s, false, 0, err));
     len = protobuf_c_message_get_packed_size(s.msg);
     if (len > MAX_INSIDE)
-        return pare_fail(err, PARE_ELIMIT, "the model has %zu bytes, at most %u fit in one piece",
-                         len, MAX_INSIDE);
-    to->pages = to->apart ? pare_scratch_pages(a, len) : NULL;
+        return pare_fail(err, PARE_ELIMIT,
+                         "the model has %zu bytes, at most %u are possible in memory", len,
+                         MAX_INSIDE);
+    to->pages = to->scratch ? pare_scratch_pages(a, len) : NULL;
     to->bytes = to->pages ? to->pages->data : pare_alloc_raw(a, len, 1);
     to->len = len;
     if (!to->bytes)
@@ -296,7 +298,7 @@ static int pack(const struct pare_model *m, struct pare_arena *a, struct packed 
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err)
 {
-    struct packed p = { .apart = false };
+    struct packed p = { .scratch = false };
 
     PARE_TRY(pack(m, a, &p, err));
     *bytes = p.bytes;
@@ -304,10 +306,10 @@ int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **byt
     return 0;
 }
 
-int pare_model_copy(const struct pare_model *m, struct pare_arena *a, struct pare_model **copy,
-                    struct pare_err *err)
+static int duplicate(const struct pare_model *m, struct pare_arena *a, struct pare_model **copy,
+                     struct pare_err *err)
 {
-    struct packed p = { .apart = true };
+    struct packed p = { .scratch = true };
     int rc;
 
     PARE_TRY(pack(m, a, &p, err));
@@ -320,4 +322,16 @@ int pare_model_copy(const struct pare_model *m, struct pare_arena *a, struct par
     p.pages->next = (*copy)->pages;
     (*copy)->pages = p.pages;
     return 0;
+}
+
+int pare_model_duplicate(const struct pare_model *m, struct pare_model **copy, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    int rc = a ? duplicate(m, a, copy, err) : pare_no_memory(err, "for a copy of the model");
+
+    if (rc)
+        pare_arena_free(a);
+    else
+        (*copy)->shared = a;
+    return rc;
 }

@@ -1,7 +1,7 @@
-/* scratch_pages.c - memory behind a file without a name: pages that are given back come back.
+/* scratch_pages.c - scratch memory backed by an unlinked file, whose pages can be dropped.
  *
- * For what is large and not looked at for long, such as weights that are packed for a plan already.
- * The file is in $TMPDIR, or /tmp, and goes with the mapping.
+ * For large data that is not needed for some time, for example weights that a plan has packed.  The
+ * file is created in $TMPDIR, or /tmp, and disappears with the mapping.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #include "build.h"
 
-#define LITTLE 65536 /* bytes that are not worth a file */
+#define MIN_BYTES 65536 /* smaller blocks are not worth a file */
 
-static int unnamed_file(struct pare_arena *a)
+static int open_unlinked(struct pare_arena *a)
 {
     const char *dir = getenv("TMPDIR");
     char *path = pare_sprintf(a, "%s/pare-XXXXXX", dir && *dir ? dir : "/tmp");
@@ -25,13 +25,13 @@ static int unnamed_file(struct pare_arena *a)
 
 struct pare_pages *pare_scratch_pages(struct pare_arena *a, size_t bytes)
 {
-    struct pare_pages *p = bytes >= LITTLE ? pare_alloc(a, 1, sizeof(*p)) : NULL;
-    int fd = p ? unnamed_file(a) : -1;
+    struct pare_pages *p = bytes >= MIN_BYTES ? pare_alloc(a, 1, sizeof(*p)) : NULL;
+    int fd = p ? open_unlinked(a) : -1;
 
     if (fd < 0)
         return NULL;
-    *p = (struct pare_pages){ .apart = true, .len = bytes };
-    /* All of it is there before it is written, or a full disk would be a signal. */
+    *p = (struct pare_pages){ .scratch = true, .len = bytes };
+    /* Allocate the blocks now: on a full disk, writing to a sparse mapping raises SIGBUS. */
     p->data = posix_fallocate(fd, 0, (off_t)bytes)
                   ? MAP_FAILED
                   : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

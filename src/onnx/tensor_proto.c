@@ -1,8 +1,8 @@
-/* tensor_proto.c - tensors as the file writes them, to tensors as we compute with them, and back.
+/* tensor_proto.c - convert TensorProto to struct pare_tensor and back.
  *
- * A TensorProto has its elements in one of three ways: raw_data, little-endian as they are; typed
- * lists (float_data, int32_data, ...), where narrow types are widened to 32 bits; or outside,
- * which then is like raw_data.
+ * A TensorProto stores its elements in one of three ways: raw_data, little-endian; typed lists
+ * (float_data, int32_data, ...), in which narrow types are widened to 32 bits; or external data,
+ * with the layout of raw_data.
  */
 #include "build.h"
 
@@ -13,7 +13,7 @@
 #include "../base/limits.h"
 #include "wire.h"
 
-/* Shape and type.  Sets c->why for what is legal but not handled. */
+/* Read shape and type.  Sets c->why for what is valid but not supported. */
 static int read_shape(struct pare_arena *a, const Onnx__TensorProto *p, struct pare_const *c,
                       struct pare_err *err)
 {
@@ -44,7 +44,7 @@ static int read_shape(struct pare_arena *a, const Onnx__TensorProto *p, struct p
     return 0;
 }
 
-/* How many bytes the elements take in a file. */
+/* The bytes that the elements take in a file. */
 static int raw_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
                     struct pare_err *err)
 {
@@ -70,7 +70,7 @@ bool pare_raw_size(const Onnx__TensorProto *p, uint64_t *bytes)
     return true;
 }
 
-/* Bytes of the file become the tensor's data: as they are, copied, or left for later. */
+/* Use bytes of the file as the tensor's data: in place, copied, or, unaligned, as c->raw. */
 static int take_raw(struct pare_arena *a, struct pare_const *c, const void *bytes, size_t len,
                     struct pare_err *err)
 {
@@ -132,7 +132,7 @@ static int take_strings(struct pare_arena *a, const Onnx__TensorProto *p, struct
     return 0;
 }
 
-/* int32_data holds everything of at most 32 bits; 4-bit elements two an entry. */
+/* int32_data holds types of at most 32 bits; of 4-bit types, an entry holds two elements. */
 static int take_int32(struct pare_arena *a, const Onnx__TensorProto *p, struct pare_const *c,
                       int64_t numel, struct pare_err *err)
 {
@@ -208,7 +208,7 @@ int pare_const_read(struct pare_model *m, const Onnx__TensorProto *p, struct par
     if (!outside && !(p->has_raw_data && len))
         return take_typed(m->arena, p, c, err);
     if (c->t.dtype == PARE_STR) {
-        c->why = "it has text in raw_data, which ONNX does not define";
+        c->why = "it has strings in raw_data, which ONNX does not define";
         return 0;
     }
     return take_raw(m->arena, c, bytes, len, err);
@@ -247,7 +247,7 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
     return 0;
 }
 
-/* ---- and back -------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int pack_strings(const struct pare_tensor *t, struct pare_arena *a, Onnx__TensorProto *p,
                         struct pare_err *err)
@@ -294,4 +294,14 @@ int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_
         return pare_no_memory(err, "for a tensor");
     protobuf_c_message_pack(&p.base, *bytes);
     return 0;
+}
+
+void pare_set_raw_data(Onnx__TensorProto *p, void *data, size_t bytes)
+{
+    p->has_raw_data = true;
+    p->raw_data = (ProtobufCBinaryData){ bytes, data };
+    p->n_float_data = p->n_int32_data = p->n_int64_data = 0;
+    p->n_double_data = p->n_uint64_data = p->n_string_data = 0;
+    p->n_external_data = 0;
+    p->has_data_location = false;
 }

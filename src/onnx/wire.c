@@ -1,13 +1,13 @@
-/* wire.c - protobuf bytes to protobuf-c structs, without copying weights.
+/* wire.c - unpack protobuf bytes into protobuf-c structs without copying weights.
  *
- * protobuf-c copies every `bytes` field and recurses as deeply as the input asks it to.  So the
- * input is first walked here, with the generated descriptors as the map: depth, lengths, wire
- * types and the memory the structs will take are checked, and a skeleton is written, in which
- * each `bytes` value starts with a mark:
+ * protobuf-c copies every `bytes` field and recurses to any depth of the input.  So this file walks
+ * the input first, guided by the generated descriptors.  It checks depth, lengths, wire types and
+ * the memory that the structs will take, and writes a skeleton in which each `bytes` value starts
+ * with a mark:
  *     0, the bytes                               a short value
- *     1, offset (8 bytes), length (8 bytes)      a long one, which stays where it is
- * protobuf-c unpacks the skeleton, and a last walk turns the marks into pointers.  Every value
- * is marked by us, so the input cannot forge one.
+ *     1, offset (8 bytes), length (8 bytes)      a long value, which stays in the input
+ * protobuf-c unpacks the skeleton, and a second walk turns the marks into pointers.  Every value
+ * has a mark, so the input cannot forge one.
  */
 #include "wire.h"
 
@@ -24,18 +24,18 @@ enum wire { VARINT = 0, FIXED64 = 1, BLOCK = 2, FIXED32 = 5 };
 
 struct scan {
     const uint8_t *base;
-    uint8_t *out;    /* NULL in the first turn, which only counts */
-    size_t at, room; /* bytes written, or counted; and how many fit */
-    size_t cost;     /* memory that unpacking will take */
-    int64_t nodes;   /* of all graphs and functions */
+    uint8_t *out;    /* NULL in the first pass, which only counts */
+    size_t at, room; /* bytes written or counted; capacity of `out` */
+    size_t cost;     /* bytes that unpacking will allocate */
+    int64_t nodes;   /* in all graphs and functions */
     struct pare_err *err;
 };
 
 struct field {
     uint32_t number;
     int wire;
-    const uint8_t *start, *data, *end; /* the tag, the value without its length, its end */
-    const ProtobufCFieldDescriptor *d; /* NULL for one that the schema does not know */
+    const uint8_t *start, *data, *end; /* of the tag, of the value after its length, of the field */
+    const ProtobufCFieldDescriptor *d; /* NULL: unknown to the schema */
 };
 
 static int bad(const struct scan *s, const uint8_t *p, const char *what, const char *where)
@@ -58,7 +58,7 @@ static void put_length(struct scan *s, size_t at, size_t n)
                                            (i < LENGTH_BYTES - 1 ? 0x80u : 0u));
 }
 
-/* A number of at most `max` bytes; returns how many it took, 0 when it does not end. */
+/* Read a varint of at most `max` bytes; returns its length, 0: it does not end. */
 static int get_varint(const uint8_t *p, const uint8_t *end, int max, uint64_t *v)
 {
     *v = 0;
@@ -79,7 +79,7 @@ static int charge(struct scan *s, size_t bytes)
                      PARE_MAX_UNPACKED);
 }
 
-/* Find the extent of the field at *p and move *p behind it. */
+/* Find the extent of the field at *p and advance *p past it. */
 static int next_field(struct scan *s, const ProtobufCMessageDescriptor *d, const uint8_t **p,
                       const uint8_t *end, struct field *f)
 {
@@ -105,8 +105,8 @@ static int next_field(struct scan *s, const ProtobufCMessageDescriptor *d, const
             *p = f->end;
             return 0;
         }
-        return bad(s, f->data, "a length goes beyond the end of what holds it", d->short_name);
-    default: return bad(s, *p, "a field of a kind that ONNX does not use", d->short_name);
+        return bad(s, f->data, "a length exceeds the message that contains it", d->short_name);
+    default: return bad(s, *p, "a field of a wire type that ONNX does not use", d->short_name);
     }
     if (!n)
         return bad(s, f->data, "a number is cut off", d->short_name);
@@ -115,7 +115,7 @@ static int next_field(struct scan *s, const ProtobufCMessageDescriptor *d, const
     return 0;
 }
 
-/* How the schema says that values of this type are written. */
+/* The wire type of values of this type. */
 static int wire_of(ProtobufCType t)
 {
     switch (t) {
@@ -132,7 +132,7 @@ static int wire_of(ProtobufCType t)
     }
 }
 
-/* A packed list must consist of whole numbers. */
+/* The elements of a packed list must be complete. */
 static int check_packed(struct scan *s, const struct field *f, const char *where)
 {
     size_t len = (size_t)(f->end - f->data), count = 0;
@@ -163,16 +163,16 @@ static int check_plain(struct scan *s, const struct field *f, const char *where)
     if (f->wire == BLOCK && want != BLOCK && f->d->label == PROTOBUF_C_LABEL_REPEATED)
         return check_packed(s, f, where);
     if (f->wire != want)
-        return bad(s, f->start, "a field is written as another type than the schema says", where);
+        return bad(s, f->start, "a field has another wire type than in the schema", where);
     if (f->d->type != PROTOBUF_C_TYPE_STRING)
         return 0;
     if ((size_t)(f->end - f->data) > PARE_MAX_TEXT)
         return pare_fail(s->err, PARE_ELIMIT,
-                         "a text of %zu bytes at byte %zu (in %s), at most %zu are handled",
+                         "a string of %zu bytes at byte %zu (in %s), at most %zu are handled",
                          (size_t)(f->end - f->data), (size_t)(f->data - s->base), where,
                          PARE_MAX_TEXT);
     if (memchr(f->data, 0, (size_t)(f->end - f->data)))
-        return bad(s, f->data, "a text contains a zero byte", where);
+        return bad(s, f->data, "a string contains a zero byte", where);
     return charge(s, (size_t)(f->end - f->data) + 16);
 }
 
@@ -194,7 +194,7 @@ static int copy_bytes(struct scan *s, const struct field *f)
     return charge(s, s->at - at);
 }
 
-/* Messages may hold messages: calls itself, to PARE_MAX_NESTING at most. */
+/* Recursive, to a depth of PARE_MAX_NESTING at most. */
 static int copy_message(struct scan *s, const ProtobufCMessageDescriptor *d, const uint8_t *p,
                         const uint8_t *end, int depth)
 {
@@ -225,7 +225,7 @@ static int copy_message(struct scan *s, const ProtobufCMessageDescriptor *d, con
                 put(s, f.start, (size_t)(f.end - f.start));
             continue;
         }
-        /* Parts of one message in two places would have to be merged; no writer does that. */
+        /* A message in two parts would have to be merged; no writer produces that. */
         n = (size_t)(f.d - d->fields);
         if (f.d->label != PROTOBUF_C_LABEL_REPEATED && seen >> n & 1)
             return bad(s, f.start, "a field appears twice that may appear once", d->short_name);
@@ -241,7 +241,7 @@ static int copy_message(struct scan *s, const ProtobufCMessageDescriptor *d, con
     return 0;
 }
 
-/* ---- marks to pointers -------------------------------------------------------- */
+/* ---- marks to pointers ----------------------------------------------------------------------- */
 
 static void fix_bytes(ProtobufCBinaryData *b, const uint8_t *base)
 {
@@ -300,9 +300,9 @@ static void fix_message(ProtobufCMessage *m, const uint8_t *base)
     }
 }
 
-/* ---- protobuf-c's memory from an arena ------------------------------------------ */
+/* ---- protobuf-c's memory from an arena ------------------------------------------------------- */
 
-/* Small pieces share blocks, since the arena gives out whole cache lines. */
+/* Small allocations share blocks, because the arena rounds up to cache lines. */
 struct bump {
     struct pare_arena *arena;
     char *at;
@@ -352,7 +352,7 @@ int pare_wire_unpack(const ProtobufCMessageDescriptor *d, const void *data, size
         pare_arena_free(tmp);
         return pare_no_memory(err, "for its %zu bytes", s.at);
     }
-    s.room = s.at; /* somebody may be writing to the file: count on nothing but this */
+    s.room = s.at; /* the mapped file may be changing: rely on this count only */
     s.at = s.cost = 0;
     s.nodes = 0;
     rc = copy_message(&s, d, s.base, s.base + len, 1);

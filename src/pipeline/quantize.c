@@ -36,23 +36,13 @@ static bool folds_first(const struct pare_quantize_job *j)
 
 int pare_model_fold(struct pare_model *model, struct pare_model **out, struct pare_err *err)
 {
-    struct pare_arena *a = pare_arena_new(1 << 16);
-    int n, rc;
+    int n;
 
-    *out = NULL;
-    if (!a)
-        return pare_no_memory(err, "for the model");
-    rc = pare_model_fold_norm(model, a, out, &n, err);
-    if (rc || !*out) {
-        pare_arena_free(a);
-        if (!rc) {
-            pare_model_retain(model);
-            *out = model;
-        }
-        return rc;
+    PARE_TRY(pare_model_fold_norm(model, out, &n, err));
+    if (!*out) {
+        pare_model_retain(model);
+        *out = model;
     }
-    (*out)->shared = a;
-    pare_model_borrow(*out, model);
     return 0;
 }
 

@@ -32,39 +32,18 @@ struct scan {
     struct pare_graph *g; /* a copy with shapes */
     struct pare_layer_info *layer;
     int n_layers;
-    int *uses; /* number of consumers, by value id */
     struct pair *pair;
     int n_pairs;
 };
 
 /* ---- finding pairs --------------------------------------------------------------------------- */
 
-static void count_uses(const struct scan *s)
+/* The node that reads v as its first input, if it is v's only consumer; else NULL. */
+static struct pare_node *only_consumer(const struct scan *s, const struct pare_value *v)
 {
-    const struct pare_graph *g = s->g;
+    struct pare_node *n = pare_graph_only_consumer(s->g, v);
 
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct pare_node *n = g->node[i];
-
-        for (int k = 0; k < n->n_in; k++)
-            if (n->in[k])
-                s->uses[n->in[k]->id]++;
-        for (int k = 0; k < n->n_cap; k++)
-            if (n->cap[k])
-                s->uses[n->cap[k]->id]++;
-    }
-    for (int i = 0; i < g->n_out; i++)
-        s->uses[g->out[i]->id]++;
-}
-
-static struct pare_node *only_user(const struct scan *s, const struct pare_value *v)
-{
-    if (s->uses[v->id] != 1)
-        return NULL;
-    for (int i = 0; i < s->g->n_nodes; i++)
-        if (s->g->node[i]->n_in && s->g->node[i]->in[0] == v)
-            return s->g->node[i];
-    return NULL;
+    return n && n->n_in && n->in[0] == v ? n : NULL;
 }
 
 /* If the only consumer of v commutes with positive scaling of channels, returns its output, else
@@ -72,7 +51,7 @@ static struct pare_node *only_user(const struct scan *s, const struct pare_value
 static const struct pare_value *
 scale_equivariant_next(const struct scan *s, const struct pare_value *v, int axis, int64_t *inner)
 {
-    const struct pare_node *n = only_user(s, v);
+    const struct pare_node *n = only_consumer(s, v);
     const struct pare_value *to = n && n->n_out ? n->out[0] : NULL;
 
     if (!to || !n->op)
@@ -89,7 +68,7 @@ scale_equivariant_next(const struct scan *s, const struct pare_value *v, int axi
 static bool is_weight(const struct scan *s, const struct pare_value *v)
 {
     return v && v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32 &&
-           s->uses[v->id] == 1;
+           pare_graph_only_consumer(s->g, v);
 }
 
 /* Is this a layer that sums over channels with an unshared weight?  Only Conv may have groups. */
@@ -155,7 +134,7 @@ static int find_pair(struct scan *s, const struct pare_layer_info *i, struct par
     p.n = scalable_channels(s, i, &p.l1);
     axis = p.l1.y_axis;
     while (p.n > 0 && v) {
-        const struct pare_node *u = only_user(s, v);
+        const struct pare_node *u = only_consumer(s, v);
 
         for (int k = 0; k < s->n_layers && u; k++) {
             const struct pare_layer_info *to = &s->layer[k];
@@ -270,11 +249,9 @@ static int equalize_all(struct scan *s, struct pare_err *err)
     float *r;
 
     PARE_TRY(pare_model_layers(s->m, s->a, &s->g, &s->layer, &s->n_layers, err));
-    s->uses = pare_alloc(s->a, (size_t)s->g->n_values, sizeof(*s->uses));
     s->pair = pare_alloc(s->a, (size_t)s->n_layers + 1, sizeof(*s->pair));
-    if (!s->uses || !s->pair)
+    if (!s->pair)
         return pare_no_memory(err, "for equalization");
-    count_uses(s);
     for (int i = 0; i < s->n_layers; i++) {
         PARE_TRY(pare_at(err, find_pair(s, &s->layer[i], err), "layer '%s'", s->layer[i].name));
         most = s->n_pairs && s->pair[s->n_pairs - 1].n > most ? s->pair[s->n_pairs - 1].n : most;

@@ -451,7 +451,7 @@ static int export_all(struct qdq *x, const struct pare_export *form, struct pare
     const struct pare_graph *g = r->model->graph;
     int n;
 
-    PARE_TRY(pare_edit_new(r->model, x->a, &x->e, err));
+    PARE_TRY(pare_edit_new(r->model, &x->e, err));
     for (int i = 0; i < g->n_nodes; i++) {
         enum pare_quant_site site;
         struct pare_layer *l = pare_quant_site_of(g->node[i], &site);
@@ -483,6 +483,7 @@ int pare_qdq_save(struct pare_compression *r, const char *path, const struct par
 
     if (!rc)
         rc = pare_edit_save(x.e, path, err);
+    pare_edit_free(x.e);
     pare_arena_free(x.a);
     return rc;
 }
@@ -492,15 +493,16 @@ int pare_qdq_model(struct pare_compression *c, const struct pare_export *form,
 {
     struct qdq x = { .r = c, .a = pare_arena_new(1 << 20), .n_nbits = form->nbits ? 0 : -1 };
     int rc = x.a ? export_all(&x, form, err) : pare_no_memory(err, "to export a quantized model");
+    struct pare_model *shared = NULL; /* refers to x.a and to the weights of c->model */
 
     *model = NULL;
+    if (rc)
+        pare_edit_free(x.e);
+    else
+        rc = pare_edit_model(x.e, &shared, err);
     if (!rc)
-        rc = pare_edit_model(x.e, model, err);
-    if (rc) {
-        pare_arena_free(x.a);
-        return rc;
-    }
-    (*model)->shared = x.a;
-    pare_model_borrow(*model, c->model);
-    return 0;
+        rc = pare_model_duplicate(shared, model, err);
+    pare_model_free(shared);
+    pare_arena_free(x.a);
+    return rc;
 }

@@ -37,24 +37,6 @@ struct scan {
     bool *rounded; /* per layer: quantize the output */
 };
 
-/* The only consumer of v; NULL: none or several, or v is an output of the model. */
-static const struct pare_node *only_consumer(const struct scan *s, const struct pare_value *v)
-{
-    const struct pare_node *found = NULL;
-
-    for (int i = 0; i < s->g->n_out; i++)
-        if (s->g->out[i] == v)
-            return NULL;
-    for (int i = 0; i < s->g->n_nodes; i++)
-        for (int k = 0; k < s->g->node[i]->n_in; k++)
-            if (s->g->node[i]->in[k] == v) {
-                if (found && found != s->g->node[i])
-                    return NULL;
-                found = s->g->node[i];
-            }
-    return found;
-}
-
 /* Additions, concatenations and average pooling of images: the residual sums of transformers have
  * too large a range for 8 bits. */
 static bool is_join(const struct pare_layer_info *l)
@@ -66,9 +48,9 @@ static bool is_join(const struct pare_layer_info *l)
 /* The consumer of a layer's output, or of the normalization that is folded into the layer. */
 static const struct pare_node *next_consumer(const struct scan *s, const struct pare_layer_info *l)
 {
-    const struct pare_node *u = only_consumer(s, l->out);
+    const struct pare_node *u = pare_graph_only_consumer(s->g, l->out);
 
-    return u && pare_norm_folds(s->g, u) ? only_consumer(s, u->out[0]) : u;
+    return u && pare_norm_folds(s->g, u) ? pare_graph_only_consumer(s->g, u->out[0]) : u;
 }
 
 /* If an activation follows a layer, its output is quantized instead of the layer's. */

@@ -1,11 +1,9 @@
-/* constant_branches.c - operands that are constants as a whole: the branch that computes one goes.
+/* constant_branches.c - cut branches that compute only constants; drop empty inputs of Concat.
  *
- * All channels of a value may be one number each, such as those of a residual branch whose last
- * convolution has only zeros.  Where an elementwise operator reads it beside something that
- * has the shape of the result, it becomes a constant of one number a channel; where the operator
- * then does nothing, as adding 0, who reads its result reads the other operand.
- *
- * A concatenation does without a part of which nothing stays.
+ * All channels of a value may be constant, for example those of a residual branch whose last Conv
+ * has only zeros.  If an elementwise operator combines such a value with an operand of the result's
+ * shape, an initializer with one element for each channel replaces the value.  If the operator then
+ * has no effect, for example Add of 0, its consumers read the other operand.
  */
 #include <float.h>
 #include <math.h>
@@ -15,17 +13,17 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
-bool pare_speedup_fresh(const struct pare_speedup *s, const struct pare_value *v)
+bool pare_speedup_is_new(const struct pare_speedup *s, const struct pare_value *v)
 {
     return pare_map_get(&s->g->names, v->name) != v;
 }
 
-/* ---- constant operands --------------------------------------------------------------------- */
+/* ---- constant operands ----------------------------------------------------------------------- */
 
-/* An axis along which all of v is known; -1: there is none. */
-static int known_axis(const struct pare_speedup *s, const struct pare_value *v)
+/* An axis of v whose channels are all constant; -1: none. */
+static int constant_axis(const struct pare_speedup *s, const struct pare_value *v)
 {
-    for (int axis = 0; s->even[v->id] && axis < v->t.rank; axis++) {
+    for (int axis = 0; s->constant[v->id] && axis < v->t.rank; axis++) {
         int64_t i = 0, n = v->t.dim[axis];
 
         while (i < n && isfinite(pare_constant_channel(s, v, axis, i)))
@@ -36,9 +34,9 @@ static int known_axis(const struct pare_speedup *s, const struct pare_value *v)
     return -1;
 }
 
-/* A value of one number a channel, in the place of v. */
-static int write_down(struct pare_speedup *s, const struct pare_value *v, int axis,
-                      struct pare_value **to, struct pare_err *err)
+/* A new constant value, with one element for each channel, to replace v. */
+static int make_constant(struct pare_speedup *s, const struct pare_value *v, int axis,
+                         struct pare_value **to, struct pare_err *err)
 {
     struct pare_graph *g = s->g;
     struct pare_value *c = *to = pare_alloc(s->arena, 1, sizeof(*c)), **list;
@@ -64,8 +62,8 @@ static int write_down(struct pare_speedup *s, const struct pare_value *v, int ax
     return pare_speedup_like(s, c, v, err);
 }
 
-/* f(x, c) = x for all x, or f(c, x)? */
-static bool does_nothing(const struct pare_node *n, const struct pare_value *c, int k)
+/* Is f(x, c) = x for all x, or f(c, x) = x?  Tested with samples. */
+static bool has_no_effect(const struct pare_node *n, const struct pare_value *c, int k)
 {
     static const float any[] = { -FLT_MAX, -1e30f, -2.5f, -1, -1e-20f, 0,
                                  1e-20f,   0.7f,   1,     3,  1e30f,   FLT_MAX };
@@ -95,8 +93,8 @@ static int rewire(struct pare_speedup *s, struct pare_node *n, int input, struct
     return 0;
 }
 
-/* Somebody uses the value who cannot be told to use another. */
-static bool is_bound(const struct pare_speedup *s, const struct pare_value *v)
+/* Does the value have a consumer that cannot be rewired: the caller, a subgraph, a function? */
+static bool has_fixed_consumer(const struct pare_speedup *s, const struct pare_value *v)
 {
     if (v->flags & PARE_V_OUTPUT)
         return true;
@@ -107,14 +105,14 @@ static bool is_bound(const struct pare_speedup *s, const struct pare_value *v)
             if (n->cap[k] == v)
                 return true;
         for (int k = 0; k < n->n_in; k++)
-            if (n->in[k] == v && !pare_change_has(s->from, n))
+            if (n->in[k] == v && !pare_model_has_node(s->from, n))
                 return true;
     }
     return false;
 }
 
-static int pass_by(struct pare_speedup *s, const struct pare_value *y, struct pare_value *x,
-                   struct pare_err *err)
+static int bypass(struct pare_speedup *s, const struct pare_value *y, struct pare_value *x,
+                  struct pare_err *err)
 {
     for (int i = 0; i < s->g->n_nodes; i++)
         for (int k = 0; k < s->g->node[i]->n_in; k++)
@@ -123,30 +121,31 @@ static int pass_by(struct pare_speedup *s, const struct pare_value *y, struct pa
     return 0;
 }
 
-/* Do they have the same shape, whatever the batch is? */
+/* Do they have the same shape for every batch size? */
 static bool same_always(const struct pare_speedup *s, const struct pare_value *a,
                         const struct pare_value *b)
 {
-    const struct pare_graph *more = s->more;
+    const struct pare_graph *batch2 = s->batch2;
 
     if (!pare_same_shape(&a->t, &b->t) || a->t.dtype != b->t.dtype)
         return false;
-    return !more || (a->id < more->n_values && b->id < more->n_values &&
-                     pare_same_shape(&more->value[a->id]->t, &more->value[b->id]->t));
+    return !batch2 || (a->id < batch2->n_values && b->id < batch2->n_values &&
+                       pare_same_shape(&batch2->value[a->id]->t, &batch2->value[b->id]->t));
 }
 
-/* May input k become a constant of another shape?  The other operand must have the result's. */
+/* Can input k become a constant of another shape?  The other operand must have the result's. */
 static bool may_cut(const struct pare_speedup *s, const struct pare_node *n, int k)
 {
     const struct pare_value *v = n->in[k], *x = n->in[!k];
 
     return v && x && v != x && !(v->flags & PARE_V_CONST) && !(x->flags & PARE_V_CONST) &&
            v->t.dtype == PARE_F32 && v->t.rank >= 0 && same_always(s, x, n->out[0]) &&
-           pare_change_has(s->from, n);
+           pare_model_has_node(s->from, n);
 }
 
-/* Not every operator broadcasts both ways: does the result keep its shape with c at input k? */
-static bool still_fits(struct pare_node *n, int k, struct pare_value *c)
+/* Not every operator broadcasts in both directions: does the result keep its shape with c at
+ * input k? */
+static bool keeps_shape(struct pare_node *n, int k, struct pare_value *c)
 {
     struct pare_tensor was = n->out[0]->t, now;
     struct pare_value *v = n->in[k];
@@ -166,24 +165,24 @@ static int cut(struct pare_speedup *s, struct pare_node *n, bool *changed, struc
     if (!n->op || !n->op->map2 || n->n_in != 2 || n->n_out != 1 || n->version < 7)
         return 0;
     for (int k = 1; k >= 0; k--) {
-        int axis = may_cut(s, n, k) ? known_axis(s, n->in[k]) : -1;
+        int axis = may_cut(s, n, k) ? constant_axis(s, n->in[k]) : -1;
         struct pare_value *c;
 
         if (axis < 0)
             continue;
-        PARE_TRY(write_down(s, n->in[k], axis, &c, err));
-        if (!still_fits(n, k, c))
+        PARE_TRY(make_constant(s, n->in[k], axis, &c, err));
+        if (!keeps_shape(n, k, c))
             continue;
         *changed = true;
         PARE_TRY(rewire(s, n, k, c, err));
-        if (does_nothing(n, c, k) && !is_bound(s, n->out[0]))
-            return pass_by(s, n->out[0], n->in[!k], err);
+        if (has_no_effect(n, c, k) && !has_fixed_consumer(s, n->out[0]))
+            return bypass(s, n->out[0], n->in[!k], err);
         return 0;
     }
     return 0;
 }
 
-int pare_speedup_cut(struct pare_speedup *s, bool *changed, struct pare_err *err)
+int pare_speedup_cut_branches(struct pare_speedup *s, bool *changed, struct pare_err *err)
 {
     *changed = false;
     for (int i = 0; i < s->g->n_nodes; i++)
@@ -192,7 +191,7 @@ int pare_speedup_cut(struct pare_speedup *s, bool *changed, struct pare_err *err
     return 0;
 }
 
-/* ---- parts of which nothing stays ------------------------------------------------------------ */
+/* ---- empty inputs of Concat ------------------------------------------------------------------ */
 
 static bool is_empty(const struct pare_speedup *s, const struct pare_value *v)
 {
@@ -202,8 +201,8 @@ static bool is_empty(const struct pare_speedup *s, const struct pare_value *v)
     return false;
 }
 
-/* Everybody who reads v is gone, or can leave it out. */
-static bool not_missed(const struct pare_speedup *s, const struct pare_value *v)
+/* Is v empty, with consumers that are all removed or can drop it? */
+static bool is_unneeded(const struct pare_speedup *s, const struct pare_value *v)
 {
     if (v->flags & PARE_V_OUTPUT || !is_empty(s, v))
         return false;
@@ -211,31 +210,31 @@ static bool not_missed(const struct pare_speedup *s, const struct pare_value *v)
         const struct pare_node *n = s->g->node[i];
 
         for (int k = 0; s->live[i] && k < n->n_in + n->n_cap; k++)
-            if ((k < n->n_in ? n->in[k] : n->cap[k - n->n_in]) == v && !s->gone[i] &&
+            if ((k < n->n_in ? n->in[k] : n->cap[k - n->n_in]) == v && !s->removed[i] &&
                 (!n->op || !(n->op->flags & PARE_OP_JOINS) || is_empty(s, n->out[0]) ||
-                 !pare_change_has(s->from, n)))
+                 !pare_model_has_node(s->from, n)))
                 return false;
     }
     return true;
 }
 
-void pare_speedup_gone(struct pare_speedup *s)
+void pare_speedup_find_removed(struct pare_speedup *s)
 {
     for (int i = s->g->n_nodes - 1; i >= 0; i--) {
         const struct pare_node *n = s->g->node[i];
 
-        s->gone[i] = s->live[i] && n->n_out > 0;
-        for (int k = 0; k < n->n_out && s->gone[i]; k++)
-            s->gone[i] = !n->out[k] || not_missed(s, n->out[k]);
+        s->removed[i] = s->live[i] && n->n_out > 0;
+        for (int k = 0; k < n->n_out && s->removed[i]; k++)
+            s->removed[i] = !n->out[k] || is_unneeded(s, n->out[k]);
     }
 }
 
-bool pare_speedup_left_out(const struct pare_speedup *s, const struct pare_node *n, int k)
+bool pare_speedup_drops_input(const struct pare_speedup *s, const struct pare_node *n, int k)
 {
     const struct pare_value *v = n->in[k];
 
-    if (!n->op || !(n->op->flags & PARE_OP_JOINS) || s->gone[n->id] || !v || !is_empty(s, v))
+    if (!n->op || !(n->op->flags & PARE_OP_JOINS) || s->removed[n->id] || !v || !is_empty(s, v))
         return false;
-    return v->flags & PARE_V_CONST ? s->uses[v->id] == 1 && pare_change_has(s->from, n)
-                                   : v->maker && s->gone[v->maker->id];
+    return v->flags & PARE_V_CONST ? s->uses[v->id] == 1 && pare_model_has_node(s->from, n)
+                                   : v->maker && s->removed[v->maker->id];
 }

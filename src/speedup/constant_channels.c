@@ -1,8 +1,8 @@
-/* constant_channels.c - which channels are one number all over, at every position, of every sample.
+/* constant_channels.c - find channels that are constant at every position and for every input.
  *
- * A filter of zeros leaves its bias; from there a batch normalisation, an activation or a sum of
- * two such channels leads to another number.  One pass forward in node order finds them all.
- * Whatever is said here holds for all inputs: nothing is measured.
+ * A filter of zeros outputs its bias.  A batch normalization, an activation or a sum of constant
+ * channels is another constant.  One forward pass in node order finds them all.  The result is
+ * proved from the weights, not measured on samples.
  */
 #include <math.h>
 #include <string.h>
@@ -11,12 +11,12 @@
 #include "../op/op.h"
 #include "speedup.h"
 
-#define MOST_SCANNED ((int64_t)1 << 22) /* elements of a constant operand that are looked at */
+#define MAX_SCANNED ((int64_t)1 << 22) /* larger constant operands are not scanned */
 
 float pare_constant_channel(const struct pare_speedup *s, const struct pare_value *v, int axis,
                             int64_t i)
 {
-    float **axes = s->even[v->id];
+    float **axes = s->constant[v->id];
 
     return axes && axes[axis] ? axes[axis][i] : NAN;
 }
@@ -26,13 +26,13 @@ static bool same(float a, float b)
     return a == b; /* and not NAN */
 }
 
-/* The list of an axis, made when it is first needed: NAN everywhere. */
+/* The list of constants of an axis; created on first use, filled with NAN. */
 static float *list_of(struct pare_speedup *s, const struct pare_value *v, int axis)
 {
-    float **axes = s->even[v->id], *list;
+    float **axes = s->constant[v->id], *list;
 
     if (!axes)
-        axes = s->even[v->id] = pare_alloc(s->arena, PARE_MAX_RANK, sizeof(*axes));
+        axes = s->constant[v->id] = pare_alloc(s->arena, PARE_MAX_RANK, sizeof(*axes));
     if (!axes || axes[axis])
         return axes ? axes[axis] : NULL;
     list = axes[axis] = pare_alloc_raw(s->arena, (size_t)v->t.dim[axis] + 1, sizeof(*list));
@@ -46,22 +46,22 @@ static bool is_float(const struct pare_value *v)
     return v && v->t.dtype == PARE_F32 && v->t.rank >= 0;
 }
 
-/* ---- constants themselves ------------------------------------------------------------------ */
+/* ---- constants themselves -------------------------------------------------------------------- */
 
-/* A constant operand: which of its slices hold one number. */
+/* Find the slices of an initializer whose elements are all equal. */
 static int scan(struct pare_speedup *s, const struct pare_value *v, struct pare_err *err)
 {
     const float *x = v->t.data;
     int64_t n = pare_numel(&v->t), inner = 1;
 
-    if (s->even[v->id] || !x || !is_float(v) || n > MOST_SCANNED || !n)
+    if (s->constant[v->id] || !x || !is_float(v) || n > MAX_SCANNED || !n)
         return 0;
     for (int axis = v->t.rank - 1; axis >= 0; axis--) {
         int64_t dim = v->t.dim[axis];
         float *list = list_of(s, v, axis);
 
         if (!list)
-            return pare_no_memory(err, "for the constants of channels");
+            return pare_no_memory(err, "for constant channels");
         for (int64_t i = 0; i < dim; i++)
             list[i] = x[i * inner];
         for (int64_t i = 0; i < n; i++)
@@ -72,13 +72,13 @@ static int scan(struct pare_speedup *s, const struct pare_value *v, struct pare_
     return 0;
 }
 
-/* One number for the whole of a constant; NAN when it is more. */
-static float whole(const struct pare_value *v)
+/* The element that all elements of a constant equal; NAN: they differ. */
+static float uniform_element(const struct pare_value *v)
 {
     const float *x = v->t.data;
     int64_t n = pare_numel(&v->t);
 
-    if (!(v->flags & PARE_V_CONST) || !x || !is_float(v) || n < 1 || n > MOST_SCANNED)
+    if (!(v->flags & PARE_V_CONST) || !x || !is_float(v) || n < 1 || n > MAX_SCANNED)
         return NAN;
     for (int64_t i = 1; i < n; i++)
         if (!same(x[0], x[i]))
@@ -86,22 +86,23 @@ static float whole(const struct pare_value *v)
     return x[0];
 }
 
-/* ---- elementwise operators --------------------------------------------------------------- */
+/* ---- elementwise operators ------------------------------------------------------------------- */
 
-/* What an operand, broadcast to y, has at index i of y's axis. */
+/* The constant of an operand, broadcast to y, at index i of y's axis; NAN: none. */
 static float operand(const struct pare_speedup *s, const struct pare_value *v,
                      const struct pare_value *y, int axis, int64_t i)
 {
     int at = axis - (y->t.rank - v->t.rank);
-    float all = whole(v);
+    float all = uniform_element(v);
 
     if (!isnan(all) || at < 0)
         return all;
     return pare_constant_channel(s, v, at, v->t.dim[at] == 1 ? 0 : i);
 }
 
-/* f(a, anything) may be one number: 0 * b is. */
-static float with_anything(const struct pare_node *n, float a, float b)
+/* f(a, b) may be constant although only one operand is (NAN: the other), as 0 * b.  Tested with
+ * samples. */
+static float absorbed_constant(const struct pare_node *n, float a, float b)
 {
     static const float any[] = { -1e30f, -2.5f, -1, -0.3f, 0, 0.7f, 1, 3, 1e30f };
     float y = NAN, first = NAN;
@@ -132,12 +133,12 @@ static int map_pair(struct pare_speedup *s, const struct pare_node *n, struct pa
             if (isnan(pa) && isnan(pb))
                 continue;
             if (isnan(pa) || isnan(pb))
-                v = with_anything(n, pa, pb);
+                v = absorbed_constant(n, pa, pb);
             else
                 n->op->map2(n, &pa, 0, &pb, 0, &v, 1);
             list = isnan(v) ? NULL : list_of(s, y, axis);
             if (!isnan(v) && !list)
-                return pare_no_memory(err, "for the constants of channels");
+                return pare_no_memory(err, "for constant channels");
             if (list)
                 list[i] = v;
         }
@@ -148,14 +149,14 @@ static int map_one(struct pare_speedup *s, const struct pare_node *n, struct par
 {
     const struct pare_value *x = n->in[0], *y = n->out[0];
 
-    for (int axis = 0; s->even[x->id] && axis < x->t.rank; axis++) {
-        const float *from = s->even[x->id][axis];
+    for (int axis = 0; s->constant[x->id] && axis < x->t.rank; axis++) {
+        const float *from = s->constant[x->id][axis];
         float *to = from ? list_of(s, y, axis) : NULL;
 
         if (!from)
             continue;
         if (!to)
-            return pare_no_memory(err, "for the constants of channels");
+            return pare_no_memory(err, "for constant channels");
         for (int64_t i = 0; i < x->t.dim[axis]; i++)
             if (!isnan(from[i]))
                 n->op->map(n, &from[i], &to[i], 1);
@@ -163,24 +164,24 @@ static int map_one(struct pare_speedup *s, const struct pare_node *n, struct par
     return 0;
 }
 
-/* ---- operators that carry channels along ---------------------------------------------------- */
+/* ---- operators that move channels ------------------------------------------------------------ */
 
-/* An output's axis while inputs are looked at: what was found, and whether anything was. */
-struct landing {
+/* An axis of an output, and the constants that inputs contribute to it. */
+struct target {
     const struct pare_value *y;
     int axis;
-    float *found;
-    uint8_t *set;
+    float *found; /* NAN: contributions differ */
+    uint8_t *set; /* found[i] is set */
 };
 
-static void land(const struct pare_node *n, struct landing *to, int64_t i, float v)
+static void contribute(const struct pare_node *n, struct target *to, int64_t i, float v)
 {
     v = isnan(v) ? v : n->op->constant_channel(n, to->axis, i, v);
     to->found[i] = to->set[i] && !same(to->found[i], v) ? NAN : v;
     to->set[i] = 1;
 }
 
-/* The digits of number p. */
+/* The digits of index p in the mixed radix of the tie. */
 static void digits_of(const struct pare_tied *t, int64_t p, int64_t *digit)
 {
     for (int d = t->n_digits - 1; d >= 0; d--) {
@@ -190,7 +191,7 @@ static void digits_of(const struct pare_tied *t, int64_t p, int64_t *digit)
 }
 
 static void carry_digits(const struct pare_speedup *s, const struct pare_tied *t,
-                         const struct pare_value *x, struct landing *to)
+                         const struct pare_value *x, struct target *to)
 {
     int64_t digit[2 * PARE_MAX_RANK];
 
@@ -204,14 +205,14 @@ static void carry_digits(const struct pare_speedup *s, const struct pare_tied *t
             if (t->a == to->y && t->digit[d].v == x && isnan(v))
                 v = pare_constant_channel(s, x, t->digit[d].axis, digit[d]);
             if (t->a == x && t->digit[d].v == to->y && t->digit[d].axis == to->axis)
-                land(t->node, to, digit[d], v);
+                contribute(t->node, to, digit[d], v);
         }
         if (t->a == to->y && t->ax == to->axis)
-            land(t->node, to, p, v);
+            contribute(t->node, to, p, v);
     }
 }
 
-static bool speaks_of(const struct pare_tied *t, const struct pare_value *v, int axis)
+static bool mentions(const struct pare_tied *t, const struct pare_value *v, int axis)
 {
     bool found = (t->a == v && (axis < 0 || t->ax == axis)) ||
                  (t->b == v && (axis < 0 || t->bx == axis));
@@ -221,30 +222,30 @@ static bool speaks_of(const struct pare_tied *t, const struct pare_value *v, int
     return found;
 }
 
-/* From x to the output's axis, as one tie connects them. */
+/* Carry constants from x to the output's axis along one tie. */
 static void carry(const struct pare_speedup *s, const struct pare_tied *t,
-                  const struct pare_value *x, struct landing *to)
+                  const struct pare_value *x, struct target *to)
 {
     bool forth = t->a == x && t->b == to->y && t->bx == to->axis;
     bool back = t->b == x && t->a == to->y && t->ax == to->axis;
 
-    if (!speaks_of(t, x, -1) || !speaks_of(t, to->y, to->axis))
+    if (!mentions(t, x, -1) || !mentions(t, to->y, to->axis))
         return;
     switch (t->kind) {
     case PARE_TIE_SAME:
         for (int64_t i = 0; (forth || back) && i < to->y->t.dim[to->axis]; i++)
-            land(t->node, to, i, pare_constant_channel(s, x, forth ? t->ax : t->bx, i));
+            contribute(t->node, to, i, pare_constant_channel(s, x, forth ? t->ax : t->bx, i));
         break;
     case PARE_TIE_PART:
         for (int64_t i = 0; i < t->b->t.dim[t->bx]; i++)
             if (forth)
-                land(t->node, to, i, pare_constant_channel(s, x, t->ax, t->from + i));
+                contribute(t->node, to, i, pare_constant_channel(s, x, t->ax, t->from + i));
             else if (back)
-                land(t->node, to, t->from + i, pare_constant_channel(s, x, t->bx, i));
+                contribute(t->node, to, t->from + i, pare_constant_channel(s, x, t->bx, i));
         break;
     case PARE_TIE_PICK:
         for (int64_t i = 0; forth && i < t->b->t.dim[t->bx]; i++)
-            land(t->node, to, i, pare_constant_channel(s, x, t->ax, t->index[i]));
+            contribute(t->node, to, i, pare_constant_channel(s, x, t->ax, t->index[i]));
         break;
     case PARE_TIE_DIGITS: carry_digits(s, t, x, to); break;
     case PARE_TIE_GROUPS:
@@ -253,8 +254,8 @@ static void carry(const struct pare_speedup *s, const struct pare_tied *t,
     }
 }
 
-/* Input k goes to the outputs: not a scale or a list of sizes.  One that is there twice counts
- * once. */
+/* Is input k data that reaches the outputs, not a scale or a shape?  An input that occurs twice
+ * counts once. */
 static bool carries(const struct pare_node *n, int k)
 {
     for (int i = 0; i < k; i++)
@@ -263,7 +264,7 @@ static bool carries(const struct pare_node *n, int k)
     return is_float(n->in[k]) && (!k || n->op->constant_channel == pare_constant_channel_same);
 }
 
-static int carry_axis(struct pare_speedup *s, const struct pare_node *n, struct landing *to,
+static int carry_axis(struct pare_speedup *s, const struct pare_node *n, struct target *to,
                       struct pare_err *err)
 {
     const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
@@ -274,7 +275,7 @@ static int carry_axis(struct pare_speedup *s, const struct pare_node *n, struct 
     to->found = pare_alloc(s->arena, size, sizeof(*to->found));
     to->set = pare_alloc(s->arena, size, 1);
     if (!to->found || !to->set)
-        return pare_no_memory(err, "for the constants of channels");
+        return pare_no_memory(err, "for constant channels");
     for (int k = 0; k < n->n_in; k++)
         for (int i = s->first_tie[n->id]; n->in[k] && i < s->first_tie[n->id + 1]; i++)
             if (carries(n, k))
@@ -285,17 +286,17 @@ static int carry_axis(struct pare_speedup *s, const struct pare_node *n, struct 
         return 0;
     list = list_of(s, to->y, to->axis);
     if (!list)
-        return pare_no_memory(err, "for the constants of channels");
+        return pare_no_memory(err, "for constant channels");
     for (int64_t i = 0; i + 1 < (int64_t)size; i++)
         list[i] = to->set[i] ? to->found[i] : NAN;
     return 0;
 }
 
-/* Anything known of its inputs? */
+/* Does any input have a constant channel? */
 static bool any_known(const struct pare_speedup *s, const struct pare_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && s->even[n->in[i]->id])
+        if (n->in[i] && s->constant[n->in[i]->id])
             return true;
     return false;
 }
@@ -309,17 +310,18 @@ static int carry_all(struct pare_speedup *s, const struct pare_node *n, struct p
         return 0;
     for (int k = 0; k < n->n_out; k++)
         for (int axis = 0; is_float(n->out[k]) && axis < n->out[k]->t.rank; axis++) {
-            struct landing to = { .y = n->out[k], .axis = axis };
+            struct target to = { .y = n->out[k], .axis = axis };
 
             PARE_TRY(carry_axis(s, n, &to, err));
         }
     return 0;
 }
 
-/* ---- sums --------------------------------------------------------------------------------- */
+/* ---- linear nodes ---------------------------------------------------------------------------- */
 
-/* y[o] is one number when every x[i] that it has a weight for is, and no border changes that. */
-static float sum_of(const struct pare_speedup *s, const struct pare_sum *m, int64_t o, float bias)
+/* y[o] is constant if every x[i] with a nonzero weight is constant, and there is no padding. */
+static float sum_of(const struct pare_speedup *s, const struct pare_linear_node *m, int64_t o,
+                    float bias)
 {
     int64_t first = o / m->Og * m->Ig;
     double sum = 0;
@@ -327,17 +329,17 @@ static float sum_of(const struct pare_speedup *s, const struct pare_sum *m, int6
     for (int64_t i = first; i < first + m->Ig; i++) {
         float c = pare_constant_channel(s, m->x, m->l.x_axis, i);
 
-        if (c == 0 || pare_sum_zero(m, o, i))
+        if (c == 0 || pare_linear_node_is_zero(m, o, i))
             continue;
         if (isnan(c) || m->l.borders)
             return NAN;
-        sum += (double)c * pare_sum_total(m, o, i);
+        sum += (double)c * pare_linear_node_sum(m, o, i);
     }
     return (float)((double)bias + (double)m->l.scale * sum);
 }
 
-/* The bias of output o; NAN when it is not known. */
-static float bias_of(const struct pare_sum *m, int64_t o)
+/* The bias of output channel o; NAN: not a constant. */
+static float bias_of(const struct pare_linear_node *m, int64_t o)
 {
     const struct pare_value *b = m->l.bias >= 0 && m->l.bias < m->n->n_in ? m->n->in[m->l.bias]
                                                                           : NULL;
@@ -353,9 +355,9 @@ static float bias_of(const struct pare_sum *m, int64_t o)
 
 static int sum_all(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
 {
-    struct pare_sum m;
+    struct pare_linear_node m;
 
-    if (!pare_sum_open(n, &m))
+    if (!pare_linear_node_open(n, &m))
         return 0;
     for (int64_t o = 0; o < m.O; o++) {
         float b = bias_of(&m, o), v = isnan(b) ? b : sum_of(s, &m, o, b);
@@ -364,14 +366,14 @@ static int sum_all(struct pare_speedup *s, const struct pare_node *n, struct par
         if (isnan(v))
             continue;
         if (!list)
-            return pare_no_memory(err, "for the constants of channels");
+            return pare_no_memory(err, "for constant channels");
         list[o] = v * m.l.outer;
     }
     return 0;
 }
 
-/* Two operands that both change: what is 0 in one is 0 in the product, along the axes that lead
- * from the operand to the result. */
+/* A product of two computed operands: a channel that is 0 in one operand is 0 in the product, along
+ * axes that the operand shares with the result. */
 static int product_zeros(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
 {
     const struct pare_ties *ties = pare_keep_sets_ties(s->kept);
@@ -396,7 +398,7 @@ static int product_zeros(struct pare_speedup *s, const struct pare_node *n, stru
                 continue;
             list = list_of(s, n->out[0], ya);
             if (!list)
-                return pare_no_memory(err, "for the constants of channels");
+                return pare_no_memory(err, "for constant channels");
             list[c] = 0;
         }
     }
@@ -414,14 +416,14 @@ static int made_axis(struct pare_speedup *s, const struct pare_node *n, int k, i
         float *list = isnan(v) ? NULL : list_of(s, y, axis);
 
         if (!isnan(v) && !list)
-            return pare_no_memory(err, "for the constants of channels");
+            return pare_no_memory(err, "for constant channels");
         if (list)
             list[i] = v;
     }
     return 0;
 }
 
-/* What a node's own weights make of it. */
+/* Operators with a callback made(), for example LSTM, compute the constants themselves. */
 static int made_all(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
 {
     for (int k = 0; k < n->n_in; k++)
@@ -436,9 +438,9 @@ static int made_all(struct pare_speedup *s, const struct pare_node *n, struct pa
     return 0;
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- all nodes ------------------------------------------------------------------------------- */
 
-static int look(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
+static int find_in_node(struct pare_speedup *s, const struct pare_node *n, struct pare_err *err)
 {
     const struct pare_op *op = n->op;
     const struct pare_value *y = n->n_out ? n->out[0] : NULL;
@@ -448,9 +450,9 @@ static int look(struct pare_speedup *s, const struct pare_node *n, struct pare_e
     if (!op || !y || !is_float(y) || y->flags & PARE_V_CONST || !n->n_in || !is_float(n->in[0]))
         return 0;
     if (op->linear) {
-        struct pare_sum m;
+        struct pare_linear_node m;
 
-        return pare_sum_open(n, &m) ? sum_all(s, n, err) : product_zeros(s, n, err);
+        return pare_linear_node_open(n, &m) ? sum_all(s, n, err) : product_zeros(s, n, err);
     }
     if (op->map && !op->constant_channel)
         return map_one(s, n, err);
@@ -461,13 +463,13 @@ static int look(struct pare_speedup *s, const struct pare_node *n, struct pare_e
     return 0;
 }
 
-int pare_speedup_constants(struct pare_speedup *s, struct pare_err *err)
+int pare_speedup_find_constants(struct pare_speedup *s, struct pare_err *err)
 {
-    s->even = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*s->even));
-    if (!s->even)
-        return pare_no_memory(err, "for the constants of channels");
+    s->constant = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*s->constant));
+    if (!s->constant)
+        return pare_no_memory(err, "for constant channels");
     for (int i = 0; i < s->g->n_nodes; i++)
         if (s->live[i])
-            PARE_TRY(look(s, s->g->node[i], err));
+            PARE_TRY(find_in_node(s, s->g->node[i], err));
     return 0;
 }

@@ -1,14 +1,13 @@
-/* fold_into_bias.c - what sums take over from channels that go: into their bias, or into a carrier's
- * weights. */
+/* fold_into_bias.c - fold removed constant channels into biases; gather the kept weights. */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
-/* ---- gathering ----------------------------------------------------------------------------- */
+/* ---- gathering ------------------------------------------------------------------------------- */
 
-bool pare_shrink_loses(const struct pare_speedup *s, const struct pare_value *v)
+bool pare_shrink_is_smaller(const struct pare_speedup *s, const struct pare_value *v)
 {
     for (int i = 0; i < v->t.rank; i++)
         if (pare_keep_sets_count(s->kept, v, i) != v->t.dim[i])
@@ -16,12 +15,12 @@ bool pare_shrink_loses(const struct pare_speedup *s, const struct pare_value *v)
     return false;
 }
 
-/* The indices that stay, of each axis up to the last that loses any. */
+/* The kept indices of each axis up to the last one that loses any. */
 struct picks {
-    int axes;                   /* behind these all stays */
+    int axes;                   /* all indices of later axes are kept */
     int64_t *at[PARE_MAX_RANK]; /* offsets in bytes */
     int64_t n[PARE_MAX_RANK];
-    size_t run; /* bytes behind the axes */
+    size_t run; /* consecutive bytes that are copied at once */
 };
 
 static int pick(struct pare_shrink *k, const struct pare_value *v, size_t step, struct picks *p,
@@ -52,13 +51,13 @@ static int pick(struct pare_shrink *k, const struct pare_value *v, size_t step, 
     return 0;
 }
 
-static void move(const struct picks *p, int axis, const char *from, char **to)
+static void gather(const struct picks *p, int axis, const char *from, char **to)
 {
     for (int64_t i = 0; i < p->n[axis]; i++) {
         const char *at = from + p->at[axis][i];
 
         if (axis + 1 < p->axes) {
-            move(p, axis + 1, at, to);
+            gather(p, axis + 1, at, to);
             continue;
         }
         memcpy(*to, at, p->run);
@@ -66,7 +65,7 @@ static void move(const struct picks *p, int axis, const char *from, char **to)
     }
 }
 
-/* The weights of groups, each of which keeps channels of its own; see pare_tie_groups. */
+/* The tie of grouped weights, in which each group keeps other channels (pare_tie_groups). */
 static const struct pare_tied *groups_of(const struct pare_speedup *s, const struct pare_value *v)
 {
     const struct pare_ties *ties = pare_keep_sets_ties(s->kept);
@@ -77,9 +76,9 @@ static const struct pare_tied *groups_of(const struct pare_speedup *s, const str
     return NULL;
 }
 
-/* Rows of group g, and of each what belongs to the channels of g that stay. */
-static void move_groups(struct pare_shrink *k, const struct pare_tied *g,
-                        const struct pare_tensor *t, struct pare_tensor *to)
+/* Copy the kept rows of each group, and of each row the kept channels of the group. */
+static void gather_groups(struct pare_shrink *k, const struct pare_tied *g,
+                          const struct pare_tensor *t, struct pare_tensor *to)
 {
     const struct pare_value *v = g->digit[1].v;
     const uint8_t *rows = pare_keep_axis(k->s->kept, v, 0);
@@ -108,28 +107,28 @@ int pare_shrink_gather(struct pare_shrink *k, const struct pare_value *v,
     char *out;
 
     *to = *t;
-    if (!pare_shrink_loses(k->s, v))
+    if (!pare_shrink_is_smaller(k->s, v))
         return 0;
     for (int i = 0; i < t->rank; i++)
         to->dim[i] = pare_keep_sets_count(k->s->kept, v, i);
     PARE_TRY(pare_tensor_alloc(k->arena, to, err));
     if (groups && v->t.rank > 1) {
-        move_groups(k, groups, t, to);
+        gather_groups(k, groups, t, to);
         return 0;
     }
     PARE_TRY(pick(k, v, pare_dtype_size(t->dtype), &p, err));
     out = to->data;
-    move(&p, 0, t->data, &out);
+    gather(&p, 0, t->data, &out);
     return 0;
 }
 
-/* ---- carriers ------------------------------------------------------------------------------ */
+/* ---- carriers -------------------------------------------------------------------------------- */
 
-/* A copy of the value's contents that is used in its place, to be changed. */
-static int own(struct pare_shrink *k, const struct pare_value *v, float **data,
-               struct pare_err *err)
+/* The value's replacement, a writable copy of its contents. */
+static int own_contents(struct pare_shrink *k, const struct pare_value *v, float **data,
+                        struct pare_err *err)
 {
-    struct pare_tensor *t = &k->instead[v->id];
+    struct pare_tensor *t = &k->replacement[v->id];
 
     if (!t->data) {
         *t = v->t;
@@ -141,20 +140,22 @@ static int own(struct pare_shrink *k, const struct pare_value *v, float **data,
 }
 
 /* w[o, carrier] += c_i / c w[o, i]. */
-static int carry(struct pare_shrink *k, const struct pare_sum *m, int64_t i, struct pare_err *err)
+static int carry(struct pare_shrink *k, const struct pare_linear_node *m, int64_t i,
+                 struct pare_err *err)
 {
     int64_t group = i / m->Ig, to = pare_speedup_carrier(k->s, m, group);
     float ratio, *w;
 
     if (to < 0)
-        return pare_fail(err, PARE_EUNSUPPORTED, "node '%s': no channel can carry channel %lld",
-                         m->n->name, (long long)i);
-    PARE_TRY(own(k, m->w, &w, err));
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "node '%s': no channel can carry the constant of channel %lld", m->n->name,
+                         (long long)i);
+    PARE_TRY(own_contents(k, m->w, &w, err));
     ratio = pare_constant_channel(k->s, m->x, m->l.x_axis, i) /
             pare_constant_channel(k->s, m->x, m->l.x_axis, to);
     for (int64_t o = group * m->Og; o < (group + 1) * m->Og; o++) {
-        const float *from = m->data + pare_sum_at(m, o, i);
-        float *sum = w + pare_sum_at(m, o, to);
+        const float *from = m->data + pare_linear_node_at(m, o, i);
+        float *sum = w + pare_linear_node_at(m, o, to);
 
         for (int64_t t = 0; t < m->taps; t++)
             sum[t] += ratio * from[t];
@@ -162,10 +163,10 @@ static int carry(struct pare_shrink *k, const struct pare_sum *m, int64_t i, str
     return 0;
 }
 
-/* ---- biases -------------------------------------------------------------------------------- */
+/* ---- biases ---------------------------------------------------------------------------------- */
 
-/* "conv1.weight" has a "conv1.bias". */
-static const char *bias_name(struct pare_arena *a, const struct pare_sum *m)
+/* "conv1.bias" for "conv1.weight"; else the output's name + ".bias". */
+static const char *bias_name(struct pare_arena *a, const struct pare_linear_node *m)
 {
     const char *name = m->w->name;
     size_t n = strlen(name);
@@ -175,9 +176,9 @@ static const char *bias_name(struct pare_arena *a, const struct pare_sum *m)
     return pare_sprintf(a, "%s.bias", m->y->name);
 }
 
-/* What stays of a list of all output channels, as a new initializer. */
-static int add_list(struct pare_shrink *k, const struct pare_sum *m, const float *all, int ones,
-                    const char **name, struct pare_err *err)
+/* Add an initializer with the kept elements of a list of all output channels. */
+static int add_bias(struct pare_shrink *k, const struct pare_linear_node *m, const float *all,
+                    int ones, const char **name, struct pare_err *err)
 {
     const uint8_t *keep = pare_keep_axis(k->s->kept, m->y, m->l.y_axis);
     struct pare_tensor t = { .dtype = PARE_F32, .rank = 1 + ones };
@@ -192,39 +193,38 @@ static int add_list(struct pare_shrink *k, const struct pare_sum *m, const float
         if (keep[o])
             pare_f32(&t)[n++] = all[o];
     PARE_TRY(pare_speedup_narrow(k->arena, k->s, m->y, &t, err));
-    return base ? pare_change_add(k->c, base, &t, name, err)
+    return base ? pare_edit_add_constant(k->e, base, &t, name, err)
                 : pare_no_memory(err, "for smaller weights");
 }
 
-static int put_bias(struct pare_shrink *k, const struct pare_sum *m, float *add,
-                    struct pare_err *err)
+static int add_to_bias(struct pare_shrink *k, const struct pare_linear_node *m, float *add,
+                       struct pare_err *err)
 {
     const struct pare_value *b;
-    enum pare_bias_kind kind = pare_sum_bias(k->s, m, &b);
+    enum pare_bias_kind kind = pare_linear_node_bias(k->s, m, &b);
     int64_t n = b ? pare_numel(&b->t) : 0;
     const char *name;
     float *own_b;
 
     if (b && (kind == PARE_BIAS_ADD || (n == m->O && k->s->uses[b->id] == 1))) {
-        PARE_TRY(own(k, b, &own_b, err));
+        PARE_TRY(own_contents(k, b, &own_b, err));
         for (int64_t o = 0; o < m->O; o++)
             own_b[o] += add[o];
         return 0;
     }
     if (kind == PARE_BIAS_AFTER) {
-        PARE_TRY(add_list(k, m, add, m->y->t.rank - 1 - m->l.y_axis, &name, err));
-        return pare_change_behind(k->c, m->n, "Add", name, err);
+        PARE_TRY(add_bias(k, m, add, m->y->t.rank - 1 - m->l.y_axis, &name, err));
+        return pare_edit_append(k->e, m->n, "Add", name, err);
     }
     for (int64_t o = 0; b && o < m->O; o++)
         add[o] += pare_f32(&b->t)[n == 1 ? 0 : o];
-    PARE_TRY(add_list(k, m, add, 0, &name, err));
-    return pare_change_input(k->c, m->n, m->l.bias, name, err);
+    PARE_TRY(add_bias(k, m, add, 0, &name, err));
+    return pare_edit_set_input(k->e, m->n, m->l.bias, name, err);
 }
 
-/* What the channels in the list, of which list[i] says the number, are in each sum: rows of
- * weights one after the other, as they lie in memory. */
-static void sum_up(const struct pare_sum *m, const int64_t *list, const double *c, int64_t n,
-                   float *add)
+/* add[o] = scale * sum over k of c[k] * sum(weights between channels list[k] and o). */
+static void sum_constants(const struct pare_linear_node *m, const int64_t *list, const double *c,
+                          int64_t n, float *add)
 {
     bool one = m->l.groups == 1;
 
@@ -233,12 +233,12 @@ static void sum_up(const struct pare_sum *m, const int64_t *list, const double *
 
         for (int64_t k = 0; k < n; k++)
             if (one || list[k] / m->Ig == o / m->Og)
-                sum += c[k] * pare_sum_total(m, o, list[k]);
+                sum += c[k] * pare_linear_node_sum(m, o, list[k]);
         add[o] = (float)((double)m->l.scale * sum);
     }
 }
 
-int pare_shrink_fold(struct pare_shrink *k, const struct pare_sum *m, struct pare_err *err)
+int pare_shrink_fold(struct pare_shrink *k, const struct pare_linear_node *m, struct pare_err *err)
 {
     int64_t *list = pare_alloc(k->s->arena, (size_t)m->C + 1, sizeof(*list)), n = 0;
     double *c = pare_alloc(k->s->arena, (size_t)m->C + 1, sizeof(*c));
@@ -247,7 +247,7 @@ int pare_shrink_fold(struct pare_shrink *k, const struct pare_sum *m, struct par
     if (!list || !c || !add)
         return pare_no_memory(err, "for smaller weights");
     for (int64_t i = 0; i < m->C; i++) {
-        if (!pare_speedup_folds(k->s, m, i))
+        if (!pare_speedup_is_folded(k->s, m, i))
             continue;
         if (m->l.borders) {
             PARE_TRY(carry(k, m, i, err));
@@ -258,6 +258,6 @@ int pare_shrink_fold(struct pare_shrink *k, const struct pare_sum *m, struct par
     }
     if (!n)
         return 0;
-    sum_up(m, list, c, n, add);
-    return put_bias(k, m, add, err);
+    sum_constants(m, list, c, n, add);
+    return add_to_bias(k, m, add, err);
 }

@@ -19,7 +19,7 @@ static bool has_axis(const struct pare_value *v, int axis)
     return axis >= 0 && axis < v->t.rank;
 }
 
-bool pare_sum_open(const struct pare_node *n, struct pare_sum *m)
+bool pare_linear_node_open(const struct pare_node *n, struct pare_linear_node *m)
 {
     struct pare_linear *l = &m->l;
 
@@ -34,7 +34,7 @@ bool pare_sum_open(const struct pare_node *n, struct pare_sum *m)
         m->x->t.dtype != PARE_F32 || m->x->flags & PARE_V_CONST || l->groups < 1)
         return false;
     if (!has_axis(m->x, l->x_axis) || !has_axis(m->y, l->y_axis) || !has_axis(m->w, l->w_in) ||
-        !has_axis(m->w, l->w_out)) /* a result's shape may be unknown */
+        !has_axis(m->w, l->w_out)) /* the shape of y may be unknown */
         return false;
     m->C = m->x->t.dim[l->x_axis];
     m->O = m->y->t.dim[l->y_axis];
@@ -49,9 +49,9 @@ bool pare_sum_open(const struct pare_node *n, struct pare_sum *m)
     return m->Ig > 0 && m->Og > 0 && pare_numel(&m->w->t);
 }
 
-bool pare_sum_zero(const struct pare_sum *m, int64_t o, int64_t i)
+bool pare_linear_node_is_zero(const struct pare_linear_node *m, int64_t o, int64_t i)
 {
-    const float *w = m->data + pare_sum_at(m, o, i);
+    const float *w = m->data + pare_linear_node_at(m, o, i);
 
     for (int64_t k = 0; k < m->taps; k++)
         if (w[k] != 0)
@@ -59,9 +59,9 @@ bool pare_sum_zero(const struct pare_sum *m, int64_t o, int64_t i)
     return true;
 }
 
-double pare_sum_total(const struct pare_sum *m, int64_t o, int64_t i)
+double pare_linear_node_sum(const struct pare_linear_node *m, int64_t o, int64_t i)
 {
-    const float *w = m->data + pare_sum_at(m, o, i);
+    const float *w = m->data + pare_linear_node_at(m, o, i);
     double sum = 0;
 
     for (int64_t k = 0; k < m->taps; k++)
@@ -69,8 +69,9 @@ double pare_sum_total(const struct pare_sum *m, int64_t o, int64_t i)
     return sum;
 }
 
-/* The node that alone uses y, or NULL. */
-static const struct pare_node *only_user(const struct pare_speedup *s, const struct pare_value *y)
+/* The only consumer of y among live nodes; NULL: none or several. */
+static const struct pare_node *only_live_consumer(const struct pare_speedup *s,
+                                                  const struct pare_value *y)
 {
     if (s->uses[y->id] != 1)
         return NULL;
@@ -87,8 +88,9 @@ static bool is_list(const struct pare_speedup *s, const struct pare_value *b, in
            pare_numel(&b->t) == n && b->t.dim[b->t.rank - 1] == n && s->uses[b->id] == 1;
 }
 
-enum pare_bias_kind pare_sum_bias(const struct pare_speedup *s, const struct pare_sum *m,
-                                  const struct pare_value **b)
+enum pare_bias_kind pare_linear_node_bias(const struct pare_speedup *s,
+                                          const struct pare_linear_node *m,
+                                          const struct pare_value **b)
 {
     const struct pare_node *add;
 
@@ -105,7 +107,7 @@ enum pare_bias_kind pare_sum_bias(const struct pare_speedup *s, const struct par
     }
     if (m->l.y_axis != m->y->t.rank - 1)
         return PARE_BIAS_AFTER;
-    add = only_user(s, m->y);
+    add = only_live_consumer(s, m->y);
     for (int k = 0; add && k < 2; k++)
         if (pare_node_is(add, "Add") && add->n_in == 2 && add->in[!k] == m->y &&
             is_list(s, add->in[k], m->O)) {

@@ -1,13 +1,13 @@
-/* needed_channels.c - which channels are needed.
+/* needed_channels.c - find the channels that must be kept (backward liveness analysis).
  *
- * All starts empty but for axes that must stay.  A sum needs a channel of x when one of its outputs
- * that stays has a weight for it, unless the channel is a number that the sum can take over.
- * What one sum needs its makers keep, so sums are asked from the last to the first, until nothing
- * is new.
+ * At the start only frozen axes are kept.  A linear node needs a channel of x if one of its kept
+ * outputs has a nonzero weight for it, unless the channel is a constant that the node can fold.
+ * The needs of a node are kept by its producers, so nodes are visited from last to first, until
+ * nothing changes.
  *
- * Where there is padding, a channel of one number is not the same at the borders as a bias.
- * There one such channel stays, the carrier, and gets the weights of the others in proportion to
- * their numbers:
+ * With padding, a constant channel is not equivalent to a bias at the borders.  Then one constant
+ * channel is kept, the carrier, and the weights of the others are added to its weights in
+ * proportion to their constants:
  *     sum over i of w_i c_i  =  (sum over i of w_i c_i / c) c
  */
 #include <math.h>
@@ -16,7 +16,7 @@
 #include "../base/arena.h"
 #include "speedup.h"
 
-/* A carrier this much smaller than what it carries would cost precision. */
+/* A carrier with a smaller share of the largest constant would cost precision. */
 #define SMALLEST_CARRIER 0.01f
 
 static const uint8_t *keep_of(const struct pare_speedup *s, const struct pare_value *v, int axis)
@@ -24,21 +24,21 @@ static const uint8_t *keep_of(const struct pare_speedup *s, const struct pare_va
     return pare_keep_axis(s->kept, v, axis);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+/* ---- linear nodes ---------------------------------------------------------------------------- */
 
-/* Is there an output that stays with a weight for channel i? */
-static bool has_weight(const struct pare_sum *m, const uint8_t *out, int64_t i)
+/* Does a kept output have a nonzero weight for channel i? */
+static bool has_weight(const struct pare_linear_node *m, const uint8_t *out, int64_t i)
 {
     int64_t first = i / m->Ig * m->Og;
 
     for (int64_t o = first; o < first + m->Og; o++)
-        if (out[o] && !pare_sum_zero(m, o, i))
+        if (out[o] && !pare_linear_node_is_zero(m, o, i))
             return true;
     return false;
 }
 
-/* Can the sum do without a channel that is the number c? */
-static bool can_fold(const struct pare_speedup *s, const struct pare_sum *m, float c)
+/* Can the node fold a channel that is the constant c? */
+static bool can_fold(const struct pare_speedup *s, const struct pare_linear_node *m, float c)
 {
     const struct pare_value *b;
 
@@ -48,11 +48,11 @@ static bool can_fold(const struct pare_speedup *s, const struct pare_sum *m, flo
         return true;
     if (m->l.borders)
         return s->uses[m->w->id] == 1;
-    return pare_sum_bias(s, m, &b) != PARE_BIAS_NONE;
+    return pare_linear_node_bias(s, m, &b) != PARE_BIAS_NONE;
 }
 
-/* What the sum needs of x.  A dense output decides most channels at once. */
-static bool need_inputs(struct pare_speedup *s, const struct pare_sum *m)
+/* Mark the channels of x that the node needs. */
+static bool need_inputs(struct pare_speedup *s, const struct pare_linear_node *m)
 {
     uint8_t *in = pare_keep_axis(s->kept, m->x, m->l.x_axis);
     const uint8_t *out = keep_of(s, m->y, m->l.y_axis);
@@ -68,7 +68,8 @@ static bool need_inputs(struct pare_speedup *s, const struct pare_sum *m)
     return grown;
 }
 
-bool pare_speedup_folds(const struct pare_speedup *s, const struct pare_sum *m, int64_t i)
+bool pare_speedup_is_folded(const struct pare_speedup *s, const struct pare_linear_node *m,
+                            int64_t i)
 {
     const uint8_t *in = keep_of(s, m->x, m->l.x_axis), *out = keep_of(s, m->y, m->l.y_axis);
     float c = pare_constant_channel(s, m->x, m->l.x_axis, i);
@@ -76,7 +77,8 @@ bool pare_speedup_folds(const struct pare_speedup *s, const struct pare_sum *m, 
     return !in[i] && !isnan(c) && c != 0 && has_weight(m, out, i);
 }
 
-int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_sum *m, int64_t group)
+int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_linear_node *m,
+                             int64_t group)
 {
     const uint8_t *in = keep_of(s, m->x, m->l.x_axis);
     int64_t best = -1;
@@ -93,8 +95,8 @@ int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_sum
     return best;
 }
 
-/* Keep a carrier where channels go that need one. */
-static bool need_carrier(struct pare_speedup *s, const struct pare_sum *m, int64_t group)
+/* Keep a carrier in a group that folds channels. */
+static bool need_carrier(struct pare_speedup *s, const struct pare_linear_node *m, int64_t group)
 {
     uint8_t *in = pare_keep_axis(s->kept, m->x, m->l.x_axis);
     int64_t best = -1, have = pare_speedup_carrier(s, m, group);
@@ -103,7 +105,7 @@ static bool need_carrier(struct pare_speedup *s, const struct pare_sum *m, int64
     for (int64_t i = group * m->Ig; i < (group + 1) * m->Ig; i++) {
         float c = fabsf(pare_constant_channel(s, m->x, m->l.x_axis, i));
 
-        if (c > most && pare_speedup_folds(s, m, i)) {
+        if (c > most && pare_speedup_is_folded(s, m, i)) {
             most = c;
             best = i;
         }
@@ -115,7 +117,7 @@ static bool need_carrier(struct pare_speedup *s, const struct pare_sum *m, int64
     return true;
 }
 
-/* ---- what operators are told ----------------------------------------------------------------- */
+/* ---- callbacks of operators ------------------------------------------------------------------ */
 
 float pare_needed_constant(const struct pare_needed *s, const struct pare_value *v, int axis,
                            int64_t i)
@@ -137,9 +139,9 @@ void pare_needed_add(struct pare_needed *s, const struct pare_value *v, int axis
         keep[i] = 1;
 }
 
-/* ---- other nodes --------------------------------------------------------------------------- */
+/* ---- other nodes ----------------------------------------------------------------------------- */
 
-static bool fill(struct pare_speedup *s, const struct pare_value *v, int axis)
+static bool keep_axis(struct pare_speedup *s, const struct pare_value *v, int axis)
 {
     uint8_t *keep = pare_keep_axis(s->kept, v, axis);
     bool grown = false;
@@ -151,7 +153,7 @@ static bool fill(struct pare_speedup *s, const struct pare_value *v, int axis)
     return grown;
 }
 
-/* Of an axis that a node adds up, or multiplies and adds up: all but zeros. */
+/* Of an axis that a node sums over (b: the other factor), keep all channels but zeros. */
 static bool need_nonzero(struct pare_speedup *s, const struct pare_value *a, int ax,
                          const struct pare_value *b, int bx)
 {
@@ -168,7 +170,7 @@ static bool need_nonzero(struct pare_speedup *s, const struct pare_value *a, int
     return grown;
 }
 
-/* Axes of a node's inputs, and its own, that lead to an output: flags by input and axis. */
+/* Axes of a node's inputs, and its internal axes, that ties connect to an output. */
 struct reach {
     const struct pare_node *n;
     bool in[64][PARE_MAX_RANK], own[16];
@@ -188,8 +190,8 @@ static bool *reached(struct reach *r, const struct pare_value *v, int axis, bool
     return yes;
 }
 
-/* Does one of the tie's axes lead to an output, and may others learn of it?  A frozen digit leads
- * nowhere. */
+/* If one axis of the tie is connected to an output, mark all of them; true: something is new.  A
+ * frozen digit is not connected. */
 static bool spread(struct reach *r, const struct pare_tied *t)
 {
     bool any = false, grown = false, yes;
@@ -214,8 +216,8 @@ static bool spread(struct reach *r, const struct pare_tied *t)
     return grown;
 }
 
-static bool adds_up(const struct pare_speedup *s, const struct pare_node *n,
-                    const struct pare_value *v, int axis)
+static bool is_summed(const struct pare_speedup *s, const struct pare_node *n,
+                      const struct pare_value *v, int axis)
 {
     const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
 
@@ -225,7 +227,7 @@ static bool adds_up(const struct pare_speedup *s, const struct pare_node *n,
     return false;
 }
 
-/* Does the other operand have an axis of the same indices? */
+/* Does the other operand have an axis that is tied to the summed one? */
 static bool has_partner(const struct pare_speedup *s, const struct pare_node *n,
                         const struct pare_tied *sum)
 {
@@ -238,7 +240,7 @@ static bool has_partner(const struct pare_speedup *s, const struct pare_node *n,
     return false;
 }
 
-/* A product of two operands sums over an axis that they share. */
+/* A product of two computed operands sums over an axis that they share. */
 static bool need_products(struct pare_speedup *s, const struct pare_node *n)
 {
     const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
@@ -252,7 +254,7 @@ static bool need_products(struct pare_speedup *s, const struct pare_node *n)
     return grown;
 }
 
-/* An input that is there twice has its flags at the first place. */
+/* An input that occurs twice has its flags at the first occurrence. */
 static bool seen_before(const struct pare_node *n, int k)
 {
     for (int i = 0; i < k; i++)
@@ -261,7 +263,7 @@ static bool seen_before(const struct pare_node *n, int k)
     return false;
 }
 
-/* Whatever a node does with an axis that leads to no output, it needs all of it. */
+/* A node needs all of an axis that is not connected to an output. */
 static bool need_rest(struct pare_speedup *s, const struct pare_node *n)
 {
     const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
@@ -279,22 +281,22 @@ static bool need_rest(struct pare_speedup *s, const struct pare_node *n)
         if (!v || v->flags & PARE_V_CONST || seen_before(n, k))
             continue;
         for (int axis = 0; axis < v->t.rank; axis++)
-            if (adds_up(s, n, v, axis))
+            if (is_summed(s, n, v, axis))
                 grown |= need_nonzero(s, v, axis, NULL, 0);
             else if (k >= 64 || !r.in[k][axis])
-                grown |= fill(s, v, axis);
+                grown |= keep_axis(s, v, axis);
     }
     return grown;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- all nodes ------------------------------------------------------------------------------- */
 
 static bool is_product(const struct pare_node *n)
 {
     return n->n_in == 2 && n->op->flags & PARE_OP_PRODUCT;
 }
 
-static bool stays(const struct pare_speedup *s, const struct pare_node *n)
+static bool is_kept(const struct pare_speedup *s, const struct pare_node *n)
 {
     for (int k = 0; k < n->n_out; k++)
         for (int axis = 0; n->out[k] && axis < n->out[k]->t.rank; axis++)
@@ -303,7 +305,7 @@ static bool stays(const struct pare_speedup *s, const struct pare_node *n)
     return true;
 }
 
-/* An operator that multiplies in ways that it cannot tell: what goes out depends on all of it. */
+/* An operator that does not describe its products: its outputs depend on all inputs. */
 static bool need_all(struct pare_speedup *s, const struct pare_node *n)
 {
     bool grown = false;
@@ -312,17 +314,17 @@ static bool need_all(struct pare_speedup *s, const struct pare_node *n)
         const struct pare_value *v = k < n->n_in ? n->in[k] : n->out[k - n->n_in];
 
         for (int axis = 0; v && axis < v->t.rank; axis++)
-            grown |= fill(s, v, axis);
+            grown |= keep_axis(s, v, axis);
     }
     return grown;
 }
 
 static bool need(struct pare_speedup *s, const struct pare_node *n)
 {
-    struct pare_sum m;
+    struct pare_linear_node m;
 
     if (!n->op || !n->op->ties)
-        return false; /* all of it is frozen */
+        return false; /* all axes are frozen */
     if (n->op->needed_channels && pare_keep_sets_asked(s->kept, n)) {
         struct pare_needed about = { .s = s };
 
@@ -331,14 +333,14 @@ static bool need(struct pare_speedup *s, const struct pare_node *n)
     }
     if (!n->op->linear)
         return n->op->macs ? need_all(s, n) : need_rest(s, n);
-    if (pare_sum_open(n, &m))
+    if (pare_linear_node_open(n, &m))
         return need_inputs(s, &m);
     if (is_product(n))
         return need_products(s, n);
     return n->n_in > 2 && n->op->flags & PARE_OP_PRODUCT ? need_all(s, n) : need_rest(s, n);
 }
 
-static int all_needs(struct pare_speedup *s, struct pare_err *err)
+static int visit_nodes(struct pare_speedup *s, struct pare_err *err)
 {
     bool more = true;
 
@@ -346,7 +348,7 @@ static int all_needs(struct pare_speedup *s, struct pare_err *err)
     while (more) {
         more = false;
         for (int i = s->g->n_nodes - 1; i >= 0; i--)
-            if (s->live[i] && stays(s, s->g->node[i]) && need(s, s->g->node[i])) {
+            if (s->live[i] && is_kept(s, s->g->node[i]) && need(s, s->g->node[i])) {
                 more = true;
                 PARE_TRY(pare_keep_sets_solve(s->kept, err));
             }
@@ -354,14 +356,14 @@ static int all_needs(struct pare_speedup *s, struct pare_err *err)
     return 0;
 }
 
-static bool all_carriers(struct pare_speedup *s)
+static bool keep_carriers(struct pare_speedup *s)
 {
     bool grown = false;
 
     for (int i = s->g->n_nodes - 1; i >= 0; i--) {
-        struct pare_sum m;
+        struct pare_linear_node m;
 
-        if (!s->live[i] || !pare_sum_open(s->g->node[i], &m) || !m.l.borders)
+        if (!s->live[i] || !pare_linear_node_open(s->g->node[i], &m) || !m.l.borders)
             continue;
         for (int64_t g = 0; g < m.l.groups && !grown; g++)
             grown |= need_carrier(s, &m, g);
@@ -371,7 +373,8 @@ static bool all_carriers(struct pare_speedup *s)
     return grown;
 }
 
-/* Nothing may become empty: of channels that all go, the one of the largest number stays. */
+/* No axis may become empty: if all channels would be removed, keep the one with the largest
+ * constant. */
 static bool keep_one(struct pare_speedup *s, const struct pare_value *v)
 {
     bool grown = false;
@@ -392,34 +395,34 @@ static bool keep_one(struct pare_speedup *s, const struct pare_value *v)
     return grown;
 }
 
-static bool all_have_one(struct pare_speedup *s)
+static bool keep_at_least_one(struct pare_speedup *s)
 {
     bool grown = false;
 
-    pare_speedup_gone(s);
+    pare_speedup_find_removed(s);
     for (int i = s->g->n_nodes - 1; i >= 0 && !grown; i--) {
         const struct pare_node *n = s->g->node[i];
 
-        for (int k = 0; s->live[i] && !s->gone[i] && k < n->n_out; k++)
+        for (int k = 0; s->live[i] && !s->removed[i] && k < n->n_out; k++)
             grown |= keep_one(s, n->out[k]);
-        for (int k = 0; s->live[i] && !s->gone[i] && k < n->n_in; k++)
-            if (!pare_speedup_left_out(s, n, k))
+        for (int k = 0; s->live[i] && !s->removed[i] && k < n->n_in; k++)
+            if (!pare_speedup_drops_input(s, n, k))
                 grown |= keep_one(s, n->in[k]);
     }
     return grown;
 }
 
-/* Channels of sums come in multiples: more stay. */
-static bool all_round(struct pare_speedup *s)
+/* Keep more output channels until their number is a multiple of opts->round_to. */
+static bool round_up(struct pare_speedup *s)
 {
     int64_t unit = s->opts->round_to;
 
     for (int i = 0; i < s->g->n_nodes && unit > 1; i++) {
-        struct pare_sum m;
+        struct pare_linear_node m;
         uint8_t *keep;
         int64_t count;
 
-        if (!s->live[i] || !pare_sum_open(s->g->node[i], &m))
+        if (!s->live[i] || !pare_linear_node_open(s->g->node[i], &m))
             continue;
         keep = pare_keep_axis(s->kept, m.y, m.l.y_axis);
         count = pare_keep_sets_count(s->kept, m.y, m.l.y_axis);
@@ -434,20 +437,20 @@ static bool all_round(struct pare_speedup *s)
     return false;
 }
 
-static void all_stuck(struct pare_speedup *s)
+static void keep_unshrinkable(struct pare_speedup *s)
 {
-    for (const struct pare_stuck *t = s->stuck; t; t = t->next)
+    for (const struct pare_unshrinkable *t = s->unshrinkable; t; t = t->next)
         need_all(s, s->g->node[t->node]);
 }
 
-int pare_speedup_needs(struct pare_speedup *s, struct pare_err *err)
+int pare_speedup_find_needed(struct pare_speedup *s, struct pare_err *err)
 {
     bool more = true;
 
-    all_stuck(s);
+    keep_unshrinkable(s);
     while (more) {
-        PARE_TRY(all_needs(s, err));
-        more = all_carriers(s) || all_have_one(s) || all_round(s);
+        PARE_TRY(visit_nodes(s, err));
+        more = keep_carriers(s) || keep_at_least_one(s) || round_up(s);
     }
     return 0;
 }

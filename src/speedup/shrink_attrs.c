@@ -1,4 +1,4 @@
-/* shrink_attrs.c - what nodes change when channels go: attributes, and constants that count channels. */
+/* shrink_attrs.c - update attributes and shape constants of nodes whose channels are removed. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -8,7 +8,7 @@
 struct pare_shrunk {
     struct pare_shrink *k;
     const struct pare_node *n;
-    const char *why; /* it cannot */
+    const char *why; /* reason why the node cannot be shrunk; NULL: it can */
     int rc;
     struct pare_err *err;
 };
@@ -25,8 +25,9 @@ const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_v
 
 bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis)
 {
-    const struct pare_graph *more = s->k->s->more;
-    const struct pare_tensor *t = more && v->id < more->n_values ? &more->value[v->id]->t : NULL;
+    const struct pare_graph *batch2 = s->k->s->batch2;
+    const struct pare_tensor *t = batch2 && v->id < batch2->n_values ? &batch2->value[v->id]->t
+                                                                     : NULL;
 
     return t && (t->rank != v->t.rank || t->dim[axis] != v->t.dim[axis]);
 }
@@ -40,13 +41,13 @@ void pare_shrunk_fail(struct pare_shrunk *s, const char *why)
 void pare_shrunk_int(struct pare_shrunk *s, const char *attr, int64_t v)
 {
     if (!s->rc)
-        s->rc = pare_change_int(s->k->c, s->n, attr, v, s->err);
+        s->rc = pare_edit_set_int(s->k->e, s->n, attr, v, s->err);
 }
 
 void pare_shrunk_ints(struct pare_shrunk *s, const char *attr, const int64_t *v, int n)
 {
     if (!s->rc)
-        s->rc = pare_change_ints(s->k->c, s->n, attr, v, n, s->err);
+        s->rc = pare_edit_set_ints(s->k->e, s->n, attr, v, n, s->err);
 }
 
 bool pare_shrink_computed(const struct pare_value *v)
@@ -54,7 +55,7 @@ bool pare_shrink_computed(const struct pare_value *v)
     return v->maker && v->maker->n_in;
 }
 
-/* The list in the type and shape of what it replaces. */
+/* The list in the type and rank of the constant that it replaces. */
 static int make_list(struct pare_shrunk *s, const struct pare_value *was, const int64_t *v,
                      int64_t n, struct pare_tensor *t)
 {
@@ -72,8 +73,8 @@ static bool same_list(const struct pare_tensor *a, const struct pare_tensor *b)
     return !memcmp(a->data, b->data, (size_t)pare_numel(a) * pare_dtype_size(a->dtype));
 }
 
-/* One that is in the file is written at once, that of others too is copied first.  One that is
- * computed may turn out right by itself. */
+/* A constant from the file is replaced now (copied first if shared).  A computed one may already
+ * come out right: check_requests() tells. */
 static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t)
 {
     struct pare_shrink *k = s->k;
@@ -83,7 +84,7 @@ static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t
 
     if (!r)
         return pare_fail(s->err, PARE_ENOMEM, "no memory for a list of sizes");
-    if (was && pare_shrink_computed(was) && !(k->s->forced[s->n->id] >> input & 1)) {
+    if (was && pare_shrink_computed(was) && !(k->s->materialize_input[s->n->id] >> input & 1)) {
         *r = (struct pare_request){ s->n, input, *t, k->request };
         k->request = r;
         return 0;
@@ -91,11 +92,11 @@ static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t
     if (was && same_list(&was->t, t))
         return 0;
     if (was && k->s->uses[was->id] == 1 && !pare_shrink_computed(was)) {
-        k->instead[was->id] = *t;
+        k->replacement[was->id] = *t;
         return 0;
     }
-    PARE_TRY(pare_change_add(k->c, was ? was->name : s->n->name, t, &name, s->err));
-    return pare_change_input(k->c, s->n, input, name, s->err);
+    PARE_TRY(pare_edit_add_constant(k->e, was ? was->name : s->n->name, t, &name, s->err));
+    return pare_edit_set_input(k->e, s->n, input, name, s->err);
 }
 
 void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n)
@@ -110,28 +111,28 @@ void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_
         s->rc = request(s, input, &t);
 }
 
-static bool touches(const struct pare_speedup *s, const struct pare_node *n)
+static bool is_affected(const struct pare_speedup *s, const struct pare_node *n)
 {
     for (int i = 0; i < n->n_in; i++)
-        if (n->in[i] && pare_shrink_loses(s, n->in[i]))
+        if (n->in[i] && pare_shrink_is_smaller(s, n->in[i]))
             return true;
     for (int i = 0; i < n->n_out; i++)
-        if (n->out[i] && pare_shrink_loses(s, n->out[i]))
+        if (n->out[i] && pare_shrink_is_smaller(s, n->out[i]))
             return true;
     return false;
 }
 
-int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct pare_err *err)
+int pare_shrink_node(struct pare_shrink *k, const struct pare_node *n, struct pare_err *err)
 {
     struct pare_shrunk s = { .k = k, .n = n, .err = err };
 
-    if (!touches(k->s, n) && !k->s->forced[n->id])
+    if (!is_affected(k->s, n) && !k->s->materialize_input[n->id])
         return 0;
-    if (!pare_change_can(k->c, n))
-        return pare_speedup_stick(k->s, n, "it is part of a function", err);
+    if (!pare_model_has_node(k->s->from, n))
+        return pare_speedup_cannot_shrink(k->s, n, "it is part of a function", err);
     if (n->op->shrink)
         n->op->shrink(n, &s);
     if (s.rc)
         return pare_at(err, s.rc, "node '%s' (%s)", n->name, n->type);
-    return s.why ? pare_speedup_stick(k->s, n, s.why, err) : 0;
+    return s.why ? pare_speedup_cannot_shrink(k->s, n, s.why, err) : 0;
 }

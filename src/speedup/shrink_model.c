@@ -1,9 +1,9 @@
-/* shrink_model.c - the smaller model: written, inferred again, and compared with what was expected.
+/* shrink_model.c - build the smaller model and compare its shapes with the expected ones.
  *
  * Constants of the file are gathered.  A constant that nodes compute, often a shape, may come out
- * right by itself from smaller parts; where it does not, it is written down, and the model is
- * made once more. A node whose result has another size than expected is stuck: its channels stay,
- * and all starts again.
+ * right from smaller inputs; if it does not, the next attempt stores it as an initializer.  A node
+ * whose result has an unexpected size is unshrinkable: its channels are kept, and the analysis
+ * starts again.
  */
 #include <string.h>
 
@@ -11,21 +11,21 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
-int pare_speedup_stick(struct pare_speedup *s, const struct pare_node *n, const char *why,
-                       struct pare_err *err)
+int pare_speedup_cannot_shrink(struct pare_speedup *s, const struct pare_node *n, const char *why,
+                               struct pare_err *err)
 {
-    struct pare_stuck *t = pare_alloc(s->arena, 1, sizeof(*t));
+    struct pare_unshrinkable *t = pare_alloc(s->arena, 1, sizeof(*t));
 
     if (!t)
         return pare_no_memory(err, "for the report");
-    *t = (struct pare_stuck){ n->id, why, s->stuck };
-    s->stuck = t;
+    *t = (struct pare_unshrinkable){ n->id, why, s->unshrinkable };
+    s->unshrinkable = t;
     return 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
-/* What was computed lives only as long as we do. */
+/* Copy a computed tensor, whose memory is freed with s->arena. */
 static int copy_data(struct pare_shrink *k, struct pare_tensor *t, struct pare_err *err)
 {
     const void *from = t->data;
@@ -38,60 +38,63 @@ static int copy_data(struct pare_shrink *k, struct pare_tensor *t, struct pare_e
     return 0;
 }
 
-/* Does it need other contents than the file has? */
-static bool changes(const struct pare_shrink *k, const struct pare_value *v)
+/* Does the constant need other contents than it has in the file? */
+static bool has_new_contents(const struct pare_shrink *k, const struct pare_value *v)
 {
-    return k->instead[v->id].data || k->s->must[v->id] || pare_shrink_loses(k->s, v);
+    return k->replacement[v->id].data || k->s->materialize[v->id] ||
+           pare_shrink_is_smaller(k->s, v);
 }
 
-/* What stays of it, or what it became, in the type of the file and in the new model's memory. */
+/* The kept part of a constant, or of its replacement, in the file's type and memory of the new
+ * model. */
 static int new_contents(struct pare_shrink *k, const struct pare_value *v, struct pare_tensor *to,
                         struct pare_err *err)
 {
-    const struct pare_tensor *file = pare_speedup_file(k->s, v), *t = &k->instead[v->id];
+    const struct pare_tensor *file = pare_speedup_file(k->s, v), *t = &k->replacement[v->id];
 
     if (t->data && t->dtype != PARE_F32) {
         *to = *t;
         return 0;
     }
     if (!t->data && !file->data)
-        return pare_fail(err, PARE_EUNSUPPORTED, "the contents of '%s' are not known", v->name);
+        return pare_fail(err, PARE_EUNSUPPORTED, "the contents of constant '%s' are not known",
+                         v->name);
     PARE_TRY(pare_shrink_gather(k, v, t->data ? t : file, to, err));
     if (t->data)
         return pare_speedup_narrow(k->arena, k->s, v, to, err);
     return to->data == file->data ? copy_data(k, to, err) : 0;
 }
 
-/* A constant of one node that the file does not have, or has together with others. */
-static int write_fresh(struct pare_shrink *k, const struct pare_node *n, int input,
-                       struct pare_err *err)
+/* Store a constant of one node that is not in the file, or that other nodes share there. */
+static int write_new_const(struct pare_shrink *k, const struct pare_node *n, int input,
+                           struct pare_err *err)
 {
     const struct pare_value *v = n->in[input], *from = pare_map_get(&k->s->g->names, v->name);
     struct pare_tensor to;
     const char *name;
 
-    if (from && !changes(k, from) && !changes(k, v))
+    if (from && !has_new_contents(k, from) && !has_new_contents(k, v))
         return 0;
     PARE_TRY(new_contents(k, v, &to, err));
-    PARE_TRY(pare_change_add(k->c, v->name, &to, &name, err));
-    return pare_change_input(k->c, n, input, name, err);
+    PARE_TRY(pare_edit_add_constant(k->e, v->name, &to, &name, err));
+    return pare_edit_set_input(k->e, n, input, name, err);
 }
 
 static int write_const(struct pare_shrink *k, const struct pare_value *v, bool *done,
                        struct pare_err *err)
 {
-    const struct pare_tensor *t = &k->instead[v->id];
+    const struct pare_tensor *t = &k->replacement[v->id];
     struct pare_tensor to;
 
     if (done[v->id])
         return 0;
     done[v->id] = true;
-    if (pare_shrink_computed(v) && !t->data && !k->s->must[v->id])
+    if (pare_shrink_computed(v) && !t->data && !k->s->materialize[v->id])
         return 0;
-    if (!changes(k, v))
+    if (!has_new_contents(k, v))
         return 0;
     PARE_TRY(new_contents(k, v, &to, err));
-    return pare_at(err, pare_change_const(k->c, v->name, &to, err), "'%s'", v->name);
+    return pare_at(err, pare_edit_set_constant(k->e, v->name, &to, err), "'%s'", v->name);
 }
 
 static int forget_shapes(struct pare_shrink *k, struct pare_err *err)
@@ -99,21 +102,21 @@ static int forget_shapes(struct pare_shrink *k, struct pare_err *err)
     for (int i = 0; i < k->s->g->n_values; i++) {
         const struct pare_value *v = k->s->g->value[i];
 
-        if (v->t.rank > 0 && pare_shrink_loses(k->s, v))
-            PARE_TRY(pare_change_forget(k->c, v->name, err));
+        if (v->t.rank > 0 && pare_shrink_is_smaller(k->s, v))
+            PARE_TRY(pare_edit_forget_shape(k->e, v->name, err));
     }
     return 0;
 }
 
-/* Oldest first: an input may have been changed twice. */
-static int write_wires(struct pare_shrink *k, const struct pare_rewire *r, struct pare_err *err)
+/* Oldest first: an input may have been rewired twice. */
+static int write_rewires(struct pare_shrink *k, const struct pare_rewire *r, struct pare_err *err)
 {
     if (!r)
         return 0;
-    PARE_TRY(write_wires(k, r->next, err));
-    return pare_speedup_fresh(k->s, r->v)
+    PARE_TRY(write_rewires(k, r->next, err));
+    return pare_speedup_is_new(k->s, r->v)
                ? 0
-               : pare_change_input(k->c, r->n, r->input, r->v->name, err);
+               : pare_edit_set_input(k->e, r->n, r->input, r->v->name, err);
 }
 
 static int write_inputs(struct pare_shrink *k, const struct pare_node *n, bool *done,
@@ -124,10 +127,10 @@ static int write_inputs(struct pare_shrink *k, const struct pare_node *n, bool *
 
         if (!v)
             continue;
-        if (pare_speedup_left_out(k->s, n, j))
-            PARE_TRY(pare_change_leave_out(k->c, n, j, err));
-        else if (v->flags & PARE_V_CONST && pare_speedup_fresh(k->s, v))
-            PARE_TRY(write_fresh(k, n, j, err));
+        if (pare_speedup_drops_input(k->s, n, j))
+            PARE_TRY(pare_edit_drop_input(k->e, n, j, err));
+        else if (v->flags & PARE_V_CONST && pare_speedup_is_new(k->s, v))
+            PARE_TRY(write_new_const(k, n, j, err));
         else if (v->flags & PARE_V_CONST)
             PARE_TRY(write_const(k, v, done, err));
     }
@@ -137,34 +140,35 @@ static int write_inputs(struct pare_shrink *k, const struct pare_node *n, bool *
 static int write_all(struct pare_shrink *k, struct pare_err *err)
 {
     struct pare_speedup *s = k->s;
-    const struct pare_stuck *before = s->stuck;
+    const struct pare_unshrinkable *before = s->unshrinkable;
     bool *done = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*done));
 
-    k->instead = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*k->instead));
-    if (!done || !k->instead)
+    k->replacement = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*k->replacement));
+    if (!done || !k->replacement)
         return pare_no_memory(err, "for a smaller model");
-    PARE_TRY(write_wires(k, s->rewire, err));
+    PARE_TRY(write_rewires(k, s->rewire, err));
     for (int i = 0; i < s->g->n_nodes; i++) {
-        struct pare_sum m;
+        struct pare_linear_node m;
 
-        if (!s->live[i] || s->gone[i])
+        if (!s->live[i] || s->removed[i])
             continue;
-        if (pare_sum_open(s->g->node[i], &m))
+        if (pare_linear_node_open(s->g->node[i], &m))
             PARE_TRY(pare_shrink_fold(k, &m, err));
-        PARE_TRY(pare_shrink_ask(k, s->g->node[i], err));
+        PARE_TRY(pare_shrink_node(k, s->g->node[i], err));
     }
-    if (s->stuck != before)
+    if (s->unshrinkable != before)
         return 0;
     for (int i = 0; i < s->g->n_nodes; i++)
-        if (s->live[i] && !s->gone[i])
+        if (s->live[i] && !s->removed[i])
             PARE_TRY(write_inputs(k, s->g->node[i], done, err));
     return forget_shapes(k, err);
 }
 
-/* ---- looking again ------------------------------------------------------------------------- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
-int pare_speedup_infer(const struct pare_speedup *s, const struct pare_model *m,
-                       struct pare_graph **g, struct pare_err *err)
+/* The graph of the smaller model, with the shapes of the inputs that s->g has. */
+static int infer_smaller(const struct pare_speedup *s, const struct pare_model *m,
+                         struct pare_graph **g, struct pare_err *err)
 {
     *g = pare_graph_clone(s->arena, m->graph, err);
     if (!*g)
@@ -194,14 +198,14 @@ static bool same_contents(const struct pare_value *v, const struct pare_tensor *
     return !bytes || !memcmp(data, t->data, bytes);
 }
 
-/* Is it another number for another batch? */
-static bool follows_batch(const struct pare_speedup *s, const struct pare_value *v)
+/* Does the constant depend on the batch size? */
+static bool depends_on_batch(const struct pare_speedup *s, const struct pare_value *v)
 {
-    return s->more && v->id < s->more->n_values && v->t.data &&
-           !same_contents(s->more->value[v->id], pare_speedup_file(s, v));
+    return s->batch2 && v->id < s->batch2->n_values && v->t.data &&
+           !same_contents(s->batch2->value[v->id], pare_speedup_file(s, v));
 }
 
-/* What nodes asked for: did the computed lists come out so? */
+/* Do the computed constants have the contents that nodes requested? */
 static bool check_requests(struct pare_shrink *k, const struct pare_graph *g)
 {
     bool good = true;
@@ -211,7 +215,7 @@ static bool check_requests(struct pare_shrink *k, const struct pare_graph *g)
 
         if (v && same_contents(v, &r->t))
             continue;
-        k->s->forced[r->n->id] |= (uint64_t)1 << r->input;
+        k->s->materialize_input[r->n->id] |= (uint64_t)1 << r->input;
         good = false;
     }
     return good;
@@ -219,7 +223,7 @@ static bool check_requests(struct pare_shrink *k, const struct pare_graph *g)
 
 static bool is_requested(const struct pare_shrink *k, const struct pare_node *n, int input)
 {
-    if (k->s->forced[n->id] >> input & 1)
+    if (k->s->materialize_input[n->id] >> input & 1)
         return true;
     for (const struct pare_request *r = k->request; r; r = r->next)
         if (r->n == n && r->input == input)
@@ -227,7 +231,7 @@ static bool is_requested(const struct pare_shrink *k, const struct pare_node *n,
     return false;
 }
 
-/* Other computed constants: still what they were, without what goes? */
+/* Do other computed constants have their old contents, without the removed channels? */
 static int check_const(struct pare_shrink *k, const struct pare_graph *g, const struct pare_node *n,
                        int input, bool *good, struct pare_err *err)
 {
@@ -235,7 +239,7 @@ static int check_const(struct pare_shrink *k, const struct pare_graph *g, const 
     struct pare_tensor t;
 
     if (!was || !(was->flags & PARE_V_CONST) || !pare_shrink_computed(was) || input >= 64 ||
-        k->s->must[was->id] || k->instead[was->id].data || is_requested(k, n, input))
+        k->s->materialize[was->id] || k->replacement[was->id].data || is_requested(k, n, input))
         return 0;
     if (!was->t.data)
         return 0;
@@ -244,17 +248,20 @@ static int check_const(struct pare_shrink *k, const struct pare_graph *g, const 
     if (v && same_contents(v, &t))
         return 0;
     *good = false;
-    if (follows_batch(k->s, was) && n->op->shrink) { /* which can say it without the batch */
-        k->s->forced[n->id] |= (uint64_t)1 << input;
+    if (depends_on_batch(k->s, was) &&
+        n->op->shrink) { /* shrink() can express it without the batch */
+        k->s->materialize_input[n->id] |= (uint64_t)1 << input;
         return 0;
     }
-    if (follows_batch(k->s, was))
-        return pare_speedup_stick(k->s, n, "a constant follows the batch and the channels", err);
-    k->s->must[was->id] = true;
+    if (depends_on_batch(k->s, was))
+        return pare_speedup_cannot_shrink(k->s, n,
+                                          "a constant depends on the batch and on the channels",
+                                          err);
+    k->s->materialize[was->id] = true;
     return 0;
 }
 
-/* Has every result the size that is expected? */
+/* Does every output have the expected size? */
 static int check_sizes(struct pare_shrink *k, const struct pare_graph *g, const struct pare_node *n,
                        bool *good, struct pare_err *err)
 {
@@ -266,14 +273,14 @@ static int check_sizes(struct pare_shrink *k, const struct pare_graph *g, const 
             continue;
         v = pare_map_get(&g->names, was->name);
         if (!v)
-            continue; /* nobody needs it any more */
+            continue; /* swept: no output depends on it */
         same = v->t.rank == was->t.rank;
         for (int i = 0; i < was->t.rank && same; i++)
             same = v->t.dim[i] == pare_keep_sets_count(k->s->kept, was, i);
         if (same)
             continue;
         *good = false;
-        return pare_speedup_stick(k->s, n, "its result does not get smaller as expected", err);
+        return pare_speedup_cannot_shrink(k->s, n, "its result does not shrink as expected", err);
     }
     return 0;
 }
@@ -285,38 +292,39 @@ static int check_all(struct pare_shrink *k, const struct pare_graph *g, bool *go
 
     *good = check_requests(k, g);
     for (int i = 0; i < s->g->n_nodes; i++)
-        for (int j = 0; s->live[i] && !s->gone[i] && j < s->g->node[i]->n_in; j++)
+        for (int j = 0; s->live[i] && !s->removed[i] && j < s->g->node[i]->n_in; j++)
             PARE_TRY(check_const(k, g, s->g->node[i], j, good, err));
     for (int i = 0; i < s->g->n_nodes && *good; i++)
-        if (s->live[i] && !s->gone[i])
+        if (s->live[i] && !s->removed[i])
             PARE_TRY(check_sizes(k, g, s->g->node[i], good, err));
     return 0;
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- attempts -------------------------------------------------------------------------------- */
 
 static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_err *err)
 {
-    const struct pare_stuck *before = s->stuck;
+    const struct pare_unshrinkable *before = s->unshrinkable;
     struct pare_shrink k = { .s = s };
-    struct pare_graph *g;
     bool good = false;
     int rc;
 
     *out = NULL;
-    PARE_TRY(pare_change_new(s->from, &k.c, err));
-    k.arena = pare_change_arena(k.c);
+    PARE_TRY(pare_edit_new(s->from, &k.e, err));
+    k.arena = pare_edit_arena(k.e);
     rc = write_all(&k, err);
-    if (rc || s->stuck != before) {
-        pare_change_drop(k.c);
+    if (!rc && s->unshrinkable == before)
+        rc = pare_edit_sweep(k.e, err);
+    if (rc || s->unshrinkable != before) {
+        pare_edit_free(k.e);
         return rc;
     }
-    PARE_TRY(pare_change_done(k.c, out, err));
-    rc = pare_speedup_infer(s, *out, &g, err);
-    k.c = NULL;
+    PARE_TRY(pare_edit_model(k.e, out, err));
+    rc = infer_smaller(s, *out, &s->after, err);
+    k.e = NULL;
     k.arena = s->arena;
     if (!rc)
-        rc = check_all(&k, g, &good, err);
+        rc = check_all(&k, s->after, &good, err);
     if (!rc && good)
         return 0;
     pare_model_free(*out);
@@ -326,16 +334,17 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
 
 int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct pare_err *err)
 {
-    const struct pare_stuck *before = s->stuck;
+    const struct pare_unshrinkable *before = s->unshrinkable;
 
-    s->must = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*s->must));
-    s->forced = pare_alloc(s->arena, (size_t)s->g->n_nodes + 1, sizeof(*s->forced));
+    s->materialize = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*s->materialize));
+    s->materialize_input = pare_alloc(s->arena, (size_t)s->g->n_nodes + 1,
+                                      sizeof(*s->materialize_input));
     *out = NULL;
-    if (!s->must || !s->forced)
+    if (!s->materialize || !s->materialize_input)
         return pare_no_memory(err, "for a smaller model");
-    for (int i = 0; i < 16 && !*out && s->stuck == before; i++)
+    for (int i = 0; i < 16 && !*out && s->unshrinkable == before; i++)
         PARE_TRY(attempt(s, out, err));
-    if (!*out && s->stuck == before)
-        return pare_fail(err, PARE_EUNSUPPORTED, "the smaller model does not come to rest");
+    if (!*out && s->unshrinkable == before)
+        return pare_fail(err, PARE_EUNSUPPORTED, "shrinking the model did not converge");
     return 0;
 }

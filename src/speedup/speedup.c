@@ -1,4 +1,4 @@
-/* speedup.c - a smaller model from one with channels of zeros. */
+/* speedup.c - pare_speedup(): build a smaller model from one with zeroed channels. */
 #include "speedup.h"
 
 #include <string.h>
@@ -6,11 +6,12 @@
 #include "../base/arena.h"
 #include "../base/sized.h"
 
-#define MOST_TURNS 64
+#define MAX_ROUNDS 64
 
-/* ---- the graph ------------------------------------------------------------------------------- */
+/* ---- graphs with shapes ---------------------------------------------------------------------- */
 
-/* A clone with all shapes.  What the model leaves free becomes 1, or more of it. */
+/* Clone the graph and infer its shapes.  Free dimensions are 1, or those of opts->in, times `batch`
+ * or `other`. */
 static int infer(struct pare_speedup *s, int64_t batch, int64_t other, struct pare_graph **out,
                  struct pare_err *err)
 {
@@ -18,7 +19,6 @@ static int infer(struct pare_speedup *s, int64_t batch, int64_t other, struct pa
 
     if (!g)
         return err->code;
-    PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     for (int i = 0; i < g->n_in; i++) {
         struct pare_tensor *t = &g->in[i]->t;
 
@@ -34,7 +34,7 @@ static int infer(struct pare_speedup *s, int64_t batch, int64_t other, struct pa
     return pare_graph_infer(g, true, err);
 }
 
-static bool is_free(const struct pare_speedup *s)
+static bool has_free_dims(const struct pare_speedup *s)
 {
     for (int i = 0; i < s->from->graph->n_in; i++)
         for (int k = 0; k < s->from->graph->in[i]->t.rank; k++)
@@ -43,7 +43,7 @@ static bool is_free(const struct pare_speedup *s)
     return false;
 }
 
-static bool all_known(const struct pare_graph *g, const struct pare_graph *as)
+static bool knows_all_of(const struct pare_graph *g, const struct pare_graph *as)
 {
     for (int i = 0; i < g->n_values; i++)
         if (g->value[i]->t.dtype == PARE_NONE && as->value[i]->t.dtype != PARE_NONE)
@@ -51,22 +51,22 @@ static bool all_known(const struct pare_graph *g, const struct pare_graph *as)
     return true;
 }
 
-/* Once more with other sizes, to see what follows them: all of them, or only the batch. */
-static int infer_more(struct pare_speedup *s, struct pare_err *err)
+/* Infer with other sizes to see what depends on them: with all free dimensions doubled, or, if that
+ * fails, with the batch alone. */
+static void infer_batch2(struct pare_speedup *s)
 {
-    for (int64_t other = 2; is_free(s) && other >= 1 && !s->more; other--) {
+    for (int64_t other = 2; has_free_dims(s) && other >= 1 && !s->batch2; other--) {
         struct pare_err ignored;
 
-        if (infer(s, 2, other, &s->more, &ignored) || !all_known(s->more, s->g))
-            s->more = NULL;
+        if (infer(s, 2, other, &s->batch2, &ignored) ||
+            pare_graph_unshare(s->batch2, NULL, 0, &ignored) || !knows_all_of(s->batch2, s->g))
+            s->batch2 = NULL;
     }
-    (void)err;
-    return 0;
 }
 
-/* ---- who is there -------------------------------------------------------------------------- */
+/* ---- live nodes ------------------------------------------------------------------------------ */
 
-static bool is_const(const struct pare_node *n)
+static bool is_constant(const struct pare_node *n)
 {
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] && !(n->out[k]->flags & PARE_V_CONST))
@@ -85,8 +85,8 @@ static int find_live(struct pare_speedup *s, struct pare_err *err)
 
     s->live = pare_alloc(s->arena, (size_t)g->n_nodes + 1, sizeof(*s->live));
     s->uses = pare_alloc(s->arena, (size_t)g->n_values + 1, sizeof(*s->uses));
-    s->gone = pare_alloc(s->arena, (size_t)g->n_nodes + 1, sizeof(*s->gone));
-    if (!s->live || !s->uses || !s->gone)
+    s->removed = pare_alloc(s->arena, (size_t)g->n_nodes + 1, sizeof(*s->removed));
+    if (!s->live || !s->uses || !s->removed)
         return pare_no_memory(err, "to make the model smaller");
     for (int i = 0; i < g->n_out; i++)
         if (is_own(g, g->out[i]))
@@ -103,12 +103,12 @@ static int find_live(struct pare_speedup *s, struct pare_err *err)
             if (is_own(g, v))
                 s->uses[v->id]++;
         }
-        s->live[i] = needed && !is_const(n);
+        s->live[i] = needed && !is_constant(n);
     }
     return 0;
 }
 
-/* Weights that are not aligned in the file are copied out of it: all that are looked at. */
+/* Copy constants of live nodes that are not aligned in the file. */
 static int load_weights(struct pare_speedup *s, struct pare_err *err)
 {
     for (int i = 0; i < s->g->n_nodes; i++)
@@ -137,20 +137,24 @@ static int list_ties(struct pare_speedup *s, struct pare_err *err)
     return 0;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- all steps ------------------------------------------------------------------------------- */
 
 static int prepare(struct pare_speedup *s, struct pare_err *err)
 {
-    PARE_TRY(infer(s, 1, 1, &s->g, err));
-    PARE_TRY(infer_more(s, err));
+    PARE_TRY(infer(s, 1, 1, &s->before, err));
+    s->g = pare_graph_clone(s->arena, s->before, err);
+    if (!s->g)
+        return err->code;
+    PARE_TRY(pare_graph_unshare(s->g, NULL, 0, err));
+    infer_batch2(s);
     PARE_TRY(find_live(s, err));
     PARE_TRY(load_weights(s, err));
     return pare_speedup_widen(s, err);
 }
 
-/* What is one number where.  Every cut takes an input that is computed from a node, so there is
- * an end. */
-static int look(struct pare_speedup *s, struct pare_err *err)
+/* Find constant channels until no constant branch is left.  It ends because every cut removes a
+ * computed input. */
+static int analyze(struct pare_speedup *s, struct pare_err *err)
 {
     bool again = true;
 
@@ -158,26 +162,25 @@ static int look(struct pare_speedup *s, struct pare_err *err)
         PARE_TRY(find_live(s, err));
         PARE_TRY(pare_keep_sets_new(s->arena, s->g, &s->kept, err));
         PARE_TRY(list_ties(s, err));
-        PARE_TRY(pare_speedup_constants(s, err));
-        PARE_TRY(pare_speedup_cut(s, &again, err));
+        PARE_TRY(pare_speedup_find_constants(s, err));
+        PARE_TRY(pare_speedup_cut_branches(s, &again, err));
     }
     return 0;
 }
 
-/* Every turn at least one more node is stuck, or there is a model. */
+/* Each round finds at least one more unshrinkable node, or builds the model. */
 static int work(struct pare_speedup *s, struct pare_model **out, struct pare_err *err)
 {
     PARE_TRY(prepare(s, err));
-    for (int i = 0; i < MOST_TURNS && !*out; i++) {
-        PARE_TRY(look(s, err));
-        PARE_TRY(pare_speedup_needs(s, err));
+    for (int i = 0; i < MAX_ROUNDS && !*out; i++) {
+        PARE_TRY(analyze(s, err));
+        PARE_TRY(pare_speedup_find_needed(s, err));
         PARE_TRY(pare_speedup_shrink(s, out, err));
     }
     if (*out)
         return 0;
-    return pare_fail(err, PARE_EUNSUPPORTED,
-                     "%d nodes cannot be said with fewer channels, such as '%s': %s", MOST_TURNS,
-                     s->g->node[s->stuck->node]->name, s->stuck->why);
+    return pare_fail(err, PARE_EUNSUPPORTED, "%d nodes cannot be shrunk, for example '%s': %s",
+                     MAX_ROUNDS, s->g->node[s->unshrinkable->node]->name, s->unshrinkable->why);
 }
 
 int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts *opts,
@@ -199,7 +202,7 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
         return pare_no_memory(err, "to make the model smaller");
     rc = work(&s, smaller, err);
     if (!rc)
-        rc = pare_speedup_tell(&s, *smaller, a, r, err);
+        rc = pare_speedup_fill_report(&s, a, r, err);
     pare_arena_free(s.arena);
     if (!rc && !s.opts->unverified)
         rc = pare_speedup_verify(masked, *smaller, s.opts, r, err);

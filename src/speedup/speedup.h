@@ -1,18 +1,19 @@
-/* speedup.h - taking channels out of a model: what the files of this folder share.
+/* speedup.h - remove channels from a model: internals of src/speedup/.
  *
- * A channel is an index of an axis of a value.  It may go when nobody needs what is there: it is
- * one number all over, which whoever sums over it can add to a bias instead, or its weights are 0
- * in all that do.
+ * A channel is an index of an axis of a value.  It can be removed if it is constant, at every
+ * position and for every input, and its consumers can fold the constant into their bias, or if the
+ * weights of every consumer for it are 0.  The steps, in the order in which they run:
  *
- *     float16_widen.c      float16 is looked at as float32
- *     constant_channels.c   which channels are one number all over
- *     constant_branches.c        operands that are, as a whole
- *     linear_nodes.c        weights of nodes that sum over channels, and their bias
- *     needed_channels.c       which channels are needed
- *     fold_into_bias.c       what sums take over from channels that go
- *     shrink_attrs.c        what nodes change: attributes, lists of sizes
- *     shrink_model.c      the smaller model
- *     verify.c      ... computes the same
+ *     float16_widen.c      analyze float16, bfloat16 and double as float32
+ *     constant_channels.c  find constant channels
+ *     constant_branches.c  replace operands that are constant as a whole; drop empty Concat inputs
+ *     linear_nodes.c       weights and bias of Conv, Gemm, MatMul and other linear nodes
+ *     needed_channels.c    find the channels that must be kept
+ *     fold_into_bias.c     fold removed constant channels into biases; gather weights
+ *     shrink_attrs.c       attributes and shape constants that count channels
+ *     shrink_model.c       build the smaller model and check its shapes
+ *     speedup_report.c     channels, parameters and MACs before and after
+ *     verify.c             run both models and compare
  */
 #ifndef PARE_SPEEDUP_SPEEDUP_H
 #define PARE_SPEEDUP_SPEEDUP_H
@@ -20,16 +21,17 @@
 #include <pare/compress.h>
 
 #include "../graph/keep_sets.h"
-#include "../onnx/change.h"
+#include "../onnx/edit.h"
 
-/* A node that could not be said with fewer channels: those of all it touches stay. */
-struct pare_stuck {
-    int node; /* its number */
+/* A node that cannot be expressed with fewer channels: all channels of its inputs and outputs are
+ * kept. */
+struct pare_unshrinkable {
+    int node; /* id */
     const char *why;
-    struct pare_stuck *next;
+    struct pare_unshrinkable *next;
 };
 
-/* An input of a node that became another value. */
+/* An input of a node that constant_branches.c replaced by another value. */
 struct pare_rewire {
     const struct pare_node *n;
     int input;
@@ -37,125 +39,140 @@ struct pare_rewire {
     struct pare_rewire *next;
 };
 
+/* State of one speedup.  Arrays "per value" and "per node" are indexed by the id in `g`. */
 struct pare_speedup {
     struct pare_arena *arena;
     const struct pare_model *from;
     const struct pare_speedup_opts *opts;
-    struct pare_graph *g;     /* of the model, shapes inferred for a batch of 1 */
-    struct pare_graph *more;  /* for a batch of 2, or NULL: tells which axes follow the batch */
-    struct pare_tensor *file; /* by value: what it is in the file, where `g` has float32 instead */
+
+    struct pare_graph *before; /* the model's graph, shapes inferred for a batch of 1 */
+    struct pare_graph *g;      /* a clone of `before` that is analyzed and rewired: constants with
+                                * several consumers are duplicated, floats are float32 */
+    struct pare_graph *batch2; /* like `g` for a batch of 2: which sizes depend on the batch?
+                                * NULL: no free dimension, or it cannot be inferred */
+    struct pare_graph *after;  /* graph of the smaller model, for the input shapes of `before` */
+
+    struct pare_tensor *file; /* per value: the tensor in the file's type, if `g` has float32
+                               * instead; dtype PARE_NONE: the same as in `g` */
     int cap_file;
-    struct pare_keep_sets *kept;
-    int *first_tie; /* by node: its ties are first_tie[id] .. first_tie[id + 1] - 1 */
-    int *uses;      /* by value: how many live nodes and outputs use it */
-    bool *live;     /* by node: an output depends on it, and it is no constant */
-    float ***even;  /* by value and axis: the numbers, NAN: none; NULL: none anywhere */
-    struct pare_stuck *stuck;
-    struct pare_rewire *rewire;
-    bool *gone;       /* by node: nothing of its results stays, and nobody minds */
-    bool *must;       /* by value: a computed constant that has to be written down */
-    uint64_t *forced; /* by node: inputs that have to be written down for it alone, as bits */
+    struct pare_keep_sets *kept; /* which channels are kept */
+    int *first_tie;              /* per node: its ties are first_tie[id] .. first_tie[id + 1] - 1 */
+    int *uses;                   /* per value: number of consumers among live nodes and outputs */
+    bool *live;                  /* per node: an output depends on it, and it is not a constant */
+    float ***constant;           /* per value and axis: the constant of each channel, NAN: not
+                                  * constant; NULL: no constant channel */
+    struct pare_unshrinkable *unshrinkable; /* newest first */
+    struct pare_rewire *rewire;             /* newest first */
+    bool *removed;               /* per node: all outputs are removed and no consumer needs them */
+    bool *materialize;           /* per value: a computed constant to be stored as initializer */
+    uint64_t *materialize_input; /* per node: bit k: store input k as an initializer of its own */
 };
 
-/* ---- constant_channels.c ------------------------------------------------------------------------ */
+/* ---- constant_channels.c --------------------------------------------------------------------- */
 
-/* Fill s->even. */
-int pare_speedup_constants(struct pare_speedup *s, struct pare_err *err);
+/* Fill s->constant. */
+int pare_speedup_find_constants(struct pare_speedup *s, struct pare_err *err);
 
-/* Index i of the axis is this number all over; NAN: it is not, or not known. */
+/* The constant that index i of the axis is; NAN: not constant, or not known to be. */
 float pare_constant_channel(const struct pare_speedup *s, const struct pare_value *v, int axis,
                             int64_t i);
 
-/* What operators are told. */
+/* Argument of the callbacks made() and needs() of an operator. */
 struct pare_needed {
     struct pare_speedup *s;
-    bool grown;
+    bool grown; /* needs() has added a channel */
 };
 
-/* ---- float16_widen.c --------------------------------------------------------------------------- */
+/* ---- float16_widen.c ------------------------------------------------------------------------- */
 
-/* All that follows looks at float32: make that of float16 and its like in s->g. */
+/* Convert the float16, bfloat16 and double values of s->g to float32, which is all that the
+ * analysis handles. */
 int pare_speedup_widen(struct pare_speedup *s, struct pare_err *err);
 
-/* A value as the file has it. */
+/* The value's tensor in the type of the file. */
 const struct pare_tensor *pare_speedup_file(const struct pare_speedup *s,
                                             const struct pare_value *v);
 
-/* Remember that a new value is of the type that another has in the file. */
+/* Give a new value v the file type of another value. */
 int pare_speedup_like(struct pare_speedup *s, const struct pare_value *v,
                       const struct pare_value *other, struct pare_err *err);
 
-/* float32 as the type that the value has in the file. */
+/* Convert a float32 tensor to the file type of v. */
 int pare_speedup_narrow(struct pare_arena *a, const struct pare_speedup *s,
                         const struct pare_value *v, struct pare_tensor *t, struct pare_err *err);
 
-/* ---- constant_branches.c ----------------------------------------------------------------------------- */
+/* ---- constant_branches.c --------------------------------------------------------------------- */
 
-/* An operand that is a constant as a whole is written down as one, or left out: then nobody needs
- * what made it.  Says whether the graph changed, so that all has to be looked at again. */
-int pare_speedup_cut(struct pare_speedup *s, bool *changed, struct pare_err *err);
+/* Replace operands that are constant as a whole by initializers, or bypass the operator, so that
+ * the branch that computed them is dead.  *changed: the graph has to be analyzed again. */
+int pare_speedup_cut_branches(struct pare_speedup *s, bool *changed, struct pare_err *err);
 
-/* Find nodes of whose results nothing stays, and whose users all do without. */
-void pare_speedup_gone(struct pare_speedup *s);
+/* Fill s->removed. */
+void pare_speedup_find_removed(struct pare_speedup *s);
 
-/* Input k of the node is such a result, and the node goes on without it. */
-bool pare_speedup_left_out(const struct pare_speedup *s, const struct pare_node *n, int k);
+/* Does the node, a Concat, drop its input k because nothing of it is kept? */
+bool pare_speedup_drops_input(const struct pare_speedup *s, const struct pare_node *n, int k);
 
-/* The value is no part of the file: a copy of a shared constant, or what a cut left behind. */
-bool pare_speedup_fresh(const struct pare_speedup *s, const struct pare_value *v);
+/* Is the value not in the file: a duplicated constant, or one that replaced an operand? */
+bool pare_speedup_is_new(const struct pare_speedup *s, const struct pare_value *v);
 
-/* ---- linear_nodes.c ----------------------------------------------------------------------------- */
+/* ---- linear_nodes.c -------------------------------------------------------------------------- */
 
-struct pare_sum {
-    struct pare_linear l;
+/* A node y = x * w + bias with constant float32 weights: Conv, ConvTranspose, Gemm, MatMul. */
+struct pare_linear_node {
+    struct pare_linear l; /* as its operator describes it */
     const struct pare_node *n;
     const struct pare_value *x, *y, *w;
     int64_t C, O;              /* channels of x and y */
-    int64_t Ig, Og;            /* ... of one group */
-    int64_t in_step, out_step; /* in w, from one channel to the next */
-    int64_t taps;              /* elements of w for one pair of channels, one after the other */
+    int64_t Ig, Og;            /* channels of x and y in one group */
+    int64_t in_step, out_step; /* elements of w from one channel of x, or y, to the next */
+    int64_t taps;              /* consecutive elements of w for one pair of channels */
     bool in_all, out_all;      /* w's axis counts the channels of all groups */
     const float *data;
 };
 
-/* False when the node is none whose weights are known float32. */
-bool pare_sum_open(const struct pare_node *n, struct pare_sum *sum);
+/* False: the node is not linear, or its weights are not constant float32. */
+bool pare_linear_node_open(const struct pare_node *n, struct pare_linear_node *sum);
 
-/* Where the weights between channel i of x and channel o of y, which are of one group, start. */
-static inline int64_t pare_sum_at(const struct pare_sum *m, int64_t o, int64_t i)
+/* Offset of the weights between channel i of x and channel o of y, which are in one group. */
+static inline int64_t pare_linear_node_at(const struct pare_linear_node *m, int64_t o, int64_t i)
 {
     return (m->out_all ? o : o % m->Og) * m->out_step + (m->in_all ? i : i % m->Ig) * m->in_step;
 }
 
-/* Are they all 0?  And their sum. */
-bool pare_sum_zero(const struct pare_sum *m, int64_t o, int64_t i);
-double pare_sum_total(const struct pare_sum *m, int64_t o, int64_t i);
+/* Are these weights all 0?  Their sum. */
+bool pare_linear_node_is_zero(const struct pare_linear_node *m, int64_t o, int64_t i);
+double pare_linear_node_sum(const struct pare_linear_node *m, int64_t o, int64_t i);
 
-/* Where a number can be added for each output channel. */
+/* Where a constant can be added to each output channel. */
 enum pare_bias_kind {
     PARE_BIAS_NONE,  /* nowhere */
-    PARE_BIAS_INPUT, /* input l.bias of the node, which may be absent: *b is NULL */
-    PARE_BIAS_ADD,   /* *b, the constant operand of the Add behind it */
-    PARE_BIAS_AFTER, /* an Add to be put behind it */
+    PARE_BIAS_INPUT, /* in the node's bias input l.bias; *b NULL: it is absent */
+    PARE_BIAS_ADD,   /* in *b, the constant operand of the Add that follows the node */
+    PARE_BIAS_AFTER, /* in a new Add after the node */
 };
-enum pare_bias_kind pare_sum_bias(const struct pare_speedup *s, const struct pare_sum *m,
-                                  const struct pare_value **b);
+enum pare_bias_kind pare_linear_node_bias(const struct pare_speedup *s,
+                                          const struct pare_linear_node *m,
+                                          const struct pare_value **b);
 
-/* ---- needed_channels.c ------------------------------------------------------------------------------ */
+/* ---- needed_channels.c ----------------------------------------------------------------------- */
 
-/* Fill in s->kept. */
-int pare_speedup_needs(struct pare_speedup *s, struct pare_err *err);
+/* Fill s->kept. */
+int pare_speedup_find_needed(struct pare_speedup *s, struct pare_err *err);
 
-/* Channel i of x goes and is not 0, so the sum has to take it over. */
-bool pare_speedup_folds(const struct pare_speedup *s, const struct pare_sum *m, int64_t i);
+/* Is channel i of x removed and not 0, so that the node has to fold it? */
+bool pare_speedup_is_folded(const struct pare_speedup *s, const struct pare_linear_node *m,
+                            int64_t i);
 
-/* The channel of a group that carries those that go, where there are borders: it stays, and is a
- * number other than 0.  -1: none. */
-int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_sum *m, int64_t group);
+/* With padding, a constant channel cannot become a bias; the weights of removed constant channels
+ * are folded into those of a carrier: a kept constant channel of the group that is not 0.  Returns
+ * its index; -1: none. */
+int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_linear_node *m,
+                             int64_t group);
 
-/* ---- fold_into_bias.c, shrink_attrs.c, shrink_model.c ------------------------------------------------------------ */
+/* ---- fold_into_bias.c, shrink_attrs.c, shrink_model.c ---------------------------------------- */
 
-/* New contents of a constant input, as its node asks for. */
+/* New contents of a constant input, requested by its node's shrink(). */
 struct pare_request {
     const struct pare_node *n;
     int input;
@@ -163,49 +180,46 @@ struct pare_request {
     struct pare_request *next;
 };
 
-/* A model in the making. */
+/* One attempt to build the smaller model. */
 struct pare_shrink {
     struct pare_speedup *s;
-    struct pare_change *c;
-    struct pare_arena *arena;    /* for contents: the new model's */
-    struct pare_tensor *instead; /* by value: contents in place of its own; data NULL: none */
+    struct pare_edit *e;
+    struct pare_arena *arena;        /* of the new model, for contents of its tensors */
+    struct pare_tensor *replacement; /* per value: new contents; data NULL: unchanged */
     struct pare_request *request;
 };
 
-/* Put what goes from x of a sum into its bias or a carrier. */
-int pare_shrink_fold(struct pare_shrink *k, const struct pare_sum *m, struct pare_err *err);
+/* Fold the removed channels of x into the node's bias, or into a carrier's weights. */
+int pare_shrink_fold(struct pare_shrink *k, const struct pare_linear_node *m, struct pare_err *err);
 
-/* What stays of a tensor with the axes of v; memory from k->arena. */
+/* Gather the kept indices of t, a tensor with the axes of v; memory from k->arena. */
 int pare_shrink_gather(struct pare_shrink *k, const struct pare_value *v,
                        const struct pare_tensor *t, struct pare_tensor *to, struct pare_err *err);
 
-/* Does a value lose anything? */
-bool pare_shrink_loses(const struct pare_speedup *s, const struct pare_value *v);
+/* Does the value lose any channel? */
+bool pare_shrink_is_smaller(const struct pare_speedup *s, const struct pare_value *v);
 
-/* Let the node say its new attributes and constants. */
-int pare_shrink_ask(struct pare_shrink *k, const struct pare_node *n, struct pare_err *err);
+/* Let the node's operator set new attributes and shape constants. */
+int pare_shrink_node(struct pare_shrink *k, const struct pare_node *n, struct pare_err *err);
 
-/* Is the constant computed by nodes, not written in the file? */
+/* Is the constant computed by nodes, not stored in the file? */
 bool pare_shrink_computed(const struct pare_value *v);
 
-/* A model's graph with the shapes of the inputs that all was looked at with. */
-int pare_speedup_infer(const struct pare_speedup *s, const struct pare_model *m,
-                       struct pare_graph **g, struct pare_err *err);
-
-/* The smaller model.  When a node turned out to be stuck, *out is NULL and s->stuck has it. */
+/* Build the smaller model, and its graph s->after.  *out NULL: a node turned out to be unshrinkable
+ * and was added to s->unshrinkable. */
 int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct pare_err *err);
 
-/* Remember the node. */
-int pare_speedup_stick(struct pare_speedup *s, const struct pare_node *n, const char *why,
-                       struct pare_err *err);
+/* Add the node to s->unshrinkable. */
+int pare_speedup_cannot_shrink(struct pare_speedup *s, const struct pare_node *n, const char *why,
+                               struct pare_err *err);
 
-/* ---- verify.c and speedup_report.c ------------------------------------------------------------------- */
+/* ---- verify.c and speedup_report.c ----------------------------------------------------------- */
 
 int pare_speedup_verify(const struct pare_model *a, const struct pare_model *b,
                         const struct pare_speedup_opts *o, struct pare_speedup_report *r,
                         struct pare_err *err);
 
-int pare_speedup_tell(struct pare_speedup *s, const struct pare_model *to, struct pare_arena *a,
-                      struct pare_speedup_report *r, struct pare_err *err);
+int pare_speedup_fill_report(struct pare_speedup *s, struct pare_arena *a,
+                             struct pare_speedup_report *r, struct pare_err *err);
 
 #endif

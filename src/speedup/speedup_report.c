@@ -1,40 +1,38 @@
-/* speedup_report.c - what became of each layer, and why some stayed. */
+/* speedup_report.c - channels, parameters and MACs of each layer; why channels are kept. */
 #include <string.h>
 
 #include "../base/arena.h"
 #include "../graph/layer.h"
 #include "speedup.h"
 
-struct telling {
+struct report {
     struct pare_speedup *s;
-    struct pare_arena *arena; /* the caller's */
-    struct pare_graph *was;   /* of the model, as the file has it */
-    struct pare_graph *g;     /* of the smaller model */
-    struct pare_layer_info *layer;
+    struct pare_arena *arena;      /* the caller's */
+    struct pare_layer_info *layer; /* of the smaller model */
     int n;
 };
 
-/* A constant of the node that is as long as nothing else: which of its outputs are empty? */
-static int64_t count_empty(const struct pare_sum *m)
+/* The number of output channels whose weights are all 0. */
+static int64_t count_empty(const struct pare_linear_node *m)
 {
     int64_t empty = 0;
 
     for (int64_t o = 0; o < m->O; o++) {
         int64_t i = o / m->Og * m->Ig, end = i + m->Ig;
 
-        while (i < end && pare_sum_zero(m, o, i))
+        while (i < end && pare_linear_node_is_zero(m, o, i))
             i++;
         empty += i == end;
     }
     return empty;
 }
 
-static const char *stuck_of(const struct pare_speedup *s, const struct pare_value *v, int axis,
-                            struct pare_arena *a)
+static const char *unshrinkable_reason(const struct pare_speedup *s, const struct pare_value *v,
+                                       int axis, struct pare_arena *a)
 {
     int set = pare_keep_sets_set(s->kept, v, axis);
 
-    for (const struct pare_stuck *t = s->stuck; t; t = t->next) {
+    for (const struct pare_unshrinkable *t = s->unshrinkable; t; t = t->next) {
         const struct pare_node *n = s->g->node[t->node];
 
         for (int k = 0; k < n->n_in + n->n_out; k++) {
@@ -48,34 +46,34 @@ static const char *stuck_of(const struct pare_speedup *s, const struct pare_valu
     return NULL;
 }
 
-/* Why do empty channels stay?  A frozen axis, a node that is stuck, or other layers. */
-static const char *reason(const struct pare_speedup *s, const struct pare_sum *m,
+/* Why are empty channels kept?  A frozen axis, an unshrinkable node, or other layers. */
+static const char *reason(const struct pare_speedup *s, const struct pare_linear_node *m,
                           const struct pare_speedup_layer *l, struct pare_arena *a)
 {
-    const struct pare_node *who;
-    const char *why = pare_keep_sets_why(s->kept, m->y, m->l.y_axis, &who), *stuck;
+    const struct pare_node *at;
+    const char *why = pare_keep_sets_why(s->kept, m->y, m->l.y_axis, &at), *unshrinkable;
 
     if (l->out - l->out_left >= l->empty)
         return NULL;
     if (why)
-        return who ? pare_sprintf(a, "%s at %s", why, who->name) : why;
-    stuck = stuck_of(s, m->y, m->l.y_axis, a);
-    if (stuck)
-        return stuck;
+        return at ? pare_sprintf(a, "%s at %s", why, at->name) : why;
+    unshrinkable = unshrinkable_reason(s, m->y, m->l.y_axis, a);
+    if (unshrinkable)
+        return unshrinkable;
     if (s->opts->round_to > 1)
         return "their number is rounded up, or other layers need them";
     if (l->out - l->out_left + 1 == l->empty)
-        return "one channel carries the constants of those that went";
-    return "layers that are added to it or read it need them";
+        return "one channel carries the constants of removed channels";
+    return "layers that read it, or are added to it, need them";
 }
 
-/* A layer with weights of its own kind, such as an LSTM: the last axes of what goes in and what
- * comes out are its channels. */
-static void tell_own(const struct pare_speedup *s, const struct pare_node *n,
-                     struct pare_speedup_layer *l, struct pare_arena *a)
+/* A layer that is not a linear node, for example an LSTM: the last axes of its input and output are
+ * its channels. */
+static void report_other(const struct pare_speedup *s, const struct pare_node *n,
+                         struct pare_speedup_layer *l, struct pare_arena *a)
 {
     const struct pare_value *x = n->in[0], *y = n->n_out ? n->out[0] : NULL;
-    const struct pare_node *who;
+    const struct pare_node *at;
     const char *why;
 
     if (!n->op || !n->op->needed_channels || !y || !pare_keep_sets_asked(s->kept, n))
@@ -86,22 +84,22 @@ static void tell_own(const struct pare_speedup *s, const struct pare_node *n,
     l->out_left = pare_keep_sets_count(s->kept, y, y->t.rank - 1);
     for (int64_t i = 0; i < l->out; i++)
         l->empty += pare_constant_channel(s, y, y->t.rank - 1, i) == 0;
-    why = pare_keep_sets_why(s->kept, y, y->t.rank - 1, &who);
+    why = pare_keep_sets_why(s->kept, y, y->t.rank - 1, &at);
     if (l->out - l->out_left < l->empty && !l->gone)
-        l->why = why && who ? pare_sprintf(a, "%s at %s", why, who->name)
-                 : why      ? why
-                            : "layers that are added to it or read it need them";
+        l->why = why && at ? pare_sprintf(a, "%s at %s", why, at->name)
+                 : why     ? why
+                           : "layers that read it, or are added to it, need them";
 }
 
-static void tell_channels(const struct telling *t, const struct pare_layer_info *i,
-                          struct pare_speedup_layer *l)
+static void report_channels(const struct report *t, const struct pare_layer_info *i,
+                            struct pare_speedup_layer *l)
 {
     const struct pare_node *n = t->s->g->node[i->node->id];
-    struct pare_sum m;
+    struct pare_linear_node m;
 
     l->in = l->in_left = l->out = l->out_left = -1;
-    tell_own(t->s, n, l, t->arena);
-    if (!pare_sum_open(n, &m))
+    report_other(t->s, n, l, t->arena);
+    if (!pare_linear_node_open(n, &m))
         return;
     l->in = m.C;
     l->out = m.O;
@@ -111,8 +109,8 @@ static void tell_channels(const struct telling *t, const struct pare_layer_info 
     l->why = l->gone ? NULL : reason(t->s, &m, l, t->arena);
 }
 
-static int tell_layer(const struct telling *t, const struct pare_layer_info *i,
-                      struct pare_speedup_layer *l, struct pare_err *err)
+static int report_layer(const struct report *t, const struct pare_layer_info *i,
+                        struct pare_speedup_layer *l, struct pare_err *err)
 {
     *l = (struct pare_speedup_layer){ .name = pare_strdup(t->arena, i->name),
                                       .type = pare_strdup(t->arena, i->torch),
@@ -129,7 +127,7 @@ static int tell_layer(const struct telling *t, const struct pare_layer_info *i,
             l->macs_left = t->layer[k].macs;
             break;
         }
-    tell_channels(t, i, l);
+    report_channels(t, i, l);
     return 0;
 }
 
@@ -163,26 +161,24 @@ static int count_nodes(const struct pare_graph *g)
     return n;
 }
 
-int pare_speedup_tell(struct pare_speedup *s, const struct pare_model *to, struct pare_arena *a,
-                      struct pare_speedup_report *r, struct pare_err *err)
+int pare_speedup_fill_report(struct pare_speedup *s, struct pare_arena *a,
+                             struct pare_speedup_report *r, struct pare_err *err)
 {
-    struct telling t = { .s = s, .arena = a };
+    struct report t = { .s = s, .arena = a };
     struct pare_layer_info *was;
 
-    PARE_TRY(pare_speedup_infer(s, s->from, &t.was, err));
-    PARE_TRY(pare_speedup_infer(s, to, &t.g, err));
-    PARE_TRY(pare_layers(s->arena, t.g, &t.layer, &t.n, err));
-    PARE_TRY(pare_layers(s->arena, t.was, &was, &r->n_layers, err));
+    PARE_TRY(pare_layers(s->arena, s->after, &t.layer, &t.n, err));
+    PARE_TRY(pare_layers(s->arena, s->before, &was, &r->n_layers, err));
     r->layer = pare_alloc(a, (size_t)r->n_layers + 1, sizeof(*r->layer));
     if (!r->layer)
         return pare_no_memory(err, "for the report");
     for (int i = 0; i < r->n_layers; i++)
-        PARE_TRY(tell_layer(&t, &was[i], &r->layer[i], err));
-    PARE_TRY(sum_params(t.was, was, r->n_layers, &r->params, err));
-    PARE_TRY(sum_params(t.g, t.layer, t.n, &r->params_left, err));
-    r->macs = sum_macs(t.was);
-    r->macs_left = sum_macs(t.g);
-    r->nodes = count_nodes(t.was);
-    r->nodes_left = count_nodes(t.g);
+        PARE_TRY(report_layer(&t, &was[i], &r->layer[i], err));
+    PARE_TRY(sum_params(s->before, was, r->n_layers, &r->params, err));
+    PARE_TRY(sum_params(s->after, t.layer, t.n, &r->params_left, err));
+    r->macs = sum_macs(s->before);
+    r->macs_left = sum_macs(s->after);
+    r->nodes = count_nodes(s->before);
+    r->nodes_left = count_nodes(s->after);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* verify.c - the model and the smaller one, run on the same inputs. */
+/* verify.c - run the original and the smaller model on the same inputs and compare outputs. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 #define RUNS 2
 #define TOLERANCE 1e-4
-#define TOLERANCE_F16 5e-3 /* ten times what rounding to 11 bits costs */
+#define TOLERANCE_F16 5e-3 /* ten times the rounding error of 11 bits */
 #define TOLERANCE_BF16 4e-2
 #define SMALL 1e-3
 
@@ -22,7 +22,7 @@ struct pair {
     bool *given;
 };
 
-/* What an input has when nobody says: a batch of 1. */
+/* Inputs of the shapes in opts->in, or with free dimensions of 1. */
 static int make_inputs(struct pair *p, struct pare_err *err)
 {
     const struct pare_io *io;
@@ -50,7 +50,7 @@ static int make_inputs(struct pair *p, struct pare_err *err)
     return 0;
 }
 
-/* Floats are normal, other numbers 0 or 1: valid indices almost everywhere. */
+/* Floats are normally distributed; integers are 0 or 1, valid indices almost everywhere. */
 static int fill_inputs(struct pair *p, uint64_t seed, struct pare_err *err)
 {
     struct pare_rng rng;
@@ -74,7 +74,7 @@ static int fill_inputs(struct pair *p, uint64_t seed, struct pare_err *err)
     return 0;
 }
 
-/* The largest difference, and the largest element of a.  NAN against NAN is none. */
+/* The largest difference, and the largest element of a.  Two NANs do not differ. */
 static void differ(const struct pare_tensor *a, const struct pare_tensor *b, double *abs,
                    double *most)
 {
@@ -92,8 +92,7 @@ static void differ(const struct pare_tensor *a, const struct pare_tensor *b, dou
     }
 }
 
-/* Outputs that are almost 0 are the rest of sums of larger numbers: their last digits say
- * nothing. */
+/* Outputs that are almost 0 are differences of larger numbers: compare them absolutely. */
 static double relative(double abs, double most)
 {
     return abs / (most > SMALL ? most : SMALL);
@@ -143,11 +142,11 @@ static int run_both(struct pair *p, struct pare_plan *plan[2], struct pare_speed
     return 0;
 }
 
-/* ---- where do they part? --------------------------------------------------------------------- */
+/* ---- the first difference -------------------------------------------------------------------- */
 
-/* Values of both that have the same shape, in the order they are made. */
-static int common(const struct pair *p, struct pare_plan *plan[2], struct pare_strs *names,
-                  struct pare_err *err)
+/* Names of values that have the same shape in both models, in execution order. */
+static int common_values(const struct pair *p, struct pare_plan *plan[2], struct pare_strs *names,
+                         struct pare_err *err)
 {
     const struct pare_graph *g = plan[0]->graph;
     const char **list = pare_alloc(p->arena, (size_t)g->n_values + 1, sizeof(*list));
@@ -167,8 +166,8 @@ static int common(const struct pair *p, struct pare_plan *plan[2], struct pare_s
     return 0;
 }
 
-static const char *part(struct pair *p, struct pare_plan *plan[2], struct pare_strs names,
-                        double tolerance)
+static const char *first_difference(struct pair *p, struct pare_plan *plan[2],
+                                    struct pare_strs names, double tolerance)
 {
     struct pare_err ignored;
     double abs, most;
@@ -184,24 +183,24 @@ static const char *part(struct pair *p, struct pare_plan *plan[2], struct pare_s
     return NULL;
 }
 
-static const char *find_part(struct pair *p, struct pare_plan *plan[2],
-                             const struct pare_plan_opts *po, double tolerance)
+static const char *find_difference(struct pair *p, struct pare_plan *plan[2],
+                                   const struct pare_plan_opts *po, double tolerance)
 {
     struct pare_plan *look[2] = { NULL, NULL };
     const char *name = NULL;
     struct pare_plan_build build = { .opts = po };
     struct pare_err ignored;
 
-    if (!common(p, plan, &build.observe, &ignored) &&
+    if (!common_values(p, plan, &build.observe, &ignored) &&
         !pare_plan_build(p->m[0], &build, &look[0], &ignored) &&
         !pare_plan_build(p->m[1], &build, &look[1], &ignored))
-        name = part(p, look, build.observe, tolerance);
+        name = first_difference(p, look, build.observe, tolerance);
     pare_plan_free(look[0]);
     pare_plan_free(look[1]);
     return name;
 }
 
-/* What a model of these types can be expected to keep. */
+/* The tolerance for the element types of the model. */
 static double tolerance_of(const struct pare_model *m)
 {
     double most = TOLERANCE;
@@ -229,13 +228,14 @@ static int verify(struct pair *p, struct pare_speedup_report *r, struct pare_err
         rc = run_both(p, plan, r, err);
     r->verified = !rc;
     if (!rc && !(r->max_rel <= tolerance)) {
-        const char *where = find_part(p, plan, &po, tolerance);
+        const char *where = find_difference(p, plan, &po, tolerance);
 
         rc = pare_fail(err, PARE_EUNSUPPORTED,
                        "the smaller model's outputs differ by %.3g, relative %.3g, which is more "
                        "than %.3g%s%s%s",
-                       r->max_abs, r->max_rel, tolerance, where ? "; they part at '" : "",
-                       where ? where : "", where ? "'" : "");
+                       r->max_abs, r->max_rel, tolerance,
+                       where ? "; the first difference is at '" : "", where ? where : "",
+                       where ? "'" : "");
     }
     pare_plan_free(plan[0]);
     pare_plan_free(plan[1]);

@@ -54,7 +54,7 @@ static int setup(void **state)
     j = job_open(m, NULL, NULL, NULL, LEARN "epochs=6");
     ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
     float_accuracy = rig_accuracy(j.learn);
-    ok(pare_model_fold_norm(m, arena, &folded, &n, &rig_err));
+    ok(pare_model_fold_norm(m, &folded, &n, &rig_err));
     assert_int_equal(n, 2);
     ok(pare_model_pack(folded, arena, &bytes, &len, &rig_err));
     pare_model_free(folded);

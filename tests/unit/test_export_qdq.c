@@ -476,7 +476,6 @@ static void normalizations_are_folded(void **state)
     struct job *j = open_job(
         "resnet20", colour, "naive",
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\"]}]");
-    struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_model *folded = NULL;
     int norms = count(j->model, "BatchNormalization"), n;
 
@@ -488,7 +487,7 @@ static void normalizations_are_folded(void **state)
             for (int64_t k = 0; k < pare_numel(&v->t); k++)
                 pare_f32(&v->t)[k] = 0.5f + 0.01f * (float)(k % 7);
     }
-    OK(pare_model_fold_norm(j->model, a, &folded, &n, &err));
+    OK(pare_model_fold_norm(j->model, &folded, &n, &err));
     assert_true(n > 0 && n == norms);
     assert_int_equal(count(folded, "BatchNormalization"), 0);
     assert_non_null(pare_graph_find(folded->graph, "conv1.bias"));
@@ -496,7 +495,6 @@ static void normalizations_are_folded(void **state)
     forward(j, folded, j->out[1]);
     assert_true(apart(j) < 1e-5 * largest(j));
     pare_model_free(folded);
-    pare_arena_free(a);
     close_job(j);
 }
 

@@ -65,11 +65,11 @@ static void test_no_model(void **state)
     refused((struct bin){ (unsigned char *)"{\"a\": [1, 2]}", 13 }, "is not an ONNX model");
     refused((struct bin){ (unsigned char *)"version https://git-lfs", 23 }, "Git LFS pointer");
     refused(num(1, 8), "has no graph");
-    refused(CAT(num(1, 8), tag(7, 2), varint(1000)), "beyond the end");
-    refused(CAT(num(1, 8), tag(7, 2), varint(UINT64_MAX)), "beyond the end");
-    refused(CAT(num(1, 8), num(7, 3)), "another type than the schema says");
+    refused(CAT(num(1, 8), tag(7, 2), varint(1000)), "exceeds the message that contains it");
+    refused(CAT(num(1, 8), tag(7, 2), varint(UINT64_MAX)), "exceeds the message that contains it");
+    refused(CAT(num(1, 8), num(7, 3)), "another wire type than in the schema");
     refused(CAT(num(1, 8), msg(7, NOTHING), msg(7, NOTHING)), "appears twice");
-    refused(CAT(tag(3, 3), tag(3, 4)), "a kind that ONNX does not use");
+    refused(CAT(tag(3, 3), tag(3, 4)), "a wire type that ONNX does not use");
     refused(CAT(num(1, 8), msg(7, blob(2, "a\0b", 3))), "zero byte");
     refused(CAT(num(1, 8), msg(7, msg(5, blob(4, "abcde", 5)))), "a list ends inside a number");
     refused(CAT(num(1, 8), msg(7, msg(5, blob(7, "\x80\x80", 2)))), "a list ends inside a number");
@@ -200,21 +200,22 @@ static void test_graphs(void **state)
     struct bin x = input("x", PARE_F32, "2"), w = initializer("w", PARE_F32, "1", blank(9, 4));
 
     (void)state;
-    refused(model(CAT(node("Relu", "n", "missing", "y"), x)),
-            "node 'n' (Relu): input 'missing' is made by no node and is no input or initializer");
+    refused(
+        model(CAT(node("Relu", "n", "missing", "y"), x)),
+        "node 'n' (Relu): input 'missing' is not made by a node and is not an input or initializer");
     refused(model(CAT(node("Relu", "", "missing", "y"), x)), "node 'Relu_0' (Relu): input");
     refused(model(CAT(node("Relu", "n", "x", "y"), x, output("z", PARE_F32, "2"))),
-            "output 'z' is made by no node");
+            "output 'z' is not made by a node");
     refused(model(CAT(node("Relu", "a", "x", "y"), node("Relu", "b", "x", "y"), x)),
-            "node 'b' (Relu): output 'y' is made a second time");
-    refused(model(CAT(node("Relu", "a", "x", "x"), x)), "output 'x' is made a second time");
-    refused(model(CAT(w, w)), "initializer 'w' is made a second time");
-    refused(model(CAT(x, x)), "input 'x' is made a second time");
+            "node 'b' (Relu): output 'y' is defined twice");
+    refused(model(CAT(node("Relu", "a", "x", "x"), x)), "output 'x' is defined twice");
+    refused(model(CAT(w, w)), "initializer 'w' is defined twice");
+    refused(model(CAT(x, x)), "input 'x' is defined twice");
     refused(model(CAT(node("Add", "a", "x,q", "p"), node("Relu", "b", "p", "q"), x)),
             "the graph has a cycle");
     refused(model(CAT(node("Relu", "self", "y", "y"))), "node 'self' (Relu) depends on its own output");
     refused(CAT(num(1, 8), msg(7, CAT(node("Relu", "n", "x", "y"), x))),
-            "does not say which version of the standard operators");
+            "does not state the version of the standard operators");
     refused(model(CAT(node_with("If", "if", "x", "y",
                                 attr("then_branch", 5, msg(6, node("Relu", "in", "gone", "r")))),
                       x)),
@@ -245,17 +246,18 @@ static void test_functions(void **state)
     (void)state;
     refused(with_functions("f", function("f", call("f", "a", "b"))),
             "functions call each other more than 64 deep");
-    refused(with_functions("f", function("f", NOTHING)), "output 'b' is made by none of its nodes");
+    refused(with_functions("f", function("f", NOTHING)),
+            "output 'b' is not made by any of its nodes");
     refused(with_functions("f", CAT(function("f", NOTHING), function("f", NOTHING))),
             "function 'f' is defined twice");
     refused(with_functions("f", function("f", call("Relu", "x", "b"))),
-            "input 'x' is made by no node");
+            "input 'x' is not made by a node");
     for (int i = 0; i < 40; i++) { /* 2^40 nodes */
         char *name = pare_sprintf(pool, "f%d", i), *next = pare_sprintf(pool, "f%d", i + 1);
 
         bomb = CAT(bomb, function(name, CAT(call(next, "a", "t"), call(next, "t", "b"))));
     }
-    refused(with_functions("f0", bomb), "calls of functions expand to more than");
+    refused(with_functions("f0", bomb), "function calls expand to more than");
 }
 
 /* Names from the file must not reach the terminal as they are. */
@@ -381,7 +383,7 @@ static void test_external(void **state)
         fail_msg("%s", err.msg);
     pare_model_free(m);
     refused(model(initializer("w", PARE_F32, "2", external("sub/w.bin", "8", NULL))),
-            "no folder is known");
+            "the model has no folder");
 }
 
 /* Every allocation fails once. */

@@ -246,10 +246,9 @@ static void products_need_groups(void **state)
 static void raised(const struct build *b, const char *refusal, struct pare_model **m)
 {
     struct pare_model *old = build_model(b);
-    struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_edit *e;
 
-    ok(pare_edit_new(old, a, &e, &rig_err));
+    ok(pare_edit_new(old, &e, &rig_err));
     if (refusal) {
         assert_int_equal(pare_edit_opset(e, 21, &rig_err), PARE_EUNSUPPORTED);
         if (!strstr(rig_err.msg, refusal))
@@ -264,7 +263,7 @@ static void raised(const struct build *b, const char *refusal, struct pare_model
         ok(pare_model_load(path, m, &rig_err));
         unlink(path);
     }
-    pare_arena_free(a);
+    pare_edit_free(e);
     pare_model_free(old);
 }
 

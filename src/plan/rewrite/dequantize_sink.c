@@ -27,13 +27,13 @@ static struct pare_node *dequantize_of(const struct pare_value *v)
  * of a and b and a Reshape to the first shape? */
 static bool shuffles(const struct pare_graph *g, const struct pare_node *n)
 {
-    const struct pare_node *t = pare_graph_only_reader(g, n->out[0]), *back;
+    const struct pare_node *t = pare_graph_only_consumer(g, n->out[0]), *back;
     int perm[PARE_MAX_RANK];
 
     if (!pare_node_is(n, "Reshape") || n->in[0]->t.rank != 4 || n->out[0]->t.rank != 5 ||
         !pare_node_is(t, "Transpose"))
         return false;
-    back = pare_graph_only_reader(g, t->out[0]);
+    back = pare_graph_only_consumer(g, t->out[0]);
     if (!pare_node_is(back, "Reshape") || back->out[0]->t.rank != 4)
         return false;
     pare_transpose_perm(t, perm);
@@ -91,11 +91,7 @@ static int swap_nodes(struct pare_graph *g, struct pare_node *n, const struct pa
     q->maker = n;
     n->in[0] = d->in[0];
     n->out[0] = q;
-    for (int i = g->n_nodes - 1; i > n->id + 1; i--) /* to the place after n */
-        g->node[i] = g->node[i - 1];
-    g->node[n->id + 1] = copy;
-    for (int i = 0; i < g->n_nodes; i++)
-        g->node[i]->id = i;
+    pare_graph_move(g, copy, n->id + 1);
     return 0;
 }
 
@@ -111,8 +107,8 @@ int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err)
             continue;
         three = pare_node_is(n, "Reshape");
         if (three) {
-            more[1] = pare_graph_only_reader(g, n->out[0]);
-            more[2] = pare_graph_only_reader(g, more[1]->out[0]);
+            more[1] = pare_graph_only_consumer(g, n->out[0]);
+            more[2] = pare_graph_only_consumer(g, more[1]->out[0]);
         }
         for (int k = 0; k < (three ? 3 : 1); k++)
             PARE_TRY(swap_nodes(g, more[k], k ? more[k]->in[0]->maker : d, err));

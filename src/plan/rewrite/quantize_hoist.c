@@ -46,11 +46,7 @@ static void swap_nodes(struct pare_graph *g, struct pare_node *n, struct pare_no
     n->out[0] = y;
     between->maker = q;
     y->maker = n;
-    for (int i = q->id; i > n->id; i--)
-        g->node[i] = g->node[i - 1];
-    g->node[n->id] = q;
-    for (int i = 0; i < g->n_nodes; i++)
-        g->node[i]->id = i;
+    pare_graph_move(g, q, n->id);
 }
 
 void pare_plan_hoist_quantize(struct pare_plan *p)
@@ -60,9 +56,9 @@ void pare_plan_hoist_quantize(struct pare_plan *p)
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         struct pare_node *n = g->node[i], *q;
 
-        if (!keeps_order(n) || !n->in[0]->maker || pare_graph_only_reader(g, n->in[0]) != n)
+        if (!keeps_order(n) || !n->in[0]->maker || pare_graph_only_consumer(g, n->in[0]) != n)
             continue;
-        q = pare_graph_only_reader(g, n->out[0]);
+        q = pare_graph_only_consumer(g, n->out[0]);
         if (can_hoist(q) && q->in[0] == n->out[0])
             swap_nodes(g, n, q);
     }
