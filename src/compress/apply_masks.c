@@ -152,7 +152,7 @@ static int apply(struct apply *a, struct pare_applied **list, int n, struct pare
     struct pare_value **v;
 
     if (!n)
-        return pare_fail(err, PARE_EFORMAT, "there is no mask in it");
+        return pare_fail(err, PARE_EFORMAT, "the file contains no masks");
     *list = pare_alloc(a->arena, (size_t)n, sizeof(**list));
     v = pare_alloc(a->arena, (size_t)n, sizeof(*v));
     if (!*list || !v)

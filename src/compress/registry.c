@@ -159,7 +159,7 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
     symbol = dlsym(handle, PARE_PLUGIN_INIT);
     if (!symbol) {
         dlclose(handle);
-        return pare_fail(err, PARE_EFORMAT, "%s: is not a plugin of Pare: it has no function %s",
+        return pare_fail(err, PARE_EFORMAT, "%s: is not a plugin of Pare, it has no function %s",
                          path, PARE_PLUGIN_INIT);
     }
     memcpy(&init, &symbol,

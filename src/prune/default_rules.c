@@ -1,4 +1,4 @@
-/* default_rules.c - the config_list for a sparsity alone: every layer that a pruner can prune. */
+/* default_rules.c - the config_list for a single sparsity: every layer that a pruner can prune. */
 #include "default_rules.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static int layer_of(const struct scan *s, const struct pare_node *n)
     return -1;
 }
 
-/* Layers from which an output of the model is reached without passing another layer: removing
+/* Marks layers from which an output of the model is reached without passing another layer: removing
  * output channels there would remove classes. */
 static void mark_last(const struct scan *s, bool *leads, bool *last)
 {
@@ -44,7 +44,7 @@ static void mark_last(const struct scan *s, bool *leads, bool *last)
     }
 }
 
-/* Types that the model has: one without a layer would be an error. */
+/* Adds a type that the model has; a type without a layer would be an error. */
 static int add_type(const char **list, int n, const char *type)
 {
     for (int i = 0; i < n; i++)
@@ -95,9 +95,10 @@ int pare_default_rules(struct pare_model *m, const struct pare_algorithm *p, dou
     if (make_rules(&s, p, sparsity, &r->rule, &r->n))
         return pare_no_memory(err, "for a configuration");
     if (!r->n)
-        return pare_fail(err, PARE_ECONFIG,
-                         "the model has no layer of the types that %s prunes (%s), except such as "
-                         "make its outputs",
-                         p->name, p->types ? p->types : "default");
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "the model has no layer of the types that %s prunes (%s), other than those that "
+            "compute its outputs",
+            p->name, p->types ? p->types : "default");
     return 0;
 }

@@ -1,4 +1,4 @@
-/* masks.c - from the scores or masks of a pruner to the masks of layers. */
+/* masks.c - compute the masks of layers from a pruner's scores or masks, by ranking mode. */
 #include <string.h>
 
 #include "../base/arena.h"
@@ -13,7 +13,7 @@ static const struct pare_pruner *ranking_pruner(const struct pare_compression *c
     return c->algorithm[pare_compression_ranker(c)]->pruner;
 }
 
-/* The setting, or else the pruner's own mode. */
+/* The option `mode`, or else the pruner's default. */
 static const char *mode_of(const struct pare_compression *c)
 {
     const char *own = ranking_pruner(c)->mode;
@@ -26,7 +26,7 @@ static const char *mode_of(const struct pare_compression *c)
 /* ---- the bias ------------------------------------------------------------------------------ */
 
 /* any[o] = 1 if the mask keeps a weight of output o; the weight is (a, o, b). */
-static void any_left(const struct pare_layer *l, uint8_t *any)
+static void kept_outputs(const struct pare_layer *l, uint8_t *any)
 {
     const uint8_t *mask = l->mask.data;
     int64_t a = 1, n = l->w.dim[l->out_axis], b = 1;
@@ -46,7 +46,7 @@ static void any_left(const struct pare_layer *l, uint8_t *any)
 static void mask_bias(struct pare_layer *l)
 {
     if (l->bias && l->out_axis >= 0 && pare_numel(&l->b) == l->w.dim[l->out_axis])
-        any_left(l, l->bias_mask.data);
+        kept_outputs(l, l->bias_mask.data);
 }
 
 /* ---- scores -------------------------------------------------------------------------------- */
@@ -58,8 +58,8 @@ struct job {
 };
 
 /* Prepare a layer for ranking; PARE_NOT_YET if the pruner has no scores yet. */
-static int make_job(struct pare_compression *c, struct pare_layer *l, struct job *j,
-                    struct pare_err *err)
+static int score_layer(struct pare_compression *c, struct pare_layer *l, struct job *j,
+                       struct pare_err *err)
 {
     const struct pare_algorithm *p = c->algorithm[c->current];
     size_t n = (size_t)l->prune->units.n;
@@ -70,7 +70,7 @@ static int make_job(struct pare_compression *c, struct pare_layer *l, struct job
     if (!keep || (!score && !direct))
         return pare_no_memory(err, "for masks");
     if (l->prune->sparsity < 0)
-        return pare_fail(err, PARE_ECONFIG, "%s: gives no sparsity", l->entry->where);
+        return pare_fail(err, PARE_ECONFIG, "%s: no sparsity is specified", l->entry->where);
     if (!direct)
         PARE_TRY(p->pruner->score(c, l, score, err));
     pare_units_shrink(&l->prune->units, l->mask.data, keep);
@@ -97,7 +97,7 @@ static void write_mask(struct job *j)
 static int rank_by_score(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
     struct job j;
-    int rc = make_job(c, l, &j, err);
+    int rc = score_layer(c, l, &j, err);
 
     if (rc)
         return rc;
@@ -128,21 +128,22 @@ int pare_keep_largest(struct pare_compression *c, const float *score, int64_t n,
     struct pare_kth_smallest s = { .x = score, .n = n, .threads = c->threads };
 
     if (gone < 0 || gone > n)
-        return pare_fail(err, PARE_ECONFIG, "%lld of %lld units cannot go", (long long)gone,
+        return pare_fail(err, PARE_ECONFIG, "cannot remove %lld of %lld units", (long long)gone,
                          (long long)n);
     return pare_kth_smallest_mask(&s, gone, keep, c->scratch, err);
 }
 
 /* ---- global ranking --------------------------------------------------------------- */
 
-static int same_goal(const struct pare_layer *a, const struct pare_layer *b, struct pare_err *err)
+static int check_same_sparsity(const struct pare_layer *a, const struct pare_layer *b,
+                               struct pare_err *err)
 {
     if (a->prune->sparsity == b->prune->sparsity)
         return 0;
-    return pare_fail(err, PARE_ECONFIG,
-                     "layers '%s' and '%s' are ranked together but are to "
-                     "lose %g and %g",
-                     a->info.name, b->info.name, a->prune->sparsity, b->prune->sparsity);
+    return pare_fail(
+        err, PARE_ECONFIG,
+        "layers '%s' and '%s' are ranked together but have different sparsities, %g and %g",
+        a->info.name, b->info.name, a->prune->sparsity, b->prune->sparsity);
 }
 
 /* Rank the layers of one config entry together. */
@@ -160,8 +161,8 @@ static int rank_entry(struct pare_compression *c, int first, struct pare_err *er
 
         if (c->layer[i].entry != e)
             continue;
-        PARE_TRY(same_goal(&c->layer[first], &c->layer[i], err));
-        rc = make_job(c, &c->layer[i], &j[n], err);
+        PARE_TRY(check_same_sparsity(&c->layer[first], &c->layer[i], err));
+        rc = score_layer(c, &c->layer[i], &j[n], err);
         if (rc)
             return rc;
         ranked[n] = j[n].ranked;
@@ -191,8 +192,8 @@ static bool is_due(const struct pare_compression *c, const struct pare_layer *l)
 
 /* A group's score is the sum over its units, its sparsity the least of its layers.  A group that
  * has lost a unit is removed first, unless the pruner has PARE_REGROW. */
-static int rank_bundles(struct pare_compression *c, const struct pare_unit_groups *b, struct job *j,
-                        struct pare_err *err)
+static int rank_group_set(struct pare_compression *c, const struct pare_unit_groups *b,
+                          struct job *j, struct pare_err *err)
 {
     struct pare_units units = { .rank = 1, .block = { 1 }, .grid = { b->n }, .n = b->n };
     float *score = pare_alloc(c->scratch, (size_t)b->n, sizeof(*score));
@@ -230,7 +231,7 @@ static int rank_groups(struct pare_compression *c, struct pare_err *err)
         return pare_no_memory(err, "for masks");
     PARE_TRY(pare_compression_groups(c, &d, err));
     for (int i = 0; i < c->n_layers; i++) {
-        int rc = make_job(c, &c->layer[i], &j[i], err);
+        int rc = score_layer(c, &c->layer[i], &j[i], err);
 
         if (rc)
             return rc;
@@ -239,7 +240,7 @@ static int rank_groups(struct pare_compression *c, struct pare_err *err)
             return pare_no_memory(err, "for masks");
     }
     for (int i = 0; i < d->n; i++)
-        PARE_TRY(rank_bundles(c, &d->list[i], j, err));
+        PARE_TRY(rank_group_set(c, &d->list[i], j, err));
     for (int i = 0; i < c->n_layers; i++) {
         if (pare_layer_by_channels(&c->layer[i]))
             j[i].ranked.keep = j[i].next;
@@ -250,7 +251,7 @@ static int rank_groups(struct pare_compression *c, struct pare_err *err)
     return 0;
 }
 
-static int masks_of_all(struct pare_compression *c, bool *changed, struct pare_err *err)
+static int update_with_groups(struct pare_compression *c, bool *changed, struct pare_err *err)
 {
     struct pare_call_scope t;
     bool due = false;
@@ -271,8 +272,8 @@ static int masks_of_all(struct pare_compression *c, bool *changed, struct pare_e
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
-static int masks_of(struct pare_compression *c, bool global, int i, bool *changed,
-                    struct pare_err *err)
+static int update_layer(struct pare_compression *c, bool global, int i, bool *changed,
+                        struct pare_err *err)
 {
     struct pare_call_scope t;
     int rc;
@@ -296,12 +297,12 @@ int pare_compression_update_masks(struct pare_compression *c, struct pare_err *e
 
     if ((global || aware) && ranking_pruner(c)->calc_mask)
         return pare_fail(err, PARE_ECONFIG,
-                         "pruner %s makes its masks itself, so mode=%s says nothing to it",
+                         "pruner %s computes its masks itself, so it does not support mode=%s",
                          c->algorithm[pare_compression_ranker(c)]->name, mode);
     if (aware)
-        PARE_TRY(masks_of_all(c, &changed, err));
+        PARE_TRY(update_with_groups(c, &changed, err));
     for (int i = 0; i < c->n_layers && !aware; i++)
-        PARE_TRY(masks_of(c, global, i, &changed, err));
+        PARE_TRY(update_layer(c, global, i, &changed, err));
     if (!changed)
         return 0;
     PARE_TRY(pare_compression_check_masks(c, err));

@@ -1,4 +1,5 @@
-/* prune_method.c - pruning as a method: settings, goals and units of layers, training hooks. */
+/* prune_method.c - pruning as a compression method: options, sparsity and units of layers,
+ * hooks. */
 #include "prune_method.h"
 
 #include <string.h>
@@ -23,13 +24,15 @@ const struct pare_algorithm *const pare_pruners[] = {
 #define AT(field) offsetof(struct pare_prune_settings, field)
 
 const struct pare_opt pare_prune_options[] = {
-    PARE_CHOICE("mode", AT(mode),
-                "rank each layer by itself, all together, in tiles, or channels that go together",
-                "default", "default|normal|global|balance|dependency_aware"),
+    PARE_CHOICE(
+        "mode", AT(mode),
+        "how to rank units: each layer separately (normal), the layers of an entry together "
+        "(global), in tiles (balance), or coupled channels together (dependency_aware)",
+        "default", "default|normal|global|balance|dependency_aware"),
     PARE_INTS("balance_gran", AT(balance_gran),
-              "of mode balance: the tiles' sizes along the last axes", 1, 1e12),
-    PARE_TEXT("base", AT(base), "NAME", "of agp and the like: the pruner that they work over",
-              "level"),
+              "sizes of the tiles along the last axes, for mode balance", 1, 1e12),
+    PARE_TEXT("base", AT(base), "NAME",
+              "pruner that computes the masks, for agp, linear and lottery_ticket", "level"),
     PARE_OPT_END
 };
 
@@ -37,24 +40,27 @@ const struct pare_opt pare_prune_options[] = {
 #define AT(field) offsetof(struct pare_goal, field)
 
 const struct pare_opt pare_goal_keys[] = {
-    PARE_FLOAT("sparsity", AT(sparsity), "part of the weights that goes", -1, 0, 0.999999999),
-    PARE_FLOAT("sparsity_per_layer", AT(sparsity_per_layer), "the same under NNI's newer name", -1,
-               0, 0.999999999),
+    PARE_FLOAT("sparsity", AT(sparsity), "fraction of the weights to remove", -1, 0, 0.999999999),
+    PARE_FLOAT("sparsity_per_layer", AT(sparsity_per_layer),
+               "synonym of sparsity, NNI's newer name", -1, 0, 0.999999999),
     PARE_FLOAT("total_sparsity", AT(total_sparsity),
-               "the same over all layers of the entry together, with mode=global", -1, 0,
+               "fraction of all weights of the entry's layers to remove, with mode=global", -1, 0,
                0.999999999),
     PARE_FLOAT("max_sparsity_per_layer", AT(max_sparsity_per_layer),
-               "with mode=global, more of a layer never goes", 0.99, 1e-9, 1),
+               "limit of the fraction removed from one layer, with mode=global", 0.99, 1e-9, 1),
     PARE_CHOICE(
         "granularity", AT(granularity),
-        "what goes as a whole; block_4x1: 4 output channels side by side at one input and tap",
+        "units that are removed as a whole; block_4x1: 4 consecutive output channels at one input "
+        "channel and kernel position",
         "default", "default|element|block|block_4x1|block_8x1|out_channel|in_channel|head"),
     PARE_INTS("block", AT(block),
-              "of granularity block: its size along the last axes; -1: all of an axis", -1, 1e12),
-    PARE_INT("heads", AT(heads), "of granularity head: how many there are", 0, 0, 1e9),
+              "size of a block along the last axes, for granularity block (-1: the whole axis)", -1,
+              1e12),
+    PARE_INT("heads", AT(heads), "number of attention heads, for granularity head", 0, 0, 1e9),
     PARE_INT(
         "parts", AT(parts),
-        "of granularity head: how often the layer has them, such as 3 for queries, keys and values",
+        "number of fused projections with heads, for example 3 for queries, keys and values, for "
+        "granularity head",
         1, 1, 1e6),
     PARE_OPT_END
 };
@@ -72,7 +78,7 @@ int pare_add_pruner(struct pare_registry *g, const struct pare_algorithm *a, str
     return pare_registry_add(g, &pare_method_prune, a, err);
 }
 
-static int check(struct pare_registry *g, struct pare_algorithm *a, struct pare_err *err)
+static int check_pruner(struct pare_registry *g, struct pare_algorithm *a, struct pare_err *err)
 {
     const struct pare_pruner *p = a->pruner;
 
@@ -113,10 +119,10 @@ int pare_prune_option_groups(struct pare_arena *a, const char *pruner,
     return 0;
 }
 
-/* ---- settings ----------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
-/* The text of a setting before the tables are filled: `base` decides which tables there are. */
-static const char *text_of(const struct pare_given *g, int n, const char *name)
+/* The text of an option before the tables are filled: `base` decides which tables there are. */
+static const char *given_text(const struct pare_given *g, int n, const char *name)
 {
     const char *text = NULL;
 
@@ -129,7 +135,7 @@ static const char *text_of(const struct pare_given *g, int n, const char *name)
 static int open_state(struct pare_compression *c, const struct pare_compression_opts *o,
                       const struct pare_given *g, int n, void **settings, struct pare_err *err)
 {
-    const char *base = text_of(g, n, "base");
+    const char *base = given_text(g, n, "base");
 
     c->prune = pare_alloc(c->arena, 1, sizeof(*c->prune));
     if (!c->prune)
@@ -139,14 +145,14 @@ static int open_state(struct pare_compression *c, const struct pare_compression_
     if (!(c->algorithm[0]->flags & PARE_USES_BASE)) {
         if (base)
             return pare_fail(err, PARE_ECONFIG,
-                             "pruner %s does not work over another, so it has "
-                             "no base",
+                             "pruner %s does not use a base pruner, so option base has no effect",
                              c->algorithm[0]->name);
         return 0;
     }
     PARE_TRY(pare_find_pruner(o->registry, base ? base : "level", &c->algorithm[1], err));
     if (c->algorithm[1]->flags & PARE_USES_BASE)
-        return pare_fail(err, PARE_ECONFIG, "pruner %s works over another itself, so it is no base",
+        return pare_fail(err, PARE_ECONFIG,
+                         "pruner %s uses a base pruner itself, so it cannot be used as a base",
                          c->algorithm[1]->name);
     return 0;
 }
@@ -171,9 +177,10 @@ static int set_goal(struct pare_layer_prune *l, struct pare_err *err)
             given++;
         }
     if (given > 1)
-        return pare_fail(err, PARE_ECONFIG,
-                         "sparsity, sparsity_per_layer and total_sparsity are three names for one "
-                         "thing, give only one of them");
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "sparsity, sparsity_per_layer and total_sparsity are synonyms; specify only one of "
+            "them");
     l->sparsity = l->config_sparsity;
     return 0;
 }
@@ -257,8 +264,8 @@ static int after_step(struct pare_compression *c, int64_t step, struct pare_err 
     return pare_compression_update_masks(c, err);
 }
 
-/* aim/LAYER: the goal, and whether a mask is due.  It is copied into the pass's arena because a
- * tensor that is saved must live until the file is written. */
+/* aim/LAYER: the target sparsity, and whether a new mask is due.  It is copied into the pass's
+ * arena because a tensor that is saved must live until the file is written. */
 static int checkpoint(struct pare_compression *c, const struct pare_checkpoint_pass *p,
                       struct pare_err *err)
 {
@@ -287,7 +294,7 @@ const struct pare_method pare_method_prune = {
     .keys = pare_goal_keys,
     .keys_size = sizeof(struct pare_goal),
     .builtin = pare_pruners,
-    .check = check,
+    .check = check_pruner,
     .open = open_state,
     .wrap = pare_compression_wrap,
     .wrap_layer = wrap_layer,

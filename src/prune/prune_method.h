@@ -1,23 +1,25 @@
-/* prune_method.h - pruning as a method: built-in pruners, their options. */
+/* prune_method.h - pruning as a compression method: built-in pruners and their options. */
 #ifndef PARE_PRUNE_PRUNE_METHOD_H
 #define PARE_PRUNE_PRUNE_METHOD_H
 
 #include "../compress/method.h"
 #include "../compress/registry.h"
 
-extern const struct pare_algorithm *const pare_pruners[]; /* built-in ones; ends with NULL */
-extern const struct pare_opt pare_prune_options[];        /* of struct pare_prune_settings */
-extern const struct pare_opt pare_goal_keys[];            /* of struct pare_goal */
+extern const struct pare_algorithm *const pare_pruners[]; /* built-in pruners; ends with NULL */
+extern const struct pare_opt pare_prune_options[];        /* options of struct
+                                                           * pare_prune_settings */
+extern const struct pare_opt pare_goal_keys[];            /* config keys of struct pare_goal */
 
-/* By name; an unknown name is an error that contains the nearest one.  g may be NULL. */
+/* Finds a pruner by name; the error for an unknown name contains the nearest one.  g may be
+ * NULL. */
 int pare_find_pruner(const struct pare_registry *g, const char *name,
                      const struct pare_algorithm **p, struct pare_err *err);
 
-/* Index in c->algorithm of the pruner that makes the masks. */
+/* Index in c->algorithm of the pruner that computes the masks. */
 int pare_compression_ranker(const struct pare_compression *c);
 
-/* The option groups of a pruner: those of all pruners, its own and, if it works over another, those
- * of all that it can work over.  NULL: of every built-in pruner. */
+/* The option groups of a pruner: those of all pruners, its own and, if it uses a base pruner, those
+ * of all possible ones.  NULL: of every built-in pruner. */
 int pare_prune_option_groups(struct pare_arena *a, const char *pruner,
                              struct pare_option_group **group, int *n, struct pare_err *err);
 

@@ -1,4 +1,5 @@
-/* prune_state.h - state of a pruning: settings, goals of layers, units, masks that are due. */
+/* prune_state.h - state of pruning: options, target sparsity and units of layers, masks that are
+ * due. */
 #ifndef PARE_PRUNE_PRUNE_STATE_H
 #define PARE_PRUNE_PRUNE_STATE_H
 
@@ -9,33 +10,33 @@ struct pare_dependency_groups;
 
 /* The config_list keys of all pruners. */
 struct pare_goal {
-    double sparsity, sparsity_per_layer, total_sparsity; /* synonyms; -1: not given */
+    double sparsity, sparsity_per_layer, total_sparsity; /* synonyms; -1: not specified */
     double max_sparsity_per_layer;
     const char *granularity;
     struct pare_ints block;
     int64_t heads, parts;
 };
 
-/* The settings of all pruners. */
+/* The options of all pruners. */
 struct pare_prune_settings {
     const char *mode; /* default, normal, global, balance, dependency_aware */
     struct pare_ints balance_gran;
-    const char *base; /* of pruners with PARE_USES_BASE */
+    const char *base; /* for pruners with PARE_USES_BASE */
 };
 
 /* compression->prune */
 struct pare_prune_state {
     struct pare_prune_settings settings;
-    const struct pare_dependency_groups *groups; /* units removed together; NULL: not computed */
+    const struct pare_dependency_groups *groups; /* dependency groups; NULL: not computed */
 };
 
 /* layer->prune */
 struct pare_layer_prune {
     struct pare_goal goal;
     struct pare_units units;
-    double config_sparsity; /* -1: the config has none */
-    double sparsity;        /* the current goal */
-    bool due;               /* a new mask is to be made */
+    double config_sparsity; /* -1: the config specifies none */
+    double sparsity;        /* the current target */
+    bool due;               /* a new mask must be computed */
 };
 
 #endif

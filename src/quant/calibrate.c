@@ -7,7 +7,7 @@
 #define NONE (-1) /* the site has no fake-quant node, or several */
 
 /* The value that a fake-quant node reads, before all fake-quant nodes in a row. */
-static const struct pare_value *source(const struct pare_node *n)
+static const struct pare_value *observed_value(const struct pare_node *n)
 {
     enum pare_quant_site site;
     const struct pare_value *v = n->in[0];
@@ -24,7 +24,7 @@ static bool same_quant(const struct pare_quant *a, const struct pare_quant *b)
 }
 
 /* only[place]: the fake-quant node of a site, if there is exactly one. */
-static void find_only(const struct pare_compression *r, int *only)
+static void find_single_nodes(const struct pare_compression *r, int *only)
 {
     const struct pare_graph *g = r->model->graph;
     enum pare_quant_site site;
@@ -44,7 +44,7 @@ static void find_only(const struct pare_compression *r, int *only)
 }
 
 /* The first site with the same values and quantization in graph order; possibly the site itself. */
-static int first_of(const struct pare_compression *r, const int *only, int place)
+static int first_point(const struct pare_compression *r, const int *only, int place)
 {
     const struct pare_graph *g = r->model->graph;
     const struct pare_layer *l = &r->layer[place / PARE_QUANT_SITES];
@@ -53,12 +53,12 @@ static int first_of(const struct pare_compression *r, const int *only, int place
 
     if (only[place] == NONE || !l->quant->quantized[place % PARE_QUANT_SITES])
         return place;
-    from = source(g->node[only[place]]);
+    from = observed_value(g->node[only[place]]);
     for (int i = 0; i < r->n_layers * PARE_QUANT_SITES; i++) {
         const struct pare_layer *o = &r->layer[i / PARE_QUANT_SITES];
 
         if (only[i] != NONE && only[i] < only[best] && o->quant->quantized[i % PARE_QUANT_SITES] &&
-            source(g->node[only[i]]) == from &&
+            observed_value(g->node[only[i]]) == from &&
             same_quant(&l->quant->site[place % PARE_QUANT_SITES],
                        &o->quant->site[i % PARE_QUANT_SITES]))
             best = i;
@@ -75,9 +75,9 @@ static void find_twins(struct pare_compression *r)
 
     if (!only || !twin)
         return;
-    find_only(r, only);
+    find_single_nodes(r, only);
     for (int i = 0; i < n; i++)
-        twin[i] = first_of(r, only, i);
+        twin[i] = first_point(r, only, i);
     r->quant->twin = twin;
 }
 

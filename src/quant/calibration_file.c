@@ -23,7 +23,7 @@ static const char *const after[] = { "_bits", "_bits_config", "_scale", "_zero_p
 
 #define GROUP "weight_group_size" /* see group_scales.h */
 
-/* ---- to a file ----------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* The text in pieces; after an error add() does nothing. */
 struct out {
@@ -33,7 +33,7 @@ struct out {
     bool failed;
 };
 
-static void add(struct out *o, const char *text)
+static void add_text(struct out *o, const char *text)
 {
     void *list = text ? pare_grow(o->a, o->part, o->n, &o->cap, sizeof(*o->part)) : NULL;
 
@@ -49,12 +49,13 @@ static void add(struct out *o, const char *text)
 static void add_numbers(struct out *o, enum pare_quant_site site, enum what what, const double *v,
                         int64_t n)
 {
-    add(o, ",\n    \"");
-    add(o, pare_sprintf(o->a, "%s%s%s", before[what], pare_quant_site_name(site), after[what]));
-    add(o, n == 1 ? "\": " : "\": [");
+    add_text(o, ",\n    \"");
+    add_text(o,
+             pare_sprintf(o->a, "%s%s%s", before[what], pare_quant_site_name(site), after[what]));
+    add_text(o, n == 1 ? "\": " : "\": [");
     for (int64_t i = 0; i < n; i++)
-        add(o, pare_sprintf(o->a, "%s%.9g", i ? ", " : "", v[i]));
-    add(o, n == 1 ? "" : "]");
+        add_text(o, pare_sprintf(o->a, "%s%.9g", i ? ", " : "", v[i]));
+    add_text(o, n == 1 ? "" : "]");
 }
 
 /* The four lists of a site: scale, zero point, minimum and maximum. */
@@ -85,9 +86,9 @@ static void add_layer(struct out *o, const struct pare_layer *l)
 {
     bool first = true;
 
-    add(o, l->index ? ",\n  " : "\n  ");
-    add(o, pare_json_quoted(o->a, l->info.name));
-    add(o, ": {");
+    add_text(o, l->index ? ",\n  " : "\n  ");
+    add_text(o, pare_json_quoted(o->a, l->info.name));
+    add_text(o, ": {");
     for (int i = 0; i < PARE_QUANT_SITES; i++) {
         enum pare_quant_site site = (enum pare_quant_site)i;
         struct pare_qscale g;
@@ -95,22 +96,22 @@ static void add_layer(struct out *o, const struct pare_layer *l)
 
         if (!l->quant->asked_bits[i])
             continue;
-        add(o, pare_sprintf(o->a, "%s\n    \"%s_bits\": %d", first ? "" : ",",
-                            pare_quant_site_name(site),
-                            l->quant->quantized[i] ? l->quant->site[i].bits : FLOAT));
+        add_text(o, pare_sprintf(o->a, "%s\n    \"%s_bits\": %d", first ? "" : ",",
+                                 pare_quant_site_name(site),
+                                 l->quant->quantized[i] ? l->quant->site[i].bits : FLOAT));
         first = false;
         if (!l->quant->quantized[i] || l->quant->site[i].bits != l->quant->asked_bits[i])
-            add(o, pare_sprintf(o->a, ",\n    \"%s_bits_config\": %d", pare_quant_site_name(site),
-                                l->quant->asked_bits[i]));
+            add_text(o, pare_sprintf(o->a, ",\n    \"%s_bits_config\": %d",
+                                     pare_quant_site_name(site), l->quant->asked_bits[i]));
         if (!l->quant->quantized[i])
             continue;
         if (site == PARE_WEIGHT && pare_groups_kept(l) >= 0)
-            add(o,
-                pare_sprintf(o->a, ",\n    \"%s\": %lld", GROUP, (long long)pare_groups_kept(l)));
+            add_text(o, pare_sprintf(o->a, ",\n    \"%s\": %lld", GROUP,
+                                     (long long)pare_groups_kept(l)));
         if (!pare_qscale_of(l, site, o->a, &g, &err))
             add_scales(o, site, &g);
     }
-    add(o, "\n  }");
+    add_text(o, "\n  }");
 }
 
 int pare_calibration_write(struct pare_compression *r, const char *path, struct pare_err *err)
@@ -120,20 +121,20 @@ int pare_calibration_write(struct pare_compression *r, const char *path, struct 
 
     if (!o.a)
         return pare_no_memory(err, "for the calibration");
-    add(&o, "{");
+    add_text(&o, "{");
     for (int i = 0; i < r->n_layers; i++)
         add_layer(&o, &r->layer[i]);
-    add(&o, "\n}\n");
+    add_text(&o, "\n}\n");
     rc = o.failed ? pare_no_memory(err, "for the calibration")
                   : pare_file_write_parts(path, o.part, o.n, err);
     pare_arena_free(o.a);
     return pare_at(err, rc, "%s", path);
 }
 
-/* ---- from a file --------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-static const struct pare_json *member(const struct pare_json *o, enum pare_quant_site site,
-                                      enum what what)
+static const struct pare_json *site_member(const struct pare_json *o, enum pare_quant_site site,
+                                           enum what what)
 {
     char key[KEY];
 
@@ -160,8 +161,8 @@ static int read_group(struct pare_layer *l, const struct pare_json *o, struct pa
         if (strcmp(j->key, GROUP))
             continue;
         if (j->kind != PARE_JSON_INT || j->whole < 0)
-            return pare_fail(err, PARE_ECONFIG, "line %d: %s must be a number from 0 on", j->line,
-                             GROUP);
+            return pare_fail(err, PARE_ECONFIG, "line %d: %s must be a number of at least 0",
+                             j->line, GROUP);
         if (j->whole)
             PARE_TRY(pare_groups(l, j->whole, &g, err));
         return pare_groups_keep(l, j->whole, err);
@@ -202,7 +203,7 @@ static int read_numbers(const struct pare_json *j, int64_t n, float *v, struct p
         const struct pare_json *one = j->kind == PARE_JSON_LIST ? &j->item[i] : j;
 
         if (!is_number(one))
-            return pare_fail(err, PARE_ECONFIG, "line %d: '%s' is %s, must be numbers", j->line,
+            return pare_fail(err, PARE_ECONFIG, "line %d: '%s' is %s, expected numbers", j->line,
                              j->key, pare_json_kind_name(one->kind));
         v[i] = (float)one->num;
     }
@@ -213,12 +214,12 @@ static int read_numbers(const struct pare_json *j, int64_t n, float *v, struct p
 static int from_range(struct pare_layer *l, enum pare_quant_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
-    const struct pare_json *min = member(o, site, MIN);
-    const struct pare_json *max = member(o, site, MAX);
+    const struct pare_json *min = site_member(o, site, MIN);
+    const struct pare_json *max = site_member(o, site, MAX);
     struct pare_tensor *s, *z;
 
     if (!min || !max || !is_number(min) || !is_number(max) || l->quant->site[site].axis >= 0)
-        return pare_fail(err, PARE_ECONFIG, "line %d: no scale for its %s", o->line,
+        return pare_fail(err, PARE_ECONFIG, "line %d: there is no scale for its %s", o->line,
                          pare_quant_site_name(site));
     s = pare_layer_scale(l, site, 1, err);
     z = s ? pare_layer_zero_point(l, site, 1, err) : NULL;
@@ -260,7 +261,7 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
 static int apply_bits(struct pare_layer *l, enum pare_quant_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
-    const struct pare_json *bits = member(o, site, BITS), *asked = member(o, site, ASKED);
+    const struct pare_json *bits = site_member(o, site, BITS), *asked = site_member(o, site, ASKED);
     struct pare_quant *q = &l->quant->site[site];
     bool whole = bits && bits->kind == PARE_JSON_INT;
 
@@ -269,7 +270,7 @@ static int apply_bits(struct pare_layer *l, enum pare_quant_site site, const str
     if (!whole || !asked || asked->kind != PARE_JSON_INT ||
         asked->whole != l->quant->asked_bits[site] ||
         ((bits->whole < 1 || bits->whole > 16) && bits->whole != FLOAT))
-        return pare_fail(err, PARE_ECONFIG, "line %d: %s_bits is %lld, the config says %d",
+        return pare_fail(err, PARE_ECONFIG, "line %d: %s_bits is %lld, but the config has %d",
                          bits ? bits->line : o->line, pare_quant_site_name(site),
                          bits && is_number(bits) ? (long long)bits->num : 0, q->bits);
     l->quant->quantized[site] = bits->whole != FLOAT;
@@ -281,8 +282,8 @@ static int apply_bits(struct pare_layer *l, enum pare_quant_site site, const str
 static int apply_site(struct pare_layer *l, enum pare_quant_site site, const struct pare_json *o,
                       struct pare_err *err)
 {
-    const struct pare_json *scale = member(o, site, SCALE);
-    const struct pare_json *zero = member(o, site, ZERO);
+    const struct pare_json *scale = site_member(o, site, SCALE);
+    const struct pare_json *zero = site_member(o, site, ZERO);
     struct pare_tensor *s, *z;
     int64_t n, m;
 
@@ -298,7 +299,7 @@ static int apply_site(struct pare_layer *l, enum pare_quant_site site, const str
     PARE_TRY(count_of(l, site, scale, &n, err));
     PARE_TRY(count_of(l, site, zero, &m, err));
     if (n != m)
-        return pare_fail(err, PARE_ECONFIG, "line %d: %lld scales and %lld zero points",
+        return pare_fail(err, PARE_ECONFIG, "line %d: %lld scales but %lld zero points",
                          scale->line, (long long)n, (long long)m);
     s = pare_layer_scale(l, site, n, err);
     z = s ? pare_layer_zero_point(l, site, n, err) : NULL;
@@ -323,7 +324,7 @@ int pare_calibration_apply(struct pare_compression *r, struct pare_err *err)
         const struct pare_json *o = find_layer(r->quant->calibration, l->info.name);
 
         if (!o || o->kind != PARE_JSON_OBJECT)
-            return pare_fail(err, PARE_ECONFIG, "%s: says nothing about layer '%s'",
+            return pare_fail(err, PARE_ECONFIG, "%s: has no entry for layer '%s'",
                              r->quant->calibration_path, l->info.name);
         for (int k = 0; k < PARE_QUANT_SITES; k++)
             if (l->quant->quantized[k])
@@ -340,8 +341,10 @@ int pare_compression_calibrate(struct pare_compression *r, const char *path, str
     size_t len;
 
     if (!r->quant || r->started)
-        return pare_fail(err, PARE_ECONFIG,
-                         "scales are loaded into a run with a quantizer, before it is started");
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "a calibration can be loaded only into a compression with a quantizer, before it is "
+            "started");
     r->quant->calibration_path = pare_strdup(r->arena, path);
     if (!root || !r->quant->calibration_path)
         return pare_no_memory(err, "for a calibration");
@@ -349,7 +352,7 @@ int pare_compression_calibrate(struct pare_compression *r, const char *path, str
                      "%s", path));
     PARE_TRY(pare_at(err, pare_json_parse(r->arena, text, len, root, err), "%s", path));
     if (root->kind != PARE_JSON_OBJECT)
-        return pare_fail(err, PARE_ECONFIG, "%s: is %s, must be an object of layers", path,
+        return pare_fail(err, PARE_ECONFIG, "%s: is %s, expected an object of layers", path,
                          pare_json_kind_name(root->kind));
     r->quant->calibration = root;
     return pare_calibration_apply(r, err);

@@ -38,7 +38,7 @@ enum { X, GAMMA, BETA, MEAN, VARIANCE, INPUTS };
 /* ---- which layers ---------------------------------------------------------------------------- */
 
 /* The value of the setting fold_bn; false if the quantizer has no such setting. */
-static bool asked(const struct pare_algorithm *q, const void *conf)
+static bool wants_folding(const struct pare_algorithm *q, const void *conf)
 {
     const struct pare_opt *o = q->opts ? pare_opt_find(q->opts, "fold_bn") : NULL;
 
@@ -52,7 +52,8 @@ bool pare_needs_bn_folding(const struct pare_algorithm *q, const struct pare_giv
     void *conf = a ? pare_alloc(a, q->opts_size + 1, 1) : NULL;
     struct pare_option_group part = { "quantizer", q->name, q->opts, conf };
     struct pare_err err;
-    bool yes = conf && q->opts && !pare_option_group_fill(&part, g, n, a, &err) && asked(q, conf);
+    bool yes = conf && q->opts && !pare_option_group_fill(&part, g, n, a, &err) &&
+               wants_folding(q, conf);
 
     pare_arena_free(a);
     return yes;
@@ -76,7 +77,7 @@ int pare_conv_bn_find(struct pare_compression *r, struct pare_err *err)
 {
     const struct pare_graph *g = r->model->graph;
 
-    if (!asked(r->algorithm[0], r->conf[0]))
+    if (!wants_folding(r->algorithm[0], r->conf[0]))
         return 0;
     for (int i = 0; i < g->n_nodes; i++) {
         struct pare_node *norm = g->node[i];
@@ -102,7 +103,7 @@ int pare_conv_bn_find(struct pare_compression *r, struct pare_err *err)
 /* ---- factors --------------------------------------------------------------------------------- */
 
 struct factors {
-    int64_t n, each; /* channels, weights of each */
+    int64_t n, each; /* channels, weights per channel */
     const float *at[INPUTS];
     double *deviation; /* sqrt(var + eps) */
     double *s;         /* gamma / deviation; 0: the channel is not quantized */
@@ -145,17 +146,18 @@ static int load_factors(const struct pare_layer *l, struct pare_arena *a, struct
 }
 
 /* y = x factor. */
-PARE_SIMD static void times(const float *x, float factor, float *y, int64_t n)
+PARE_SIMD static void scale_row(const float *x, float factor, float *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         y[i] = x[i] * factor;
 }
 
-static void multiply(const struct factors *f, const struct pare_tensor *w, struct pare_tensor *to)
+static void scale_channels(const struct factors *f, const struct pare_tensor *w,
+                           struct pare_tensor *to)
 {
 #pragma omp parallel for num_threads(f->threads) if (f->threads > 1)
     for (int64_t c = 0; c < f->n; c++)
-        times(pare_f32(w) + c * f->each, (float)f->s[c], pare_f32(to) + c * f->each, f->each);
+        scale_row(pare_f32(w) + c * f->each, (float)f->s[c], pare_f32(to) + c * f->each, f->each);
 }
 
 int pare_conv_bn_weight(const struct pare_layer *l, const struct pare_tensor *w,
@@ -168,7 +170,7 @@ int pare_conv_bn_weight(const struct pare_layer *l, const struct pare_tensor *w,
         return 0;
     PARE_TRY(load_factors(l, a, &f, err));
     PARE_TRY(pare_tensor_alloc(a, product, err));
-    multiply(&f, w, product);
+    scale_channels(&f, w, product);
     return 0;
 }
 
@@ -179,10 +181,10 @@ static int scratch_like_weight(struct pare_layer *l, struct pare_tensor *t, stru
     return pare_tensor_alloc(l->compression->scratch, t, err);
 }
 
-/* ---- rounding -------------------------------------------------------------------------------- */
+/* ---- quantizing ------------------------------------------------------------------------------ */
 
-PARE_SIMD static void masked_times(const float *x, const uint8_t *mask, float factor, float *y,
-                                   int64_t n)
+PARE_SIMD static void scale_masked_row(const float *x, const uint8_t *mask, float factor, float *y,
+                                       int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         y[i] = mask[i] ? x[i] * factor : 0;
@@ -199,7 +201,7 @@ int pare_conv_bn_round(struct pare_layer *l, struct pare_err *err)
     PARE_TRY(load_factors(l, r->scratch, &f, err));
     memcpy(l->quant->factor, f.s, 2 * (size_t)f.n * sizeof(*f.s));
     PARE_TRY(scratch_like_weight(l, &product, err));
-    multiply(&f, &l->w, &product);
+    scale_channels(&f, &l->w, &product);
     PARE_TRY(r->quant->calibration ? pare_calibrated(l, PARE_WEIGHT, &product, &out, err)
                                    : r->quant->quantizer->weight(l, &product, &out, err));
 #pragma omp parallel for num_threads(f.threads) if (f.threads > 1)
@@ -209,15 +211,15 @@ int pare_conv_bn_round(struct pare_layer *l, struct pare_err *err)
         bool same = f.s[c] == 0 || !memcmp(pare_f32(&out) + at, pare_f32(&product) + at,
                                            (size_t)f.each * sizeof(float));
 
-        masked_times(pare_f32(same ? &l->w : &out) + at, mask, same ? 1 : (float)(1 / f.s[c]),
-                     pare_f32(&out) + at, f.each);
+        scale_masked_row(pare_f32(same ? &l->w : &out) + at, mask, same ? 1 : (float)(1 / f.s[c]),
+                         pare_f32(&out) + at, f.each);
     }
     return 0;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
+/* ---- backward pass --------------------------------------------------------------------------- */
 
-/* h = mask g / s, in place; the sum of h w. */
+/* h = mask g / s, in place; returns the sum of h w. */
 PARE_SIMD static double grad_to_product(float *g, const uint8_t *mask, const float *w, float factor,
                                         int64_t n)
 {
@@ -237,7 +239,7 @@ PARE_SIMD static double grad_to_product(float *g, const uint8_t *mask, const flo
     return sum;
 }
 
-/* g = p s; the sum of p w. */
+/* g = p s; returns the sum of p w. */
 PARE_SIMD static double grad_to_weight(const float *p, const float *w, float factor, float *g,
                                        int64_t n)
 {
@@ -268,7 +270,7 @@ static int quantizer_grad(struct pare_layer *l, const struct factors *f, struct 
     if (!r->quant->quantizer->backward)
         return 0;
     PARE_TRY(scratch_like_weight(l, &product, err));
-    multiply(f, &l->w, &product);
+    scale_channels(f, &l->w, &product);
     if (!(r->algorithm[0]->flags & PARE_ANY_ORDER))
         PARE_TRY(scratch_like_weight(l, p, err));
     return r->quant->quantizer->backward(l, PARE_WEIGHT, &product, &l->grad, p, err);

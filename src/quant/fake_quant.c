@@ -54,8 +54,8 @@ void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
     }
 }
 
-static int round_site(const struct site *s, const struct pare_tensor *x, struct pare_tensor *y,
-                      bool train, struct pare_err *err)
+static int quantize_site(const struct site *s, const struct pare_tensor *x, struct pare_tensor *y,
+                         bool train, struct pare_err *err)
 {
     struct pare_compression *r = s->layer->compression;
     const struct pare_quantizer *q = r->quant->quantizer;
@@ -80,8 +80,8 @@ static int round_site(const struct site *s, const struct pare_tensor *x, struct 
 }
 
 /* gx = d loss / d x. */
-static int back_site(const struct site *s, const struct pare_tensor *x,
-                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
+static int backward_site(const struct site *s, const struct pare_tensor *x,
+                         const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
     struct pare_compression *r = s->layer->compression;
     struct pare_call_scope turn;
@@ -100,7 +100,7 @@ static int back_site(const struct site *s, const struct pare_tensor *x,
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
-    return round_site(n->attr, &n->in[0]->t, &n->out[0]->t, c->train, err);
+    return quantize_site(n->attr, &n->in[0]->t, &n->out[0]->t, c->train, err);
 }
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -113,14 +113,14 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     own.data = pare_alloc_raw(c->scratch, (size_t)count, sizeof(float));
     if (!own.data)
         return pare_no_memory(err, "for a gradient");
-    PARE_TRY(back_site(n->attr, &n->in[0]->t, &n->out[0]->grad, &own, err));
+    PARE_TRY(backward_site(n->attr, &n->in[0]->t, &n->out[0]->grad, &own, err));
     for (int64_t i = 0; i < count; i++)
         pare_f32(gx)[i] += pare_f32(&own)[i];
     return 0;
 }
 
 /* The node's tensor with other data, whose values may be in any order. */
-static struct pare_tensor seen(const struct pare_node *n, const float *data)
+static struct pare_tensor view_of(const struct pare_node *n, const float *data)
 {
     struct pare_tensor t = n->in[0]->t;
 
@@ -131,25 +131,25 @@ static struct pare_tensor seen(const struct pare_node *n, const float *data)
 static int map_tensor(const struct pare_node *n, const float *x, float *y, bool train,
                       struct pare_err *err)
 {
-    struct pare_tensor in = seen(n, x), out = seen(n, y);
+    struct pare_tensor in = view_of(n, x), out = view_of(n, y);
 
-    return round_site(n->attr, &in, &out, train, err);
+    return quantize_site(n->attr, &in, &out, train, err);
 }
 
 static int dmap_tensor(const struct pare_node *n, const float *x, const float *gy, float *gx,
                        struct pare_err *err)
 {
-    struct pare_tensor in = seen(n, x), from = seen(n, gy), to = seen(n, gx);
+    struct pare_tensor in = view_of(n, x), from = view_of(n, gy), to = view_of(n, gx);
 
-    return back_site(n->attr, &in, &from, &to, err);
+    return backward_site(n->attr, &in, &from, &to, err);
 }
 
 /* Not in ops.def: they never occur in a file. */
 #define SITE(more, ...)                                                                     \
     {                                                                                       \
         .type = "Quantizer", .domain = "ai.pare",                                           \
-        .doc = "A place that a quantizer rounds while a model is compressed.", .since = 1,  \
-        .in = "T", .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                       \
+        .doc = "Fake-quantize a value while a model is compressed.", .since = 1, .in = "T", \
+        .types = PARE_T_FLOAT, .min_out = 1, .max_out = 1,                                  \
         .flags = PARE_OP_RANDOM | (more), /* results may differ from run to run */          \
             .infer = pare_infer_same, .forward = forward, .backward = backward, __VA_ARGS__ \
     }
@@ -192,14 +192,14 @@ struct pare_layer *pare_quant_site_of(const struct pare_node *n, enum pare_quant
 /* ---- insert and remove ----------------------------------------------------------------- */
 
 /* layer.info refers to a clone of the graph: the same value in the model's graph. */
-static struct pare_value *original(const struct pare_compression *r, const struct pare_value *v)
+static struct pare_value *model_value(const struct pare_compression *r, const struct pare_value *v)
 {
     return v ? pare_graph_find(r->model->graph, v->name) : NULL;
 }
 
-static struct pare_value *add(struct pare_compression *r, struct pare_layer *l,
-                              enum pare_quant_site site, struct pare_value *from,
-                              struct pare_err *err)
+static struct pare_value *add_node(struct pare_compression *r, struct pare_layer *l,
+                                   enum pare_quant_site site, struct pare_value *from,
+                                   struct pare_err *err)
 {
     struct pare_graph *g = r->model->graph;
     struct site *s = pare_alloc(r->arena, 1, sizeof(*s));
@@ -228,7 +228,7 @@ static struct pare_value *add(struct pare_compression *r, struct pare_layer *l,
 /* Several inputs of a node, for example of an Add, share the layer's scale. */
 static int insert_input(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_value *out = original(r, l->info.node->out[0]);
+    struct pare_value *out = model_value(r, l->info.node->out[0]);
     struct pare_node *n = out ? out->maker : NULL;
 
     while (n && is_site(n)) /* skip the fake-quant nodes of its output */
@@ -238,7 +238,7 @@ static int insert_input(struct pare_compression *r, struct pare_layer *l, struct
 
         if (!n->in[k] || n->in[k]->flags & PARE_V_CONST || n->in[k]->t.dtype > PARE_F32)
             continue;
-        to = add(r, l, PARE_INPUT, n->in[k], err);
+        to = add_node(r, l, PARE_INPUT, n->in[k], err);
         if (!to)
             return err->code;
         n->in[k] = to;
@@ -248,13 +248,13 @@ static int insert_input(struct pare_compression *r, struct pare_layer *l, struct
 
 static int insert_output(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
-    struct pare_value *from = l->quant->norm ? l->quant->norm->out[0] : original(r, l->info.out),
+    struct pare_value *from = l->quant->norm ? l->quant->norm->out[0] : model_value(r, l->info.out),
                       *to;
 
     if (!from)
         return pare_fail(err, PARE_EUNSUPPORTED, "layer '%s' has no output to quantize",
                          l->info.name);
-    to = add(r, l, PARE_OUTPUT, from, err);
+    to = add_node(r, l, PARE_OUTPUT, from, err);
     if (!to)
         return err->code;
     pare_graph_redirect(r->model->graph, from, to);

@@ -47,7 +47,7 @@ int pare_quant_weight_grads(struct pare_compression *r, struct pare_err *err)
 
 #define KEPT "best." /* prefix of these buffers; checkpoints store them like all others */
 
-static struct pare_buffer *kept_of(const struct pare_layer *l, const char *name)
+static struct pare_buffer *best_buffer(const struct pare_layer *l, const char *name)
 {
     for (struct pare_buffer *b = l->buffers; b; b = b->next)
         if (!strncmp(b->name, KEPT, strlen(KEPT)) && !strcmp(b->name + strlen(KEPT), name))
@@ -55,10 +55,10 @@ static struct pare_buffer *kept_of(const struct pare_layer *l, const char *name)
     return NULL;
 }
 
-static int keep_buffer(struct pare_layer *l, struct pare_buffer *b, bool back, struct pare_err *err)
+static int keep_best(struct pare_layer *l, struct pare_buffer *b, bool back, struct pare_err *err)
 {
     size_t bytes = (size_t)pare_numel(&b->t) * pare_dtype_size(b->t.dtype);
-    struct pare_buffer *kept = kept_of(l, b->name);
+    struct pare_buffer *kept = best_buffer(l, b->name);
     struct pare_tensor *t;
     char *name;
 
@@ -85,15 +85,15 @@ int pare_quant_keep(struct pare_compression *r, bool back, struct pare_err *err)
     for (int i = 0; i < r->n_layers; i++)
         for (struct pare_buffer *b = r->layer[i].buffers; b && !rc; b = b->next)
             if (strncmp(b->name, KEPT, strlen(KEPT)) != 0)
-                rc = keep_buffer(&r->layer[i], b, back, err);
+                rc = keep_best(&r->layer[i], b, back, err);
     pare_rewind(r->scratch, mark);
     return rc || !back ? rc : pare_compression_write_weights(r, err);
 }
 
 /* ---- learned buffers ----------------------------------------------------------------------- */
 
-/* Gradients of scales of inputs and outputs, before those of weights are made.  Random numbers for
- * gradients: a process may have drawn fewer than the others. */
+/* Merges the gradients of learned buffers, before those of weights are computed.  Also sends the
+ * random state: a process may have drawn fewer numbers for gradients than the others. */
 int pare_quant_merge_learned(struct pare_compression *r, struct pare_err *err)
 {
     if (!r->dist)

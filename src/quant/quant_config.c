@@ -17,21 +17,22 @@
                 "per_tensor_affine|per_tensor_symmetric|per_channel_affine|per_channel_symmetric")
 
 const struct pare_opt pare_quant_keys[] = {
-    PARE_TEXTS("quant_types", AT(types), NULL, "what is quantized: weight, input, output"),
-    BITS("quant_bits", bits, "bits of each number; or an object with bits for each type"),
-    BITS("quant_bits.weight", bits_of[PARE_WEIGHT], "... of the weight"),
-    BITS("quant_bits.input", bits_of[PARE_INPUT], "... of the input"),
-    BITS("quant_bits.output", bits_of[PARE_OUTPUT], "... of the output"),
-    DTYPE("quant_dtype", dtype, NULL, "with or without sign"),
-    DTYPE("quant_dtype.weight", dtype_of[PARE_WEIGHT], NULL, "... of the weight"),
-    DTYPE("quant_dtype.input", dtype_of[PARE_INPUT], NULL, "... of the input"),
-    DTYPE("quant_dtype.output", dtype_of[PARE_OUTPUT], NULL, "... of the output"),
-    SCHEME("quant_scheme", scheme, NULL, "one scale or one a channel, zero in the middle or not"),
-    SCHEME("quant_scheme.weight", scheme_of[PARE_WEIGHT], NULL, "... of the weight"),
-    SCHEME("quant_scheme.input", scheme_of[PARE_INPUT], NULL, "... of the input"),
-    SCHEME("quant_scheme.output", scheme_of[PARE_OUTPUT], NULL, "... of the output"),
-    PARE_INT("quant_start_step", AT(start_step), "training step from which on numbers are rounded",
-             0, 0, 1e15),
+    PARE_TEXTS("quant_types", AT(types), NULL, "quantization points: weight, input, output"),
+    BITS("quant_bits", bits, "number of bits, or an object with bits per quantization point"),
+    BITS("quant_bits.weight", bits_of[PARE_WEIGHT], "bits of the weight"),
+    BITS("quant_bits.input", bits_of[PARE_INPUT], "bits of the input"),
+    BITS("quant_bits.output", bits_of[PARE_OUTPUT], "bits of the output"),
+    DTYPE("quant_dtype", dtype, NULL, "signed (int) or unsigned (uint) integers"),
+    DTYPE("quant_dtype.weight", dtype_of[PARE_WEIGHT], NULL, "integer type of the weight"),
+    DTYPE("quant_dtype.input", dtype_of[PARE_INPUT], NULL, "integer type of the input"),
+    DTYPE("quant_dtype.output", dtype_of[PARE_OUTPUT], NULL, "integer type of the output"),
+    SCHEME("quant_scheme", scheme, NULL,
+           "one scale or one per channel; symmetric around 0 or with a zero point (affine)"),
+    SCHEME("quant_scheme.weight", scheme_of[PARE_WEIGHT], NULL, "scheme of the weight"),
+    SCHEME("quant_scheme.input", scheme_of[PARE_INPUT], NULL, "scheme of the input"),
+    SCHEME("quant_scheme.output", scheme_of[PARE_OUTPUT], NULL, "scheme of the output"),
+    PARE_INT("quant_start_step", AT(start_step), "first training step with quantized values", 0, 0,
+             1e15),
     PARE_OPT_END
 };
 
@@ -70,7 +71,7 @@ static int find_site(const char *name, enum pare_quant_site *site, struct pare_e
             return 0;
         }
     return pare_fail(err, PARE_ECONFIG,
-                     "quant_types has '%.64s', it may have weight, input and output", name);
+                     "quant_types contains '%.64s', expected weight, input or output", name);
 }
 
 static int check_site(const struct pare_layer *l, enum pare_quant_site site, struct pare_err *err)
@@ -85,7 +86,7 @@ static int check_site(const struct pare_layer *l, enum pare_quant_site site, str
         return pare_fail(err, PARE_ECONFIG, "it is %s, which has no weight to quantize",
                          l->info.torch);
     if (site == PARE_INPUT && !l->info.in)
-        return pare_fail(err, PARE_ECONFIG, "it has no input that could be quantized");
+        return pare_fail(err, PARE_ECONFIG, "it has no float input to quantize");
     return 0;
 }
 
@@ -98,11 +99,11 @@ static int set_bits(const struct pare_layer *l, const struct pare_quant_conf *c,
 
     if (!bits)
         return pare_fail(err, PARE_ECONFIG,
-                         "quant_bits says nothing about %s, which quant_types has",
+                         "quant_bits is missing for %s, which quant_types contains",
                          site_names[site]);
     if (bits < min || bits > max)
         return pare_fail(err, PARE_ECONFIG,
-                         "quant_bits of %s is %lld, quantizer %s takes %lld to %lld",
+                         "quant_bits of %s is %lld, quantizer %s supports %lld to %lld",
                          site_names[site], (long long)bits, l->compression->algorithm[0]->name,
                          (long long)min, (long long)max);
     q->bits = (int)bits;
@@ -124,7 +125,8 @@ static int set_scheme(const struct pare_layer *l, const struct pare_quant_conf *
         return 0;
     q->axis = site == PARE_WEIGHT ? l->out_axis : 1;
     if (q->axis < 0)
-        return pare_fail(err, PARE_ECONFIG, "its %s has no channels, so per_channel says nothing",
+        return pare_fail(err, PARE_ECONFIG,
+                         "its %s has no channels, so per_channel is not possible",
                          site_names[site]);
     return 0;
 }
@@ -133,7 +135,7 @@ int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struc
 {
     if (!c->types.n)
         return pare_fail(err, PARE_ECONFIG,
-                         "quant_types is missing: a list of weight, input and output");
+                         "quant_types is missing, expected a list of weight, input and output");
     l->quant->start_step = c->start_step;
     for (int i = 0; i < c->types.n; i++) {
         struct pare_quant *q;

@@ -7,7 +7,7 @@
 /* The config_list keys of all quantizers. */
 struct pare_quant_conf {
     struct pare_strs types;
-    int64_t bits, bits_of[PARE_QUANT_SITES]; /* 0: not given */
+    int64_t bits, bits_of[PARE_QUANT_SITES]; /* 0: not specified */
     const char *dtype, *dtype_of[PARE_QUANT_SITES];
     const char *scheme, *scheme_of[PARE_QUANT_SITES];
     int64_t start_step;

@@ -29,10 +29,11 @@ const struct pare_algorithm *const pare_quantizers[] = {
 
 const struct pare_opt pare_quant_options[] = {
     PARE_FLAG("equalize", AT(equalize),
-              "first scale channels of neighbouring layers so that both reach equally far", 0),
+              "equalize the weight ranges of consecutive layers first (cross-layer equalization)",
+              0),
     PARE_FLAG("bias_correction", AT(bias_correction),
-              "biases undo what rounding weights does to the mean of outputs", 0),
-    PARE_INT("correction_steps", AT(correction_steps), "of bias_correction: batches to look at", 8,
+              "correct biases for the mean output error of quantized weights", 0),
+    PARE_INT("correction_steps", AT(correction_steps), "number of batches for bias_correction", 8,
              1, 1e6),
     PARE_OPT_END
 };
@@ -51,7 +52,7 @@ int pare_add_quantizer(struct pare_registry *g, const struct pare_algorithm *a,
     return pare_registry_add(g, &pare_method_quant, a, err);
 }
 
-static int check(struct pare_registry *g, struct pare_algorithm *a, struct pare_err *err)
+static int check_quantizer(struct pare_registry *g, struct pare_algorithm *a, struct pare_err *err)
 {
     const struct pare_quantizer *q = a->quantizer;
 
@@ -61,7 +62,8 @@ static int check(struct pare_registry *g, struct pare_algorithm *a, struct pare_
             return err->code;
     }
     if (!q || (!q->weight && !q->input && !q->output))
-        return pare_fail(err, PARE_ECONFIG, "quantizer '%s' quantizes nothing", a->name);
+        return pare_fail(err, PARE_ECONFIG, "quantizer '%s' has neither weight, input nor output",
+                         a->name);
     return 0;
 }
 
@@ -102,7 +104,7 @@ static int open_state(struct pare_compression *c, const struct pare_compression_
     return 0;
 }
 
-/* Mask the weights that are 0 already, so that they stay 0. */
+/* Masks the weights that are 0 already, so that they stay 0. */
 static int mask_zeros(struct pare_layer *l, struct pare_err *err)
 {
     PARE_TRY(pare_mask_new(l->compression, &l->w, &l->mask, err));
@@ -142,7 +144,7 @@ static void close_graph(struct pare_compression *c)
 
 /* ---- effective weights -------------------------------------------------------------------- */
 
-/* Quantize, then mask.  With a folded BatchNormalization pare_conv_bn_round() does both. */
+/* Quantizes, then masks.  With a folded BatchNormalization pare_conv_bn_round() does both. */
 static int write_weight(struct pare_layer *l, struct pare_err *err)
 {
     struct pare_compression *c = l->compression;
@@ -167,7 +169,7 @@ static int write_weight(struct pare_layer *l, struct pare_err *err)
 static int start(struct pare_compression *c, struct pare_err *err)
 {
     if (c->quant->calibration && !c->trainer)
-        c->started = true; /* the file has all that the quantizer would find out */
+        c->started = true; /* the file has everything that calibration would find */
     else
         PARE_TRY(pare_compression_start(c, err));
     if (c->quant->calibration)
@@ -222,7 +224,7 @@ static int after_backward(struct pare_compression *c, struct pare_err *err)
     return pare_compression_before_step(c, err);
 }
 
-/* The optimizer has written the float weights; write the quantized ones. */
+/* The optimizer has updated the float weights; writes the quantized ones. */
 static int after_step(struct pare_compression *c, int64_t step, struct pare_err *err)
 {
     PARE_TRY(pare_quant_learn_step(c, err));
@@ -269,7 +271,7 @@ const struct pare_method pare_method_quant = {
     .builtin = pare_quantizers,
     .all_layers = true,
     .paged = true,
-    .check = check,
+    .check = check_quantizer,
     .open = open_state,
     .wrap = wrap,
     .wrap_layer = wrap_layer,

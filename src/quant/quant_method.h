@@ -1,4 +1,4 @@
-/* quant_method.h - quantization as a method: built-in quantizers, their options. */
+/* quant_method.h - quantization as a compression method: built-in quantizers and their options. */
 #ifndef PARE_QUANT_QUANT_METHOD_H
 #define PARE_QUANT_QUANT_METHOD_H
 
@@ -6,10 +6,13 @@
 #include "../compress/registry.h"
 #include "quant_state.h"
 
-extern const struct pare_algorithm *const pare_quantizers[]; /* built-in ones; ends with NULL */
-extern const struct pare_opt pare_quant_options[];           /* of struct pare_quant_settings */
+extern const struct pare_algorithm *const pare_quantizers[]; /* built-in quantizers; ends with
+                                                              * NULL */
+extern const struct pare_opt pare_quant_options[];           /* options of struct
+                                                              * pare_quant_settings */
 
-/* By name; an unknown name is an error that contains the nearest one.  g may be NULL. */
+/* Finds a quantizer by name; the error for an unknown name contains the nearest one.  g may be
+ * NULL. */
 int pare_find_quantizer(const struct pare_registry *g, const char *name,
                         const struct pare_algorithm **q, struct pare_err *err);
 
@@ -18,14 +21,14 @@ int pare_find_quantizer(const struct pare_registry *g, const char *name,
 int pare_quantize_option_groups(struct pare_arena *a, const char *quantizer,
                                 struct pare_option_group **group, int *n, struct pare_err *err);
 
-/* Call start() again, on the model with float weights, after the bits of sites changed.  The
- * caller writes the weights afterwards. */
+/* Calls start() again, on the model with float weights, after the bits of quantization points
+ * changed. The caller writes the weights afterwards. */
 int pare_quant_restart(struct pare_compression *c, struct pare_err *err);
 
-/* Forward passes add to the noise of sites, or no longer do. */
+/* Forward passes add to the noise of quantization points, or no longer do. */
 void pare_quant_measure_noise(struct pare_compression *c, bool on);
 
-/* Sum the noise of all sites over all processes. */
+/* Sums the noise of all quantization points over all processes. */
 int pare_quant_merge_noise(struct pare_compression *c, struct pare_err *err);
 
 #endif

@@ -4,13 +4,13 @@
 
 #include "../compress/compression.h"
 
-/* The settings of all quantizers. */
+/* The options of all quantizers. */
 struct pare_quant_settings {
     bool equalize, bias_correction;
     int64_t correction_steps;
 };
 
-/* A buffer that is learned, see pare_layer_learn(). */
+/* A learned buffer, see pare_layer_learn(). */
 struct pare_learned_buffer {
     struct pare_tensor value, grad;
     const char *name; /* LAYER.BUFFER */
@@ -21,27 +21,30 @@ struct pare_learned_buffer {
 struct pare_quant_state {
     struct pare_quant_settings settings;
     const struct pare_quantizer *quantizer; /* of compression->algorithm[0] */
-    int equalized;                          /* pairs of layers */
+    int equalized;                          /* number of equalized layer pairs */
     bool keep_zeros;                        /* weights that were 0 are masked */
     bool in_graph;                          /* fake-quant nodes are in the model's graph */
-    bool training;                          /* of the current forward pass */
-    bool observing;                         /* fake-quant nodes do not change values */
+    bool training;                          /* the current forward pass is training */
+    bool observing;                         /* fake-quant nodes observe values and do not change
+                                             * them */
     bool measure;                           /* forward passes add to pare_layer_quant.noise */
     int *twin; /* (layers, PARE_QUANT_SITES), see pare_layer_twin(); NULL: not computed */
-    const struct pare_json *calibration; /* scales of a file, or NULL */
+    const struct pare_json *calibration; /* scales of a calibration file; NULL: none */
     const char *calibration_path;
     struct pare_learned_buffer *learned;
-    struct pare_optim *optim; /* of learned; NULL before the first step */
+    struct pare_optim *optim; /* optimizer of `learned`; NULL before the first step */
 };
 
 /* layer->quant */
 struct pare_layer_quant {
     struct pare_quant site[PARE_QUANT_SITES];
-    bool quantized[PARE_QUANT_SITES]; /* false: site[] has no meaning, or the site stays float */
-    int asked_bits[PARE_QUANT_SITES]; /* the config's; site[].bits may have been raised; 0: none */
+    bool quantized[PARE_QUANT_SITES]; /* false: site[] is unused, or the point stays float */
+    int asked_bits[PARE_QUANT_SITES]; /* bits of the config; site[].bits may have been raised; 0:
+                                       * none */
     int64_t start_step;               /* quant_start_step */
-    struct pare_node *norm; /* BatchNormalization folded into the weight (conv_bn_quant.h); NULL */
-    double *factor;         /* factors of norm at the last rounding, then its deviations */
+    struct pare_node *norm; /* BatchNormalization folded into the weight (conv_bn_quant.h); NULL:
+                             * none */
+    double *factor;         /* the norm's factors at the last quantization, then its deviations */
     struct pare_tensor b_before; /* the bias before its correction; data NULL: not corrected */
     struct pare_noise {
         double signal, noise; /* sums of x^2 and (x - quantized x)^2 */

@@ -313,8 +313,8 @@ static void test_refused(void **state)
     (void)state;
     refuse("levle", all, NULL, "level");
     refuse("level", all, "mood=global", "mode");
-    refuse("level", all, "base=l1", "does not work over another");
-    refuse("agp", all, "base=linear", "is no base");
+    refuse("level", all, "base=l1", "does not use a base pruner");
+    refuse("agp", all, "base=linear", "cannot be used as a base");
     refuse("level", "[{\"sparsty\": 0.5, \"op_types\": [\"default\"]}]", NULL, "sparsity");
     refuse("level", "[{\"sparsity\": 1.5, \"op_types\": [\"default\"]}]", NULL, "sparsity");
     refuse("level", "[{\"sparsity\": 0.5, \"op_names\": [\"fc9\"]}]", NULL, "fc");
