@@ -28,7 +28,7 @@ static void find_range(const struct pare_quant *q, const struct pare_tensor *x, 
     pare_quant_fit(q, (double)lo, (double)hi, scale, zero);
 }
 
-/* While the model is judged, inputs and outputs are rounded by the range that training saw last;
+/* While the model is evaluated, inputs and outputs are rounded by the range that training saw last;
  * what training never saw passes as it is. */
 static int quantize(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err)

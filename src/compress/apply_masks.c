@@ -89,8 +89,8 @@ static int by_layer(struct apply *a, struct pare_applied *to, struct pare_value 
         return pare_fail(err, PARE_ESHAPE, "layer '%s' has no bias to mask", l->name);
     *v = pare_graph_find(a->m->graph, pare_value_root(from)->name);
     if (!*v || !is_real(*v))
-        return pare_fail(err, PARE_EUNSUPPORTED, "the %s of layer '%s' is no float32 initializer",
-                         to->what, l->name);
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the %s of layer '%s' is not a float32 initializer", to->what, l->name);
     return 0;
 }
 
@@ -152,7 +152,7 @@ static int apply(struct apply *a, struct pare_applied **list, int n, struct pare
     struct pare_value **v;
 
     if (!n)
-        return pare_fail(err, PARE_EFORMAT, "there is no mask in it");
+        return pare_fail(err, PARE_EFORMAT, "the file contains no masks");
     *list = pare_alloc(a->arena, (size_t)n, sizeof(**list));
     v = pare_alloc(a->arena, (size_t)n, sizeof(*v));
     if (!*list || !v)

@@ -189,7 +189,7 @@ int pare_compression_forward(struct pare_compression *c, int64_t batches, struct
     int rc;
 
     if (!c->data)
-        return pare_fail(err, PARE_ECONFIG, "there is no data to run through the model");
+        return pare_fail(err, PARE_ECONFIG, "the compression has no data to run through the model");
     o.n_inputs = pare_model_inputs(c->model, &io);
     if (o.n_inputs > 0)
         o.input = io;

@@ -66,7 +66,7 @@ static int check_key(const char *key, struct pare_err *err)
     if (near)
         snprintf(hint, sizeof(hint), " (did you mean '%s'?)", near);
     return pare_fail(err, PARE_ECONFIG,
-                     "'%.100s' is no selector, there are op_types, op_names (names, or \"re:\" and "
+                     "'%.100s' is not a selector; use op_types, op_names (names, or \"re:\" and "
                      "a pattern) and exclude%s",
                      key, hint);
 }
@@ -330,7 +330,7 @@ int pare_config_rules(struct pare_arena *a, const struct pare_rule *rule, int n,
 {
     *c = (struct pare_config){ 0 };
     if (n < 1)
-        return pare_fail(err, PARE_ECONFIG, "there are no rules, must be at least one");
+        return pare_fail(err, PARE_ECONFIG, "rules are missing, expected at least one");
     c->entry = pare_alloc(a, (size_t)n, sizeof(*c->entry));
     if (!c->entry)
         return pare_no_memory(err, "for the config");

@@ -159,8 +159,8 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
     symbol = dlsym(handle, PARE_PLUGIN_INIT);
     if (!symbol) {
         dlclose(handle);
-        return pare_fail(err, PARE_EFORMAT, "%s: is no plugin of Pare, it has no function %s", path,
-                         PARE_PLUGIN_INIT);
+        return pare_fail(err, PARE_EFORMAT, "%s: is not a plugin of Pare, it has no function %s",
+                         path, PARE_PLUGIN_INIT);
     }
     memcpy(&init, &symbol,
            sizeof(init)); /* ISO C does not convert an object pointer to a function pointer */

@@ -80,8 +80,8 @@ static int take_initializer(struct pare_compression *c, const struct pare_value 
 
     *v = pare_graph_find(c->model->graph, name);
     if (!*v)
-        return pare_fail(err, PARE_EUNSUPPORTED, "its weight '%s' is no initializer of the model",
-                         name);
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "its weight '%s' is not an initializer of the model", name);
     if ((*v)->t.dtype != PARE_F32)
         return pare_fail(err, PARE_EUNSUPPORTED, "its weight '%s' is %s, only float32 is pruned",
                          name, pare_dtype_name((*v)->t.dtype));

@@ -154,7 +154,7 @@ head -c 3000 abi.so >cut.so
 head -c 30 abi.so >short.so
 
 refused abi.so "abi.so: a pruner was built for interface 3 of plugins, this is 2: build it again"
-refused symbol.so "symbol.so: is no plugin of Pare, it has no function pare_plugin_init"
+refused symbol.so "symbol.so: is not a plugin of Pare, it has no function pare_plugin_init"
 refused taken.so "taken.so: a pruner 'level' is there already"
 refused unnamed.so "unnamed.so: a pruner has no usable name"
 refused idle.so "idle.so: pruner 'mine' has neither calc_mask nor score"

@@ -353,10 +353,10 @@ static void bad_selectors(void **state)
     bad("[{\"op_types\": [\"Conv\"], \"exclude\": 1}]",
         "entry 1 (line 1): 'exclude' is a number, must be true or false");
     bad("[{\"op_name\": [\"fc1\"]}]",
-        "entry 1 (line 1): 'op_name' is no selector, there are op_types, op_names (names, or "
+        "entry 1 (line 1): 'op_name' is not a selector; use op_types, op_names (names, or "
         "\"re:\" and a pattern) and exclude (did you mean 'op_names'?)");
     bad("[{\"op_partial_names\": [\"fc\"]}]",
-        "entry 1 (line 1): 'op_partial_names' is no selector, there are op_types, op_names (names, "
+        "entry 1 (line 1): 'op_partial_names' is not a selector; use op_types, op_names (names, "
         "or \"re:\" and a pattern) and exclude");
 }
 
