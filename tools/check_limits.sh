@@ -26,7 +26,7 @@ function complain(what) {
     bad = 1
 }
 
-FILENAME ~ /limits\.h$|pare\.h$/ && /supported versions/ { over = 1 }
+FILENAME ~ /limits\.h$|base\.h$/ && /supported versions/ { over = 1 }
 FILENAME ~ /limits\.h$/ && !over && /^#define PARE_[A-Z_]+ / {
     name = $2
     text = $0
@@ -34,7 +34,7 @@ FILENAME ~ /limits\.h$/ && !over && /^#define PARE_[A-Z_]+ / {
     sub(/ *\/\*.*/, "", text)
     limit[name] = value(text)
 }
-FILENAME ~ /pare\.h$/ && /^#define PARE_MAX_RANK / { limit[$2] = value($3) }
+FILENAME ~ /base\.h$/ && /^#define PARE_MAX_RANK / { limit[$2] = value($3) }
 FILENAME ~ /\.md$/ && /^\|.*`PARE_[A-Z_]+` \|$/ {
     n = split($0, cell, "|")
     name = cell[n - 1]
@@ -59,4 +59,4 @@ END {
             complain(name " is in tests/hostile/cases.txt, but not in src/base/limits.h")
     exit bad
 }
-' include/pare/pare.h src/base/limits.h docs/security.md tests/hostile/cases.txt
+' include/pare/base.h src/base/limits.h docs/security.md tests/hostile/cases.txt

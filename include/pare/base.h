@@ -66,7 +66,8 @@ struct pare_err {
  * `return pare_fail(err, PARE_ESHAPE, "...")`. */
 PARE_API int pare_fail(struct pare_err *err, int code, const char *fmt, ...) PARE_PRINTF(3, 4);
 
-/* The same for PARE_ENOMEM: "no memory " and what for, as in pare_no_memory(err, "for the plan"). */
+/* The same for PARE_ENOMEM: "no memory " and what for, as in pare_no_memory(err, "for the
+ * plan"). */
 PARE_API int pare_no_memory(struct pare_err *err, const char *fmt, ...) PARE_PRINTF(2, 3);
 
 /* Prefix the message with where we were, as the error travels up.  Returns the code unchanged;

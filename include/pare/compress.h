@@ -5,9 +5,9 @@
  *     pare_quantize(model, &o, &small, NULL, &err);
  *     pare_model_save(small, "net-int8.onnx", NULL, &err);
  *
- * Each function reads `model`, whose weights it may change, and returns another model in *out, which
- * has to be freed, too, in any order.  Reports may be NULL.  <pare/session.h> offers the same in
- * steps.
+ * Each function reads `model`, whose weights it may change, and returns another model in *out,
+ * which has to be freed, too, in any order.  Reports may be NULL.  <pare/session.h> offers the same
+ * in steps.
  */
 #ifndef PARE_COMPRESS_H
 #define PARE_COMPRESS_H

@@ -63,8 +63,8 @@ struct pare_arrays {
     int n_inputs;
     const struct pare_tensor *y; /* (n) int64 labels, or (n, ...) targets; NULL: no labels */
 
-    /* Fill in[k].data, the memory of input k, with item `item`.  Called in the thread that trains or
-     * evaluates.  NULL: the tensors of `input` hold all items. */
+    /* Fill in[k].data, the memory of input k, with item `item`.  Called in the thread that
+     * trains or evaluates.  NULL: the tensors of `input` hold all items. */
     int (*get)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
     void *user;
 

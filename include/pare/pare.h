@@ -156,9 +156,9 @@ PARE_API const char *pare_cache_folder(struct pare_arena *a);
 PARE_API int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
                            struct pare_plan **plan, struct pare_err *err);
 
-/* Run the plan on in[0..n_in), all inputs in the model's order.  out[0..n_out) receives views of the
- * first n_out outputs, which stay valid until the next run; n_out may be less or more than the
- * number of outputs. */
+/* Run the plan on in[0..n_in), all inputs in the model's order.  out[0..n_out) receives views of
+ * the first n_out outputs, which stay valid until the next run; n_out may be less or more than
+ * the number of outputs. */
 PARE_API int pare_plan_run(struct pare_plan *plan, const struct pare_tensor *in, int n_in,
                            struct pare_tensor *out, int n_out, struct pare_err *err);
 PARE_API void pare_plan_free(struct pare_plan *plan);

@@ -1,4 +1,5 @@
-/* finetune.c - data, evaluation and fine-tuning around a compression; for prune, quantize, train. */
+/* finetune.c - data, evaluation and fine-tuning around a compression; for prune, quantize,
+ * train. */
 #include "finetune.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* finetune.h - data, evaluation and fine-tuning around a compression; for prune, quantize, train. */
+/* finetune.h - data, evaluation and fine-tuning around a compression; for prune, quantize,
+ * train. */
 #ifndef PARE_PIPELINE_FINETUNE_H
 #define PARE_PIPELINE_FINETUNE_H
 

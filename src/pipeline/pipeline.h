@@ -1,5 +1,5 @@
-/* pipeline.h - prune and quantize as jobs: open, work, close; the commands and <pare/compress.h> use
- * these.
+/* pipeline.h - prune and quantize as jobs: open, work, close; the commands and <pare/compress.h>
+ * use these.
  */
 #ifndef PARE_PIPELINE_PIPELINE_H
 #define PARE_PIPELINE_PIPELINE_H

@@ -200,9 +200,9 @@ static void test_graphs(void **state)
     struct bin x = input("x", PARE_F32, "2"), w = initializer("w", PARE_F32, "1", blank(9, 4));
 
     (void)state;
-    refused(
-        model(CAT(node("Relu", "n", "missing", "y"), x)),
-        "node 'n' (Relu): input 'missing' is not made by a node and is not an input or initializer");
+    refused(model(CAT(node("Relu", "n", "missing", "y"), x)),
+            "node 'n' (Relu): input 'missing' is not made by a node and is not an input or "
+            "initializer");
     refused(model(CAT(node("Relu", "", "missing", "y"), x)), "node 'Relu_0' (Relu): input");
     refused(model(CAT(node("Relu", "n", "x", "y"), x, output("z", PARE_F32, "2"))),
             "output 'z' is not made by a node");
@@ -213,7 +213,8 @@ static void test_graphs(void **state)
     refused(model(CAT(x, x)), "input 'x' is defined twice");
     refused(model(CAT(node("Add", "a", "x,q", "p"), node("Relu", "b", "p", "q"), x)),
             "the graph has a cycle");
-    refused(model(CAT(node("Relu", "self", "y", "y"))), "node 'self' (Relu) depends on its own output");
+    refused(model(CAT(node("Relu", "self", "y", "y"))),
+            "node 'self' (Relu) depends on its own output");
     refused(CAT(num(1, 8), msg(7, CAT(node("Relu", "n", "x", "y"), x))),
             "does not state the version of the standard operators");
     refused(model(CAT(node_with("If", "if", "x", "y",

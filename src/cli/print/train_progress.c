@@ -39,7 +39,8 @@ static int columns(void)
 
 /* Rates are measured from the end of the first batch, which is slow because plans are made in it;
  * after --resume an epoch may start in its middle. */
-static void start_rates(struct pare_train_progress *v, const struct pare_train_status *p, double now)
+static void start_rates(struct pare_train_progress *v, const struct pare_train_status *p,
+                        double now)
 {
     if (v->first < 0) {
         v->first = p->epoch;
@@ -93,7 +94,8 @@ static void shorten(char *text, size_t width)
 }
 
 /* The bar takes the columns that the text leaves; in a narrow terminal there is only the text. */
-static void draw_bar(const struct pare_train_progress *v, const struct pare_train_status *p, double now)
+static void draw_bar(const struct pare_train_progress *v, const struct pare_train_status *p,
+                     double now)
 {
     char head[64], tail[192], speed[96], bar[BAR + 4] = "";
     int width = columns(), room, filled;
