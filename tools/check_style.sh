@@ -48,6 +48,8 @@ FNR == 1 {
     sub(/.*\//, "", name)
     if (index($0, "/* " name " - ") != 1)
         complain("the first line is not \"/* " name " - what it is\"")
+    if (FILENAME ~ /^include\//) # a public header may be named as the internal one of its folder
+        name = "pare/" name
     if (name in seen)
         complain("there is another " name ": " seen[name])
     seen[name] = FILENAME

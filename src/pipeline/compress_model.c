@@ -1,4 +1,4 @@
-/* compress.c - pare_compress(): the whole program on one screen. */
+/* compress_model.c - pare_compress(): the whole program on one screen. */
 #include <string.h>
 
 #include "pipeline.h"

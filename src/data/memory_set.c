@@ -1,4 +1,4 @@
-/* memory.c - a data set from arrays in memory, or from a callback (pare_data_from_arrays). */
+/* memory_set.c - a data set from arrays in memory, or from a callback (pare_data_from_arrays). */
 #include <string.h>
 
 #include "source.h"

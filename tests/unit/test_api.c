@@ -1,0 +1,280 @@
+/* test_api.c - the public headers: counts, sizes of structs, references, data from memory, progress. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <pare/compress.h>
+
+#include "onnx/builder.h"
+
+#define N 96
+
+static struct pare_err err;
+static float a[N * 4], b[N * 4];
+static int64_t label[N];
+
+#define OK(call)                     \
+    do {                             \
+        if (call)                    \
+            fail_msg("%s", err.msg); \
+    } while (0)
+
+/* Classes are told by the sum of both inputs only. */
+static void fill(void)
+{
+    for (int i = 0; i < N * 4; i++) {
+        label[i / 4] = i / 4 % 2;
+        a[i] = (float)(i % 7) / 7;
+        b[i] = (i / 4 % 2 ? 1.0f : -1.0f) - a[i];
+    }
+}
+
+/* Inputs `a` and `b`, outputs `sum` (N, 4) and `logits` (N, 2). */
+static struct pare_model *two_inputs(void)
+{
+    struct pare_model *m;
+    struct pare_builder *k;
+    struct pare_tensor w;
+    const char *x, *y, *z;
+
+    OK(pare_builder_new("two", &k, &err));
+    x = pare_builder_input(k, "a", 2, (int64_t[]){ -1, 4 });
+    y = pare_builder_input(k, "b", 2, (int64_t[]){ -1, 4 });
+    x = pare_builder_node(k, "Add", "add", x, y, NULL);
+    pare_builder_output(k, "sum", 2, (int64_t[]){ -1, 4 });
+    z = pare_builder_weight(k, "fc.weight", 2, (int64_t[]){ 2, 4 }, &w);
+    for (int i = 0; w.data && i < 8; i++)
+        pare_f32(&w)[i] = i < 4 ? -0.1f : 0.05f;
+    pare_builder_node(k, "Gemm", "fc", "sum", z, NULL);
+    pare_builder_int(k, "transB", 1);
+    pare_builder_output(k, "logits", 2, (int64_t[]){ -1, 2 });
+    OK(pare_builder_done(k, &m, &err));
+    (void)x;
+    return m;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void plans_check_counts(void **state)
+{
+    struct pare_tensor in[2] = { { PARE_F32, 2, { 1, 4 }, a }, { PARE_F32, 2, { 1, 4 }, b } };
+    struct pare_plan_opts o = { .size = sizeof(o), .in = in, .n_in = 1 };
+    struct pare_model *m = two_inputs();
+    struct pare_tensor out[3] = { { .rank = 77 }, { .rank = 77 }, { .rank = 77 } };
+    struct pare_plan *p;
+
+    (void)state;
+    assert_int_equal(pare_plan_new(m, &o, &p, &err), PARE_ECONFIG);
+    assert_null(p);
+    assert_non_null(strstr(err.msg, "1 inputs are given, the model has 2"));
+    o.n_in = 2;
+    OK(pare_plan_new(m, &o, &p, &err));
+    pare_model_free(m); /* the plan holds a reference */
+    assert_int_equal(pare_plan_run(p, in, 1, out, 2, &err), PARE_ECONFIG);
+    OK(pare_plan_run(p, in, 2, out, 1, &err));
+    assert_int_equal(out[0].dim[1], 4);
+    assert_int_equal(out[1].rank, 77); /* not written: the caller has one output only */
+    OK(pare_plan_run(p, in, 2, out, 3, &err));
+    assert_int_equal(out[1].dim[1], 2);
+    assert_int_equal(out[2].rank, 77);
+    pare_plan_free(p);
+}
+
+static void structs_of_other_versions(void **state)
+{
+    struct {
+        struct pare_plan_opts o;
+        int more;
+    } newer = { .o = { .size = sizeof(newer) } };
+    struct pare_plan_opts older = { .size = offsetof(struct pare_plan_opts, reference),
+                                    .reference = true };
+    struct pare_model *m = two_inputs();
+    struct pare_plan *p;
+
+    (void)state;
+    OK(pare_plan_new(m, &older, &p, &err)); /* the field beyond its size is not read */
+    pare_plan_free(p);
+    OK(pare_plan_new(m, &newer.o, &p, &err));
+    pare_plan_free(p);
+    newer.more = 1;
+    assert_int_equal(pare_plan_new(m, &newer.o, &p, &err), PARE_EUNSUPPORTED);
+    older.size = 3;
+    assert_int_equal(pare_plan_new(m, &older, &p, &err), PARE_ECONFIG);
+    pare_model_free(m);
+    assert_int_equal(pare_abi(), PARE_ABI);
+    assert_int_equal(pare_struct_size("pare_plan_opts"), sizeof(struct pare_plan_opts));
+    assert_int_equal(pare_struct_size("pare_nothing"), 0);
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static int get(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *e)
+{
+    ++*(int *)user;
+    if (n_in != 2)
+        return pare_fail(e, PARE_ECONFIG, "%d inputs", n_in);
+    memcpy(in[0].data, b + item * 4, 4 * sizeof(float)); /* in the order of the data set */
+    memcpy(in[1].data, a + item * 4, 4 * sizeof(float));
+    return 0;
+}
+
+/* Inputs are found by name, in whatever order they are given. */
+static struct pare_data *open_data(int *calls)
+{
+    struct pare_input in[2] = { { "b", { PARE_F32, 2, { N, 4 }, b } },
+                                { "a", { PARE_F32, 2, { N, 4 }, a } } };
+    struct pare_input one[2] = { { "b", { PARE_F32, 1, { 4 }, NULL } },
+                                 { "a", { PARE_F32, 1, { 4 }, NULL } } };
+    struct pare_tensor y = { PARE_I64, 1, { N }, label };
+    struct pare_arrays arrays = { .size = sizeof(arrays),
+                                  .n = N,
+                                  .input = calls ? one : in,
+                                  .n_inputs = 2,
+                                  .y = &y,
+                                  .get = calls ? get : NULL,
+                                  .user = calls,
+                                  .batch = 40 };
+    struct pare_data *d;
+
+    fill();
+    OK(pare_data_from_arrays(&arrays, &d, &err));
+    return d;
+}
+
+static void two_inputs_train(void **state)
+{
+    struct pare_training_opts o = { .size = sizeof(o), .settings = "epochs=60 lr=0.1 threads=1" };
+    struct pare_model *m = two_inputs();
+    struct pare_training *t;
+    struct pare_metrics from_get, before, after;
+    struct pare_data *d;
+    int calls = 0;
+
+    (void)state;
+    d = open_data(&calls);
+    OK(pare_evaluate(m, d, NULL, &from_get, &err));
+    assert_int_equal(calls, N);
+    pare_data_free(d);
+    d = open_data(NULL);
+    OK(pare_evaluate(m, d, NULL, &before, &err));
+    assert_true(before.loss == from_get.loss);
+    assert_int_equal(before.n, N);
+    o.data = o.valid = d;
+    OK(pare_training_new(m, &o, &t, &err));
+    pare_data_free(d); /* the training holds references */
+    OK(pare_training_run(t, NULL, NULL, &err));
+    d = open_data(NULL);
+    OK(pare_evaluate(m, d, NULL, &after, &err));
+    assert_true(after.loss < before.loss / 2);
+    assert_true(after.top1 == 1);
+    pare_model_free(m);
+    pare_training_free(t);
+    pare_data_free(d);
+}
+
+static void data_that_does_not_fit(void **state)
+{
+    struct pare_input in = { "c", { PARE_F32, 2, { N, 4 }, a } };
+    struct pare_arrays arrays = { .n = N, .input = &in, .n_inputs = 1 };
+    struct pare_model *m = two_inputs();
+    struct pare_training_opts o = { .size = 0 };
+    struct pare_training *t;
+    struct pare_metrics x;
+    struct pare_data *d;
+
+    (void)state;
+    OK(pare_data_from_arrays(&arrays, &d, &err));
+    assert_int_equal(pare_evaluate(m, d, NULL, &x, &err), PARE_ESHAPE);
+    assert_non_null(strstr(err.msg, "no values for the model's input 'a'"));
+    pare_data_free(d);
+    in.t.dim[0] = N - 1;
+    assert_int_equal(pare_data_from_arrays(&arrays, &d, &err), PARE_ESHAPE);
+    assert_int_equal(pare_training_new(m, &o, &t, &err), PARE_ECONFIG); /* no data: a sentence */
+    assert_int_equal(pare_training_open(m, NULL, NULL, &t, &err), PARE_ECONFIG);
+    pare_model_free(m);
+}
+
+/* ---- compression ----------------------------------------------------------------------------- */
+
+static bool stop(void *user, const struct pare_progress *p)
+{
+    assert_non_null(p->what);
+    return ++*(int *)user < 2;
+}
+
+static void quantize_and_read_back(void **state)
+{
+    int64_t shape[3] = { 1, 8, 8 };
+    struct pare_quantize_opts o = { .size = sizeof(o), .preset = "int8", .progress = stop };
+    struct pare_model *m, *q;
+    struct pare_model_quant w, x;
+    struct pare_quantize_report r;
+    int calls = 0;
+
+    (void)state;
+    OK(pare_model_new("lenet", shape, 10, 1, &m, &err));
+    OK(pare_data_open("digits", "train", NULL, &o.tuning.data, &err));
+    OK(pare_data_open("digits", "test", NULL, &o.tuning.valid, &err));
+    o.tuning.settings = "threads=1";
+    o.user = &calls;
+    assert_int_equal(pare_quantize(m, &o, &q, &r, &err), PARE_ECANCEL);
+    assert_null(q);
+    o.progress = NULL;
+    OK(pare_quantize(m, &o, &q, &r, &err));
+    pare_model_free(m);
+    assert_int_equal(r.after.n, 360);
+    assert_int_equal(r.layers, 4);
+    OK(pare_model_layer_quant(q, "conv1", 'w', &w, &err));
+    assert_int_equal(w.dtype, PARE_I8);
+    assert_int_equal(w.axis, 0);
+    assert_true(pare_f32(&w.scale)[0] > 0);
+    OK(pare_model_layer_quant(q, "conv1", 'x', &x, &err));
+    assert_int_equal(pare_numel(&x.scale), 1);
+    pare_model_free(q);
+    pare_data_free(o.tuning.data);
+    pare_data_free(o.tuning.valid);
+}
+
+static void prune_and_free_in_any_order(void **state)
+{
+    int64_t shape[3] = { 1, 8, 8 };
+    struct pare_prune_opts o = { .pruner = "l1", .sparsity = 0.5, .speedup = true };
+    struct pare_arena *arena = pare_arena_new(0);
+    const struct pare_model_layer *layer;
+    struct pare_algorithm_info info;
+    struct pare_prune_report r;
+    struct pare_model *m, *s;
+    struct pare_tensor t;
+    int n;
+
+    (void)state;
+    OK(pare_model_new("lenet", shape, 10, 1, &m, &err));
+    OK(pare_prune(m, &o, &s, &r, &err));
+    pare_model_free(m); /* the smaller model shares what did not change */
+    assert_true(r.params_left < r.params && r.macs_left < r.macs);
+    OK(pare_model_list_layers(s, arena, &layer, &n, &err));
+    assert_string_equal(layer[0].name, "conv1");
+    assert_string_equal(layer[0].type, "Conv2d");
+    OK(pare_model_tensor(s, layer[0].weight, &t, &err));
+    assert_int_equal(t.dim[0], 10); /* of 20 */
+    assert_int_not_equal(pare_model_tensor(s, "nothing", &t, &err), 0);
+    pare_model_free(s);
+    pare_arena_free(arena);
+    for (n = 0; pare_list_pruner(NULL, n, &info); n++)
+        assert_non_null(info.doc);
+    assert_int_equal(n, 15);
+    assert_true(pare_list_quantizer(NULL, 0, &info));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_check_counts),     cmocka_unit_test(structs_of_other_versions),
+        cmocka_unit_test(two_inputs_train),       cmocka_unit_test(data_that_does_not_fit),
+        cmocka_unit_test(quantize_and_read_back), cmocka_unit_test(prune_and_free_in_any_order),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
