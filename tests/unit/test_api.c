@@ -31,7 +31,7 @@ static void fill(void)
     }
 }
 
-/* Inputs `a` and `b`, outputs `sum` (N, 4) and `logits` (N, 2). */
+/* Inputs `a` and `b`, outputs `logits` (N, 2) and `negated` (N, 4). */
 static struct pare_model *two_inputs(void)
 {
     struct pare_model *m;
@@ -43,15 +43,15 @@ static struct pare_model *two_inputs(void)
     x = pare_builder_input(k, "a", 2, (int64_t[]){ -1, 4 });
     y = pare_builder_input(k, "b", 2, (int64_t[]){ -1, 4 });
     x = pare_builder_node(k, "Add", "add", x, y, NULL);
-    pare_builder_output(k, "sum", 2, (int64_t[]){ -1, 4 });
     z = pare_builder_weight(k, "fc.weight", 2, (int64_t[]){ 2, 4 }, &w);
     for (int i = 0; w.data && i < 8; i++)
         pare_f32(&w)[i] = i < 4 ? -0.1f : 0.05f;
-    pare_builder_node(k, "Gemm", "fc", "sum", z, NULL);
+    pare_builder_node(k, "Gemm", "fc", x, z, NULL);
     pare_builder_int(k, "transB", 1);
     pare_builder_output(k, "logits", 2, (int64_t[]){ -1, 2 });
+    pare_builder_node(k, "Neg", "neg", x, NULL);
+    pare_builder_output(k, "negated", 2, (int64_t[]){ -1, 4 });
     OK(pare_builder_done(k, &m, &err));
-    (void)x;
     return m;
 }
 
@@ -74,10 +74,10 @@ static void plans_check_counts(void **state)
     pare_model_free(m); /* the plan holds a reference */
     assert_int_equal(pare_plan_run(p, in, 1, out, 2, &err), PARE_ECONFIG);
     OK(pare_plan_run(p, in, 2, out, 1, &err));
-    assert_int_equal(out[0].dim[1], 4);
+    assert_int_equal(out[0].dim[1], 2);
     assert_int_equal(out[1].rank, 77); /* not written: the caller has one output only */
     OK(pare_plan_run(p, in, 2, out, 3, &err));
-    assert_int_equal(out[1].dim[1], 2);
+    assert_int_equal(out[1].dim[1], 4);
     assert_int_equal(out[2].rank, 77);
     pare_plan_free(p);
 }
@@ -225,7 +225,7 @@ static void quantize_and_read_back(void **state)
     OK(pare_quantize(m, &o, &q, &r, &err));
     pare_model_free(m);
     assert_int_equal(r.after.n, 360);
-    assert_int_equal(r.layers, 4);
+    assert_true(r.layers >= 4 && r.tensors > r.layers);
     OK(pare_model_layer_quant(q, "conv1", 'w', &w, &err));
     assert_int_equal(w.dtype, PARE_I8);
     assert_int_equal(w.axis, 0);
