@@ -36,6 +36,9 @@ struct pare_speedup_opts {
     int (*feed)(void *user, int run, struct pare_tensor *in, struct pare_err *err);
     void *user;
     int runs;
+
+    pare_progress_fn *progress; /* called before each run of the two models; NULL: none */
+    void *progress_user;
 };
 
 /* A layer before and after. */

@@ -192,3 +192,32 @@ int pare_finetune_train(struct pare_finetune *f, struct pare_err *err)
 {
     return pare_train(f->trainer, f->data[0], f->data[1], &f->options->train, &f->result, err);
 }
+
+struct watch {
+    pare_progress_fn *progress;
+    void *user;
+    int stop;
+};
+
+static void on_batch(void *user, const struct pare_train_status *s)
+{
+    struct watch *w = user;
+    struct pare_progress now = { "train", s->epoch * s->batches + s->batch, s->epochs * s->batches,
+                                 s->seconds };
+
+    if (w->progress && !w->progress(w->user, &now))
+        w->stop = 1;
+}
+
+int pare_finetune_train_with(struct pare_finetune *f, pare_progress_fn *progress, void *user,
+                             struct pare_err *err)
+{
+    struct watch w = { progress, user, 0 };
+    struct pare_train_conf *t = &f->options->train;
+
+    t->user = &w;
+    t->on_batch = on_batch;
+    t->stop = &w.stop;
+    PARE_TRY(pare_finetune_train(f, err));
+    return w.stop ? pare_fail(err, PARE_ECANCEL, "training was canceled") : 0;
+}

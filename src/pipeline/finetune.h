@@ -57,7 +57,10 @@ int pare_finetune_evaluate(const struct pare_finetune *f, const struct pare_mode
 int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, bool *any,
                            struct pare_err *err);
 
-/* Train as options->train says. */
+/* Train as options->train says; the second reports progress, which may be NULL, and can be
+ * canceled. */
 int pare_finetune_train(struct pare_finetune *f, struct pare_err *err);
+int pare_finetune_train_with(struct pare_finetune *f, pare_progress_fn *progress, void *user,
+                             struct pare_err *err);
 
 #endif

@@ -154,8 +154,9 @@ int pare_prune_estimate(struct pare_prune_job *j, struct pare_err *err)
 
 static int train(void *user, struct pare_finetune *f, struct pare_err *err)
 {
-    (void)user;
-    return pare_finetune_train(f, err);
+    const struct pare_prune_job *j = user;
+
+    return pare_finetune_train_with(f, j->o.progress, j->o.user, err);
 }
 
 static int shrink(struct pare_prune_job *j, struct pare_model **out, struct pare_prune_report *r,
@@ -163,6 +164,10 @@ static int shrink(struct pare_prune_job *j, struct pare_model **out, struct pare
 {
     struct pare_speedup_report s;
 
+    if (!j->o.shrink.progress) {
+        j->o.shrink.progress = j->o.progress;
+        j->o.shrink.progress_user = j->o.user;
+    }
     PARE_TRY(pare_speedup(j->tune.model, &j->o.shrink, j->tune.arena, out, &s, err));
     r->params = s.params;
     r->params_left = s.params_left;
@@ -216,6 +221,7 @@ int pare_prune(struct pare_model *model, const struct pare_prune_opts *opts,
     if (!(j.o.sparsity > 0))
         j.o.sparsity = NONE;
     PARE_TRY(pare_finetune_new(model, &j.o.tuning, &j.tune, err));
+    j.user = &j;
     rc = run(&j, out, r, err);
     pare_prune_close(&j);
     pare_arena_free(j.tune.arena);

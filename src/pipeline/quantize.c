@@ -280,8 +280,9 @@ int pare_quantize_estimate(struct pare_quantize_job *j, double *saved, struct pa
 
 static int train(void *user, struct pare_finetune *f, struct pare_err *err)
 {
-    (void)user;
-    return pare_finetune_train(f, err);
+    const struct pare_quantize_job *j = user;
+
+    return pare_finetune_train_with(f, j->o.progress, j->o.user, err);
 }
 
 static void count_sites(struct pare_compression *c, struct pare_quantize_report *r)
@@ -332,6 +333,7 @@ int pare_quantize(struct pare_model *model, const struct pare_quantize_opts *opt
         j.o.max_drop = -1;
     j.files = (struct pare_export){ .qoperator = j.o.qoperator, .nbits = j.o.nbits };
     PARE_TRY(pare_finetune_new(model, &j.o.tuning, &j.tune, err));
+    j.user = &j;
     rc = run(&j, out, r, err);
     pare_quantize_close(&j);
     pare_arena_free(j.tune.arena);

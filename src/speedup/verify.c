@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/clock.h"
 #include "../base/rng.h"
 #include "../plan/plan.h"
 #include "../tensor/tensor.h"
@@ -123,6 +124,8 @@ static int run_both(struct pair *p, struct pare_plan *plan[2], struct pare_speed
     const struct pare_io *io;
     size_t n = (size_t)pare_model_outputs(p->m[0], &io) + 1;
     bool all_given = true;
+    double start = pare_now();
+    int runs;
 
     p->out[0] = pare_alloc(p->arena, n, sizeof(**p->out));
     p->out[1] = pare_alloc(p->arena, n, sizeof(**p->out));
@@ -130,7 +133,12 @@ static int run_both(struct pair *p, struct pare_plan *plan[2], struct pare_speed
         return pare_no_memory(err, "for outputs");
     for (int i = 0; i < pare_model_inputs(p->m[0], &io); i++)
         all_given &= p->given[i];
-    for (int i = 0; i < (p->o->feed ? p->o->runs : all_given ? 1 : RUNS); i++) {
+    runs = p->o->feed ? p->o->runs : all_given ? 1 : RUNS;
+    for (int i = 0; i < runs; i++) {
+        struct pare_progress now = { "verify", i, runs, pare_now() - start };
+
+        if (p->o->progress && !p->o->progress(p->o->progress_user, &now))
+            return pare_fail(err, PARE_ECANCEL, "verification was canceled");
         if (p->o->feed)
             PARE_TRY(p->o->feed(p->o->user, i, p->in, err));
         else

@@ -237,6 +237,35 @@ static void quantize_and_read_back(void **state)
     pare_data_free(o.tuning.valid);
 }
 
+/* Tuning, verification and training end where the caller says so. */
+static void long_work_is_canceled(void **state)
+{
+    int64_t shape[3] = { 1, 8, 8 };
+    int calls = 1;
+    struct pare_plan_opts plan = { .tune = true, .threads = 1, .progress = stop, .user = &calls };
+    struct pare_prune_opts prune = { .pruner = "l1",
+                                     .sparsity = 0.5,
+                                     .speedup = true,
+                                     .shrink = { .progress = stop, .progress_user = &calls } };
+    struct pare_prune_opts tune = { .sparsity = 0.5, .progress = stop, .user = &calls };
+    struct pare_model *m, *s;
+    struct pare_plan *p;
+
+    (void)state;
+    OK(pare_model_new("lenet", shape, 10, 1, &m, &err));
+    assert_int_equal(pare_plan_new(m, &plan, &p, &err), PARE_ECANCEL);
+    calls = 1;
+    assert_int_equal(pare_prune(m, &prune, &s, NULL, &err), PARE_ECANCEL);
+    assert_null(s);
+    calls = 1;
+    OK(pare_data_open("digits", "train", NULL, &tune.tuning.data, &err));
+    tune.tuning.settings = "epochs=1 threads=1";
+    assert_int_equal(pare_prune(m, &tune, &s, NULL, &err), PARE_ECANCEL);
+    assert_null(s);
+    pare_data_free(tune.tuning.data);
+    pare_model_free(m);
+}
+
 static void prune_and_free_in_any_order(void **state)
 {
     int64_t shape[3] = { 1, 8, 8 };
@@ -271,9 +300,13 @@ static void prune_and_free_in_any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_check_counts),     cmocka_unit_test(structs_of_other_versions),
-        cmocka_unit_test(two_inputs_train),       cmocka_unit_test(data_that_does_not_fit),
-        cmocka_unit_test(quantize_and_read_back), cmocka_unit_test(prune_and_free_in_any_order),
+        cmocka_unit_test(plans_check_counts),
+        cmocka_unit_test(structs_of_other_versions),
+        cmocka_unit_test(two_inputs_train),
+        cmocka_unit_test(data_that_does_not_fit),
+        cmocka_unit_test(quantize_and_read_back),
+        cmocka_unit_test(long_work_is_canceled),
+        cmocka_unit_test(prune_and_free_in_any_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,9 +21,11 @@ struct pare_tuner {
     struct pare_tune_cache list, cache;         /* contents of the files */
     struct pare_tune_cache new_list, new_cache; /* choices that the files lack */
     const char *choices, *folder;
-    bool measure, cold; /* time candidates; see struct pare_tune_race */
-    double left;        /* seconds for races */
-    double *shared;     /* if not NULL: `left` of several plans */
+    bool measure, cold;         /* time candidates; see struct pare_tune_race */
+    double left;                /* seconds for races */
+    pare_progress_fn *progress; /* called before each race; NULL: none */
+    void *user;
+    double *shared; /* if not NULL: `left` of several plans */
 };
 
 /* ---- one step ------------------------------------------------------------------------- */
@@ -143,6 +145,16 @@ static int record(struct choice *x, struct pare_tune_cache *to, struct pare_err 
     return 0;
 }
 
+static int report(const struct pare_plan *p, struct pare_err *err)
+{
+    const struct pare_tuner *t = p->tuner;
+    struct pare_progress now = { "tune", p->tuned.layers - 1, 0, PARE_TUNE_LIMIT - t->left };
+
+    if (!t->progress || t->progress(t->user, &now))
+        return 0;
+    return pare_fail(err, PARE_ECANCEL, "tuning was canceled");
+}
+
 /* By the list, the cache, a race, or the rules, in this order. */
 static int decide(struct choice *x, struct pare_err *err)
 {
@@ -159,6 +171,7 @@ static int decide(struct choice *x, struct pare_err *err)
     if (is_known(x)) {
         c->p->tuned.cached++;
     } else if (t->left > 0) {
+        PARE_TRY(report(c->p, err));
         c->cold = t->cold;
         c->seconds = t->left;
         PARE_TRY(fill_by_rules(x, err)); /* fails if the listed kernels do not fit */
@@ -254,7 +267,9 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double 
                               .measure = o->tune,
                               .cold = is_cold(p),
                               .left = left ? *left : PARE_TUNE_LIMIT,
-                              .shared = left };
+                              .shared = left,
+                              .progress = o->progress,
+                              .user = o->user };
     p->tuner = t;
     if (t->choices && !t->measure && access(t->choices, F_OK))
         return pare_fail(err, PARE_EIO, "%s: %s", t->choices, strerror(errno));
