@@ -1,4 +1,4 @@
-/* test_api.c - the public headers: counts, sizes of structs, references, data from memory, progress. */
+/* test_api.c - the public headers: counts, struct sizes, references, data in memory, progress. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
