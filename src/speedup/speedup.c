@@ -209,8 +209,6 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
     if (rc) {
         pare_model_free(*smaller);
         *smaller = NULL;
-    } else {
-        pare_model_borrow(*smaller, masked);
     }
     return rc;
 }
