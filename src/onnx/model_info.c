@@ -9,16 +9,15 @@
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
-static int find_layers(const struct pare_model *m, struct pare_arena *a,
+static int find_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
                        struct pare_layer_info **list, int *n, struct pare_err *err)
 {
-    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
-
-    if (!g)
+    *g = pare_graph_clone(a, m->graph, err);
+    if (!*g)
         return err->code;
-    pare_graph_bind(g, 1);
-    PARE_TRY(pare_graph_infer(g, true, err));
-    return pare_layers(a, g, list, n, err);
+    pare_graph_bind(*g, 1);
+    PARE_TRY(pare_graph_infer(*g, true, err));
+    return pare_layers(a, *g, list, n, err);
 }
 
 /* The initializer of a weight, through the DequantizeLinear of a quantized one. */
@@ -32,9 +31,10 @@ int pare_model_list_layers(const struct pare_model *m, struct pare_arena *a,
 {
     struct pare_layer_info *list;
     struct pare_model_layer *to;
+    struct pare_graph *g;
 
     *layer = NULL;
-    PARE_TRY(find_layers(m, a, &list, n, err));
+    PARE_TRY(find_layers(m, a, &g, &list, n, err));
     to = pare_alloc(a, (size_t)*n + 1, sizeof(*to));
     if (!to)
         return pare_no_memory(err, "for the layers");
@@ -120,21 +120,20 @@ static bool is_type(const struct pare_node *n, const char *type)
     return n && !strcmp(n->type, type);
 }
 
-/* The QuantizeLinear that reads the layer's output, perhaps after its activation. */
+/* The QuantizeLinear of the layer's output, or of the activation that is fused into the layer. */
 static const struct pare_node *quantizer_of(const struct pare_graph *g, const struct pare_value *v)
 {
-    for (int hop = 0; v && hop < 3; hop++) {
-        const struct pare_node *reader = NULL;
+    const struct pare_node *reader;
 
-        for (int i = 0; i < g->n_nodes && !reader; i++)
+    do {
+        reader = NULL;
+        for (int i = 0; v && i < g->n_nodes && !reader; i++)
             for (int k = 0; k < g->node[i]->n_in; k++)
                 if (g->node[i]->in[k] == v)
                     reader = g->node[i];
-        if (!reader || is_type(reader, "QuantizeLinear"))
-            return reader;
-        v = reader->n_out == 1 ? reader->out[0] : NULL;
-    }
-    return NULL;
+        v = reader && reader->n_out ? reader->out[0] : NULL;
+    } while (reader && reader->op && reader->op->flags & PARE_OP_FUSED_ACT);
+    return is_type(reader, "QuantizeLinear") ? reader : NULL;
 }
 
 static int find_quant(const struct pare_model *m, const struct pare_graph *g,
@@ -171,16 +170,8 @@ int pare_model_layer_quant(const struct pare_model *m, const char *layer, char w
 
     if (!rc && !strchr("wxy", which))
         rc = pare_fail(err, PARE_ECONFIG, "'%c' is neither 'w', 'x' nor 'y'", which);
-    if (!rc) {
-        g = pare_graph_clone(a, m->graph, err);
-        rc = g ? 0 : err->code;
-    }
-    if (!rc) {
-        pare_graph_bind(g, 1);
-        rc = pare_graph_infer(g, true, err);
-    }
     if (!rc)
-        rc = pare_layers(a, g, &list, &n, err);
+        rc = find_layers(m, a, &g, &list, &n, err);
     if (!rc)
         rc = pare_find_layer(list, n, layer, &l, err);
     if (!rc)

@@ -79,8 +79,7 @@ void pare_prune_close(struct pare_prune_job *j)
     j->compression = NULL;
 }
 
-/* ---- work
- * ------------------------------------------------------------------------------------- */
+/* ---- work ----------------------------------------------------------------------------------- */
 
 int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
 {
@@ -104,8 +103,7 @@ int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
     return 0;
 }
 
-/* ---- estimates
- * -------------------------------------------------------------------------------- */
+/* ---- estimates ------------------------------------------------------------------------------ */
 
 static int try_masks(struct pare_prune_job *j, const char *pruner, bool options,
                      struct pare_err *err)
@@ -149,8 +147,7 @@ int pare_prune_estimate(struct pare_prune_job *j, struct pare_err *err)
                      false, err);
 }
 
-/* ---- <pare/compress.h>
- * ------------------------------------------------------------------------ */
+/* ---- <pare/compress.h> ---------------------------------------------------------------------- */
 
 static int train(void *user, struct pare_finetune *f, struct pare_err *err)
 {

@@ -18,8 +18,7 @@ const char *const *pare_quantize_presets(void)
     return names;
 }
 
-/* ---- folding
- * ---------------------------------------------------------------------------------- */
+/* ---- folding -------------------------------------------------------------------------------- */
 
 /* Folding comes first: as asked for, or with preset int8 unless the quantizer folds
  * BatchNormalization itself while it trains. */
@@ -65,8 +64,7 @@ int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err)
     return 0;
 }
 
-/* ---- opening
- * ---------------------------------------------------------------------------------- */
+/* ---- opening -------------------------------------------------------------------------------- */
 
 bool pare_quantize_trains(const struct pare_quantize_job *j)
 {
@@ -138,8 +136,7 @@ void pare_quantize_close(struct pare_quantize_job *j)
     j->folded = NULL;
 }
 
-/* ---- work
- * ------------------------------------------------------------------------------------- */
+/* ---- work ----------------------------------------------------------------------------------- */
 
 /* The fake-quantized model; noise of quantization is summed up meanwhile. */
 static int evaluate_rounded(struct pare_quantize_job *j, struct pare_err *err)
@@ -253,8 +250,7 @@ int pare_quantize_work(struct pare_quantize_job *j, struct pare_err *err)
     return evaluate_result(j, err);
 }
 
-/* ---- estimates
- * -------------------------------------------------------------------------------- */
+/* ---- estimates ------------------------------------------------------------------------------ */
 
 int pare_quantize_estimate(struct pare_quantize_job *j, double *saved, struct pare_err *err)
 {
@@ -275,8 +271,7 @@ int pare_quantize_estimate(struct pare_quantize_job *j, double *saved, struct pa
     return 0;
 }
 
-/* ---- <pare/compress.h>
- * ------------------------------------------------------------------------ */
+/* ---- <pare/compress.h> ---------------------------------------------------------------------- */
 
 static int train(void *user, struct pare_finetune *f, struct pare_err *err)
 {

@@ -237,6 +237,31 @@ static void quantize_and_read_back(void **state)
     pare_data_free(o.tuning.valid);
 }
 
+/* The scale of a pooled tensor is not the scale of the convolution before the pool. */
+static void float_outputs_have_no_scale(void **state)
+{
+    static const char *const names[] = { "conv2", NULL };
+    struct pare_rule rule = { .op_names = names, .keys = "quant_types=input quant_bits=8" };
+    struct pare_quantize_opts o = { .quantizer = "ptq", .rule = &rule, .n_rules = 1 };
+    int64_t shape[3] = { 1, 8, 8 };
+    struct pare_model *m, *q;
+    struct pare_model_quant x;
+
+    (void)state;
+    OK(pare_model_new("lenet", shape, 10, 1, &m, &err));
+    OK(pare_data_open("digits", "train", NULL, &o.tuning.data, &err));
+    OK(pare_quantize(m, &o, &q, NULL, &err));
+    OK(pare_model_layer_quant(q, "conv2", 'x', &x, &err));
+    assert_int_not_equal(x.dtype, PARE_NONE);
+    OK(pare_model_layer_quant(q, "conv1", 'y', &x, &err));
+    assert_int_equal(x.dtype, PARE_NONE);
+    OK(pare_model_layer_quant(q, "conv2", 'w', &x, &err));
+    assert_int_equal(x.dtype, PARE_NONE);
+    pare_model_free(q);
+    pare_model_free(m);
+    pare_data_free(o.tuning.data);
+}
+
 /* Tuning, verification and training end where the caller says so. */
 static void long_work_is_canceled(void **state)
 {
@@ -300,13 +325,10 @@ static void prune_and_free_in_any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_check_counts),
-        cmocka_unit_test(structs_of_other_versions),
-        cmocka_unit_test(two_inputs_train),
-        cmocka_unit_test(data_that_does_not_fit),
-        cmocka_unit_test(quantize_and_read_back),
-        cmocka_unit_test(long_work_is_canceled),
-        cmocka_unit_test(prune_and_free_in_any_order),
+        cmocka_unit_test(plans_check_counts),     cmocka_unit_test(structs_of_other_versions),
+        cmocka_unit_test(two_inputs_train),       cmocka_unit_test(data_that_does_not_fit),
+        cmocka_unit_test(quantize_and_read_back), cmocka_unit_test(float_outputs_have_no_scale),
+        cmocka_unit_test(long_work_is_canceled),  cmocka_unit_test(prune_and_free_in_any_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
