@@ -11,10 +11,17 @@ cd "$(dirname "$0")/.."
 
 words='whoever|nobody|somebody|everybody|anybody|so many|by lot|the like|way back|behind|beside|apart'
 words="$words|is no|are no|judge[ds]?|gone on|goes on|go on|come to|came to|who"
+# British spellings.
+british='[a-z_]*(behaviour|colour|favour|honour|labour|flavour|neighbour)[a-z_]*'
+british="$british|[a-z_]*(normal|initial|optim|quant|serial|recogn|organ|general|minim|maxim|summar|special|real|util"
+british="$british|parallel|vector|factor|regular|discret|standard|random|linear|binar|synchron|visual|custom)is(e[drs]?|ing|ation)"
+british="$british|analyse[d]?|analysing|[a-z_]*cent(re|red|res)|metres?|licences?|catalogue[sd]?|artefacts?|grey|towards|afterwards"
+british="$british|cancelled|cancelling|labelled|labelling|modelled|modelling|travelled|whilst|amongst|learnt|judgements?"
+words="$words|$british"
 # Plain English that contains a word of the list.
 allowed='there (is|are) no|(is|are) no (longer|more|less)|is no-op'
 
-hits=$(git grep -liwIE --untracked "$words" -- '*.c' '*.h' '*.def' '*.md' '*.sh' '*.py' '*.mjs' '*.txt' '*.cmake' \
+hits=$(git grep -liwIE --untracked "$words" -- '*.c' '*.h' '*.def' '*.md' '*.sh' '*.py' '*.mjs' '*.inc' '*.txt' '*.cmake' \
     Makefile .ci '*/cases.txt' ':!tests/onnx' ':!src/report/*.txt' ':!LICENSE' \
     ':!tools/check_words.sh' ':!tools/word_exceptions.txt' |
     xargs awk -v words="$words" -v allowed="$allowed" '

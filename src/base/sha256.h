@@ -17,6 +17,6 @@ struct pare_sha256 {
 void pare_sha256_init(struct pare_sha256 *s);
 void pare_sha256_add(struct pare_sha256 *s, const void *data, size_t len);
 void pare_sha256_text(struct pare_sha256 *s,
-                      char text[PARE_SHA256_TEXT]); /* s cannot be used afterwards */
+                      char text[PARE_SHA256_TEXT]); /* s cannot be used afterward */
 
 #endif

@@ -1,7 +1,7 @@
 /* merge_ranks.c - several processes compress one model: merge statistics, compare masks.
  *
  * Before collectors run, only the last process keeps its sums (it always has an item of the
- * batch); the others start from 0.  Afterwards the sums of all processes are added up.
+ * batch); the others start from 0.  Afterward the sums of all processes are added up.
  */
 #include <string.h>
 

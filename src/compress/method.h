@@ -24,7 +24,7 @@ struct pare_method {
     int (*check)(struct pare_registry *g, struct pare_algorithm *a, struct pare_err *err);
 
     /* Allocate c->prune or c->quant, find c->algorithm[] by name; *settings is the struct that the
-     * library fills from `settings` afterwards. */
+     * library fills from `settings` afterward. */
     int (*open)(struct pare_compression *c, const struct pare_compression_opts *o,
                 const struct pare_given *g, int n, void **settings, struct pare_err *err);
 

@@ -36,7 +36,7 @@ struct pare_source {
 };
 
 struct pare_data_parts {
-    struct pare_arena *tmp; /* for open(): freed afterwards */
+    struct pare_arena *tmp; /* for open(): freed afterward */
     const char *split;
     bool whole;               /* the set has no splits */
     bool picture;             /* items are (C, H, W) images, which can be resized and cropped */

@@ -91,7 +91,7 @@ int pare_dist_moments(struct pare_dist *d, struct pare_moments *m, struct pare_e
 /* ---- work distribution ----------------------------------------------------------------------- */
 
 /* Call fn(user, i, results + i * size) for i = 0 .. n - 1, each in whichever process is free.
- * Afterwards every process has all results.  results are zeroed first. */
+ * Afterward every process has all results.  results are zeroed first. */
 struct pare_work {
     int64_t n;
     size_t size; /* of a result, in bytes */

@@ -23,7 +23,7 @@ struct pare_pth {
  * memory. */
 int pare_pth_read(struct pare_arena *a, const char *path, struct pare_pth *p, struct pare_err *err);
 
-/* The same from memory, which is not needed afterwards. */
+/* The same from memory, which is not needed afterward. */
 int pare_pth_parse(struct pare_arena *a, const void *bytes, size_t len, struct pare_pth *p,
                    struct pare_err *err);
 

@@ -29,7 +29,7 @@ struct pare_prune_job {
 /* Wrap the layers of tune.model, which must be open.  Close it in any case. */
 int pare_prune_open(struct pare_prune_job *j, struct pare_err *err);
 
-/* Make the masks, fine-tune, evaluate.  tune.model has the masked weights afterwards. */
+/* Make the masks, fine-tune, evaluate.  tune.model has the masked weights afterward. */
 int pare_prune_work(struct pare_prune_job *j, struct pare_err *err);
 void pare_prune_close(struct pare_prune_job *j);
 

@@ -22,7 +22,7 @@ int pare_quantize_option_groups(struct pare_arena *a, const char *quantizer,
                                 struct pare_option_group **group, int *n, struct pare_err *err);
 
 /* Calls start() again, on the model with float weights, after the bits of quantization points
- * changed. The caller writes the weights afterwards. */
+ * changed. The caller writes the weights afterward. */
 int pare_quant_restart(struct pare_compression *c, struct pare_err *err);
 
 /* Forward passes add to the noise of quantization points, or no longer do. */

@@ -3,7 +3,7 @@
   if (typeof Chart === "undefined") return;
   document.documentElement.classList.add("charts");
   var drawn = [];
-  function colour(name) {
+  function color(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
   function bytes(v) {
@@ -14,8 +14,8 @@
   function percent(v) { return +(100 * v).toFixed(2) + " %"; }
   function draw(data) {
     var d = JSON.parse(data.textContent);
-    var palette = [colour("--accent"), colour("--second"), colour("--third")];
-    var soft = colour("--soft"), line = colour("--line");
+    var palette = [color("--accent"), color("--second"), color("--third")];
+    var soft = color("--soft"), line = color("--line");
     var y = d.percent ? percent : function (v) { return +v.toPrecision(4); };
     var x = d.log ? bytes : function (v) { return +v.toPrecision(4); };
     return new Chart(document.getElementById(data.dataset.for), {

@@ -269,7 +269,7 @@ static void put_page(struct pare_page *p, const struct pare_run_file *r, int n)
     pare_page_raw(p, "</main>\n");
     if (pare_report_files[PARE_CHARTS].len > PARE_NO_CHARTS) {
         pare_page_raw(p, "<script>\n/*!\n");
-        embed(p, PARE_LICENCE);
+        embed(p, PARE_LICENSE);
         pare_page_raw(p, "*/\n");
         embed(p, PARE_CHARTS);
         pare_page_raw(p, "\n</script>\n<script>\n");

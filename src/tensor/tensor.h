@@ -59,7 +59,7 @@ uint16_t pare_f32_to_f16(float f); /* rounds half to even, overflows to infinity
 float pare_bf16_to_f32(uint16_t h);
 uint16_t pare_f32_to_bf16(float f);
 
-/* Convert n elements between any two numeric types (not PARE_STR), as ONNX Cast does: towards
+/* Convert n elements between any two numeric types (not PARE_STR), as ONNX Cast does: toward
  * zero for floats to integers, anything but zero is true. */
 int pare_convert(enum pare_dtype to, void *dst, enum pare_dtype from, const void *src, int64_t n,
                  struct pare_err *err);

@@ -1,4 +1,4 @@
-/* distill.c - knowledge distillation: loss terms that pull a student towards its teacher. */
+/* distill.c - knowledge distillation: loss terms that pull a student toward its teacher. */
 #include "distill.h"
 
 #include <string.h>

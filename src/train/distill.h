@@ -1,4 +1,4 @@
-/* distill.h - knowledge distillation: loss terms that pull a student towards its teacher.
+/* distill.h - knowledge distillation: loss terms that pull a student toward its teacher.
  *
  * These add to a loss that has been computed already:
  *

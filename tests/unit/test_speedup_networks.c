@@ -145,7 +145,7 @@ static void splits(void **state)
     EXPECT(&n, net_conv(&n, part[2], ALL, 5, 2, 1), 6, 2, 2, 2);
 }
 
-/* Halves without sizes: afterwards they need some. */
+/* Halves without sizes: afterward they need some. */
 static void split_in_halves(void **state)
 {
     struct net n = net_new(9);

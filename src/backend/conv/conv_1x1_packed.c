@@ -25,7 +25,8 @@ struct conv {
     float *w, *bias;
 };
 
-static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
+static bool conv_1x1_packed_usable(const struct pare_match *v, const struct pare_node *n,
+                                   const struct conv *c)
 {
     const struct pare_window *w = &c->fuse.win;
 
@@ -49,7 +50,8 @@ static void split_post_ops(struct conv *c)
 }
 
 /* Fill in the step's lists, including the prologue. */
-static bool fill_step(const struct pare_match *v, const struct conv *c, struct pare_step *s)
+static bool conv_1x1_packed_fill_step(const struct pare_match *v, const struct conv *c,
+                                      struct pare_step *s)
 {
     const struct pare_conv_prologue *f = &c->prologue;
     struct pare_step own = { 0 };
@@ -94,7 +96,8 @@ static bool is_sparse(const struct pare_match *v, struct pare_node *conv)
     return pare_kernel_conv_sparse.match(v, conv, &probe);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_1x1_packed_match(const struct pare_match *v, struct pare_node *n,
+                                  struct pare_step *s)
 {
     int block = v->backend->block;
     const struct pare_tensor *x;
@@ -109,7 +112,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->has_prologue = pare_conv_prologue(v, n, &c->prologue);
     c->node = c->has_prologue ? c->prologue.conv : n;
     if (strcmp(c->node->type, "Conv") || !pare_conv_fuse(v, c->node, &c->fuse) ||
-        !usable(v, c->node, c) || (c->has_prologue && is_sparse(v, c->node)))
+        !conv_1x1_packed_usable(v, c->node, c) || (c->has_prologue && is_sparse(v, c->node)))
         return false;
     x = &c->node->in[0]->t;
     out = c->node->in[1]->t.dim[0];
@@ -122,7 +125,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->in_blocks = (c->in + block - 1) / block;
     c->out_blocks = (out + block - 1) / block;
     split_post_ops(c);
-    if (!fill_step(v, c, s))
+    if (!conv_1x1_packed_fill_step(v, c, s))
         return false;
     if (c->has_prologue)
         s->work_bytes[0] = (size_t)(v->backend->threads * GROUP * c->in_blocks * block) *
@@ -131,7 +134,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_1x1_packed_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     const struct pare_tensor *w = &c->node->in[1]->t;
@@ -233,7 +236,7 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
 
 /* As in linear_packed.c: few weights stay in the cache while pixels pass by; many weights are
  * divided among the threads. */
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_1x1_packed_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
     const int64_t bytes = 2 * b->block * c->in * (int64_t)sizeof(float),
@@ -265,7 +268,7 @@ const struct pare_kernel pare_kernel_conv_1x1_packed = {
     .name = "conv_1x1_packed",
     .doc = "Convolution with constant 1x1 filters by packed GEMM, with post-ops.",
     .candidate = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_1x1_packed_match,
+    .init = conv_1x1_packed_init,
+    .run = conv_1x1_packed_run,
 };

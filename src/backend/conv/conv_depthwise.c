@@ -11,7 +11,8 @@ struct conv {
     float *w, *bias;
 };
 
-static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
+static bool conv_depthwise_usable(const struct pare_match *v, const struct pare_node *n,
+                                  const struct conv *c)
 {
     const struct pare_window *w = &c->fuse.win;
 
@@ -19,7 +20,8 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, const 
            w->group == n->in[0]->t.dim[1] && w->group == n->in[1]->t.dim[0];
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_depthwise_match(const struct pare_match *v, struct pare_node *n,
+                                 struct pare_step *s)
 {
     int block = v->backend->block;
     struct conv *c;
@@ -28,7 +30,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (strcmp(n->type, "Conv"))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !usable(v, n, c))
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !conv_depthwise_usable(v, n, c))
         return false;
     out = n->in[1]->t.dim[0];
     c->depth.block = block;
@@ -51,7 +53,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_depthwise_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     int64_t O = s->node->in[1]->t.dim[0], padded = c->blocks * b->block;
@@ -80,7 +82,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
 }
 
 /* Planes in parallel, or parts of planes if there are too few for the threads. */
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_depthwise_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
     const struct pare_depthwise *d = &c->depth;
@@ -115,7 +117,7 @@ const struct pare_kernel pare_kernel_conv_depthwise = {
     .name = "conv_depthwise",
     .doc = "Depthwise convolution with constant filters, with post-ops.",
     .candidate = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_depthwise_match,
+    .init = conv_depthwise_init,
+    .run = conv_depthwise_run,
 };

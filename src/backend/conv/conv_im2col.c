@@ -40,7 +40,8 @@ static bool to_three_axes(struct pare_window *w)
     return true;
 }
 
-static bool usable(const struct pare_match *v, const struct pare_node *n, struct pare_window *w)
+static bool conv_im2col_usable(const struct pare_match *v, const struct pare_node *n,
+                               struct pare_window *w)
 {
     struct pare_err err;
 
@@ -85,7 +86,7 @@ static int match_relu_pool(const struct pare_match *v, struct pare_node *n, stru
 }
 
 /* Measured: after a pool, and where oneDNN pads blocks or has no Winograd kernel. */
-static bool pays(const struct pare_im2col *c)
+static bool conv_im2col_pays(const struct pare_im2col *c)
 {
     return c->pooled && 4 * c->results <= c->pixels && c->C <= MOST_CHANNELS &&
            c->O <= MOST_CHANNELS && (c->C < LEAST_CHANNELS || c->O < LEAST_CHANNELS) &&
@@ -178,7 +179,7 @@ static bool fill_tables(const struct pare_match *v, struct pare_im2col *c)
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_im2col_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct pare_node *fused[2];
     struct pare_window w;
@@ -186,7 +187,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     struct pare_im2col *c;
     int count, n_in;
 
-    if (!usable(v, n, &w))
+    if (!conv_im2col_usable(v, n, &w))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c)
@@ -197,7 +198,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     out = count ? fused[count - 1]->out[0] : n->out[0];
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
     set_sizes(c, n, out);
-    if ((!v->ignore_cost && !pays(c)) || !fill_tables(v, c) ||
+    if ((!v->ignore_cost && !conv_im2col_pays(c)) || !fill_tables(v, c) ||
         !pare_step_lists(s, v, n_in, 1, count))
         return false;
     for (int i = 0; i < n_in; i++)
@@ -380,7 +381,7 @@ static void write_results(const struct pare_im2col *c, const float *sums, const 
     }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_im2col_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_im2col *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *w = pare_f32(&s->in_buf[1]->t);
@@ -416,7 +417,7 @@ const struct pare_kernel pare_kernel_conv_im2col = {
     .name = "conv_im2col",
     .doc = "Training of convolutions with few channels, Relu and MaxPool, by im2col.",
     .candidate = true,
-    .match = match,
-    .run = run,
+    .match = conv_im2col_match,
+    .run = conv_im2col_run,
     .backward = pare_im2col_grad,
 };

@@ -29,7 +29,8 @@ struct conv {
     float *w, *bias;
 };
 
-static bool usable(const struct pare_match *v, const struct pare_node *n, const struct conv *c)
+static bool conv_taps_usable(const struct pare_match *v, const struct pare_node *n,
+                             const struct conv *c)
 {
     const struct pare_window *w = &c->fuse.win;
     bool point = true;
@@ -45,7 +46,7 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, const 
 }
 
 /* Is about half of a block empty? */
-static bool pays(const struct conv *c, int block)
+static bool conv_taps_pays(const struct conv *c, int block)
 {
     return c->lane > 1 && c->C % block && c->C % block <= block / 2 && c->C < 3 * block;
 }
@@ -75,7 +76,7 @@ static void set_runs(struct conv *c, int block)
     }
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_taps_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     int block = v->backend->block, in_block;
     struct conv *c;
@@ -84,7 +85,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (strcmp(n->type, "Conv"))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !usable(v, n, c))
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !conv_taps_usable(v, n, c))
         return false;
     out = n->in[1]->t.dim[0];
     c->N = n->in[0]->t.dim[0];
@@ -94,7 +95,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->out_blocks = (out + block - 1) / block;
     set_runs(c, block);
     c->n_post = pare_conv_fuse_vector_ops(&c->fuse, out % block != 0, c->post);
-    if ((!v->ignore_cost && !pays(c, block)) || c->n_post < 0 ||
+    if ((!v->ignore_cost && !conv_taps_pays(c, block)) || c->n_post < 0 ||
         !pare_conv_fuse_step(v, n, &c->fuse, in_block, block, s))
         return false;
     c->clamp = pare_post_bounds(c->post, &c->n_post, &c->low, &c->high);
@@ -129,7 +130,7 @@ static int64_t run_offset(const struct conv *c, int64_t i, int64_t *first)
            c->lane;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_taps_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     const struct pare_window *w = &c->fuse.win;
@@ -222,7 +223,7 @@ static void run_line(const struct conv *c, const struct pare_step *s, int block,
 }
 
 /* As many weights at a time as stay in the cache over all lines of an image. */
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_taps_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
     const struct pare_window *w = &c->fuse.win;
@@ -255,7 +256,7 @@ const struct pare_kernel pare_kernel_conv_taps = {
     .name = "conv_taps",
     .doc = "Convolution with constant filters over few channels by packed GEMM, line by line.",
     .candidate = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_taps_match,
+    .init = conv_taps_init,
+    .run = conv_taps_run,
 };

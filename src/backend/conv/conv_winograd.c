@@ -32,7 +32,7 @@ static bool read_post_ops(struct conv *c, bool padded)
 /* Compare the cycles of this and of the direct kernel, in units of one vector multiplication:
  * products; transforms of one vector of a tile; filters that do not fit in a cache, which all
  * threads read.  The direct kernel does not pad the three channels of an image. */
-static bool pays(const struct pare_winograd *g, int64_t channels)
+static bool conv_winograd_pays(const struct pare_winograd *g, int64_t channels)
 {
     int64_t in = g->from.channels, out = g->to.channels, tiles = pare_winograd_tiles(g);
     int64_t products = tiles * PARE_WINOGRAD * in * out / g->block;
@@ -44,7 +44,8 @@ static bool pays(const struct pare_winograd *g, int64_t channels)
     return (products > filters ? products : filters) + transforms < direct;
 }
 
-static bool usable(const struct pare_match *v, const struct pare_node *n, struct conv *c)
+static bool conv_winograd_usable(const struct pare_match *v, const struct pare_node *n,
+                                 struct conv *c)
 {
     const struct pare_window *w = &c->fuse.win;
 
@@ -57,7 +58,8 @@ static bool usable(const struct pare_match *v, const struct pare_node *n, struct
     return read_post_ops(c, n->out[0]->t.dim[1] % v->backend->block != 0);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_winograd_match(const struct pare_match *v, struct pare_node *n,
+                                struct pare_step *s)
 {
     const struct pare_tensor *x, *y;
     int block = v->backend->block;
@@ -68,7 +70,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     x = &n->in[0]->t;
     y = &n->out[0]->t;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !usable(v, n, c))
+    if (!c || !pare_conv_fuse(v, n, &c->fuse) || !conv_winograd_usable(v, n, c))
         return false;
     c->geo = (struct pare_winograd){
         .N = x->dim[0],
@@ -79,7 +81,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
-    if ((!v->ignore_cost && !pays(&c->geo, x->dim[1])) ||
+    if ((!v->ignore_cost && !conv_winograd_pays(&c->geo, x->dim[1])) ||
         !pare_conv_fuse_step(v, n, &c->fuse, block, block, s))
         return false;
     s->state = c;
@@ -87,7 +89,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_winograd_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     const struct pare_tensor *w = &s->node->in[1]->t;
@@ -121,7 +123,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_winograd_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     struct pare_winograd_run r = {
@@ -145,7 +147,7 @@ const struct pare_kernel pare_kernel_conv_winograd = {
     .name = "conv_winograd",
     .doc = "Convolution with constant 3x3 filters by Winograd's F(4x4, 3x3), with post-ops.",
     .candidate = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_winograd_match,
+    .init = conv_winograd_init,
+    .run = conv_winograd_run,
 };

@@ -15,7 +15,7 @@
 /* Multiplications: 36 per tile against the direct kernel's 9 per result, plus the transforms;
  * measured from 1x1 to 56x56 pixels, with 8 to 512 channels.  backward_weights is where oneDNN is
  * slowest. */
-static unsigned pays(const struct pare_winograd *g, int64_t channels)
+static unsigned conv_winograd_train_pays(const struct pare_winograd *g, int64_t channels)
 {
     int64_t tiles = pare_winograd_tiles(g), results = g->N * g->to.h * g->to.w;
     bool few = tiles <= FEW_TILES && g->threads == 1;
@@ -45,7 +45,8 @@ struct conv {
     bool want_x, want_w, want_b;
 };
 
-static bool usable(const struct pare_match *v, const struct pare_node *n, struct pare_window *w)
+static bool conv_winograd_train_usable(const struct pare_match *v, const struct pare_node *n,
+                                       struct pare_window *w)
 {
     const struct pare_tensor *x, *y;
     struct pare_err err;
@@ -118,14 +119,15 @@ static struct conv *describe(const struct pare_match *v, const struct pare_node 
     return c;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_winograd_train_match(const struct pare_match *v, struct pare_node *n,
+                                      struct pare_step *s)
 {
     struct pare_window w;
     struct conv *c;
     size_t back, weights;
     int n_in;
 
-    if (!usable(v, n, &w))
+    if (!conv_winograd_train_usable(v, n, &w))
         return false;
     c = describe(v, n, &w, s->passes);
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
@@ -133,7 +135,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     s->fast_passes = v->ignore_cost
                          ? PARE_ALL_PASSES
-                         : pays(&c->forward, fewest_channels(c->filters.I, c->filters.O));
+                         : conv_winograd_train_pays(&c->forward,
+                                                    fewest_channels(c->filters.I, c->filters.O));
     if (!is_fast(s) || !pare_step_lists(s, v, n_in, 1, 0))
         return false;
     if (n_in > 2) {
@@ -160,7 +163,8 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_winograd_train_run(struct pare_step *s, struct pare_backend *b,
+                                   struct pare_err *err)
 {
     struct conv *c = s->state;
     struct pare_winograd_filters f = c->filters;
@@ -215,7 +219,8 @@ static void bias_grad(const struct conv *c, const float *gy, bool first, float *
     }
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_winograd_train_backward(struct pare_step *s, struct pare_backend *b,
+                                        struct pare_err *err)
 {
     struct conv *c = s->state;
     const float *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -264,7 +269,7 @@ const struct pare_kernel pare_kernel_conv_winograd_train = {
     .doc = "Training of convolutions with 3x3 filters by Winograd's F(4x4, 3x3).",
     .candidate = true,
     .blocked_filters = true,
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = conv_winograd_train_match,
+    .run = conv_winograd_train_run,
+    .backward = conv_winograd_train_backward,
 };

@@ -158,7 +158,7 @@ static size_t work_bytes(struct linear *l, int threads)
     return (size_t)(l->threads * l->tile * l->w.K) * sizeof(float);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool linear_nbits_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct linear *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     struct pare_value *out = n->n_out ? n->out[0] : NULL, *other;
@@ -297,7 +297,7 @@ static int init_scales(struct linear *l, struct pare_backend *b, struct pare_err
     return 0;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_nbits_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
 
@@ -356,7 +356,7 @@ static int run_tile(const struct linear *l, const float *x, float *y, float *til
                                                     .add = l->row != NULL });
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_nbits_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
@@ -380,7 +380,7 @@ const struct pare_kernel pare_kernel_linear_nbits = {
     .name = "linear_nbits",
     .doc = "Gemm, MatMul and MatMulNBits with packed weights of 4 and 8 bits.",
     .reads_int8 = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = linear_nbits_match,
+    .init = linear_nbits_init,
+    .run = linear_nbits_run,
 };

@@ -55,8 +55,8 @@ static int read_simple(const struct pare_match *v, struct linear *l)
     return at;
 }
 
-static bool fill_step(const struct pare_match *v, struct pare_node *n, struct linear *l,
-                      struct pare_step *s)
+static bool linear_packed_fill_step(const struct pare_match *v, struct pare_node *n,
+                                    struct linear *l, struct pare_step *s)
 {
     int first = l->fuse.add != NULL, at = 1;
 
@@ -76,7 +76,8 @@ static bool fill_step(const struct pare_match *v, struct pare_node *n, struct li
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool linear_packed_match(const struct pare_match *v, struct pare_node *n,
+                                struct pare_step *s)
 {
     struct pare_linear_fuse fuse;
     struct linear *l;
@@ -91,7 +92,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     if (!pare_chain_after(v, fuse.out, &l->links))
         l->links.n_links = l->links.n_ops = 0;
     l->simple = l->links.n_links && read_simple(v, l) == l->links.n_links;
-    return fill_step(v, n, l, s);
+    return linear_packed_fill_step(v, n, l, s);
 }
 
 static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_err *err)
@@ -109,7 +110,7 @@ static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_er
     return 0;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_packed_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
 
@@ -140,7 +141,7 @@ static void run_links(const void *arg, int64_t from, int64_t to)
     pare_chain_run(r->links, from, to, r->y);
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_packed_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     const struct pare_linear_fuse *h = &l->fuse;
@@ -166,7 +167,7 @@ const struct pare_kernel pare_kernel_linear_packed = {
     .doc =
         "Gemm and MatMul with constant weights by packed GEMM, with fused elementwise operators.",
     .candidate = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = linear_packed_match,
+    .init = linear_packed_init,
+    .run = linear_packed_run,
 };

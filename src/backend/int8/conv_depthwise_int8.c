@@ -35,7 +35,7 @@ static bool geometry(struct depth *d)
 }
 
 /* Are the vectors mostly full, or are there many products per vector? */
-static bool pays(const struct pare_depthwise_int8 *k)
+static bool conv_depthwise_int8_pays(const struct pare_depthwise_int8 *k)
 {
     return k->C * 4 >= pare_depthwise_int8_blocks(k->C) * PARE_DEPTHWISE_INT8 * 3 ||
            k->kernel[0] * k->kernel[1] > 9;
@@ -57,12 +57,14 @@ static void bounds(struct depth *d)
     pare_int8_bounds(&o, &k->lo, &k->hi);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_depthwise_int8_match(const struct pare_match *v, struct pare_node *n,
+                                      struct pare_step *s)
 {
     struct depth *d = pare_alloc(v->backend->scratch, 1, sizeof(*d)), *keep;
 
     if (!d || !pare_depthwise_int8_can(v->backend) || !pare_int8_conv(v, n, &d->c) ||
-        !pare_int8_conv_quantized(&d->c) || !geometry(d) || (!v->ignore_cost && !pays(&d->k)))
+        !pare_int8_conv_quantized(&d->c) || !geometry(d) ||
+        (!v->ignore_cost && !conv_depthwise_int8_pays(&d->k)))
         return false;
     bounds(d);
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
@@ -125,7 +127,8 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
     return 0;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_depthwise_int8_init(struct pare_step *s, struct pare_backend *b,
+                                    struct pare_err *err)
 {
     struct depth *d = s->state;
     const struct depth *like = s->share_from ? s->share_from->state : NULL;
@@ -139,7 +142,8 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return 0;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_depthwise_int8_run(struct pare_step *s, struct pare_backend *b,
+                                   struct pare_err *err)
 {
     const struct depth *d = s->state;
     const struct pare_depthwise_int8 *k = &d->k;
@@ -167,7 +171,7 @@ const struct pare_kernel pare_kernel_conv_depthwise_int8 = {
     .name = "conv_depthwise_int8",
     .doc = "Int8 depthwise convolution.",
     .reads_int8 = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_depthwise_int8_match,
+    .init = conv_depthwise_int8_init,
+    .run = conv_depthwise_int8_run,
 };

@@ -51,7 +51,8 @@ static bool is_slow(const struct pare_node *n, const struct conv_exact *d)
            pare_int8_conv_below(&d->c, 1 << 24);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_int8_exact_match(const struct pare_match *v, struct pare_node *n,
+                                  struct pare_step *s)
 {
     struct conv_exact d = { 0 }, *keep;
 
@@ -88,7 +89,7 @@ static int init_weights(struct conv_exact *d, struct pare_backend *b, struct par
     return 0;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_int8_exact_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv_exact *d = s->state;
     struct pare_int8_out *o = &d->out;
@@ -244,7 +245,7 @@ static void run_depthwise(const struct conv_exact *d, const void *x, int64_t pla
     }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_int8_exact_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv_exact *d = s->state;
     const void *x = s->in_buf[0]->t.data;
@@ -271,7 +272,7 @@ const struct pare_kernel pare_kernel_conv_int8_exact = {
     .name = "conv_int8_exact",
     .doc = "Int8 convolution in plain C, exact on every CPU.",
     .reads_int8 = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_int8_exact_match,
+    .init = conv_int8_exact_init,
+    .run = conv_int8_exact_run,
 };

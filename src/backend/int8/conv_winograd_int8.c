@@ -57,7 +57,7 @@ static int parts(const struct pare_match *v, const struct pare_int8_conv *c,
 
 /* Compare measured cycles: direct int8 products against 36 int16 products, the transforms and
  * reading the weights. */
-static bool pays(const struct winograd_conv *s, int threads)
+static bool conv_winograd_int8_pays(const struct winograd_conv *s, int threads)
 {
     const struct pare_winograd_int8 *k = &s->k;
     double tiles = (double)s->tiles, C = (double)k->C, O = (double)k->O;
@@ -106,7 +106,8 @@ static int64_t some_tiles(const struct winograd_conv *s, int threads)
     return (each + blocks - 1) / blocks;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_winograd_int8_match(const struct pare_match *v, struct pare_node *n,
+                                     struct pare_step *s)
 {
     struct winograd_conv *w = pare_alloc(v->backend->scratch, 1, sizeof(*w)), *keep;
     int threads = v->backend->threads;
@@ -115,7 +116,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         !pare_int8_conv_quantized(&w->c) || !geometry(&w->c, w))
         return false;
     w->some = some_tiles(w, threads);
-    if ((!v->ignore_cost && !pays(w, threads)) || !parts(v, &w->c, &w->k))
+    if ((!v->ignore_cost && !conv_winograd_int8_pays(w, threads)) || !parts(v, &w->c, &w->k))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, w->c.end.n))
@@ -158,7 +159,8 @@ static int init_weights(struct winograd_conv *w, struct pare_backend *b, struct 
     return 0;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_winograd_int8_init(struct pare_step *s, struct pare_backend *b,
+                                   struct pare_err *err)
 {
     struct winograd_conv *w = s->state;
     const struct winograd_conv *like = s->share_from ? s->share_from->state : NULL;
@@ -226,7 +228,7 @@ static void run_panels(const struct winograd_conv *w, int threads, const uint8_t
     }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_winograd_int8_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct winograd_conv *w = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
@@ -246,7 +248,7 @@ const struct pare_kernel pare_kernel_conv_winograd_int8 = {
     .name = "conv_winograd_int8",
     .doc = "Int8 3x3 convolution by Winograd's F(4x4, 3x3), exact.",
     .reads_int8 = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_winograd_int8_match,
+    .init = conv_winograd_int8_init,
+    .run = conv_winograd_int8_run,
 };

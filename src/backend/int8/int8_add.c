@@ -20,7 +20,7 @@ struct int8_add {
 };
 
 /* Convert the bounds of the float sum to int8 values. */
-static void prepare(struct int8_add *c)
+static void int8_add_prepare(struct int8_add *c)
 {
     const struct pare_int8 *q = &c->end.q;
 
@@ -48,7 +48,7 @@ static bool read_qlinear(const struct pare_node *n, struct int8_add *c)
            !pare_is_const(c->b.v);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool int8_add_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct int8_add c = { 0 }, *keep;
     int layout;
@@ -58,7 +58,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 2, 1, c.end.n))
         return false;
-    prepare(&c);
+    int8_add_prepare(&c);
     *keep = c;
     layout = pare_int8_keep(v, &c.a) == PARE_CHANNELS_LAST ? PARE_CHANNELS_LAST
                                                            : pare_int8_keep(v, &c.b);
@@ -111,7 +111,7 @@ PARE_SIMD static void add_rows(const struct int8_add *c, const void *x, const vo
     }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int int8_add_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_add *c = s->state;
     const char *x = s->in_buf[0]->t.data, *z = s->in_buf[1]->t.data;
@@ -128,6 +128,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_int8_add = {
     .name = "int8_add",
     .doc = "Int8 residual Add, requantized.",
-    .match = match,
-    .run = run,
+    .match = int8_add_match,
+    .run = int8_add_run,
 };

@@ -76,7 +76,7 @@ static bool match_dequantize(const struct pare_match *v, struct pare_node *n, st
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool int8_cast_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct int8_cast c = { .end = { .lo = -INFINITY, .hi = INFINITY } }, *keep;
     bool to_bytes = is_node(n, "QuantizeLinear");
@@ -180,7 +180,7 @@ static int run_straight(const struct int8_cast *c, const void *x, void *y, int t
     return 0;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int int8_cast_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_cast *c = s->state;
     const void *x = s->in_buf[0]->t.data;
@@ -207,6 +207,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_int8_cast = {
     .name = "int8_cast",
     .doc = "QuantizeLinear and DequantizeLinear between any two layouts.",
-    .match = match,
-    .run = run,
+    .match = int8_cast_match,
+    .run = int8_cast_run,
 };

@@ -205,7 +205,8 @@ static int layout_of(const struct pare_match *v, const struct pare_node *n,
     return 0;
 }
 
-static bool fill_step(const struct pare_match *v, struct int8_chain *c, struct pare_step *s)
+static bool int8_chain_fill_step(const struct pare_match *v, struct int8_chain *c,
+                                 struct pare_step *s)
 {
     int at = 0;
 
@@ -231,7 +232,7 @@ static bool fill_step(const struct pare_match *v, struct int8_chain *c, struct p
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool int8_chain_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct pare_int8_func *f = pare_alloc(v->backend->scratch, 1, sizeof(*f));
     const struct pare_tensor *y;
@@ -252,12 +253,12 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     c->images = y->rank > 1 ? y->dim[0] : 1;
     c->rows = pare_numel(y) / c->images / c->C;
     c->per = CHUNK / c->C;
-    return fill_step(v, c, s);
+    return int8_chain_fill_step(v, c, s);
 }
 
 /* ---- run -------------------------------------------------------------------------------- */
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int int8_chain_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct int8_chain *c = s->state;
 
@@ -343,7 +344,7 @@ static void run_part(const struct int8_chain *c, struct pare_step *s, const stru
     pare_int8_quantize(&c->end, run, y, p->image * c->rows * c->C + p->at, p->n);
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int int8_chain_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_chain *c = s->state;
     int64_t size = c->rows * c->C, cuts = c->per ? 1 : (c->C + CHUNK - 1) / CHUNK;
@@ -369,7 +370,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_int8_chain = {
     .name = "int8_chain",
     .doc = "Int8 chains of elementwise operators with several operands.",
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = int8_chain_match,
+    .init = int8_chain_init,
+    .run = int8_chain_run,
 };

@@ -63,7 +63,8 @@ static struct pare_node *read_shuffle(const struct pare_match *v, const struct p
     return c->at ? back : NULL;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool int8_channels_match(const struct pare_match *v, struct pare_node *n,
+                                struct pare_step *s)
 {
     struct channels8 c = { 0 }, *keep;
     struct pare_node *turn = NULL, *last = n;
@@ -117,7 +118,7 @@ static void run_row(const struct channels8 *c, const uint8_t *x, uint8_t *y)
             y[i] = x[c->at[i]];
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int int8_channels_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct channels8 *c = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
@@ -133,6 +134,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_int8_channels = {
     .name = "int8_channels",
     .doc = "Int8 channel slice and channel shuffle.",
-    .match = match,
-    .run = run,
+    .match = int8_channels_match,
+    .run = int8_channels_run,
 };

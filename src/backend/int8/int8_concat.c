@@ -84,7 +84,7 @@ static bool read_parts(const struct pare_match *v, struct pare_node *n, struct p
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool int8_concat_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     bool f32;
     struct int8_concat *c;
@@ -110,7 +110,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int int8_concat_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_concat *c = s->state;
     uint8_t *y = s->out_buf[0]->t.data;
@@ -134,6 +134,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_int8_concat = {
     .name = "int8_concat",
     .doc = "Int8 Concat.",
-    .match = match,
-    .run = run,
+    .match = int8_concat_match,
+    .run = int8_concat_run,
 };

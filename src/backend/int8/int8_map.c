@@ -46,7 +46,7 @@ static bool int8_source(const struct pare_match *v, const struct pare_value *f32
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool int8_map_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct int8_map *m = pare_alloc(v->backend->scratch, 1, sizeof(*m)), *keep;
 
@@ -70,7 +70,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int int8_map_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_map *m = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
@@ -92,6 +92,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_int8_map = {
     .name = "int8_map",
     .doc = "Int8 elementwise functions as a table of 256 entries.",
-    .match = match,
-    .run = run,
+    .match = int8_map_match,
+    .run = int8_map_run,
 };

@@ -97,7 +97,7 @@ static bool read_ends(const struct pare_match *v, struct pare_node *n, struct in
     return !p->max;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool int8_pool_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct int8_pool p = { 0 }, *keep;
     const struct pare_tensor *x;
@@ -388,7 +388,7 @@ static void run_global(const struct int8_pool *p, int threads, const uint8_t *x,
         }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int int8_pool_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_pool *p = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
@@ -415,6 +415,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_int8_pool = {
     .name = "int8_pool",
     .doc = "Int8 pools and global means.",
-    .match = match,
-    .run = run,
+    .match = int8_pool_match,
+    .run = int8_pool_run,
 };

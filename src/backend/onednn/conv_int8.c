@@ -98,7 +98,7 @@ static bool describe(const struct pare_match *v, struct conv_int8 *s)
 
 /* Sums pass through float32, which holds 24 bits: enough for a float or quantized result, but a sum
  * that is itself the result must fit. */
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_int8_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct conv_int8 *k = pare_alloc(v->backend->scratch, 1, sizeof(*k)), *keep;
     int n_fused;
@@ -170,7 +170,7 @@ static int init_constants(const struct pare_step *s, struct pare_backend *b, str
     return like ? pare_dnnl_share(b, like->b, &c->b, err) : init_bias(c, b, err);
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_int8_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv_int8 *c = s->state;
 
@@ -180,7 +180,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_int8_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv_int8 *c = s->state;
     dnnl_exec_arg_t args[5] = {
@@ -210,8 +210,8 @@ const struct pare_kernel pare_kernel_conv_int8 = {
     .name = "conv_int8",
     .doc = "Int8 convolution with fused requantization, by oneDNN.",
     .reads_int8 = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_int8_match,
+    .init = conv_int8_init,
+    .run = conv_int8_run,
     .destroy = destroy,
 };

@@ -70,7 +70,7 @@ static bool layouts(const struct pare_match *v, struct pare_node *n, struct conv
     return false;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_onednn_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct conv *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     int in_block, out_block;
@@ -131,7 +131,7 @@ static int share_weights(const struct pare_step *s, struct pare_backend *b, stru
     return pare_dnnl_share(b, like->bias, &c->bias, err);
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_onednn_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
 
@@ -141,7 +141,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_onednn_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     dnnl_exec_arg_t args[] = {
@@ -168,8 +168,8 @@ const struct pare_kernel pare_kernel_conv_onednn = {
     .name = "conv_onednn",
     .doc = "Convolution with fused normalization, residual sum and activations, by oneDNN.",
     .candidate = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_onednn_match,
+    .init = conv_onednn_init,
+    .run = conv_onednn_run,
     .destroy = destroy,
 };

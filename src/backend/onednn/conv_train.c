@@ -23,10 +23,11 @@ struct conv {
     dnnl_memory_t mem[16];               /* all of them, for destroy() */
     int n_mem;
     dnnl_memory_t w; /* W in its own layout */
-    size_t side;     /* bytes of backward()'s scratch memory: packed W or its gradient; then X's
+    size_t
+        side; /* bytes of conv_train_backward()'s scratch memory: packed W or its gradient; then X's
                         gradient */
-    float *gx;       /* X's gradient if it has to be added */
-    float *gb;       /* gradient of the bias */
+    float *gx; /* X's gradient if it has to be added */
+    float *gb; /* gradient of the bias */
     bool forward, want_x, want_w;
 };
 
@@ -148,7 +149,7 @@ static void work_sizes(struct pare_step *s, struct conv *c)
         s->accumulate_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct pare_err err;
     struct conv *c;
@@ -337,7 +338,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
     return create_primitive(&c->weights, err);
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_train_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     dnnl_memory_desc_t md;
@@ -367,7 +368,7 @@ static int execute(const struct prim *p, struct pare_backend *b, struct pare_err
                      "convolution");
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
 
@@ -392,7 +393,7 @@ static void add_bias(struct pare_step *s, const float *gb)
         add(to, gb, s->in[2]->t.dim[0]);
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
 
@@ -433,9 +434,9 @@ const struct pare_kernel pare_kernel_conv_train = {
     .doc = "Training of convolutions by oneDNN.",
     .candidate = true,
     .blocked_filters = true,
-    .match = match,
-    .init = init,
-    .run = run,
-    .backward = backward,
+    .match = conv_train_match,
+    .init = conv_train_init,
+    .run = conv_train_run,
+    .backward = conv_train_backward,
     .destroy = destroy,
 };

@@ -151,7 +151,7 @@ static size_t work_bytes(const struct linear_int8 *l)
     return (size_t)(l->M * (l->wide ? pare_dot_length(l->K) : l->K)) * 2;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool linear_int8_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct linear_int8 *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     int fused = 0;
@@ -238,7 +238,7 @@ static int init_panel(struct linear_int8 *l, struct pare_backend *b, struct pare
     return 0;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_int8_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear_int8 *l = s->state;
     const int8_t *w;
@@ -392,7 +392,7 @@ static void run_panel(const struct linear_int8 *l, int threads, const uint8_t *x
     }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_int8_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear_int8 *l = s->state;
     const void *x = s->in_buf[0]->t.data;
@@ -431,7 +431,7 @@ const struct pare_kernel pare_kernel_linear_int8 = {
     .name = "linear_int8",
     .doc = "Int8 Gemm and MatMul with constant weights and fused requantization.",
     .reads_int8 = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = linear_int8_match,
+    .init = linear_int8_init,
+    .run = linear_int8_run,
 };

@@ -39,7 +39,8 @@ static bool describe(const struct pare_match *v, struct linear *l)
     return ok;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool linear_onednn_match(const struct pare_match *v, struct pare_node *n,
+                                struct pare_step *s)
 {
     struct linear *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     struct pare_value *out;
@@ -88,7 +89,7 @@ static int init_weights(const struct pare_step *s, struct pare_backend *b, struc
     return pare_dnnl_pack(b, &k, &l->weights, err);
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_onednn_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
 
@@ -108,7 +109,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return pare_dnnl(err, dnnl_primitive_create(&l->prim, l->pd), "inner product");
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_onednn_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
     dnnl_exec_arg_t args[5] = {
@@ -148,8 +149,8 @@ const struct pare_kernel pare_kernel_linear_onednn = {
     .name = "linear_onednn",
     .doc = "Gemm and MatMul with constant weights, by oneDNN.",
     .candidate = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = linear_onednn_match,
+    .init = linear_onednn_init,
+    .run = linear_onednn_run,
     .destroy = destroy,
 };

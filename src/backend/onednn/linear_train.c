@@ -29,7 +29,7 @@ static bool is_row(const struct pare_tensor *t, int64_t N)
     return t->rank && t->dim[t->rank - 1] == N && pare_numel(t) == N;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool linear_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     bool gemm = pare_node_is(n, "Gemm");
     const struct pare_tensor *x, *w;
@@ -87,7 +87,7 @@ static void run_panels(const struct pare_step *s, const struct pare_backend *b)
     pare_packed_gemm_multiply(b, &p, NULL, NULL);
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     float *y = pare_f32(&s->out_buf[0]->t);
@@ -189,7 +189,7 @@ static int backward_few(struct pare_step *s, const struct operands *all, int64_t
     return 0;
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     struct pare_buf *gx = s->in_buf[0]->grad, *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
@@ -218,7 +218,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_linear_train = {
     .name = "linear_train",
     .doc = "Training of Gemm and MatMul by packed GEMM and oneDNN's GEMM.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = linear_train_match,
+    .run = linear_train_run,
+    .backward = linear_train_backward,
 };

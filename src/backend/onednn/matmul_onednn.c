@@ -11,7 +11,8 @@ struct matmul {
     int64_t *a, *b; /* offsets of each product's matrices */
 };
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool matmul_onednn_match(const struct pare_match *v, struct pare_node *n,
+                                struct pare_step *s)
 {
     struct matmul *c;
 
@@ -38,7 +39,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int matmul_onednn_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct matmul *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *w = pare_f32(&s->in_buf[1]->t);
@@ -56,6 +57,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_matmul_onednn = {
     .name = "matmul_onednn",
     .doc = "MatMul of computed tensors, by oneDNN's GEMM.",
-    .match = match,
-    .run = run,
+    .match = matmul_onednn_match,
+    .run = matmul_onednn_run,
 };

@@ -12,7 +12,7 @@ struct matmul {
     int64_t stack, M, N, K;
 };
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool matmul_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *a, *b;
     struct matmul *m;
@@ -67,7 +67,7 @@ static int multiply(const struct product *p, int64_t stack, const struct pare_ba
     return failed ? pare_fail(err, PARE_EUNSUPPORTED, "oneDNN: matrix product failed") : 0;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int matmul_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct matmul *m = s->state;
     struct product p = { 'N',
@@ -83,7 +83,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return multiply(&p, m->stack, b, err);
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int matmul_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct matmul *m = s->state;
     const float *gy = pare_f32(&s->out_buf[0]->grad->t), *x = pare_f32(&s->in_buf[0]->t);
@@ -110,7 +110,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_matmul_train = {
     .name = "matmul_train",
     .doc = "Training of batched MatMul by oneDNN's GEMM.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = matmul_train_match,
+    .run = matmul_train_run,
+    .backward = matmul_train_backward,
 };

@@ -50,7 +50,7 @@ static int create_reorder(struct reorder_prim *w, bool add, struct pare_backend 
     return rc;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int reorder_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct reorder *r = pare_alloc(b->arena, 1, sizeof(*r));
     dnnl_engine_t e = b->onednn->engine;
@@ -87,12 +87,12 @@ static int execute(const struct reorder_prim *w, struct pare_backend *b, struct 
     return pare_dnnl(err, dnnl_primitive_execute(w->prim, b->onednn->stream, 2, args), "reorder");
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int reorder_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     return execute(&((struct reorder *)s->state)->forward, b, err);
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int reorder_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     return execute(&((struct reorder *)s->state)->backward, b, err);
 }
@@ -118,8 +118,8 @@ static void destroy(struct pare_step *s)
 const struct pare_kernel pare_kernel_reorder = {
     .name = "reorder",
     .doc = "Conversion between layouts.",
-    .init = init,
-    .run = run,
-    .backward = backward,
+    .init = reorder_init,
+    .run = reorder_run,
+    .backward = reorder_backward,
     .destroy = destroy,
 };

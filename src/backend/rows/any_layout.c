@@ -12,7 +12,7 @@ struct any_layout {
     bool train;
 };
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool any_layout_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct any_layout *c;
     int block;
@@ -40,7 +40,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int any_layout_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct any_layout *c = s->state;
 
@@ -56,7 +56,7 @@ PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
         y[i] += x[i];
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int any_layout_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct any_layout *c = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t), *to = s->grad_assign[0] ? gx : s->work[1]->t.data;
@@ -78,7 +78,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_any_layout = {
     .name = "any_layout",
     .doc = "Fake quantization in any layout, with its gradients.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = any_layout_match,
+    .run = any_layout_run,
+    .backward = any_layout_backward,
 };

@@ -241,7 +241,7 @@ static size_t own_size(const struct attention *a)
     return (size_t)(2 * panels + GROUP * round_up(a->D) + GROUP * round_up(a->tokens));
 }
 
-static bool fill_step(const struct found *f, struct attention *a, struct pare_step *s)
+static bool attention_fill_step(const struct found *f, struct attention *a, struct pare_step *s)
 {
     if (!pare_step_lists(s, f->v, OPERANDS, 1, f->nodes.n - 1))
         return false;
@@ -271,7 +271,7 @@ static void inputs_in_order(struct pare_view_trace_nodes *nodes)
         }
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool attention_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct found f = { .v = v, .scale = 1 };
     struct pare_arena *arena = v->backend->arena;
@@ -293,7 +293,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         return false;
     a->scale = (float)(f.scale * f.from[Q].scale * f.from[K].scale);
     a->block = v->backend->block == 16 && a->E % 16 == 0 ? 16 : 8;
-    return isfinite(a->scale) && a->scale != 0 && fill_step(&f, a, s);
+    return isfinite(a->scale) && a->scale != 0 && attention_fill_step(&f, a, s);
 }
 
 /* ---- run --------------------------------------------------------------------------------- */
@@ -364,7 +364,7 @@ static void run_part(const struct pare_step *s, int64_t i, int64_t from, int64_t
     }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int attention_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct attention *a = s->state;
     float *work = pare_f32(&s->work[0]->t);
@@ -383,6 +383,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_attention = {
     .name = "attention",
     .doc = "Fused attention: both products, Softmax, and the Reshapes and Transposes around them.",
-    .match = match,
-    .run = run,
+    .match = attention_match,
+    .run = attention_run,
 };

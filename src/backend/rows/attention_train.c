@@ -152,7 +152,8 @@ static size_t own_size(const struct attention *a)
                     round_up(a->T * a->D, 16));
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool attention_train_match(const struct pare_match *v, struct pare_node *n,
+                                  struct pare_step *s)
 {
     struct found f = { .v = v, .scale = 1 };
     struct pare_value *out;
@@ -290,7 +291,7 @@ static struct rows weights(const struct attention *a, int64_t i)
     return (struct rows){ a->p + i * a->T * a->tokens, a->tokens };
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int attention_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct attention *a = s->state;
     float *x = pare_f32(&s->in_buf[0]->t), *y = pare_f32(&s->out_buf[0]->t);
@@ -337,7 +338,8 @@ static void head_backward(const struct attention *a, struct pare_step *s, int64_
     add_rows(a, s->grad_assign[0], &one, &to[1]);
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int attention_train_backward(struct pare_step *s, struct pare_backend *b,
+                                    struct pare_err *err)
 {
     const struct attention *a = s->state;
     float *work = pare_f32(&s->work[1]->t);
@@ -352,7 +354,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_attention_train = {
     .name = "attention_train",
     .doc = "Training of attention, from the joint QKV projection on.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = attention_train_match,
+    .run = attention_train_run,
+    .backward = attention_train_backward,
 };

@@ -92,7 +92,7 @@ static int match_post_ops(const struct pare_match *v, struct pare_node *n, struc
     return count;
 }
 
-static bool usable(const struct pare_match *v, const struct pare_node *n)
+static bool bn_train_usable(const struct pare_match *v, const struct pare_node *n)
 {
     if (!v->train || !pare_node_is(n, "BatchNormalization") || !pare_bn_per_channel(n) ||
         !pare_is_f32(n->in[0]) || n->in[0]->t.rank < 3 || !pare_numel(&n->in[0]->t) ||
@@ -125,14 +125,14 @@ static struct bn *describe(const struct pare_match *v, const struct pare_node *n
     return c->mean && c->inv && c->sums ? c : NULL;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool bn_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct pare_node *fused[2] = { NULL, NULL };
     struct pare_value *z;
     struct bn *c;
     int count;
 
-    if (!usable(v, n))
+    if (!bn_train_usable(v, n))
         return false;
     c = describe(v, n);
     count = c ? match_post_ops(v, n, c, fused, &z) : 0;
@@ -295,7 +295,7 @@ static int run_synced(struct bn *c, struct pare_step *s, struct pare_backend *b,
     return 0;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int bn_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct bn *c = s->state;
 
@@ -458,7 +458,7 @@ static int backward_synced(const struct bn *c, struct pare_step *s, struct pare_
     return 0;
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int bn_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct bn *c = s->state;
 
@@ -480,7 +480,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_bn_train = {
     .name = "bn_train",
     .doc = "Training of BatchNormalization with fused residual sum and activation.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = bn_train_match,
+    .run = bn_train_run,
+    .backward = bn_train_backward,
 };

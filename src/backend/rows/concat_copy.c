@@ -34,7 +34,7 @@ static int common_block(const struct pare_match *v, const struct pare_node *n, i
     return 2 * blocked >= total ? block : 1;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool concat_copy_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct concat *c;
     int axis, block;
@@ -64,7 +64,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int concat_copy_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct concat *c = s->state;
     size_t total = 0;
@@ -89,6 +89,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_concat_copy = {
     .name = "concat_copy",
     .doc = "Concat as large copies.",
-    .match = match,
-    .run = run,
+    .match = concat_copy_match,
+    .run = concat_copy_run,
 };

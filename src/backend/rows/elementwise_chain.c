@@ -13,7 +13,8 @@ static int prefer_block(const struct pare_match *v, const struct pare_node *n)
     return 1;
 }
 
-static bool fill_step(const struct pare_match *v, struct pare_chain *c, struct pare_step *s)
+static bool elementwise_chain_fill_step(const struct pare_match *v, struct pare_chain *c,
+                                        struct pare_step *s)
 {
     int at = 0;
 
@@ -40,7 +41,8 @@ static bool fill_step(const struct pare_match *v, struct pare_chain *c, struct p
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool elementwise_chain_match(const struct pare_match *v, struct pare_node *n,
+                                    struct pare_step *s)
 {
     struct pare_chain *c;
 
@@ -57,15 +59,15 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
         if (!pare_chain_from(v, n, c))
             return false;
     }
-    return fill_step(v, c, s);
+    return elementwise_chain_fill_step(v, c, s);
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int elementwise_chain_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     return pare_chain_init(s->state, b, s->in_buf, NULL, NULL, err);
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int elementwise_chain_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_chain *c = s->state;
     float *y = pare_f32(&s->out_buf[0]->t);
@@ -81,7 +83,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_elementwise_chain = {
     .name = "elementwise_chain",
     .doc = "Chains of elementwise operators in one pass over memory.",
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = elementwise_chain_match,
+    .init = elementwise_chain_init,
+    .run = elementwise_chain_run,
 };

@@ -44,7 +44,8 @@ static bool read_operands(const struct pare_match *v, struct pare_node *n, bool 
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool elementwise_train_match(const struct pare_match *v, struct pare_node *n,
+                                    struct pare_step *s)
 {
     bool one = n->op->map && n->op->dmap && small_settings(n);
     bool two = n->op->map2 && n->op->dmap2 && n->n_in == 2 && n->version >= 7;
@@ -94,7 +95,7 @@ static void clear_padding(const struct map *c, float *y)
             memset(y + r * c->length + i + used, 0, (size_t)(c->block - used) * sizeof(*y));
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int elementwise_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct map *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
@@ -154,7 +155,8 @@ static void backward_scalar(struct pare_step *s, const struct map *c, int64_t i,
     store_grad(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->grad_assign[0]);
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int elementwise_train_backward(struct pare_step *s, struct pare_backend *b,
+                                      struct pare_err *err)
 {
     const struct map *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *y = pare_f32(&s->out_buf[0]->t);
@@ -190,7 +192,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_elementwise_train = {
     .name = "elementwise_train",
     .doc = "Training of elementwise operators.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = elementwise_train_match,
+    .run = elementwise_train_run,
+    .backward = elementwise_train_backward,
 };

@@ -16,7 +16,7 @@ struct gelu {
     int64_t count; /* elements, padding lanes included: 0 maps to 0 */
 };
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool gelu_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct pare_node *list[NODES];
     struct gelu *c;
@@ -62,7 +62,7 @@ PARE_SIMD static void add_grad(const float *x, const float *gy, float *gx, int64
         gx[i] += gy[i] * pare_gelu_slopef(x[i]);
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int gelu_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct gelu *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
@@ -75,7 +75,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int gelu_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct gelu *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -92,7 +92,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_gelu_train = {
     .name = "gelu_train",
     .doc = "Training of GELU decomposed with Erf.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = gelu_train_match,
+    .run = gelu_train_run,
+    .backward = gelu_train_backward,
 };

@@ -123,7 +123,7 @@ static bool match_operator(struct pare_node *n, struct norm *c)
     return !c->shift || is_row(c->shift, c->length);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool norm_rows_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
     struct norm *c;
@@ -148,7 +148,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int norm_rows_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct norm *c = s->state;
 
@@ -180,7 +180,7 @@ PARE_SIMD static void normalize_row(const struct norm *c, const float *x, float 
             y[i] = (x[i] - mean) * scale * (c->gamma ? c->gamma[i] : 1);
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int norm_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct norm *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
@@ -196,7 +196,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_norm_rows = {
     .name = "norm_rows",
     .doc = "LayerNormalization over the last axis, also if decomposed.",
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = norm_rows_match,
+    .init = norm_rows_init,
+    .run = norm_rows_run,
 };

@@ -27,7 +27,7 @@ static bool is_row(const struct pare_value *v, int64_t n)
            v->t.dim[v->t.rank - 1] == n;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool norm_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *x;
     struct norm *c;
@@ -85,7 +85,7 @@ PARE_SIMD static void normalize_row(const struct norm *c, int64_t r, const float
         y[i] = (x[i] - mean) * inv * gamma[i];
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int norm_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct norm *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *gamma = pare_f32(&s->in_buf[1]->t);
@@ -145,7 +145,7 @@ static void sum_groups(const struct norm *c, const float *sums, bool first, floa
     }
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int norm_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct norm *c = s->state;
     struct pare_buf *gx = s->in_buf[0]->grad, *gw = s->in_buf[1]->grad;
@@ -178,7 +178,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_norm_train = {
     .name = "norm_train",
     .doc = "Training of LayerNormalization over the last axis.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = norm_train_match,
+    .run = norm_train_run,
+    .backward = norm_train_backward,
 };

@@ -46,7 +46,7 @@ static bool read_window(const struct pare_node *n, struct pool *p)
     return true;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool pool_blocked_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
     struct pare_node *pool = NULL;
@@ -280,7 +280,7 @@ static void run_plane(const struct pool *p, const float *x, float *y)
     }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int pool_blocked_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pool *p = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
@@ -306,6 +306,6 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 const struct pare_kernel pare_kernel_pool_blocked = {
     .name = "pool_blocked",
     .doc = "Pools and global means in the blocked layout.",
-    .match = match,
-    .run = run,
+    .match = pool_blocked_match,
+    .run = pool_blocked_run,
 };

@@ -29,7 +29,7 @@ static int choose_layout(const struct pare_match *v, const struct pare_node *n)
     return block > 1 ? block : n->in[0]->t.dim[1] > 3 ? 8 : 0;
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool pool_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     bool max = pare_node_is(n, "MaxPool"), mean = pare_node_is(n, "AveragePool");
     bool global = pare_node_is(n, "GlobalAveragePool");
@@ -196,7 +196,7 @@ static void sum_plane(const float *x, float *y, int64_t space, int b)
         y[k] /= (float)space;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int pool_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pool *p = s->state;
     float *x = pare_f32(&s->in_buf[0]->t), *y = pare_f32(&s->out_buf[0]->t);
@@ -217,7 +217,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
     return 0;
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int pool_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pool *p = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -243,7 +243,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_pool_train = {
     .name = "pool_train",
     .doc = "Training of pools in the blocked layout.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = pool_train_match,
+    .run = pool_train_run,
+    .backward = pool_train_backward,
 };

@@ -1,7 +1,7 @@
 /* reshape_view.c - Reshape, Flatten, Squeeze, Unsqueeze, Identity: views that share memory. */
 #include "../backend.h"
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool reshape_view_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     if (!(n->op->flags & PARE_OP_VIEW) || n->n_out != 1 || pare_is_const(n->in[0]) ||
         n->in[0]->t.dtype == PARE_NONE || n->out[0]->t.dtype == PARE_NONE)
@@ -18,7 +18,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int reshape_view_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     (void)b, (void)err;
     if (s->out_buf[0]->t.data != s->in_buf[0]->t.data)
@@ -27,7 +27,7 @@ static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err
 }
 
 /* Nothing to do if the gradients share memory as well. */
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int reshape_view_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct pare_buf *in = s->in_buf[0];
     const struct pare_buf *out = s->out_buf[0];
@@ -50,7 +50,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_reshape_view = {
     .name = "reshape_view",
     .doc = "Reshape, Flatten, Squeeze and other views: a new shape of the same memory.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = reshape_view_match,
+    .run = reshape_view_run,
+    .backward = reshape_view_backward,
 };

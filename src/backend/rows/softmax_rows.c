@@ -16,7 +16,7 @@ struct softmax {
     int64_t rows, length;
 };
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool softmax_rows_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *x;
     struct softmax *c;
@@ -68,7 +68,7 @@ PARE_SIMD static void softmax_row(const float *x, float *y, int64_t n)
         y[i] *= sum;
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int softmax_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct softmax *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
@@ -97,7 +97,7 @@ PARE_SIMD static void softmax_row_backward(const float *y, const float *gy, floa
             gx[i] += y[i] * (gy[i] - sum);
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int softmax_rows_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct softmax *c = s->state;
     const float *y = pare_f32(&s->out_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
@@ -116,7 +116,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_softmax_rows = {
     .name = "softmax_rows",
     .doc = "Softmax along the last axis.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = softmax_rows_match,
+    .run = softmax_rows_run,
+    .backward = softmax_rows_backward,
 };

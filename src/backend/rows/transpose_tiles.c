@@ -103,7 +103,8 @@ static void set_inverse(const struct pare_match *v, const struct pare_node *n, c
     join_axes(t, &n->in[0]->t, perm);
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool transpose_tiles_match(const struct pare_match *v, struct pare_node *n,
+                                  struct pare_step *s)
 {
     int perm[PARE_MAX_RANK];
     struct transpose *t;
@@ -209,7 +210,7 @@ static void run_blocked(const struct transpose *t, const float *x, float *y, int
             }
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int transpose_tiles_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct transpose *t = s->state;
 
@@ -227,7 +228,8 @@ PARE_SIMD static void add(float *y, const float *x, int64_t n)
         y[i] += x[i];
 }
 
-static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int transpose_tiles_backward(struct pare_step *s, struct pare_backend *b,
+                                    struct pare_err *err)
 {
     const struct transpose *t = s->state;
     float *gx = pare_f32(&s->in_buf[0]->grad->t);
@@ -243,7 +245,7 @@ static int backward(struct pare_step *s, struct pare_backend *b, struct pare_err
 const struct pare_kernel pare_kernel_transpose_tiles = {
     .name = "transpose_tiles",
     .doc = "Transpose by tiles, also from and to the blocked layout.",
-    .match = match,
-    .run = run,
-    .backward = backward,
+    .match = transpose_tiles_match,
+    .run = transpose_tiles_run,
+    .backward = transpose_tiles_backward,
 };

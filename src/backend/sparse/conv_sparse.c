@@ -48,7 +48,7 @@ static void read_shape(const struct pare_match *v, const struct pare_node *n,
     }
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool conv_sparse_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct pare_sparse_from f;
     struct conv *c, *keep;
@@ -72,7 +72,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_sparse_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
     struct pare_sparse_from f = weights_of(s->node);
@@ -95,7 +95,7 @@ static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *er
     return pare_sparse_make(&f, &m, b->arena, &c->w, err);
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int conv_sparse_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
     struct pare_sparse_run r = {
@@ -119,7 +119,7 @@ const struct pare_kernel pare_kernel_conv_sparse = {
     .doc = "Convolution with block-sparse (4x1, 8x1) or unstructured sparse weights.",
     .candidate = true,
     .sparsity_dependent = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = conv_sparse_match,
+    .init = conv_sparse_init,
+    .run = conv_sparse_run,
 };

@@ -20,7 +20,8 @@ static struct pare_sparse_from weights_of(const struct pare_linear_fuse *l)
                                       l->tb ? 1 : l->N };
 }
 
-static bool match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
+static bool linear_sparse_match(const struct pare_match *v, struct pare_node *n,
+                                struct pare_step *s)
 {
     struct linear *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
     struct pare_value *out;
@@ -64,7 +65,7 @@ static bool match(const struct pare_match *v, struct pare_node *n, struct pare_s
     return true;
 }
 
-static int init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_sparse_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct linear *l = s->state;
     struct pare_sparse_from f = weights_of(&l->is);
@@ -123,7 +124,7 @@ static void run_row(const struct linear *l, const float *x, float *y, int thread
     pare_post_apply(&l->post, y, NULL, l->is.N);
 }
 
-static int run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int linear_sparse_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     struct pare_sparse_run r = {
@@ -149,7 +150,7 @@ const struct pare_kernel pare_kernel_linear_sparse = {
     .doc = "Gemm and MatMul with block-sparse (4x1, 8x1) or unstructured sparse weights.",
     .candidate = true,
     .sparsity_dependent = true,
-    .match = match,
-    .init = init,
-    .run = run,
+    .match = linear_sparse_match,
+    .init = linear_sparse_init,
+    .run = linear_sparse_run,
 };

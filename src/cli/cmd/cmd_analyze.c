@@ -303,7 +303,7 @@ static int work(struct job *j, const struct analysis *what, struct pare_err *err
     return pare_at(err, what->run(j, err), "%s", j->c->arg[1]);
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_analyze_run(struct pare_cli *c, struct pare_err *err)
 {
     struct job j = { .c = c, .o = c->opts };
     const struct analysis *what;
@@ -340,7 +340,7 @@ const struct pare_command pare_command_analyze = {
     .min_args = 2,
     .max_args = 2,
     .writes = (const char *const[]){ "csv", NULL },
-    .run = run,
+    .run = cmd_analyze_run,
     .groups = pare_eval_option_groups,
     .word = word,
     .shared = true,

@@ -53,7 +53,7 @@ static int print_text(struct pare_cli *c, const char *output, const struct pare_
     return 0;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_apply_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct apply *o = c->opts;
     const char *output = o->output;
@@ -89,5 +89,5 @@ const struct pare_command pare_command_apply = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", NULL },
-    .run = run,
+    .run = cmd_apply_run,
 };

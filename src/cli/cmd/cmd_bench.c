@@ -63,7 +63,8 @@ struct contest {
 
 /* ---- measuring ------------------------------------------------------------- */
 
-static int prepare(struct contest *b, struct entry *e, const char *path, struct pare_err *err)
+static int cmd_bench_prepare(struct contest *b, struct entry *e, const char *path,
+                             struct pare_err *err)
 {
     struct pare_shape_args args = { b->o->batch, b->o->shape, false };
     struct pare_plan_opts opts = { .threads = (int)b->o->threads,
@@ -353,7 +354,7 @@ static int print_result(struct contest *b, struct pare_err *err)
 
 /* ---- the command ----------------------------------------------------------- */
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_bench_run(struct pare_cli *c, struct pare_err *err)
 {
     struct contest b = { .c = c, .o = c->opts };
     int rc = 0;
@@ -362,7 +363,7 @@ static int run(struct pare_cli *c, struct pare_err *err)
     if (!b.e)
         return pare_no_memory(err, "for %d models", c->n_args);
     for (b.n = 0; b.n < c->n_args && !rc; b.n++) {
-        rc = prepare(&b, &b.e[b.n], c->arg[b.n], err);
+        rc = cmd_bench_prepare(&b, &b.e[b.n], c->arg[b.n], err);
         if (!c->result)
             pare_inputs_print_notes(&b.e[b.n].s.in);
     }
@@ -387,5 +388,5 @@ const struct pare_command pare_command_bench = {
     .min_args = 1,
     .max_args = -1,
     .writes = (const char *const[]){ "choices", NULL },
-    .run = run,
+    .run = cmd_bench_run,
 };

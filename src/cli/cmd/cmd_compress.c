@@ -228,7 +228,7 @@ static int check_files(struct job *j, const struct pare_model *m, struct pare_er
     return make_folder(j->folder, err);
 }
 
-static int check(struct job *j, struct pare_err *err)
+static int cmd_compress_check(struct job *j, struct pare_err *err)
 {
     struct pare_model *m;
     int rc;
@@ -512,7 +512,7 @@ static int work(struct job *j, struct pare_err *err)
 {
     PARE_TRY(read_recipe(j, err));
     PARE_TRY(apply_options(j, err));
-    PARE_TRY(check(j, err));
+    PARE_TRY(cmd_compress_check(j, err));
     if (j->o->dry_run) {
         rmdir(j->folder);
         return pare_compress_plan(j->c, &j->r, err);
@@ -529,7 +529,7 @@ static int work(struct job *j, struct pare_err *err)
     return write_result(j, err);
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_compress_run(struct pare_cli *c, struct pare_err *err)
 {
     struct job j = { .c = c, .o = c->opts };
     int rc;
@@ -571,6 +571,6 @@ const struct pare_command pare_command_compress = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", "run", NULL },
-    .run = run,
+    .run = cmd_compress_run,
     .shared = true,
 };

@@ -147,12 +147,12 @@ static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
     return rc;
 }
 
-static int check(struct pare_cli *c, struct pare_err *err)
+static int cmd_eval_check(struct pare_cli *c, struct pare_err *err)
 {
     return work(c, false, err);
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_eval_run(struct pare_cli *c, struct pare_err *err)
 {
     return work(c, true, err);
 }
@@ -167,8 +167,8 @@ const struct pare_command pare_command_eval = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "choices", NULL },
-    .run = run,
-    .check = check,
+    .run = cmd_eval_run,
+    .check = cmd_eval_check,
     .groups = pare_eval_option_groups,
     .shared = true,
 };

@@ -63,7 +63,7 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
     return rc;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_export_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct export *o = c->opts;
     const char *output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "export");
@@ -106,5 +106,5 @@ const struct pare_command pare_command_export = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", "state", NULL },
-    .run = run,
+    .run = cmd_export_run,
 };

@@ -301,7 +301,7 @@ static int help_general(struct pare_cli *c, struct pare_err *err)
     return 0;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_help_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct help *o = c->opts;
     const struct pare_command *cmd;
@@ -345,7 +345,7 @@ const struct pare_command pare_command_help = {
     .opts = help_opts,
     .size = sizeof(struct help),
     .max_args = 2,
-    .run = run,
+    .run = cmd_help_run,
     .brief = true,
     .word = word,
 };

@@ -471,7 +471,7 @@ static int print_json(const struct inspection *l, struct pare_err *err)
 
 /* ---- the command ----------------------------------------------------------- */
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_inspect_run(struct pare_cli *c, struct pare_err *err)
 {
     struct inspection l = { .c = c, .o = c->opts };
     struct pare_state_print_opts how = { l.o->weights, l.o->json };
@@ -514,5 +514,5 @@ const struct pare_command pare_command_inspect = {
     .size = sizeof(struct inspect),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    .run = cmd_inspect_run,
 };

@@ -202,7 +202,7 @@ static const char *word(int i)
     return i < LISTS ? lists[i].what : NULL;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_list_run(struct pare_cli *c, struct pare_err *err)
 {
     for (int i = 0; i < LISTS; i++)
         if (!strcmp(c->arg[0], lists[i].what))
@@ -223,7 +223,7 @@ const struct pare_command pare_command_list = {
     .size = sizeof(struct list),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    .run = cmd_list_run,
     .brief = true,
     .word = word,
 };

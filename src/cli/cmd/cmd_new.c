@@ -44,7 +44,7 @@ static int64_t count_params(const struct pare_model *m)
     return n;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_new_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct new *o = c->opts;
     struct pare_network_opts n = { .classes = o->classes,
@@ -88,6 +88,6 @@ const struct pare_command pare_command_new = {
     .size = sizeof(struct new),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    .run = cmd_new_run,
     .word = word,
 };

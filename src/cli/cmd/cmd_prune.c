@@ -202,7 +202,7 @@ static void close_job(struct job *j)
     pare_registry_free(j->registry);
 }
 
-static int check(struct pare_cli *c, struct pare_err *err)
+static int cmd_prune_check(struct pare_cli *c, struct pare_err *err)
 {
     struct job j;
     int rc;
@@ -229,7 +229,7 @@ static int estimate(struct pare_cli *c, struct pare_estimate *g, struct pare_err
     return rc;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_prune_run(struct pare_cli *c, struct pare_err *err)
 {
     struct job j;
     int rc;
@@ -269,8 +269,8 @@ const struct pare_command pare_command_prune = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", "model-out", "masks", "checkpoint", NULL },
-    .run = run,
-    .check = check,
+    .run = cmd_prune_run,
+    .check = cmd_prune_check,
     .estimate = estimate,
     .groups = prune_groups,
     .shared = true,

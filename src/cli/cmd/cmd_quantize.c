@@ -189,7 +189,7 @@ static void close_job(struct job *j)
     pare_registry_free(j->registry);
 }
 
-static int check(struct pare_cli *c, struct pare_err *err)
+static int cmd_quantize_check(struct pare_cli *c, struct pare_err *err)
 {
     struct job j;
     int rc;
@@ -237,7 +237,7 @@ static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
                    : pare_quantize_print(s, c->arena, o->quiet, err);
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_quantize_run(struct pare_cli *c, struct pare_err *err)
 {
     struct job j;
     int rc;
@@ -277,8 +277,8 @@ const struct pare_command pare_command_quantize = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", "model-out", "calibration", "checkpoint", NULL },
-    .run = run,
-    .check = check,
+    .run = cmd_quantize_run,
+    .check = cmd_quantize_check,
     .estimate = estimate,
     .groups = quantize_groups,
     .shared = true,

@@ -33,7 +33,7 @@ static int read_run(struct pare_cli *c, const char *path, struct pare_run_file *
     return 0;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_report_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct report *o = c->opts;
     struct pare_run_file runs[MOST_RUNS];
@@ -60,5 +60,5 @@ const struct pare_command pare_command_report = {
     .min_args = 1,
     .max_args = MOST_RUNS,
     .writes = (const char *const[]){ "output", NULL },
-    .run = run,
+    .run = cmd_report_run,
 };

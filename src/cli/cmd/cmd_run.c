@@ -230,7 +230,7 @@ static int check_options(struct pare_cli *c, const struct pare_session *s, struc
     return 0;
 }
 
-static int prepare(struct pare_cli *c, struct pare_session *s, struct pare_err *err)
+static int cmd_run_prepare(struct pare_cli *c, struct pare_session *s, struct pare_err *err)
 {
     const struct run *o = c->opts;
     struct pare_shape_args args = { o->batch, o->shape, false };
@@ -275,13 +275,13 @@ static int print_result(struct pare_cli *c, const struct pare_session *s, struct
     return pare_json_print(j, err);
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_run_run(struct pare_cli *c, struct pare_err *err)
 {
     struct pare_session s;
     int rc = pare_session_open(c, c->arg[0], &s, err);
 
     if (!rc)
-        rc = prepare(c, &s, err);
+        rc = cmd_run_prepare(c, &s, err);
     if (!rc)
         rc = pare_session_run(&s, err);
     if (!rc)
@@ -303,5 +303,5 @@ const struct pare_command pare_command_run = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", "choices", NULL },
-    .run = run,
+    .run = cmd_run_run,
 };

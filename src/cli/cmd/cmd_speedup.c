@@ -117,7 +117,7 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
                    : pare_speedup_job_print(c, s, o->quiet, err);
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_speedup_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
     struct pare_speedup_job s = { .output = o->output,
@@ -184,7 +184,7 @@ const struct pare_command pare_command_speedup = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", NULL },
-    .run = run,
+    .run = cmd_speedup_run,
     .estimate = estimate,
     .groups = data_groups,
 };

@@ -79,7 +79,7 @@ static int open_job(struct pare_cli *c, struct pare_finetune *tune, struct pare_
     return j->output ? pare_train_job_open(c, j, err) : pare_no_memory(err, "for a file name");
 }
 
-static int check(struct pare_cli *c, struct pare_err *err)
+static int cmd_train_check(struct pare_cli *c, struct pare_err *err)
 {
     struct pare_finetune tune;
     struct pare_train_job j;
@@ -89,7 +89,7 @@ static int check(struct pare_cli *c, struct pare_err *err)
     return rc;
 }
 
-static int run(struct pare_cli *c, struct pare_err *err)
+static int cmd_train_run(struct pare_cli *c, struct pare_err *err)
 {
     struct pare_finetune tune;
     struct pare_train_job j;
@@ -120,8 +120,8 @@ const struct pare_command pare_command_train = {
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", "checkpoint", NULL },
-    .run = run,
-    .check = check,
+    .run = cmd_train_run,
+    .check = cmd_train_check,
     .groups = pare_train_option_groups,
     .shared = true,
 };

@@ -6,7 +6,7 @@ struct shrink {
 };
 
 static const struct pare_opt shrink_attrs[] = {
-    PARE_FLOAT("bias", offsetof(struct shrink, bias), "amount by which large values move towards 0",
+    PARE_FLOAT("bias", offsetof(struct shrink, bias), "amount by which large values move toward 0",
                0, PARE_ANY),
     PARE_FLOAT("lambd", offsetof(struct shrink, lambd), "values of at most this magnitude become 0",
                0.5, PARE_ANY),
@@ -32,7 +32,7 @@ PARE_DMAP_WITH(x<-l || x> l ? g : 0, const float l = (float)lambd(n))
 PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, SHRINK(x, bias(n), lambd(n))) PARE_INT_TYPES(WHOLE))
 
 const struct pare_op pare_op_shrink = {
-    PARE_UNARY_OP("Shrink", 9, "Replace small values by zero and move others towards it."),
+    PARE_UNARY_OP("Shrink", 9, "Replace small values by zero and move others toward it."),
     .types = PARE_T_NUMERIC,
     .attrs = shrink_attrs,
     .attr_size = sizeof(struct shrink),

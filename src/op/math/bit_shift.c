@@ -6,7 +6,7 @@ struct bit_shift {
 };
 
 static const struct pare_opt bit_shift_attrs[] = {
-    { "direction", "LEFT: towards larger values, RIGHT: towards smaller ones", PARE_OPT_STR,
+    { "direction", "LEFT: toward larger values, RIGHT: toward smaller ones", PARE_OPT_STR,
       offsetof(struct bit_shift, direction), 0, 0, 0, NULL, "LEFT|RIGHT", true, NULL },
     PARE_OPT_END
 };

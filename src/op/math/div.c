@@ -1,7 +1,7 @@
 /* div.c - Div: y = a / b, broadcast. */
 #include "elementwise.h"
 
-/* Integers truncate towards zero.  Division by zero gives 0, and the smallest integer by -1 wraps
+/* Integers truncate toward zero.  Division by zero gives 0, and the smallest integer by -1 wraps
  * around, as in numpy. */
 #define UNSIGNED(dtype, type) PARE_LOOP2(dtype, type, type, b ? a / b : 0)
 #define SIGNED(dtype, type) \

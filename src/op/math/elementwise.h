@@ -306,7 +306,7 @@ int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_er
 
 /* ---- for formulas ------------------------------------------------------------------------- */
 
-/* A double as an integer: truncated towards zero, clamped to int64, 0 for NaN. */
+/* A double as an integer: truncated toward zero, clamped to int64, 0 for NaN. */
 static inline int64_t pare_whole(double v)
 {
     if (!(v > -9.2233720368547758e18))

@@ -63,7 +63,7 @@ PARE_SIMD static void dmap2(const struct pare_node *n, const float *a, int sa, c
     }
 }
 
-/* By repeated squaring; overflow wraps around.  Negative b: 1 / a^|b| truncated towards zero. */
+/* By repeated squaring; overflow wraps around.  Negative b: 1 / a^|b| truncated toward zero. */
 static int64_t whole_power(int64_t a, int64_t b)
 {
     uint64_t result = 1, square = (uint64_t)a;

@@ -36,7 +36,7 @@ int pare_layer_norm_axis(const struct pare_node *n)
 }
 
 /* The normalized axes of X as a tensor. */
-static struct pare_tensor normalised(const struct pare_node *n)
+static struct pare_tensor normalized(const struct pare_node *n)
 {
     const struct pare_tensor *x = &n->in[0]->t;
     struct pare_tensor t = { .dtype = x->dtype };
@@ -48,7 +48,7 @@ static struct pare_tensor normalised(const struct pare_node *n)
 
 static int check_param(const struct pare_node *n, int i, const char *name, struct pare_err *err)
 {
-    struct pare_tensor t = normalised(n), both = t;
+    struct pare_tensor t = normalized(n), both = t;
     char bt[PARE_SHAPE_TEXT], bp[PARE_SHAPE_TEXT];
 
     if (i >= n->n_in || !n->in[i])
@@ -95,7 +95,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 static const float *spread(const struct pare_node *n, int i, float absent, int64_t inner,
                            struct pare_arena *a)
 {
-    struct pare_tensor t = normalised(n);
+    struct pare_tensor t = normalized(n);
     const struct pare_tensor *in[1] = { i < n->n_in && n->in[i] ? &n->in[i]->t : NULL };
     float *v = pare_alloc_raw(a, (size_t)inner, sizeof(*v));
     struct pare_walk w;
@@ -210,7 +210,7 @@ static void back_row(const struct pare_node *n, struct back *b, int64_t row)
 /* Add sums over the normalized axes to the gradient of scale or B, which broadcasts to them. */
 static void unspread(const struct pare_node *n, int i, const double *sum, int64_t inner)
 {
-    struct pare_tensor t = normalised(n);
+    struct pare_tensor t = normalized(n);
     const struct pare_tensor *in[1] = { i < n->n_in && n->in[i] ? &n->in[i]->grad : NULL };
     struct pare_walk w;
 

@@ -44,8 +44,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     PARE_TRY(pare_conv_window(n, &win, err));
     PARE_TRY(views(n, &xz, &wz, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[X]->t, input(n, X_ZERO) ? &xz : NULL, &x, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[W]->t, input(n, W_ZERO) ? &wz : NULL, &w, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[X]->t, input(n, X_ZERO) ? &xz : NULL, &x, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[W]->t, input(n, W_ZERO) ? &wz : NULL, &w, err));
     pare_conv_int(&win, &x, &w, n->out[0]->t.data);
     return 0;
 }

@@ -37,8 +37,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     struct pare_tensor az, bz, a, b;
 
     PARE_TRY(views(n, &az, &bz, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[A]->t, input(n, A_ZERO) ? &az : NULL, &a, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[B]->t, input(n, B_ZERO) ? &bz : NULL, &b, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[A]->t, input(n, A_ZERO) ? &az : NULL, &a, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[B]->t, input(n, B_ZERO) ? &bz : NULL, &b, err));
     pare_matmul_run(&a, &b, &n->out[0]->t);
     return 0;
 }

@@ -120,8 +120,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     PARE_TRY(pare_quant_view(&az, &n->in[A_ZERO]->t, &n->in[A]->t, 0, err));
     PARE_TRY(pare_quant_view(&bz, &n->in[B_ZERO]->t, &n->in[B]->t, tb ? 0 : 1, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[A]->t, &az, &a, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[B]->t, &bz, &b, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[A]->t, &az, &a, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[B]->t, &bz, &b, err));
     acc.dtype = PARE_I32;
     PARE_TRY(pare_tensor_alloc(c->scratch, &acc, err));
     if (!pare_numel(y))

@@ -75,8 +75,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     PARE_TRY(pare_conv_geometry(n->attr, &n->in[X]->t, &n->in[W]->t, &win, err));
     PARE_TRY(views(n, &xz, &wz, of_y, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[X]->t, &xz, &x, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[W]->t, &wz, &w, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[X]->t, &xz, &x, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[W]->t, &wz, &w, err));
     acc.dtype = PARE_I32;
     PARE_TRY(pare_tensor_alloc(c->scratch, &acc, err));
     pare_conv_int(&win, &x, &w, acc.data);

@@ -44,8 +44,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     struct pare_tensor az, bz, of_y[4], a, b, acc = n->out[0]->t;
 
     PARE_TRY(views(n, &az, &bz, of_y, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[A]->t, &az, &a, err));
-    PARE_TRY(pare_quant_centred(c, &n->in[B]->t, &bz, &b, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[A]->t, &az, &a, err));
+    PARE_TRY(pare_quant_centered(c, &n->in[B]->t, &bz, &b, err));
     acc.dtype = PARE_I32;
     PARE_TRY(pare_tensor_alloc(c->scratch, &acc, err));
     pare_matmul_run(&a, &b, &acc);

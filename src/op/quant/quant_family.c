@@ -161,9 +161,9 @@ float *pare_quant_floats(struct pare_ctx *c, const struct pare_tensor *t, struct
     return v;
 }
 
-int pare_quant_centred(struct pare_ctx *c, const struct pare_tensor *t,
-                       const struct pare_tensor *zero, struct pare_tensor *out,
-                       struct pare_err *err)
+int pare_quant_centered(struct pare_ctx *c, const struct pare_tensor *t,
+                        const struct pare_tensor *zero, struct pare_tensor *out,
+                        struct pare_err *err)
 {
     int64_t n = pare_numel(t);
     bool one = !zero || pare_numel(zero) == 1;

@@ -37,9 +37,9 @@ float *pare_quant_floats(struct pare_ctx *c, const struct pare_tensor *t, struct
 
 /* Set out to an int8 or uint8 tensor as int32 minus its zero points, which are broadcast; in
  * scratch. zero may be NULL. */
-int pare_quant_centred(struct pare_ctx *c, const struct pare_tensor *t,
-                       const struct pare_tensor *zero, struct pare_tensor *out,
-                       struct pare_err *err);
+int pare_quant_centered(struct pare_ctx *c, const struct pare_tensor *t,
+                        const struct pare_tensor *zero, struct pare_tensor *out,
+                        struct pare_err *err);
 
 /* A view of a scale or zero point that broadcasts to x: one element as a scalar, a list along
  * `axis` of x (the last if -1), other shapes unchanged.  Fails if it does not fit. */

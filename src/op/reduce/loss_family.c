@@ -95,7 +95,7 @@ void pare_loss_backward(const struct pare_node *n, const float *log_prob, float 
     struct pare_lanes l = pare_lanes(&n->in[X]->t, 1, 1);
     int64_t count = pare_numel(&n->in[LABEL]->t), label;
     bool each = !strcmp(a->reduction, "none"), mean = !strcmp(a->reduction, "mean");
-    double total = 0, centre = mean ? (double)pare_f32(&n->out[0]->t)[0] : 0;
+    double total = 0, center = mean ? (double)pare_f32(&n->out[0]->t)[0] : 0;
 
     if (!gy || !l.len)
         return;
@@ -111,6 +111,6 @@ void pare_loss_backward(const struct pare_node *n, const float *log_prob, float 
         if (grad)
             grad[at] += (float)(-w * g);
         if (gw)
-            gw[label] += (float)((-(double)log_prob[at] - centre) * g);
+            gw[label] += (float)((-(double)log_prob[at] - center) * g);
     }
 }

@@ -160,9 +160,9 @@ static int reduce_float(const struct pare_tensor *x, const struct pare_tensor *y
 {
     int64_t n = pare_numel(y);
     double *acc = pare_alloc_raw(c->scratch, (size_t)n, sizeof(*acc));
-    double *top = r->centred ? pare_alloc_raw(c->scratch, (size_t)n, sizeof(*top)) : NULL;
+    double *top = r->centered ? pare_alloc_raw(c->scratch, (size_t)n, sizeof(*top)) : NULL;
 
-    if (!acc || (r->centred && !top))
+    if (!acc || (r->centered && !top))
         return pare_no_memory(err, "for %lld sums", (long long)n);
     for (int64_t i = 0; i < n; i++)
         acc[i] = r->start;

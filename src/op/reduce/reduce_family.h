@@ -27,8 +27,8 @@ struct pare_reduction {
     double (*finish)(double acc, int64_t count);
     int64_t (*finish_int)(int64_t acc, int64_t count);
 
-    bool ordered; /* selects one of its elements: a result out of range is clamped, not wrapped */
-    bool centred; /* the largest x is subtracted from all, and added to the result */
+    bool ordered;  /* selects one of its elements: a result out of range is clamped, not wrapped */
+    bool centered; /* the largest x is subtracted from all, and added to the result */
 };
 
 /* A row of the input in the backward pass: n elements of x, and their results.  y, gy and aux

@@ -14,7 +14,7 @@ static double finish(double acc, int64_t count)
 static const struct pare_reduction reduction = {
     .fold = fold,
     .finish = finish,
-    .centred = true, /* so that exp() cannot overflow */
+    .centered = true, /* so that exp() cannot overflow */
 };
 
 /* The slope is exp(x - y).  The sum of slopes, aux[0], would be 1 but for the rounding of y, which
