@@ -36,15 +36,19 @@ struct one_op {
     struct pare_err err;
 };
 
+/* "ms.X" is X of the domain com.microsoft. */
 static inline void op_begin(struct one_op *f, const char *type, int version)
 {
+    bool ms = !strncmp(type, "ms.", 3);
+
+    type += ms ? 3 : 0;
     memset(f, 0, sizeof(*f));
     f->arena = pare_arena_new(1 << 12);
     f->scratch = pare_arena_new(1 << 12);
     assert_true(f->arena && f->scratch);
-    f->node = (struct pare_node){ .op = pare_find_op("", type),
+    f->node = (struct pare_node){ .op = pare_find_op(ms ? "com.microsoft" : "", type),
                                   .name = "",
-                                  .domain = "",
+                                  .domain = ms ? "com.microsoft" : "",
                                   .type = type,
                                   .version = version,
                                   .in = f->in,

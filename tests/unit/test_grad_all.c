@@ -19,6 +19,7 @@ static const struct {
     { "Bernoulli", "the result is drawn" },
     { "Hardmax", "the result is constant wherever it is not a jump" },
     { "OneHot", "the result is a choice of two settings" },
+    { "MelWeightMatrix", "the result is a table, made of settings" },
     { "Range", "how long the result is depends on the inputs" },
     { "Unique", "how long the result is depends on the input" },
     { "ConvInteger MatMulInteger", "the inputs are integers" },

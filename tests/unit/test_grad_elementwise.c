@@ -2,20 +2,6 @@
  * they are smooth, against PyTorch's conventions where they are not. */
 #include "grad.h"
 
-/* Domain com.microsoft, which op_begin() does not know. */
-static void begin(struct one_op *f, const char *type, int version)
-{
-    bool ms = !strncmp(type, "ms.", 3);
-
-    op_begin(f, ms ? "Identity" : type, version);
-    if (!ms)
-        return;
-    f->node.type = type + 3;
-    f->node.domain = "com.microsoft";
-    f->node.op = pare_find_op("com.microsoft", f->node.type);
-    assert_non_null(f->node.op);
-}
-
 /* ---- one input ---------------------------------------------------------------------- */
 
 /* Evenly random in [lo, hi), or distinct values around zero when these are equal: odd multiples
@@ -90,7 +76,7 @@ static void of_one_input(void **state)
         const struct unary *u = &unary[i];
         struct one_op f;
 
-        begin(&f, u->type, u->version);
+        op_begin(&f, u->type, u->version);
         for (int k = 0; k < 4 && u->attr[k]; k += 2)
             op_attr(&f, u->attr[k], u->attr[k + 1]);
         if (u->lo < u->hi)
@@ -172,7 +158,7 @@ static void kinks_as_pytorch(void **state)
         const struct kink *k = &kinks[i];
         struct one_op f;
 
-        begin(&f, k->type, k->version);
+        op_begin(&f, k->type, k->version);
         for (int a = 0; a < 4 && k->attr[a]; a += 2)
             op_attr(&f, k->attr[a], k->attr[a + 1]);
         op_in(&f, PARE_F32, "2", k->x);
@@ -287,7 +273,7 @@ static void long_rows(void **state)
     grad_in(&f, "2,1", -1, 1);
     grad_in(&f, "600", 0.5, 2);
     grad_check(&f);
-    begin(&f, "ms.FastGelu", 1);
+    op_begin(&f, "ms.FastGelu", 1);
     grad_in(&f, "2,600", -2, 2);
     grad_in(&f, "600", -1, 1);
     grad_check(&f);

@@ -363,6 +363,8 @@ static const struct {
     { { "QuantizeLinear", 13, "2,4,3 +4", "axis=1", 0, { 0 } }, 3 },
     { { "QuantizeLinear", 13, "2,4,3 +1", NULL, 0, { 0 } }, 3 },
     { { "GridSample", 16, "2,4,3,3 2,2,2,2", NULL, 0, { 0 } }, 2 },
+    { { "DFT", 17, "2,5,3,2", "axis=2", 0, { 0 } }, 2 },
+    { { "STFT", 17, "3,9,1 #2 4", NULL, 0, { 0 } }, 1 },
 };
 
 static void operators(void **state)
@@ -395,6 +397,10 @@ static const char *const without[] = {
     "OneHot",
     "NonZero",
     "Unique",
+    "HannWindow",
+    "HammingWindow",
+    "BlackmanWindow",
+    "MelWeightMatrix",
     /* indices in the data speak of all axes at once */
     "GatherElements",
     "GatherND",
