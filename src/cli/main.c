@@ -5,6 +5,7 @@
 
 #include "../dist/dist.h"
 #include "cli.h"
+#include "omp_spin.h"
 
 #define COMMAND(name) extern const struct pare_command pare_command_##name;
 #include "cmd/commands.def"
@@ -110,6 +111,7 @@ int main(int argc, char **argv)
 {
     const struct pare_command *cmd = argc < 2 ? NULL : pare_find_command(argv[1]);
 
+    pare_omp_spin_restore();
     if (pare_dist_env_rank() && !(cmd && cmd->shared))
         return 0; /* the first process does it alone */
     if (argc < 2) {

@@ -2,15 +2,27 @@
  *
  * Threads of GNU OpenMP spin for long between parallel regions; if another process needs the core,
  * everything slows down (a LeNet step took 17 times as long).  With a short spin it takes 2-3 times
- * as long, and an idle machine loses nothing.  libgomp reads its settings before main(), so they
- * are set earlier, in .preinit_array, unless the user has set them.
+ * as long, and an idle machine loses nothing.  libgomp reads GOMP_SPINCOUNT before main(), so it is
+ * set earlier, in .preinit_array, unless the user has set it.
  *
- * setenv() does not work that early: the C library is not initialized and later uses the
- * environment of the kernel.  That has no room for another entry, so one that only shells use is
- * replaced.
+ * setenv() does not work that early, and the kernel's environment has no room for another entry.
+ * So an entry that only shells use is replaced until main() restores it: neither this process nor
+ * its children ever see the change.  Executing the command again with the variable set would do the
+ * same, but doubles the time that the command needs to start.
  */
+#include "omp_spin.h"
+
 #include <stddef.h>
 #include <string.h>
+
+static char **borrowed, *original; /* the replaced entry, and its text */
+
+void pare_omp_spin_restore(void)
+{
+    if (borrowed)
+        *borrowed = original;
+    borrowed = NULL;
+}
 
 #if defined(__linux__) && defined(__GLIBC__) && !defined(PARE_ASAN) && !defined(PARE_TSAN)
 static char **find_variable(char **env, const char *name)
@@ -31,13 +43,11 @@ static void set_spin(int argc, char **argv, char **env)
     (void)argc, (void)argv;
     if (find_variable(env, "OMP_WAIT_POLICY") || find_variable(env, "GOMP_SPINCOUNT"))
         return;
-    for (size_t i = 0; i < sizeof(replaceable) / sizeof(*replaceable); i++) {
-        char **line = find_variable(env, replaceable[i]);
-
-        if (line) {
-            *line = spin;
-            return;
-        }
+    for (size_t i = 0; !borrowed && i < sizeof(replaceable) / sizeof(*replaceable); i++)
+        borrowed = find_variable(env, replaceable[i]);
+    if (borrowed) {
+        original = *borrowed;
+        *borrowed = spin;
     }
 }
 
