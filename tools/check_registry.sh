@@ -17,7 +17,7 @@ registry() {
     list=$1 macro=$2 root=$3 struct=${4%:*} symbol=${4#*:} lead=$5
     shift 5
     [ -f "$list" ] || return 0
-    listed=$(sed -n "s/^$macro(\([a-z0-9_]*\)).*/\1/p" "$list")
+    listed=$(sed -n "s/^$macro(\([a-z0-9_]*\)[,)].*/\1/p" "$list")
     twice=$(echo "$listed" | sort | uniq -d)
     [ -z "$twice" ] || complain "$list lists $twice twice"
     for name in $listed; do
@@ -43,6 +43,7 @@ registry src/train/optimizers.def OPTIMIZER src/train pare_optimizer optim_
 registry src/train/schedules.def SCHEDULE src/train pare_schedule schedule_
 registry src/prune/pruners.def PRUNER src/prune pare_algorithm:pare_pruner prune_
 registry src/quant/quantizers.def QUANTIZER src/quant pare_algorithm:pare_quantizer quantize_
+registry src/quant/preset/presets.def PRESET src/quant/preset pare_preset preset_
 registry src/zoo/networks.def NETWORK src/zoo pare_network ""
 registry src/cli/cmd/commands.def COMMAND src/cli pare_command cmd_
 

@@ -13,22 +13,21 @@
 
 const char *const *pare_quantize_presets(void)
 {
-    static const char *const names[] = { "int8", "int8-weights", "w4", NULL };
-
-    return names;
+    return pare_preset_names;
 }
 
 /* ---- folding -------------------------------------------------------------------------------- */
 
-/* Folding comes first: as asked for, or with preset int8 unless the quantizer folds
+/* Folding comes first: as asked for, or with a preset that folds unless the quantizer folds
  * BatchNormalization itself while it trains. */
 static bool folds_first(const struct pare_quantize_job *j)
 {
     const struct pare_quantize_opts *o = &j->o;
+    const struct pare_preset *p;
     const struct pare_algorithm *q;
     struct pare_err err;
 
-    if (o->fold || !o->preset || strcmp(o->preset, "int8") != 0)
+    if (o->fold || !o->preset || pare_find_preset(o->preset, &p, &err) || !p->folds)
         return o->fold;
     return !o->quantizer || pare_find_quantizer(o->registry, o->quantizer, &q, &err) ||
            !pare_needs_bn_folding(q, j->given, j->n_given);

@@ -11,23 +11,28 @@
 #include "../base/arena.h"
 #include "../onnx/fold_norm.h"
 
-static const struct preset {
-    const char *name, *quantizer, *keys;
-    const char *outputs; /* keys of output rules; NULL: none */
-    const char *convs;   /* keys of convolutions; NULL: as all layers */
-} presets[] = {
-    { "int8", "ptq",
-      "quant_bits=8 quant_dtype.weight=int quant_scheme.weight=per_channel_symmetric "
-      "quant_dtype.input=uint quant_scheme.input=per_tensor_affine quant_dtype.output=uint "
-      "quant_scheme.output=per_tensor_affine quant_types=weight,input",
-      "quant_bits=8 quant_dtype=uint quant_scheme=per_tensor_affine quant_types=output", NULL },
-    { "int8-weights", "group",
-      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL,
-      NULL },
-    { "w4", "group",
-      "quant_bits=4 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight", NULL,
-      "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight" },
+#define PRESET(id, name) extern const struct pare_preset pare_preset_##id;
+#include "preset/presets.def"
+#undef PRESET
+
+static const struct pare_preset *const presets[] = {
+#define PRESET(id, name) &pare_preset_##id,
+#include "preset/presets.def"
+#undef PRESET
 };
+
+const char *const pare_preset_names[] = {
+#define PRESET(id, name) name,
+#include "preset/presets.def"
+#undef PRESET
+    NULL
+};
+
+const char pare_preset_list[] =
+#define PRESET(id, name) "|" name
+#include "preset/presets.def"
+#undef PRESET
+    ;
 
 struct scan {
     const struct pare_graph *g;
@@ -99,7 +104,7 @@ static int find_layers(const struct pare_model *m, struct pare_arena *a, struct 
 
 #define KINDS 4
 
-static int make_rules(const struct preset *p, const struct scan *s, struct pare_arena *a,
+static int make_rules(const struct pare_preset *p, const struct scan *s, struct pare_arena *a,
                       struct pare_rules *r, struct pare_err *err)
 {
     /* the four kinds of rules: weight and input; these and the output; output alone;
@@ -134,18 +139,24 @@ static int make_rules(const struct preset *p, const struct scan *s, struct pare_
     return 0;
 }
 
+int pare_find_preset(const char *name, const struct pare_preset **p, struct pare_err *err)
+{
+    for (size_t i = 0; i < sizeof(presets) / sizeof(*presets); i++)
+        if (!strcmp(presets[i]->name, name)) {
+            *p = presets[i];
+            return 0;
+        }
+    return pare_fail(err, PARE_ECONFIG, "preset '%.64s' is unknown, expected one of %s", name,
+                     PARE_PRESETS);
+}
+
 int pare_preset(const char *name, const struct pare_model *m, struct pare_arena *a,
                 const char **quantizer, struct pare_rules *rules, struct pare_err *err)
 {
-    const struct preset *p = NULL;
+    const struct pare_preset *p;
     struct scan s;
 
-    for (size_t i = 0; i < sizeof(presets) / sizeof(*presets); i++)
-        if (!strcmp(presets[i].name, name))
-            p = &presets[i];
-    if (!p)
-        return pare_fail(err, PARE_ECONFIG, "preset '%.64s' is unknown, expected one of %s", name,
-                         PARE_PRESETS);
+    PARE_TRY(pare_find_preset(name, &p, err));
     *quantizer = p->quantizer;
     PARE_TRY(find_layers(m, a, &s, err));
     return make_rules(p, &s, a, rules, err);

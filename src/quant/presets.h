@@ -5,7 +5,23 @@
 #include "../onnx/model.h"
 #include "../compress/config.h"
 
-#define PARE_PRESETS "int8|int8-weights|w4"
+/* A preset is one file preset/preset_<name>.c and one line in preset/presets.def. */
+struct pare_preset {
+    const char *name;      /* "int8-weights" */
+    const char *quantizer; /* unless another one is given */
+    const char *keys;      /* config keys of convolutions and linear layers */
+    const char *outputs;   /* keys of output rules; NULL: none */
+    const char *convs;     /* keys of convolutions; NULL: as all layers */
+    bool folds;            /* fold BatchNormalization first */
+};
+
+/* The names of all presets: a list that ends with NULL, and "a|b|c" for option tables. */
+extern const char *const pare_preset_names[];
+extern const char pare_preset_list[];
+#define PARE_PRESETS (pare_preset_list + 1)
+
+/* By name; an unknown name is an error. */
+int pare_find_preset(const char *name, const struct pare_preset **p, struct pare_err *err);
 
 /* The quantizer and the config_list of a preset, for this model's convolutions and linear
  * layers. */
