@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_layers.sh - check that a folder of src/ includes only headers of folders before it, and that
-# each third-party library is used only in its folder.  The order is that of `set(folders ...)` in
-# CMakeLists.txt.
+# each third-party library is used only in its folder, and that commands do not see the members of a
+# compression.  The order is that of `set(folders ...)` in CMakeLists.txt.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -53,7 +53,9 @@ function foreign(pattern, home, name) {
     sub(/\/[^\/]*$/, "", dir)
     path = $2
     gsub(/"/, "", path)
-    split(join(dir, path), part, "/")
+    path = join(dir, path)
+    included[FILENAME] = included[FILENAME] " " path
+    split(path, part, "/")
     if (!(own[2] in rank))
         complain("the folder " own[2] " is not in the list of CMakeLists.txt")
     else if (part[1] != "src" || !(part[2] in rank))
@@ -61,5 +63,30 @@ function foreign(pattern, home, name) {
     else if (rank[part[2]] > rank[own[2]])
         complain(own[2] " comes before " part[2] " and must not include \"" path "\"")
 }
-END { exit bad }
+
+# The state of a compression: `file` includes it, directly or not.
+function reaches(file,    list, n, i) {
+    if (file ~ /^src\/(compress\/compression|prune\/prune_state|quant\/quant_state)\.h$/)
+        return 1
+    if (file in seen)
+        return 0
+    seen[file] = 1
+    n = split(included[file], list, " ")
+    for (i = 1; i <= n; i++)
+        if (reaches(list[i]))
+            return 1
+    return 0
+}
+
+END {
+    for (file in included)
+        if (file ~ /^src\/cli\//) {
+            delete seen
+            if (reaches(file)) {
+                print file ": includes the state of a compression; use the functions of <pare/session.h>"
+                bad = 1
+            }
+        }
+    exit bad
+}
 '

@@ -138,6 +138,30 @@ PARE_API int pare_compression_mixed_precision(struct pare_compression *c,
 
 /* ---- results -------------------------------------------------------------------------------- */
 
+/* The pruner or quantizer of a compression. */
+PARE_API const char *pare_compression_algorithm(const struct pare_compression *c);
+
+/* A layer of a pruner's compression, see pare_compression_layer(). */
+struct pare_pruned_layer {
+    double target, sparsity;     /* fraction of the weights, as configured (-1: not) and removed */
+    int64_t params, params_left; /* elements of weight and bias, and those that are not masked */
+};
+PARE_API void pare_layer_pruned(const struct pare_layer *l, struct pare_pruned_layer *p);
+
+/* Weight, input or output of a layer of a quantizer's compression. */
+struct pare_quantized_tensor {
+    int bits;       /* 0: the tensor stays float; then the other fields mean nothing */
+    char dtype[16]; /* "int8", "uint4" */
+    int64_t scales; /* number of scales; 0: the quantizer has none, and no range */
+    double lo, hi;  /* smallest and largest value that the integers represent */
+    double snr_db;  /* signal-to-noise ratio; infinite: no error; NaN: not measured */
+};
+PARE_API int pare_layer_quantized(const struct pare_layer *l, enum pare_quant_site site,
+                                  struct pare_quantized_tensor *t, struct pare_err *err);
+
+/* Pairs of layers that the option "equalize" changed; -1: the option is off. */
+PARE_API int pare_compression_equalized(const struct pare_compression *c);
+
 /* Files to write; each may be NULL. */
 struct pare_export {
     size_t size;       /* sizeof(struct pare_export), or 0 */

@@ -9,6 +9,7 @@
 #include "../dist/dist.h"
 #include "../onnx/model.h"
 #include "layer_filter.h"
+#include "../compress/method.h"
 #include "../prune/default_rules.h"
 #include "../prune/prune_state.h"
 

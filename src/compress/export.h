@@ -2,8 +2,9 @@
 #ifndef PARE_COMPRESS_EXPORT_H
 #define PARE_COMPRESS_EXPORT_H
 
+#include <pare/compress.h>
+
 #include "../io/npz.h"
-#include "compression.h"
 
 /* Weights and running statistics of a model by name: views, or copies in the arena. */
 int pare_model_state(const struct pare_model *m, struct pare_arena *a, struct pare_named **list,

@@ -45,6 +45,11 @@ struct pare_tensor *pare_layer_bias_grad(const struct pare_layer *l)
                                                         : NULL;
 }
 
+const char *pare_compression_algorithm(const struct pare_compression *c)
+{
+    return c->algorithm[0]->name;
+}
+
 struct pare_tensor *pare_layer_mask(struct pare_layer *l)
 {
     struct pare_err err;

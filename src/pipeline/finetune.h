@@ -5,7 +5,6 @@
 
 #include <pare/compress.h>
 
-#include "../compress/compression.h"
 #include "../train/train_options.h"
 
 struct pare_finetune {

@@ -5,6 +5,7 @@
 
 #include "../base/arena.h"
 #include "../base/sized.h"
+#include "../compress/compression.h"
 #include "../prune/default_rules.h"
 #include "../prune/prune_method.h"
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "../compress/method.h"
 #include "../base/arena.h"
 #include "../base/options.h"
 #include "../compress/wrap.h"

@@ -2,7 +2,7 @@
 #ifndef PARE_PRUNE_PRUNE_METHOD_H
 #define PARE_PRUNE_PRUNE_METHOD_H
 
-#include "../compress/method.h"
+#include "../base/option_groups.h"
 #include "../compress/registry.h"
 
 extern const struct pare_algorithm *const pare_pruners[]; /* built-in pruners; ends with NULL */

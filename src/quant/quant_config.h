@@ -2,6 +2,7 @@
 #ifndef PARE_QUANT_QUANT_CONFIG_H
 #define PARE_QUANT_QUANT_CONFIG_H
 
+#include "quant_method.h"
 #include "quant_state.h"
 
 /* The config_list keys of all quantizers. */
@@ -13,16 +14,12 @@ struct pare_quant_conf {
     int64_t start_step;
 };
 
-extern const struct pare_opt pare_quant_keys[]; /* of struct pare_quant_conf */
-
 /* Fill l->quant from the keys.  An error if the quantizer does not support a site or its bits, or
  * the layer does not have the site. */
 int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struct pare_err *err);
 
 /* Set other bits than the config's, and the range of integers that follows from them. */
 void pare_quant_set_bits(struct pare_quant *q, int bits);
-
-const char *pare_quant_site_name(enum pare_quant_site site); /* "weight", "input", "output" */
 
 /* ---- fake-quant nodes (fake_quant.c) -------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "../compress/method.h"
 #include "../base/arena.h"
 #include "../compress/wrap.h"
 #include "../tensor/tensor.h"

@@ -2,14 +2,16 @@
 #ifndef PARE_QUANT_QUANT_METHOD_H
 #define PARE_QUANT_QUANT_METHOD_H
 
-#include "../compress/method.h"
+#include "../base/option_groups.h"
 #include "../compress/registry.h"
-#include "quant_state.h"
 
 extern const struct pare_algorithm *const pare_quantizers[]; /* built-in quantizers; ends with
                                                               * NULL */
 extern const struct pare_opt pare_quant_options[];           /* options of struct
                                                               * pare_quant_settings */
+
+extern const struct pare_opt pare_quant_keys[]; /* config keys of struct
+                                                              * pare_quant_conf */
 
 /* Finds a quantizer by name; the error for an unknown name contains the nearest one.  g may be
  * NULL. */
@@ -20,6 +22,8 @@ int pare_find_quantizer(const struct pare_registry *g, const char *name,
  * quantizer. */
 int pare_quantize_option_groups(struct pare_arena *a, const char *quantizer,
                                 struct pare_option_group **group, int *n, struct pare_err *err);
+
+const char *pare_quant_site_name(enum pare_quant_site site); /* "weight", "input", "output" */
 
 /* Calls start() again, on the model with float weights, after the bits of quantization points
  * changed. The caller writes the weights afterward. */

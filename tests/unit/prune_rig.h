@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "onnx/model.h"
+#include "compress/method.h"
 #include "prune/prune_method.h"
 #include "prune/prune_state.h"
 #include "train/training.h"

@@ -6,6 +6,7 @@
 #include "prune_rig.h"
 
 #include "quant/quant_config.h"
+#include "compress/method.h"
 #include "quant/quant_method.h"
 
 /* ---- one layer, without a model ------------------------------------------------------------ */

@@ -8,7 +8,6 @@
 #include "../help/reference.h"
 #include "../../prune/prune_method.h"
 #include "../../quant/quant_method.h"
-#include "../../quant/quant_config.h"
 #include "../../base/arena.h"
 #include "../../op/op.h"
 

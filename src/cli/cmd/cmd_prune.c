@@ -8,7 +8,7 @@
 #include "../job/speedup_job.h"
 #include "../../base/arena.h"
 #include "../../compress/export.h"
-#include "../../prune/default_rules.h"
+#include "../../prune/prune_method.h"
 
 struct prune {
     const char *pruner, *config, *data, *valid, *output, *model_out, *masks, *set;
@@ -168,7 +168,7 @@ static int write_files(struct pare_cli *c, struct job *j, struct pare_err *err)
 static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct prune *o = c->opts;
-    struct pare_prune_summary s = { .run = j->prune.compression,
+    struct pare_prune_summary s = { .compression = j->prune.compression,
                                     .files = &j->files,
                                     .before = j->prune.before,
                                     .masked = j->prune.masked,

@@ -7,10 +7,8 @@
 #include "../print/quantize_print.h"
 #include "../../base/arena.h"
 #include "../../compress/export.h"
-#include "../../quant/conv_bn_quant.h"
 #include "../../quant/presets.h"
 #include "../../quant/quant_method.h"
-#include "../../onnx/fold_norm.h"
 
 struct quantize {
     const char *quantizer, *config, *preset, *data, *valid, *output, *model_out, *format, *set;
@@ -223,7 +221,7 @@ static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
     const struct quantize *o = c->opts;
     struct pare_quantize_summary *s = &j->summary;
 
-    s->run = j->quantize.compression;
+    s->compression = j->quantize.compression;
     s->files = &j->quantize.files;
     s->before = j->quantize.before;
     s->rounded = j->quantize.rounded;

@@ -6,7 +6,6 @@
 #include "../print/option_text.h"
 #include "../../prune/prune_method.h"
 #include "../../quant/quant_method.h"
-#include "../../quant/quant_config.h"
 #include "../../train/train_options.h"
 
 /* Escape Markdown. */

@@ -6,7 +6,7 @@
 #include "../job/speedup_job.h"
 
 struct pare_prune_summary {
-    struct pare_compression *run;
+    struct pare_compression *compression;
     const struct pare_export *files;
     struct pare_metrics before, masked, after; /* masked: before fine-tuning */
     bool trained;

@@ -7,75 +7,7 @@
 #include <jansson.h>
 
 #include "../../base/arena.h"
-#include "../../quant/qscale.h"
-#include "../../tensor/tensor.h"
-
-/* A quantized tensor of a layer: weight, input or output. */
-struct site {
-    int bits;
-    char type[PARE_NUM_TEXT]; /* "int8", "int4" */
-    int64_t scales;           /* 0: the quantizer has none */
-    double lo, hi;            /* smallest and largest value the scales can represent */
-    double db;                /* signal-to-noise ratio; NaN: unknown */
-};
-
-/* 10 log10(sum of x^2 / sum of (x - quantized x)^2); infinite if there is no error. */
-static double decibels(const struct pare_noise *n)
-{
-    return n->signal > 0 ? 10 * log10(n->signal / n->noise) : NAN;
-}
-
-static void find_range(const struct pare_qscale *g, struct site *p)
-{
-    p->scales = g->n;
-    for (int64_t i = 0; i < g->n; i++) {
-        double lo = (double)g->scale[i] * (double)(g->qmin - g->zero[i]) + (double)g->offset;
-        double hi = (double)g->scale[i] * (double)(g->qmax - g->zero[i]) + (double)g->offset;
-
-        p->lo = !i || lo < p->lo ? lo : p->lo;
-        p->hi = !i || hi > p->hi ? hi : p->hi;
-    }
-}
-
-static void describe_weight(const struct pare_layer *l, struct site *p)
-{
-    struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_noise n = { 0, 0 };
-    struct pare_qscale g;
-    struct pare_tensor q;
-    struct pare_err err;
-
-    for (int64_t i = 0; i < pare_numel(&l->w); i++) {
-        double v = (double)pare_f32(&l->w)[i], d = v - (double)pare_f32(&l->weight->t)[i];
-
-        n.signal += v * v;
-        n.noise += d * d;
-    }
-    p->db = decibels(&n);
-    if (a && !pare_qweight(l, a, &g, &q, &err)) {
-        find_range(&g, p);
-        snprintf(p->type, sizeof(p->type), "%s%d",
-                 g.dtype == PARE_I8 || g.dtype == PARE_I16 || g.dtype == PARE_I4 ? "int" : "uint",
-                 p->bits);
-    }
-    pare_arena_free(a);
-    pare_layer_release(l);
-}
-
-static void describe_site(struct pare_layer *l, enum pare_quant_site site, struct pare_arena *a,
-                          struct site *p)
-{
-    const struct pare_quant *q = &l->quant->site[site];
-    struct pare_qscale g;
-    struct pare_err err;
-
-    *p = (struct site){ .bits = q->bits, .db = decibels(&l->quant->noise[site]) };
-    snprintf(p->type, sizeof(p->type), "%s%d", q->has_sign ? "int" : "uint", q->bits);
-    if (site == PARE_WEIGHT)
-        describe_weight(l, p);
-    else if (!pare_qscale_of(l, site, a, &g, &err))
-        find_range(&g, p);
-}
+#include "../../quant/quant_method.h"
 
 /* ---- accuracy budget ----------------------------------------------------------------------- */
 
@@ -174,42 +106,52 @@ static json_t *budget_json(const struct pare_quantize_summary *v)
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-static void site_row(struct pare_table *t, struct pare_layer *l, enum pare_quant_site site,
-                     bool first, struct pare_arena *a)
+static void site_row(struct pare_table *t, const struct pare_layer *l, enum pare_quant_site site,
+                     const struct pare_quantized_tensor *p, bool first)
 {
     char range[64] = "-", scales[PARE_NUM_TEXT] = "-", db[PARE_NUM_TEXT] = "-";
-    struct site p;
 
-    describe_site(l, site, a, &p);
-    if (p.scales) {
-        snprintf(range, sizeof(range), "%.4g to %.4g", p.lo, p.hi);
-        pare_whole_text(p.scales, scales, sizeof(scales));
+    if (p->scales) {
+        snprintf(range, sizeof(range), "%.4g to %.4g", p->lo, p->hi);
+        pare_whole_text(p->scales, scales, sizeof(scales));
     }
-    if (isinf(p.db))
+    if (isinf(p->snr_db))
         snprintf(db, sizeof(db), "exact");
-    else if (!isnan(p.db))
-        snprintf(db, sizeof(db), "%.1f dB", p.db);
-    pare_table_row(t, first ? l->info.name : "", first ? l->info.torch : "",
-                   pare_quant_site_name(site), p.type, scales, range, db);
+    else if (!isnan(p->snr_db))
+        snprintf(db, sizeof(db), "%.1f dB", p->snr_db);
+    pare_table_row(t, first ? pare_layer_name(l) : "", first ? pare_layer_type(l) : "",
+                   pare_quant_site_name(site), p->dtype, scales, range, db);
 }
 
-static void print_totals(const struct pare_quantize_summary *v)
+/* The rows of a layer; *any: it has some. */
+static int layer_rows(struct pare_table *t, const struct pare_layer *l, bool *any,
+                      struct pare_err *err)
+{
+    *any = false;
+    for (int k = 0; k < PARE_QUANT_SITES; k++) {
+        enum pare_quant_site site = (enum pare_quant_site)k;
+        struct pare_quantized_tensor p;
+
+        PARE_TRY(pare_layer_quantized(l, site, &p, err));
+        if (p.bits)
+            site_row(t, l, site, &p, !*any);
+        *any |= p.bits > 0;
+    }
+    return 0;
+}
+
+static void print_totals(const struct pare_quantize_summary *v, int layers)
 {
     const struct pare_export *f = v->files;
     char before[PARE_NUM_TEXT], after[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
-    int layers = 0;
+    int equalized = pare_compression_equalized(v->compression);
 
-    for (int i = 0; i < v->run->n_layers; i++) {
-        const bool *q = v->run->layer[i].quant->quantized;
-
-        layers += q[PARE_WEIGHT] || q[PARE_INPUT] || q[PARE_OUTPUT];
-    }
     printf("\n%d layers quantized; %s instead of %s (%s)\n", layers,
            pare_bytes_text(v->bytes_after, after, sizeof(after)),
            pare_bytes_text(v->bytes_before, before, sizeof(before)),
            pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
-    if (v->run->quant->settings.equalize)
-        printf("%d pairs of layers equalized\n", v->run->quant->equalized);
+    if (equalized >= 0)
+        printf("%d pairs of layers equalized\n", equalized);
     pare_metrics_print("float:", &v->before);
     pare_metrics_print("fake-quantized:", &v->rounded);
     pare_metrics_print("quantized file:", &v->after);
@@ -224,66 +166,74 @@ int pare_quantize_print(const struct pare_quantize_summary *v, struct pare_arena
                         struct pare_err *err)
 {
     struct pare_table *t = pare_table_new(a, "llllrlr");
+    int layers = 0;
 
     if (!t)
         return pare_no_memory(err, "for a table");
     if (quiet)
         return 0;
     pare_table_row(t, "layer", "type", "tensor", "dtype", "scales", "range", "SNR");
-    for (int i = 0; i < v->run->n_layers; i++) {
-        bool first = true;
+    for (int i = 0; i < pare_compression_layers(v->compression); i++) {
+        bool any;
 
-        for (int k = 0; k < PARE_QUANT_SITES; k++)
-            if (v->run->layer[i].quant->quantized[k]) {
-                site_row(t, &v->run->layer[i], (enum pare_quant_site)k, first, a);
-                first = false;
-            }
+        PARE_TRY(layer_rows(t, pare_compression_layer(v->compression, i), &any, err));
+        layers += any;
     }
     pare_table_print(t, stdout);
     PARE_TRY(print_changes(v, a, err));
-    print_totals(v);
+    print_totals(v, layers);
     return 0;
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static json_t *layer_json(struct pare_layer *l, struct pare_arena *a)
+static json_t *tensor_json(const struct pare_quantized_tensor *p)
 {
-    json_t *o = json_pack("{s:o, s:s}", "name", pare_json_text(l->info.name), "type",
-                          l->info.torch);
+    return json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "bits", p->bits, "integers", p->dtype,
+                     "scales", (json_int_t)p->scales, "min",
+                     p->scales ? pare_json_real(p->lo) : json_null(), "max",
+                     p->scales ? pare_json_real(p->hi) : json_null(), "signal_to_noise_db",
+                     pare_json_real(p->snr_db));
+}
 
-    for (int k = 0; k < PARE_QUANT_SITES && o; k++) {
-        struct site p;
+static int layer_json(const struct pare_layer *l, json_t *layers, struct pare_err *err)
+{
+    json_t *o = json_pack("{s:o, s:s}", "name", pare_json_text(pare_layer_name(l)), "type",
+                          pare_layer_type(l));
+    int rc = json_array_append_new(layers, o) ? pare_no_memory(err, "for the result") : 0;
 
-        if (!l->quant->quantized[k])
-            continue;
-        describe_site(l, (enum pare_quant_site)k, a, &p);
-        json_object_set_new(o, pare_quant_site_name((enum pare_quant_site)k),
-                            json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "bits", p.bits, "integers",
-                                      p.type, "scales", (json_int_t)p.scales, "min",
-                                      p.scales ? pare_json_real(p.lo) : json_null(), "max",
-                                      p.scales ? pare_json_real(p.hi) : json_null(),
-                                      "signal_to_noise_db", pare_json_real(p.db)));
+    for (int k = 0; k < PARE_QUANT_SITES && !rc; k++) {
+        enum pare_quant_site site = (enum pare_quant_site)k;
+        struct pare_quantized_tensor p;
+
+        rc = pare_layer_quantized(l, site, &p, err);
+        if (!rc && p.bits)
+            json_object_set_new(o, pare_quant_site_name(site), tensor_json(&p));
     }
-    return o;
+    return rc;
 }
 
 int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v,
                        struct pare_err *err)
 {
+    int equalized = pare_compression_equalized(v->compression), rc = 0;
     json_t *layers = json_array(), *all;
 
-    for (int i = 0; i < v->run->n_layers; i++)
-        json_array_append_new(layers, layer_json(&v->run->layer[i], c->arena));
+    for (int i = 0; i < pare_compression_layers(v->compression) && !rc; i++)
+        rc = layer_json(pare_compression_layer(v->compression, i), layers, err);
+    if (rc) {
+        json_decref(layers);
+        return rc;
+    }
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?}", "quantizer",
-                    v->run->algorithm[0]->name, "layers", layers, "before",
+                    pare_compression_algorithm(v->compression), "layers", layers, "before",
                     pare_metrics_json(&v->before), "rounded", pare_metrics_json(&v->rounded),
                     "integers", pare_metrics_json(&v->after), "bytes_before",
                     pare_json_whole(v->bytes_before), "bytes_after",
                     pare_json_whole(v->bytes_after), "output", pare_json_text(v->files->onnx),
                     "model_out", v->files->model, "calibration", v->files->calibration);
-    if (all && v->run->quant->settings.equalize)
-        json_object_set_new(all, "equalized_pairs", json_integer(v->run->quant->equalized));
+    if (all && equalized >= 0)
+        json_object_set_new(all, "equalized_pairs", json_integer(equalized));
     if (all && v->drop >= 0)
         json_object_set_new(all, "budget", budget_json(v));
     if (all && v->history)

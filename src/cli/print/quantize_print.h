@@ -1,11 +1,11 @@
-/* quantize_print.h - what people see of a quantization. */
+/* quantize_print.h - print the result of quantization. */
 #ifndef PARE_CLI_PRINT_QUANTIZE_PRINT_H
 #define PARE_CLI_PRINT_QUANTIZE_PRINT_H
 
 #include "../job/compress_job.h"
 
 struct pare_quantize_summary {
-    struct pare_compression *run;
+    struct pare_compression *compression;
     const struct pare_export *files;
     struct pare_metrics before, rounded, after; /* float, rounded floats, the file of integers */
     double bytes_before, bytes_after;           /* of the files */

@@ -1,0 +1,87 @@
+/* quant_result.c - what quantization did to a layer: integer type, scales, range and
+ * signal-to-noise ratio of its weight, input and output. */
+#include <math.h>
+#include <stdio.h>
+
+#include "quant_state.h"
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+#include "qscale.h"
+
+/* 10 log10(sum of x^2 / sum of (x - quantized x)^2); infinite if there is no error. */
+static double decibels(const struct pare_noise *n)
+{
+    return n->signal > 0 ? 10 * log10(n->signal / n->noise) : NAN;
+}
+
+static void find_range(const struct pare_qscale *g, struct pare_quantized_tensor *p)
+{
+    p->scales = g->n;
+    for (int64_t i = 0; i < g->n; i++) {
+        double lo = (double)g->scale[i] * (double)(g->qmin - g->zero[i]) + (double)g->offset;
+        double hi = (double)g->scale[i] * (double)(g->qmax - g->zero[i]) + (double)g->offset;
+
+        p->lo = !i || lo < p->lo ? lo : p->lo;
+        p->hi = !i || hi > p->hi ? hi : p->hi;
+    }
+}
+
+static int describe_weight(const struct pare_layer *l, struct pare_arena *a,
+                           struct pare_quantized_tensor *p, struct pare_err *err)
+{
+    struct pare_noise n = { 0, 0 };
+    struct pare_qscale g;
+    struct pare_tensor q;
+    int rc;
+
+    for (int64_t i = 0; i < pare_numel(&l->w); i++) {
+        double v = (double)pare_f32(&l->w)[i], d = v - (double)pare_f32(&l->weight->t)[i];
+
+        n.signal += v * v;
+        n.noise += d * d;
+    }
+    p->snr_db = decibels(&n);
+    rc = pare_qweight(l, a, &g, &q, err);
+    if (!rc) {
+        bool is_signed = g.dtype == PARE_I8 || g.dtype == PARE_I16 || g.dtype == PARE_I4;
+
+        find_range(&g, p);
+        snprintf(p->dtype, sizeof(p->dtype), "%s%d", is_signed ? "int" : "uint", p->bits);
+    }
+    pare_layer_release(l);
+    return rc;
+}
+
+int pare_layer_quantized(const struct pare_layer *l, enum pare_quant_site site,
+                         struct pare_quantized_tensor *p, struct pare_err *err)
+{
+    const struct pare_quant *q = pare_layer_quant(l, site);
+    struct pare_arena *a;
+    struct pare_qscale g;
+    int rc;
+
+    *p = (struct pare_quantized_tensor){ .snr_db = NAN };
+    if (!q)
+        return 0;
+    p->bits = q->bits;
+    p->snr_db = decibels(&l->quant->noise[site]);
+    snprintf(p->dtype, sizeof(p->dtype), "%s%d", q->has_sign ? "int" : "uint", q->bits);
+    a = pare_arena_new(1 << 16);
+    if (!a)
+        return pare_no_memory(err, "to describe a layer");
+    if (site == PARE_WEIGHT) {
+        rc = describe_weight(l, a, p, err);
+    } else {
+        rc = pare_qscale_of(l, site, a, &g, err);
+        if (!rc)
+            find_range(&g, p);
+    }
+    pare_arena_free(a);
+    return rc == PARE_ENOMEM ? rc : 0; /* any other error: the quantizer has no scales */
+}
+
+int pare_compression_equalized(const struct pare_compression *c)
+{
+    return c->quant && c->quant->settings.equalize ? c->quant->equalized : -1;
+}
