@@ -1,8 +1,10 @@
 // npz.mjs - read NumPy's .npz (stored, not compressed) and write .npy, for ONNX Runtime's side.
 import fs from 'node:fs';
 
-const ARRAYS = { '<f4': Float32Array, '<i8': BigInt64Array, '<i4': Int32Array, '|u1': Uint8Array };
-const TYPES = { '<f4': 'float32', '<i8': 'int64', '<i4': 'int32', '|u1': 'uint8' };
+const ARRAYS = { '<f4': Float32Array, '<i8': BigInt64Array, '<i4': Int32Array, '|u1': Uint8Array, '|i1': Int8Array,
+                 '|b1': Uint8Array, '<f2': Uint16Array };
+const TYPES = { '<f4': 'float32', '<i8': 'int64', '<i4': 'int32', '|u1': 'uint8', '|i1': 'int8', '|b1': 'bool',
+                '<f2': 'float16' };
 
 function parseNpy(buf) {
     const start = buf[6] === 1 ? 10 : 12;

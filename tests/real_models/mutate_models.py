@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+"""mutate_models.py - damage real models in ways that keep them readable, and take them through commands.
+
+usage: mutate_models.py BUILD_FOLDER COUNT [--seed N] [--keep FOLDER]
+
+Each of COUNT mutants is a model of models.json with up to three changes of operator types, attributes, edges, declared
+dimensions, initializers or opsets.  inspect, run, prune --speedup and quantize must end by themselves with exit code 0,
+or with 1 or 2 and one sentence on stderr: no signal, no sanitizer report, no hang, no file after a failure.
+"""
+import argparse
+import copy
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import onnx
+from onnx import numpy_helper
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "tools"))
+import fetch_models  # noqa: E402
+
+SMALL = 3_000_000       # bytes: larger models take too long
+TIMEOUT = 60
+TYPES = ("Relu Sigmoid Add Mul Sub Div MatMul Conv Gemm Reshape Transpose Concat Slice Gather Softmax Squeeze Unsqueeze "
+         "Flatten ReduceMean MaxPool AveragePool GlobalAveragePool BatchNormalization LayerNormalization Split Expand "
+         "Where Equal ArgMax TopK Cast Shape ConstantOfShape Range Pad Resize LSTM GRU If Loop Scan Identity Clip Pow "
+         "Sqrt QuantizeLinear DequantizeLinear NonMaxSuppression ConvTranspose InstanceNormalization Einsum Tile").split()
+NUMBERS = (0, 1, -1, 2, 3, 7, 64, 1 << 20, -(1 << 40), (1 << 62))
+
+
+def change_type(g, rng):
+    rng.choice(g.node).op_type = rng.choice(TYPES)
+
+
+def change_attribute(g, rng):
+    nodes = [n for n in g.node if n.attribute]
+    if not nodes:
+        return
+    node = rng.choice(nodes)
+    at = rng.choice(node.attribute)
+    if rng.random() < 0.3:
+        node.attribute.remove(at)
+    elif at.type == onnx.AttributeProto.INT:
+        at.i = rng.choice(NUMBERS)
+    elif at.type == onnx.AttributeProto.FLOAT:
+        at.f = rng.choice((0.0, -1.0, 1e38, float("nan"), float("inf")))
+    elif at.type == onnx.AttributeProto.INTS and at.ints:
+        at.ints[rng.randrange(len(at.ints))] = rng.choice(NUMBERS)
+    elif at.type == onnx.AttributeProto.INTS:
+        at.ints.append(rng.choice(NUMBERS))
+    elif at.type == onnx.AttributeProto.STRING:
+        at.s = rng.choice((b"", b"SAME_UPPER", b"linear", b"\xff"))
+
+
+def names(g):
+    return [v.name for v in g.input] + [t.name for t in g.initializer] + [o for n in g.node for o in n.output] + [""]
+
+
+def change_edge(g, rng):
+    nodes = [n for n in g.node if n.input]
+    if nodes:
+        node = rng.choice(nodes)
+        if rng.random() < 0.2:
+            del node.input[rng.randrange(len(node.input))]
+        else:
+            node.input[rng.randrange(len(node.input))] = rng.choice(names(g))
+
+
+def change_dimension(g, rng):
+    values = [v for v in list(g.input) + list(g.output) + list(g.value_info) if v.type.tensor_type.shape.dim]
+    if values:
+        d = rng.choice(rng.choice(values).type.tensor_type.shape.dim)
+        if rng.random() < 0.4:
+            d.dim_param = rng.choice(("n", "m", ""))
+        else:
+            d.dim_value = rng.choice(NUMBERS)
+
+
+def change_constant(g, rng):
+    tensors = list(g.initializer) + [a.t for n in g.node if n.op_type == "Constant" for a in n.attribute
+                                     if a.type == onnx.AttributeProto.TENSOR]
+    tensors = [t for t in tensors if t.data_type not in (onnx.TensorProto.STRING, onnx.TensorProto.UNDEFINED)]
+    if not tensors:
+        return
+    t = rng.choice(tensors)
+    what = rng.random()
+    if what < 0.2 and t.dims:
+        t.dims[rng.randrange(len(t.dims))] = rng.choice(NUMBERS)
+    elif what < 0.3:
+        t.data_type = rng.randrange(1, 25)
+    else:
+        try:
+            a = numpy_helper.to_array(t).copy()
+        except Exception:
+            return
+        if a.size:
+            a.reshape(-1)[rng.randrange(a.size)] = rng.choice((0, 1, 2, 127)) if a.dtype.kind in "ub" else -1
+            if a.dtype.kind == "f" and rng.random() < 0.5:
+                a *= rng.choice((0, 1e30, float("nan")))
+            t.CopyFrom(numpy_helper.from_array(a, t.name))
+
+
+def drop_node(g, rng):
+    del g.node[rng.randrange(len(g.node))]
+
+
+CHANGES = (change_type, change_attribute, change_edge, change_dimension, change_constant, drop_node)
+
+
+def graphs(g):
+    """The graph and those in its nodes."""
+    yield g
+    for n in g.node:
+        for a in n.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                yield from graphs(a.g)
+
+
+def mutant(model, rng):
+    m = copy.deepcopy(model)
+    done = []
+    for _ in range(rng.randint(1, 3)):
+        g = rng.choice([g for g in graphs(m.graph) if g.node])
+        change = rng.choice(CHANGES)
+        change(g, rng)
+        done.append(change.__name__)
+        if not g.node:
+            break
+    if rng.random() < 0.1:
+        m.opset_import[0].version = rng.choice((1, 7, 9, 11, 13, 17, 21, 23, 26, 99))
+        done.append("opset")
+    return m, done
+
+
+def problem(command, out):
+    """What is wrong with how the command ended, or None."""
+    if os.path.exists(out):
+        os.remove(out)
+    try:
+        p = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return f"took more than {TIMEOUT} s"
+    text = p.stderr.decode("utf-8", "replace")
+    if p.returncode < 0:
+        return f"killed by signal {-p.returncode}"
+    if "Sanitizer" in text or "runtime error" in text:
+        return text[:2000]
+    if p.returncode not in (0, 1, 2):
+        return f"exit code {p.returncode}"
+    if p.returncode and not any(line.startswith("pare: ") for line in text.splitlines()):
+        return "failed without a sentence: " + text[-300:]
+    if p.returncode and os.path.exists(out):
+        return "failed, but wrote a file"
+    return None
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("build")
+    ap.add_argument("count", type=int)
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--keep", help="the folder for mutants that show a problem")
+    args = ap.parse_args()
+    build = os.path.abspath(args.build)
+    pare, folder = os.path.join(build, "pare"), os.path.join(build, "real_models")
+    with open(os.path.join(HERE, "models.json")) as f:
+        specs = json.load(f)
+    paths = [fetch_models.fetch(n, s, folder) for n, s in specs.items() if s.get("ci")]
+    models = [(os.path.basename(p), onnx.load(p)) for p in paths if os.path.getsize(p) < SMALL]
+    limits = ["--max-memory", "2G", "--timeout", "40"]
+    bad = runs = 0
+    with tempfile.TemporaryDirectory(dir=build) as work:
+        path, out = os.path.join(work, "m.onnx"), os.path.join(work, "o.onnx")
+        for i in range(args.count):
+            seed = args.seed * 1_000_000 + i
+            rng = random.Random(seed)
+            name, model = rng.choice(models)
+            m, done = mutant(model, rng)
+            with open(path, "wb") as f:
+                f.write(m.SerializeToString())
+            commands = {"inspect": [pare, "inspect", path], "run": [pare, "run", path, "--threads", "1"],
+                        "prune": [pare, "prune", path, "--pruner", "l1", "--sparsity", "0.5", "--speedup", "-o", out],
+                        "quantize": [pare, "quantize", path, "--preset", "int8-weights", "-o", out]}
+            for what, command in commands.items():
+                wrong = problem(command + limits, out)
+                runs += 1
+                if wrong:
+                    bad += 1
+                    print(f"FAIL {what}, seed {seed}, {name}, {' '.join(done)}: {wrong}", flush=True)
+                    if args.keep:
+                        os.makedirs(args.keep, exist_ok=True)
+                        os.replace(path, os.path.join(args.keep, f"{seed}.onnx"))
+                        break
+    print(f"{args.count} mutants, {runs} commands")
+    print(f"{runs - bad} passed, {bad} failed")
+    return bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
