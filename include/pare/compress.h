@@ -112,7 +112,7 @@ PARE_API int pare_prune(struct pare_model *model, const struct pare_prune_opts *
 
 struct pare_quantize_opts {
     size_t size;           /* sizeof(struct pare_quantize_opts), or 0 */
-    const char *preset;    /* "int8", "int8-weights" or "w4"; NULL: rule or config, and quantizer */
+    const char *preset;    /* see pare_quantize_presets(); NULL: rule or config, and quantizer */
     const char *quantizer; /* NULL: the preset's */
     const struct pare_rule *rule; /* config_list as an array; NULL: none */
     int n_rules;
@@ -127,6 +127,7 @@ struct pare_quantize_opts {
                         float; needs tuning.valid; 0: no bound */
     pare_progress_fn *progress; /* NULL: none */
     void *user;
+    bool dynamic; /* see struct pare_export; preset int8-dynamic sets it */
 };
 
 struct pare_quantize_report {

@@ -174,6 +174,8 @@ struct pare_export {
     bool qoperator;          /* quantizers: QLinearConv and QLinearMatMul where possible, not QDQ */
     const char *calibration; /* quantizers: scales and ranges of the layers as JSON */
     bool nbits;              /* quantizers: MatMulNBits (com.microsoft) for weights by group */
+    bool dynamic;            /* quantizers: MatMulInteger and ConvInteger, whose inputs are
+                              * quantized at run time */
 };
 PARE_API int pare_compression_export(struct pare_compression *c, const struct pare_export *e,
                                      struct pare_err *err);

@@ -72,6 +72,7 @@ int pare_edit_forget_shape(struct pare_edit *e, const char *name, struct pare_er
 /* ---- nodes, named by a value that they make -------------------------------------------------- */
 
 #define PARE_EDIT_INPUTS 9
+#define PARE_EDIT_OUTPUTS 3
 #define PARE_EDIT_ATTRS 4
 
 struct pare_edit_node {
@@ -79,7 +80,8 @@ struct pare_edit_node {
     const char *domain;               /* NULL: the standard operators */
     const char *in[PARE_EDIT_INPUTS]; /* "": an absent input; NULL ends the list */
     const char *out;
-    int axis; /* attribute "axis"; -1: the node has none */
+    const char *more[PARE_EDIT_OUTPUTS - 1]; /* further outputs; NULL ends the list */
+    int axis;                                /* attribute "axis"; -1: the node has none */
     struct {
         const char *name; /* NULL ends the list */
         int64_t v;

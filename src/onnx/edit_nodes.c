@@ -183,7 +183,7 @@ int pare_edit_set_ints(struct pare_edit *e, const struct pare_node *n, const cha
 static Onnx__NodeProto *make_node(struct pare_edit *e, const struct pare_edit_node *n)
 {
     Onnx__NodeProto *p = pare_alloc(e->a, 1, sizeof(*p));
-    char **io = pare_alloc(e->a, PARE_EDIT_INPUTS + 1, sizeof(*io));
+    char **io = pare_alloc(e->a, PARE_EDIT_INPUTS + PARE_EDIT_OUTPUTS, sizeof(*io));
 
     if (!p || !io)
         return NULL;
@@ -199,6 +199,8 @@ static Onnx__NodeProto *make_node(struct pare_edit *e, const struct pare_edit_no
     p->output = io + PARE_EDIT_INPUTS;
     p->output[0] = text(n->out);
     p->n_output = 1;
+    for (int i = 0; i < PARE_EDIT_OUTPUTS - 1 && n->more[i]; i++)
+        p->output[p->n_output++] = text(n->more[i]);
     return p;
 }
 
@@ -221,8 +223,11 @@ int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct
         after = s && s->after > after ? s->after : after;
     }
     e->slot[e->n++] = (struct pare_edit_slot){ .p = p, .own = true, .after = after };
-    PARE_TRY(pare_edit_reserve(e, n->out, err));
-    return pare_edit_set_maker(e, n->out, e->n - 1, err);
+    for (size_t k = 0; k < p->n_output; k++) {
+        PARE_TRY(pare_edit_reserve(e, p->output[k], err));
+        PARE_TRY(pare_edit_set_maker(e, p->output[k], e->n - 1, err));
+    }
+    return 0;
 }
 
 int pare_edit_append(struct pare_edit *e, const struct pare_node *n, const char *type,

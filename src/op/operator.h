@@ -139,6 +139,10 @@ struct pare_op {
     const char *torch;
     struct pare_op_weights layer;
 
+    /* Operator that computes the same sums of products from 8-bit integers, in int32, with the
+     * inputs (x, w, x_zero_point, w_zero_point).  NULL: none. */
+    const char *integer_type;
+
     /* Set dtype, rank and dim of every out[] that is not NULL.  If the shape depends on the
      * contents of an input, call pare_need(); PARE_EDYNAMIC means: infer again at run time. */
     int (*infer)(struct pare_node *n, struct pare_err *err);

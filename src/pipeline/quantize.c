@@ -181,7 +181,10 @@ static int evaluate_result(struct pare_quantize_job *j, struct pare_err *err)
 static int accuracy(void *user, double *value, struct pare_err *err)
 {
     struct pare_quantize_job *j = user;
-    struct pare_export only = { .onnx = j->files.onnx, .qoperator = j->files.qoperator };
+    struct pare_export only = { .onnx = j->files.onnx,
+                                .qoperator = j->files.qoperator,
+                                .nbits = j->files.nbits,
+                                .dynamic = j->files.dynamic };
     struct pare_metrics r;
 
     PARE_TRY(pare_finetune_evaluate(&j->tune, j->tune.model, &r, err));
@@ -325,7 +328,11 @@ int pare_quantize(struct pare_model *model, const struct pare_quantize_opts *opt
     PARE_TRY(pare_sized_copy(&j.o, sizeof(j.o), opts, err));
     if (!(j.o.max_drop > 0))
         j.o.max_drop = -1;
-    j.files = (struct pare_export){ .qoperator = j.o.qoperator, .nbits = j.o.nbits };
+    j.files = (struct pare_export){
+        .qoperator = j.o.qoperator,
+        .nbits = j.o.nbits,
+        .dynamic = j.o.dynamic || pare_preset_is_dynamic(j.o.preset),
+    };
     PARE_TRY(pare_finetune_new(model, &j.o.tuning, &j.tune, err));
     j.user = &j;
     rc = run(&j, out, r, err);

@@ -14,6 +14,7 @@
 #include "../onnx/edit.h"
 #include "../op/quant/quant_family.h"
 #include "../tensor/tensor.h"
+#include "export_dynamic.h"
 #include "export_nbits.h"
 #include "conv_bn_quant.h"
 #include "qscale.h"
@@ -38,6 +39,8 @@ struct qdq {
     struct pare_map done; /* names of biases that are int32 already */
     struct pare_map raw;  /* values quantized at their producer: the names before quantization */
     int n_nbits;          /* layers that became MatMulNBits; -1: none requested */
+    bool dynamic;         /* export with dynamic activation quantization where possible */
+    struct pare_dynamic dyn;
 };
 
 /* ---- scales ---------------------------------------------------------------------------------- */
@@ -436,6 +439,8 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
     if (x->n_nbits >= 0)
         PARE_TRY(pare_nbits_export(x->e, x->a, l, &g, &q, &done, err));
     x->n_nbits += done;
+    if (x->dynamic)
+        PARE_TRY(pare_dynamic_export(&x->dyn, l, &g, &q, &done, err));
     if (done)
         return 0;
     PARE_TRY(export_bias(x, l, &g, err)); /* this may change the scales of channels without
@@ -452,6 +457,9 @@ static int export_all(struct qdq *x, const struct pare_export *form, struct pare
     int n;
 
     PARE_TRY(pare_edit_new(r->model, &x->e, err));
+    x->dynamic = form->dynamic;
+    x->dyn.e = x->e;
+    x->dyn.a = x->a;
     for (int i = 0; i < g->n_nodes; i++) {
         enum pare_quant_site site;
         struct pare_layer *l = pare_quant_site_of(g->node[i], &site);
@@ -470,6 +478,11 @@ static int export_all(struct qdq *x, const struct pare_export *form, struct pare
             err, PARE_ECONFIG,
             "no layer can be exported as MatMulNBits: that needs a Gemm or MatMul with float input "
             "and weights in quantization groups of 16, 32, 64 or another power of 2");
+    if (x->dynamic && !x->dyn.n)
+        return pare_fail(err, PARE_ECONFIG,
+                         "no layer can be exported as MatMulInteger or ConvInteger: that needs a "
+                         "convolution or linear layer with float input and 8-bit weights that no "
+                         "other node reads");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
     return 0;

@@ -150,6 +150,14 @@ int pare_find_preset(const char *name, const struct pare_preset **p, struct pare
                      PARE_PRESETS);
 }
 
+bool pare_preset_is_dynamic(const char *name)
+{
+    const struct pare_preset *p;
+    struct pare_err err;
+
+    return name && !pare_find_preset(name, &p, &err) && p->dynamic;
+}
+
 int pare_preset(const char *name, const struct pare_model *m, struct pare_arena *a,
                 const char **quantizer, struct pare_rules *rules, struct pare_err *err)
 {

@@ -13,6 +13,7 @@ struct pare_preset {
     const char *outputs;   /* keys of output rules; NULL: none */
     const char *convs;     /* keys of convolutions; NULL: as all layers */
     bool folds;            /* fold BatchNormalization first */
+    bool dynamic;          /* write the file with dynamic activation quantization */
 };
 
 /* The names of all presets: a list that ends with NULL, and "a|b|c" for option tables. */
@@ -22,6 +23,9 @@ extern const char pare_preset_list[];
 
 /* By name; an unknown name is an error. */
 int pare_find_preset(const char *name, const struct pare_preset **p, struct pare_err *err);
+
+/* Does the preset write a file with dynamic activation quantization?  NULL: no. */
+bool pare_preset_is_dynamic(const char *name);
 
 /* The quantizer and the config_list of a preset, for this model's convolutions and linear
  * layers. */

@@ -20,8 +20,8 @@ struct quantize {
 };
 
 static const struct pare_opt quantize_opts[] = {
-    PARE_CHOICE("preset", offsetof(struct quantize, preset),
-                "quantize to int8, weights only to int8, or weights to 4 bits", NULL, PARE_PRESETS),
+    PARE_CHOICE("preset", offsetof(struct quantize, preset), "what to quantize, and to which type",
+                NULL, PARE_PRESETS),
     PARE_TEXT("quantizer", offsetof(struct quantize, quantizer), "NAME",
               "quantization algorithm, see 'pare list quantizers'", NULL),
     PARE_TEXT("config", offsetof(struct quantize, config), "FILE",
@@ -35,8 +35,9 @@ static const struct pare_opt quantize_opts[] = {
               "write the quantized model to FILE (default: MODEL-quantized.onnx)", NULL),
     PARE_CHOICE("format", offsetof(struct quantize, format),
                 "qdq: QuantizeLinear/DequantizeLinear pairs; qoperator: QLinearConv and other "
-                "integer operators; nbits: MatMulNBits",
-                "qdq", "qdq|qoperator|nbits"),
+                "integer operators; nbits: MatMulNBits; dynamic: DynamicQuantizeLinear and "
+                "MatMulInteger (default: qdq; with preset int8-dynamic: dynamic)",
+                NULL, "qdq|qoperator|nbits|dynamic"),
     PARE_TEXT("model-out", offsetof(struct quantize, model_out), "FILE",
               "also write the fake-quantized parameters to FILE: .pth, .safetensors or .npz", NULL),
     PARE_TEXT("calibration", offsetof(struct quantize, calibration), "FILE",
@@ -111,10 +112,13 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
     *files = (struct pare_export){ .onnx = j->train.output,
                                    .model = o->model_out,
                                    .calibration = o->calibration,
-                                   .qoperator = !strcmp(o->format, "qoperator"),
-                                   .nbits = !strcmp(o->format, "nbits"),
+                                   .qoperator = o->format && !strcmp(o->format, "qoperator"),
+                                   .nbits = o->format && !strcmp(o->format, "nbits"),
+                                   .dynamic = o->format && !strcmp(o->format, "dynamic"),
                                    .input_shape = o->input_shape.v,
                                    .input_rank = o->input_shape.n };
+    if (!o->format)
+        files->dynamic = pare_preset_is_dynamic(o->preset);
     PARE_TRY(pare_export_check(files, err));
     PARE_TRY(pare_output_path_check(c, j->train.output, err));
     if (o->model_out)
@@ -256,7 +260,8 @@ const struct pare_command pare_command_quantize = {
     .doc = "Quantize weights and activations of a model.",
     .usage = "[options] MODEL --preset int8 --data SET [-o FILE]",
     .more = "Presets: int8 quantizes weights, inputs and outputs of convolutions and linear\n"
-            "layers to 8 bits; it needs --data for calibration.  int8-weights and w4 quantize\n"
+            "layers to 8 bits; it needs --data for calibration.  int8-dynamic quantizes weights,\n"
+            "and inputs at run time by their own range.  int8-weights and w4 quantize\n"
             "only weights: w4 uses 4 bits for linear layers, with a scale for each 64 inputs\n"
             "(--group-size), and 8 bits for the others.\n"
             "For anything else, give a config_list (--config) and a --quantizer:\n"

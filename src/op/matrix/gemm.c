@@ -315,6 +315,7 @@ const struct pare_op pare_op_gemm = {
     .attrs = gemm_attrs,
     .attr_size = sizeof(struct gemm),
     .torch = "Linear",
+    .integer_type = "MatMulInteger",
     .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .by_default = true },
     .infer = infer,
     .forward = forward,

@@ -70,6 +70,7 @@ const struct pare_op pare_op_mat_mul = {
     .max_out = 1,
     .flags = PARE_OP_PRODUCT,
     .torch = "Linear",
+    .integer_type = "MatMulInteger",
     .layer = { .params = PARE_IN(1), .weight = 1, .bias_add = true, .by_default = true },
     .infer = infer,
     .forward = forward,

@@ -131,6 +131,7 @@ const struct pare_op pare_op_conv = {
     .attrs = pare_conv_attrs,
     .attr_size = sizeof(struct pare_window_attr),
     .torch = "Conv#d",
+    .integer_type = "ConvInteger",
     .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .by_default = true },
     .infer = infer,
     .forward = forward,
