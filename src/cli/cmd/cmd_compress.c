@@ -30,7 +30,7 @@ struct compress {
 static const struct pare_opt compress_opts[] = {
     PARE_CHOICE("preset", AT(preset),
                 "use a built-in recipe for MODEL instead of a file; needs --data", NULL,
-                PARE_RECIPE_PRESETS),
+                PARE_COMPRESS_PRESETS),
     PARE_TEXT("data", AT(data), "SET", "override the recipe's data set", NULL),
     PARE_TEXT("valid", AT(valid), "SET", "override the recipe's validation set", NULL),
     PARE_TEXT("output", AT(output), "FILE", "override the recipe's output file", NULL),

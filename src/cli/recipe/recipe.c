@@ -213,27 +213,35 @@ int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, 
     return r->text ? 0 : pare_no_memory(err, "for the recipe");
 }
 
+/* The steps of a preset as JSON objects.  Texts of numbers become numbers. */
+static const char *preset_steps(struct pare_arena *a, const struct pare_compress_preset *t)
+{
+    const char *text = "";
+
+    if (t->pruner)
+        text = pare_sprintf(a,
+                            "{\"step\": \"prune\", \"pruner\": \"%s\", \"sparsity\": %g, "
+                            "\"dependency-aware\": %s}, {\"step\": \"speedup\"}, "
+                            "{\"step\": \"distil\"",
+                            t->pruner, t->sparsity, t->dependency_aware ? "true" : "false");
+    for (int i = 0; i < t->n_distill && text; i++) {
+        bool number = t->distill[i].text[0] >= '0' && t->distill[i].text[0] <= '9';
+
+        text = pare_sprintf(a, number ? "%s, \"%s\": %s" : "%s, \"%s\": \"%s\"", text,
+                            t->distill[i].name, t->distill[i].text);
+    }
+    return text ? pare_sprintf(a, "%s%s{\"step\": \"quantize\", \"preset\": \"%s\"}", text,
+                               t->pruner ? "}, " : "", t->quantize)
+                : NULL;
+}
+
 const char *pare_recipe_preset(struct pare_arena *a, const char *preset, const char *model,
                                const char *data)
 {
-    static const struct {
-        const char *name, *steps;
-    } list[] = {
-        { "tiny", "{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.75, "
-                  "\"dependency-aware\": true}, {\"step\": \"speedup\"}, "
-                  "{\"step\": \"distil\", \"epochs\": 15, \"optimizer\": \"adam\", "
-                  "\"schedule\": \"cosine\"}, {\"step\": \"quantize\", \"preset\": \"int8\"}" },
-        { "balanced", "{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.5, "
-                      "\"dependency-aware\": true}, {\"step\": \"speedup\"}, "
-                      "{\"step\": \"distil\", \"epochs\": 5, \"optimizer\": \"adam\", "
-                      "\"schedule\": \"cosine\"}, {\"step\": \"quantize\", \"preset\": \"int8\"}" },
-        { "int8", "{\"step\": \"quantize\", \"preset\": \"int8\"}" },
-    };
-    const char *m = pare_json_quoted(a, model), *d = pare_json_quoted(a, data), *steps = NULL;
+    const struct pare_compress_preset *t = pare_compress_preset(preset);
+    const char *m = pare_json_quoted(a, model), *d = pare_json_quoted(a, data);
+    const char *steps = t ? preset_steps(a, t) : NULL;
 
-    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
-        if (!strcmp(list[i].name, preset))
-            steps = list[i].steps;
     return m && d && steps
                ? pare_sprintf(a, "{\"model\": %s, \"data\": %s, \"steps\": [%s]}", m, d, steps)
                : NULL;

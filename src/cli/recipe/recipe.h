@@ -14,6 +14,7 @@
 
 #include "../cli.h"
 #include "../../base/json.h"
+#include "../../pipeline/compress_presets.h"
 
 struct pare_recipe_step {
     const char *name; /* "distil" */
@@ -51,7 +52,6 @@ int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, 
                       struct pare_recipe *r, struct pare_err *err);
 
 /* The recipe of a preset as JSON; NULL: no memory. */
-#define PARE_RECIPE_PRESETS "tiny|balanced|int8"
 const char *pare_recipe_preset(struct pare_arena *a, const char *preset, const char *model,
                                const char *data);
 
