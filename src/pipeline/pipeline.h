@@ -26,10 +26,11 @@ struct pare_prune_job {
     bool trained;
 };
 
-/* Wrap the layers of tune.model, which must be open.  Close it in any case. */
+/* Wrap the layers of tune.model, which must be open; for checks.  Close it in any case. */
 int pare_prune_open(struct pare_prune_job *j, struct pare_err *err);
 
-/* Make the masks, fine-tune, evaluate.  tune.model has the masked weights afterward. */
+/* Wrap the layers, make the masks, fine-tune, evaluate.  tune.model has the masked weights
+ * afterward. */
 int pare_prune_work(struct pare_prune_job *j, struct pare_err *err);
 void pare_prune_close(struct pare_prune_job *j);
 
@@ -64,8 +65,10 @@ bool pare_quantize_trains(const struct pare_quantize_job *j);
 /* Fold BatchNormalization of tune.model where the options or the preset ask for it. */
 int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err);
 
-/* Wrap the layers; tune must be open.  Then calibrate, train, write, evaluate. */
+/* Wrap the layers of tune.model, which must be open; for checks.  Close it in any case. */
 int pare_quantize_open(struct pare_quantize_job *j, struct pare_err *err);
+
+/* Wrap the layers, calibrate, train, write, evaluate. */
 int pare_quantize_work(struct pare_quantize_job *j, struct pare_err *err);
 void pare_quantize_close(struct pare_quantize_job *j);
 

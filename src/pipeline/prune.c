@@ -86,6 +86,7 @@ int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
 
+    PARE_TRY(pare_prune_open(j, err));
     PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
     PARE_TRY(pare_compression_compress(j->compression, err));
     if (pare_finetune_has_data(f)) {
@@ -193,7 +194,6 @@ static int run(struct pare_prune_job *j, struct pare_model **out, struct pare_pr
         PARE_TRY(pare_finetune_options(f, err));
         PARE_TRY(pare_finetune_open(f, err));
     }
-    PARE_TRY(pare_prune_open(j, err));
     PARE_TRY(pare_prune_work(j, err));
     r->before = j->before;
     r->masked = j->masked;

@@ -58,10 +58,8 @@ static const struct pare_opt prune_opts[] = {
 
 /* State of one call. */
 struct job {
+    struct pare_compress_job common; /* first */
     struct pare_prune_job prune;
-    struct pare_train_job train;
-    struct pare_train_command command;
-    struct pare_registry *registry;
     struct pare_export files;
     struct pare_speedup_job speedup; /* with --speedup */
 };
@@ -94,17 +92,13 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
     struct pare_algorithm_options own;
     struct pare_given *given;
 
-    j->registry = pare_registry_new(err);
-    if (!j->registry)
-        return err->code;
-    for (int i = 0; i < o->plugin.n; i++)
-        PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
+    PARE_TRY(pare_compress_job_plugins(&j->common, &o->plugin, err));
     PARE_TRY(pruner_options(c->arena, o->pruner, &own, err));
     PARE_TRY(pare_split_options(c, &own, &j->prune.tune, &given, &j->prune.n_given, err));
     if (o->dependency_aware)
         given[j->prune.n_given++] = (struct pare_given){ "mode", "dependency_aware" };
     j->prune.given = given;
-    j->prune.o.registry = j->registry;
+    j->prune.o.registry = j->common.registry;
     if (o->config && o->sparsity >= 0)
         return pare_misuse(c, err, "use either --sparsity or --config, not both");
     if (!o->config && o->sparsity < 0)
@@ -116,38 +110,51 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
     const struct prune *o = c->opts;
 
-    j->train.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "pruned");
-    if (!j->train.output)
+    j->common.train.output = o->output ? o->output
+                                       : pare_default_output(c->arena, c->arg[0], "pruned");
+    if (!j->common.train.output)
         return pare_no_memory(err, "for a file name");
-    j->files = (struct pare_export){ .onnx = j->train.output,
+    j->files = (struct pare_export){ .onnx = j->common.train.output,
                                      .model = o->model_out,
                                      .masks = o->masks,
                                      .input_shape = o->input_shape.v,
                                      .input_rank = o->input_shape.n };
     PARE_TRY(pare_export_check(&j->files, err));
-    PARE_TRY(pare_output_path_check(c, j->train.output, err));
+    PARE_TRY(pare_output_path_check(c, j->common.train.output, err));
     if (o->model_out)
         PARE_TRY(pare_output_path_check(c, o->model_out, err));
     return o->masks ? pare_output_path_check(c, o->masks, err) : 0;
 }
 
-static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
+static int open_job(struct pare_compress_job *common, struct pare_err *err)
 {
+    struct job *j = (struct job *)common;
+    struct pare_cli *c = common->c;
     const struct prune *o = c->opts;
 
     PARE_TRY(parse(c, j, err));
     PARE_TRY(check_files(c, j, err));
-    j->command = (struct pare_train_command){ c, &j->train };
-    PARE_TRY(o->data ? pare_train_job_open(c, &j->train, err)
-                     : pare_train_job_load(c, &j->train, err));
-    return pare_prune_open(&j->prune, err);
+    return o->data ? pare_train_job_open(c, &common->train, err)
+                   : pare_train_job_load(c, &common->train, err);
+}
+
+static int wrap(struct pare_compress_job *common, struct pare_err *err)
+{
+    return pare_prune_open(&((struct job *)common)->prune, err);
 }
 
 /* ---- run ----------------------------------------------------------------------------------- */
 
-/* Write the masked model, or with --speedup the smaller one. */
-static int write_files(struct pare_cli *c, struct job *j, struct pare_err *err)
+static int work(struct pare_compress_job *common, struct pare_err *err)
 {
+    return pare_prune_work(&((struct job *)common)->prune, err);
+}
+
+/* Write the masked model, or with --speedup the smaller one. */
+static int write_files(struct pare_compress_job *common, struct pare_err *err)
+{
+    struct job *j = (struct job *)common;
+    struct pare_cli *c = common->c;
     const struct prune *o = c->opts;
     struct pare_model *model = j->prune.tune.model;
 
@@ -159,14 +166,16 @@ static int write_files(struct pare_cli *c, struct job *j, struct pare_err *err)
     else if (j->files.input_rank)
         PARE_TRY(pare_model_fix_input(model, j->files.input_shape, j->files.input_rank, err));
     j->speedup = (struct pare_speedup_job){ .masked = model,
-                                            .output = j->train.output,
+                                            .output = j->common.train.output,
                                             .seconds = 1,
                                             .opts = { .round_to = o->round_to } };
     return pare_speedup_job_run(c, &j->speedup, err);
 }
 
-static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
+static int print_result(struct pare_compress_job *common, struct pare_err *err)
 {
+    struct job *j = (struct job *)common;
+    struct pare_cli *c = common->c;
     const struct prune *o = c->opts;
     struct pare_prune_summary s = { .compression = j->prune.compression,
                                     .files = &j->files,
@@ -174,7 +183,7 @@ static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
                                     .masked = j->prune.masked,
                                     .after = j->prune.after,
                                     .trained = j->prune.trained,
-                                    .history = j->train.progress.history,
+                                    .history = j->common.train.progress.history,
                                     .speedup = o->speedup ? &j->speedup : NULL };
 
     if (o->json)
@@ -185,32 +194,40 @@ static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
 
 static void init_job(struct job *j, const struct prune *o)
 {
-    *j = (struct job){ .prune = { .o = { .pruner = o->pruner,
-                                         .sparsity = o->sparsity,
-                                         .config = o->config,
-                                         .settings = o->set },
-                                  .tune = { .data_name = o->data, .valid_name = o->valid },
-                                  .train = pare_compress_train,
-                                  .user = &j->command },
-                       .train = { .tune = &j->prune.tune, .json = o->json, .quiet = o->quiet } };
+    *j = (struct job){
+        .prune = { .o = { .pruner = o->pruner,
+                          .sparsity = o->sparsity,
+                          .config = o->config,
+                          .settings = o->set },
+                   .tune = { .data_name = o->data, .valid_name = o->valid },
+                   .train = pare_compress_train,
+                   .user = &j->common },
+        .common.train = { .tune = &j->prune.tune, .json = o->json, .quiet = o->quiet }
+    };
 }
 
-static void close_job(struct job *j)
+static void close_job(struct pare_compress_job *common)
 {
-    pare_prune_close(&j->prune);
-    pare_train_job_close(&j->train);
-    pare_registry_free(j->registry);
+    pare_prune_close(&((struct job *)common)->prune);
 }
+
+static const struct pare_compress_steps steps = { open_job,    wrap,         work,
+                                                  write_files, print_result, close_job };
 
 static int cmd_prune_check(struct pare_cli *c, struct pare_err *err)
 {
     struct job j;
-    int rc;
 
     init_job(&j, c->opts);
-    rc = open_job(c, &j, err);
-    close_job(&j);
-    return rc;
+    return pare_compress_job_check(c, &steps, &j.common, err);
+}
+
+static int cmd_prune_run(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j;
+
+    init_job(&j, c->opts);
+    return pare_compress_job_run(c, &steps, &j.common, err);
 }
 
 static int estimate(struct pare_cli *c, struct pare_estimate *g, struct pare_err *err)
@@ -225,25 +242,7 @@ static int estimate(struct pare_cli *c, struct pare_estimate *g, struct pare_err
     rc = parse(c, &j, err);
     if (!rc)
         rc = pare_prune_estimate(&j.prune, err);
-    pare_registry_free(j.registry);
-    return rc;
-}
-
-static int cmd_prune_run(struct pare_cli *c, struct pare_err *err)
-{
-    struct job j;
-    int rc;
-
-    init_job(&j, c->opts);
-    rc = open_job(c, &j, err);
-    if (!rc)
-        rc = pare_prune_work(&j.prune, err);
-    if (!rc && !pare_dist_rank(c->dist))
-        rc = write_files(c, &j, err);
-    pare_train_progress_end(&j.train.progress);
-    if (!rc && !pare_dist_rank(c->dist))
-        rc = print_result(c, &j, err);
-    close_job(&j);
+    pare_registry_free(j.common.registry);
     return rc;
 }
 

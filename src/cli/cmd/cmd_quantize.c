@@ -67,10 +67,8 @@ static const struct pare_opt quantize_opts[] = {
 
 /* State of one call. */
 struct job {
+    struct pare_compress_job common; /* first */
     struct pare_quantize_job quantize;
-    struct pare_train_job train;
-    struct pare_train_command command;
-    struct pare_registry *registry;
     struct pare_quantize_summary summary;
 };
 
@@ -106,10 +104,11 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
     const struct quantize *o = c->opts;
     struct pare_export *files = &j->quantize.files;
 
-    j->train.output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "quantized");
-    if (!j->train.output)
+    j->common.train.output = o->output ? o->output
+                                       : pare_default_output(c->arena, c->arg[0], "quantized");
+    if (!j->common.train.output)
         return pare_no_memory(err, "for a file name");
-    *files = (struct pare_export){ .onnx = j->train.output,
+    *files = (struct pare_export){ .onnx = j->common.train.output,
                                    .model = o->model_out,
                                    .calibration = o->calibration,
                                    .qoperator = o->format && !strcmp(o->format, "qoperator"),
@@ -120,48 +119,44 @@ static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
     if (!o->format)
         files->dynamic = pare_preset_is_dynamic(o->preset);
     PARE_TRY(pare_export_check(files, err));
-    PARE_TRY(pare_output_path_check(c, j->train.output, err));
+    PARE_TRY(pare_output_path_check(c, j->common.train.output, err));
     if (o->model_out)
         PARE_TRY(pare_output_path_check(c, o->model_out, err));
     return o->calibration ? pare_output_path_check(c, o->calibration, err) : 0;
 }
 
-static int open_job(struct pare_cli *c, struct job *j, struct pare_err *err)
+static int open_job(struct pare_compress_job *common, struct pare_err *err)
 {
+    struct job *j = (struct job *)common;
+    struct pare_cli *c = common->c;
     const struct quantize *o = c->opts;
     struct pare_algorithm_options own = { .kind = "quantizer" };
     struct pare_given *given;
 
     PARE_TRY(check_choice(c, err));
-    j->registry = pare_registry_new(err);
-    if (!j->registry)
-        return err->code;
-    for (int i = 0; i < o->plugin.n; i++)
-        PARE_TRY(pare_plugin_load(j->registry, o->plugin.v[i], err));
+    PARE_TRY(pare_compress_job_plugins(&j->common, &o->plugin, err));
     PARE_TRY(pare_quantize_option_groups(c->arena, NULL, &own.part, &own.n, err));
     PARE_TRY(pare_split_options(c, &own, &j->quantize.tune, &given, &j->quantize.n_given, err));
     j->quantize.given = given;
-    j->quantize.o.registry = j->registry;
-    j->command = (struct pare_train_command){ c, &j->train };
+    j->quantize.o.registry = j->common.registry;
     PARE_TRY(check_files(c, j, err));
-    PARE_TRY(pare_train_job_load(c, &j->train, err));
-    j->summary.bytes_before = pare_model_file_bytes(j->train.model);
+    PARE_TRY(pare_train_job_load(c, &j->common.train, err));
+    j->summary.bytes_before = pare_model_file_bytes(j->common.train.model);
     PARE_TRY(pare_quantize_fold(&j->quantize, err));
     j->quantize.tune.observe = !pare_quantize_trains(&j->quantize);
-    return o->data ? pare_train_job_open(c, &j->train, err) : 0;
+    return o->data ? pare_train_job_open(c, &j->common.train, err) : 0;
 }
 
 /* ---- run ----------------------------------------------------------------------------------- */
 
 static void print_step(void *user, const struct pare_budget_step *s)
 {
-    const struct pare_train_command *t = user;
-    struct job *j = (struct job *)(void *)((char *)t->job - offsetof(struct job, train));
+    struct job *j = user;
 
     j->summary.before = j->quantize.before;
     j->summary.least = j->quantize.least;
-    if (!j->train.quiet)
-        pare_budget_print(&j->summary, s, j->train.json ? stderr : stdout);
+    if (!j->common.train.quiet)
+        pare_budget_print(&j->summary, s, j->common.train.json ? stderr : stdout);
 }
 
 static void init_job(struct job *j, const struct quantize *o)
@@ -176,32 +171,27 @@ static void init_job(struct job *j, const struct quantize *o)
                              .max_drop = o->accuracy_drop < 0 ? -1 : o->accuracy_drop / 100 },
                       .tune = { .data_name = o->data, .valid_name = o->valid },
                       .train = pare_compress_train,
-                      .user = &j->command,
+                      .user = &j->common,
                       .load_calibration = o->load_calibration,
                       .on_step = print_step },
-        .train = { .tune = &j->quantize.tune, .json = o->json, .quiet = o->quiet },
+        .common.train = { .tune = &j->quantize.tune, .json = o->json, .quiet = o->quiet },
         .summary = { .drop = o->accuracy_drop < 0 ? -1 : o->accuracy_drop },
     };
 }
 
-static void close_job(struct job *j)
+static int wrap(struct pare_compress_job *common, struct pare_err *err)
 {
-    pare_quantize_close(&j->quantize);
-    pare_train_job_close(&j->train);
-    pare_registry_free(j->registry);
+    return pare_quantize_open(&((struct job *)common)->quantize, err);
 }
 
-static int cmd_quantize_check(struct pare_cli *c, struct pare_err *err)
+static int work(struct pare_compress_job *common, struct pare_err *err)
 {
-    struct job j;
-    int rc;
+    return pare_quantize_work(&((struct job *)common)->quantize, err);
+}
 
-    init_job(&j, c->opts);
-    rc = open_job(c, &j, err);
-    if (!rc)
-        rc = pare_quantize_open(&j.quantize, err);
-    close_job(&j);
-    return rc;
+static void close_job(struct pare_compress_job *common)
+{
+    pare_quantize_close(&((struct job *)common)->quantize);
 }
 
 /* The size of the model if its weights were quantized. */
@@ -220,8 +210,10 @@ static int estimate(struct pare_cli *c, struct pare_estimate *g, struct pare_err
     return 0;
 }
 
-static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
+static int print_result(struct pare_compress_job *common, struct pare_err *err)
 {
+    struct job *j = (struct job *)common;
+    struct pare_cli *c = common->c;
     const struct quantize *o = c->opts;
     struct pare_quantize_summary *s = &j->summary;
 
@@ -232,27 +224,30 @@ static int print_result(struct pare_cli *c, struct job *j, struct pare_err *err)
     s->after = j->quantize.after;
     s->bytes_after = j->quantize.bytes_after;
     s->trained = j->quantize.trained;
-    s->history = j->train.progress.history;
+    s->history = j->common.train.progress.history;
     s->least = j->quantize.least;
     s->budget = j->quantize.budget;
     return o->json ? pare_quantize_json(c, s, err)
                    : pare_quantize_print(s, c->arena, o->quiet, err);
 }
 
+static const struct pare_compress_steps steps = { open_job, wrap,         work,
+                                                  NULL,     print_result, close_job };
+
+static int cmd_quantize_check(struct pare_cli *c, struct pare_err *err)
+{
+    struct job j;
+
+    init_job(&j, c->opts);
+    return pare_compress_job_check(c, &steps, &j.common, err);
+}
+
 static int cmd_quantize_run(struct pare_cli *c, struct pare_err *err)
 {
     struct job j;
-    int rc;
 
     init_job(&j, c->opts);
-    rc = open_job(c, &j, err);
-    if (!rc)
-        rc = pare_quantize_work(&j.quantize, err);
-    pare_train_progress_end(&j.train.progress);
-    if (!rc && !pare_dist_rank(c->dist))
-        rc = print_result(c, &j, err);
-    close_job(&j);
-    return rc;
+    return pare_compress_job_run(c, &steps, &j.common, err);
 }
 
 const struct pare_command pare_command_quantize = {

@@ -93,10 +93,62 @@ int pare_split_options(struct pare_cli *c, const struct pare_algorithm_options *
 
 int pare_compress_train(void *user, struct pare_finetune *tune, struct pare_err *err)
 {
-    struct pare_train_command *t = user;
+    struct pare_compress_job *j = user;
 
     (void)tune;
-    PARE_TRY(pare_train_job_train(t->c, t->job, err));
-    pare_train_progress_end(&t->job->progress);
-    return pare_train_job_stopped(t->job, err);
+    PARE_TRY(pare_train_job_train(j->c, &j->train, err));
+    pare_train_progress_end(&j->train.progress);
+    return pare_train_job_stopped(&j->train, err);
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+int pare_compress_job_plugins(struct pare_compress_job *j, const struct pare_strs *plugin,
+                              struct pare_err *err)
+{
+    j->registry = pare_registry_new(err);
+    if (!j->registry)
+        return err->code;
+    for (int i = 0; i < plugin->n; i++)
+        PARE_TRY(pare_plugin_load(j->registry, plugin->v[i], err));
+    return 0;
+}
+
+static void close_job(const struct pare_compress_steps *s, struct pare_compress_job *j)
+{
+    s->close(j);
+    pare_train_job_close(&j->train);
+    pare_registry_free(j->registry);
+}
+
+int pare_compress_job_check(struct pare_cli *c, const struct pare_compress_steps *s,
+                            struct pare_compress_job *j, struct pare_err *err)
+{
+    int rc;
+
+    j->c = c;
+    rc = s->open(j, err);
+    if (!rc)
+        rc = s->wrap(j, err);
+    close_job(s, j);
+    return rc;
+}
+
+int pare_compress_job_run(struct pare_cli *c, const struct pare_compress_steps *s,
+                          struct pare_compress_job *j, struct pare_err *err)
+{
+    bool first = !pare_dist_rank(c->dist);
+    int rc;
+
+    j->c = c;
+    rc = s->open(j, err);
+    if (!rc)
+        rc = s->work(j, err);
+    if (!rc && first && s->finish)
+        rc = s->finish(j, err);
+    pare_train_progress_end(&j->train.progress);
+    if (!rc && first)
+        rc = s->print(j, err);
+    close_job(s, j);
+    return rc;
 }
