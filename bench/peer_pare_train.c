@@ -2,7 +2,6 @@
 #include "peer.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "../src/base/clock.h"
 #include "../src/base/options.h"
@@ -34,15 +33,12 @@ static long resident_kb(void)
     return kb;
 }
 
-/* `choices`: a file of kernels, found by trying when it is not there; or NULL: rules choose. */
-static int make(struct job *j, const char *path, int threads, const char *choices,
-                struct pare_err *err)
+static int make(struct job *j, const char *path, int threads, struct pare_err *err)
 {
-    struct pare_trainer_opts o = { .threads = threads, .choices = choices };
+    struct pare_trainer_opts o = { .threads = threads };
     struct pare_setting momentum = { .name = "momentum", .type = PARE_OPT_FLOAT, .num = MOMENTUM };
     void *conf, *loss;
 
-    o.tune = choices && access(choices, F_OK) != 0;
     PARE_TRY(pare_find_loss("cross_entropy", &o.loss, err));
     PARE_TRY(pare_find_optimizer("sgd", &o.optimizer, err));
     conf = pare_alloc(j->arena, 1, o.optimizer->conf_size);
@@ -148,15 +144,6 @@ static int serve(struct job *j, struct pare_err *err)
     return 0;
 }
 
-static void say_tuned(const struct pare_plan *p)
-{
-    const struct pare_tuned *t = &p->tuned;
-
-    fprintf(stderr,
-            "tuning: %d layers, %d timed, %d listed, %d known, %d changed, %d runs, %.3f s\n",
-            t->layers, t->measured, t->listed, t->cached, t->changed, t->runs, t->seconds);
-}
-
 int main(int argc, char **argv)
 {
     struct job j = { .arena = pare_arena_new(1 << 16) };
@@ -164,9 +151,8 @@ int main(int argc, char **argv)
     struct pare_err err = { 0 };
     int rc;
 
-    if (argc < 9 || argc > 10 || !j.arena || !parse_shape(argv[2], &j.x)) {
-        fputs("usage: peer_pare_train MODEL.onnx SHAPE THREADS INPUT LABELS LOSSES STEPS RATE "
-              "[CHOICES]\n",
+    if (argc != 9 || !j.arena || !parse_shape(argv[2], &j.x)) {
+        fputs("usage: peer_pare_train MODEL.onnx SHAPE THREADS INPUT LABELS LOSSES STEPS RATE\n",
               stderr);
         return 2;
     }
@@ -176,12 +162,10 @@ int main(int argc, char **argv)
         return 2;
     }
     j.lr = strtod(argv[8], NULL);
-    rc = make(&j, argv[1], (int)strtol(argv[3], NULL, 10), argv[9], &err);
+    rc = make(&j, argv[1], (int)strtol(argv[3], NULL, 10), &err);
     if (!rc)
         rc = first_steps(&j, argv[6], (int)strtol(argv[7], NULL, 10), &err);
     if (!rc) {
-        if (argv[9])
-            say_tuned(j.trainer->plan[0]);
         printf("ready plan %ld\n", base);
         fflush(stdout);
         rc = serve(&j, &err);

@@ -1,4 +1,5 @@
 /* steps.c - choose the kernel that runs each node, and insert layout conversions. */
+#include "passes.h"
 #include "tune/tune.h"
 
 #include <string.h>
@@ -323,14 +324,15 @@ static int choose_like(struct pare_plan *p, struct pare_node *n, struct pare_ste
                            like->kernel->name, n->name);
 }
 
-/* By the rules or by tuning; each pass of a training step may get a kernel of its own. */
+/* By the rules or, for inference, by tuning; each pass of a training step may get a kernel of its
+ * own. */
 static int choose_passes(struct pare_plan *p, struct pare_step *s, struct pare_err *err)
 {
     struct pare_passes passes;
     bool tuned;
 
     PARE_TRY(pare_passes_rule(p, s, &passes, err));
-    PARE_TRY(pare_tune_step(p, s, &passes, err));
+    PARE_TRY(pare_tune_step(p, s, &passes.k[0], err));
     if (passes.k[0] == s->kernel && pare_passes_one(&passes))
         return 0;
     tuned = s->tuned;

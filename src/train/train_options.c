@@ -38,10 +38,6 @@ static const struct pare_opt train_opts[] = {
               "with several processes, compute BatchNormalization over the whole batch", 0),
     PARE_INT("seed", AT(seed), "seed of shuffling, augmentation and Dropout", 0, 0, 9e15),
     PARE_INT("threads", AT(threads), "threads to use (0 = all cores)", 0, 0, 1024),
-    PARE_FLAG("tune", AT(tune), "time the kernels that can train each layer, and use the fastest",
-              0),
-    PARE_TEXT("choices", AT(choices), "FILE", "list of kernel choices to follow; tuning adds to it",
-              NULL),
     PARE_OPT_END
 };
 
@@ -187,8 +183,6 @@ static void copy_conf(struct pare_train_options *s)
     s->trainer.clip_norm = c->clip_norm;
     s->trainer.clip_value = c->clip_value;
     s->trainer.sync_bn = c->sync_bn;
-    s->trainer.tune = c->tune;
-    s->trainer.choices = c->choices;
     s->trainer.freeze = c->freeze.v;
     s->trainer.n_freeze = c->freeze.n;
     s->train.epochs = c->epochs;
@@ -229,8 +223,6 @@ static int make(struct setup *u, bool training, const struct pare_given *g, int 
             PARE_TRY(pare_option_group_fill(&u->part[i], g, n, u->arena, err));
     if (training)
         copy_conf(u->s);
-    if (u->s->c.tune)
-        u->s->trainer.cache = pare_cache_folder(u->arena);
     return training ? make_links(u, err) : 0;
 }
 

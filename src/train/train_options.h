@@ -20,8 +20,6 @@ struct pare_train_options_conf {
     int64_t checkpoint_steps;
     bool resume, sync_bn;
     int64_t seed, threads;
-    bool tune;
-    const char *choices;
 };
 
 struct pare_train_options {

@@ -162,11 +162,6 @@ static int init_trainer(struct pare_trainer *t, struct pare_err *err)
         .threads = t->o.threads,
     };
 
-    if (t->o.tune && pare_dist_size(t->o.dist) > 1)
-        return pare_fail(err, PARE_ECONFIG,
-                         "tune: each of %d processes would choose other kernels; tune one process "
-                         "with choices=FILE, then run all of them with that file and without tune",
-                         pare_dist_size(t->o.dist));
     t->param = pare_alloc(t->arena, n, sizeof(*t->param));
     t->name = pare_alloc(t->arena, n, sizeof(*t->name));
     t->grad = pare_alloc(t->arena, n, sizeof(*t->grad));
@@ -242,9 +237,6 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
     struct pare_plan_build teacher = { .opts = &of_teacher, .observe = t->layers.teacher };
 
     o.reference = t->o.reference;
-    o.tune = t->o.tune;
-    o.choices = t->o.choices;
-    o.cache = t->o.cache;
     PARE_TRY(pare_plan_build(t->model, &student, &t->plan[i], err));
     if (t->o.teacher)
         PARE_TRY(pare_plan_build(t->o.teacher, &teacher, &t->teacher[i], err));

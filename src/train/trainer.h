@@ -67,8 +67,6 @@ struct pare_trainer_opts {
     struct pare_strs observe;   /* values to observe: pare_plan_value(t->plan[t->at], i) */
     bool reference;             /* plain kernels only */
     const char *const *without; /* for tests, see struct pare_plan_build; or NULL */
-    bool tune;                  /* this and the next two: see struct pare_plan_opts */
-    const char *choices, *cache;
     struct pare_hooks hooks;
 
     /* Processes that train one model, each with its part of the batch (pare_dist_batch); NULL: one.

@@ -144,19 +144,9 @@ bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool ze
         add_value(&t, s->in[k]);
         add_text(&t, " in %d", pare_layout_of(&p->view, s->in[k]));
     }
-    for (int k = 0; p->train && k < s->n_in; k++)
-        add_text(&t, "%s%s", k ? "," : " | gradients ",
-                 p->requires_grad[s->in[k]->id] ? "yes" : "no");
     add_text(&t, " | %d threads, isa %x%s", p->backend.threads, p->backend.isa,
              cold ? ", cold" : "");
-    return t.n < PARE_TUNE_KEY - 1 - PARE_TUNE_PASS;
-}
-
-void pare_tune_pass_key(const char *key, const char *pass, char with[PARE_TUNE_KEY])
-{
-    struct text t = { with, 0 };
-
-    add_text(&t, "%s, %s", key, pass);
+    return t.n < PARE_TUNE_KEY - 1;
 }
 
 /* Hash a node with its shapes. */

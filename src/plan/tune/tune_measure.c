@@ -11,6 +11,7 @@
 #include "../../base/cpu_cache.h"
 #include "../../base/clock.h"
 #include "../../base/rng.h"
+#include "../passes.h"
 
 #define REORDERS 3 /* runs of a layout conversion */
 #define UNEVEN \
@@ -78,29 +79,6 @@ static struct pare_buf *find_buf(struct pare_tune_race *c, struct pare_value *v,
     return b;
 }
 
-/* Add the gradients that are needed; all are assigned, as in most steps. */
-static int give_gradients(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
-{
-    s->grad_assign = pare_alloc(c->data, (size_t)s->n_in, sizeof(*s->grad_assign));
-    if (!s->grad_assign)
-        return pare_no_memory(err, "for tuning");
-    for (int k = 0; k < s->n_in + s->n_out; k++) {
-        struct pare_buf *b = k < s->n_in ? s->in_buf[k] : s->out_buf[k - s->n_in];
-
-        if (k < s->n_in)
-            s->grad_assign[k] = true;
-        if (b->grad || !c->p->requires_grad[b->value->id])
-            continue;
-        b->grad = new_buf(c, b->value, b->bytes);
-        if (!b->grad)
-            return pare_no_memory(err, "for tuning");
-        b->grad->block = b->block;
-        b->grad->is_grad = true;
-        fill(b->grad->t.data, b->bytes, PARE_F32);
-    }
-    return 0;
-}
-
 /* Will the plan let the step overwrite the value, since no later step reads it? */
 static bool last_reader(const struct pare_tune_race *c, const struct pare_step *s,
                         const struct pare_value *v)
@@ -130,10 +108,8 @@ static int give_memory(struct pare_tune_race *c, struct pare_step *s, struct par
         if (!s->out_buf[k])
             return pare_no_memory(err, "for tuning");
     }
-    if (c->p->train)
-        PARE_TRY(give_gradients(c, s, err));
-    else if (s->inplace && s->in_buf[s->inplace - 1]->bytes == s->out_buf[0]->bytes &&
-             last_reader(c, s, s->in[s->inplace - 1])) {
+    if (s->inplace && s->in_buf[s->inplace - 1]->bytes == s->out_buf[0]->bytes &&
+        last_reader(c, s, s->in[s->inplace - 1])) {
         struct pare_buf *b = new_buf(c, s->out[0], 0);
 
         if (!b)
@@ -190,18 +166,6 @@ static void drop_weights(const struct pare_tune_race *c, const struct pare_tune_
     }
 }
 
-/* Run the step's passes: forward, and in a training plan backward. */
-static int run_passes(struct pare_tune_race *c, struct pare_step *s, struct pare_err *err)
-{
-    bool back = false;
-
-    for (int k = 0; k < s->n_in && c->p->train; k++)
-        back |= s->in_buf[k]->grad != NULL;
-    if (s->passes & PARE_PASS_FORWARD)
-        PARE_TRY(s->kernel->run(s, &c->p->backend, err));
-    return back && s->passes & ~PARE_PASS_FORWARD ? s->kernel->backward(s, &c->p->backend, err) : 0;
-}
-
 /* Seconds that the busiest thread ran, which excludes other programs, and (*least) the least busy
  * one; -1: the kernel failed.  Threads that wait for a thread that another program delays count as
  * busy: then the two differ. */
@@ -215,7 +179,7 @@ static double time_step(struct pare_tune_race *c, struct pare_step *s, double *l
 
 #pragma omp parallel num_threads(threads)
     clock[omp_get_thread_num()] = pare_thread_now();
-    rc = run_passes(c, s, err);
+    rc = s->kernel->run(s, &c->p->backend, err);
     pare_rewind(c->p->scratch, m);
     if (rc)
         return -1;

@@ -6,10 +6,10 @@
  * and the others are matched with those.  For the plan the result is one step, whose kernel is
  * named after all of them.
  */
-#ifndef PARE_PLAN_TUNE_PASSES_H
-#define PARE_PLAN_TUNE_PASSES_H
+#ifndef PARE_PLAN_PASSES_H
+#define PARE_PLAN_PASSES_H
 
-#include "../plan.h"
+#include "plan.h"
 
 /* A kernel for each pass, in the order of the bits PARE_PASS_*; NULL: the step has no such pass.
  * Inference plans have only the first. */
@@ -17,15 +17,9 @@ struct pare_passes {
     const struct pare_kernel *k[PARE_PASSES];
 };
 
-/* "forward", "data", "weights": the last word of a key of the tuning cache */
-extern const char *const pare_pass_names[PARE_PASSES];
-
 /* The passes that a kernel is matched for; only forward if no result of the node needs a gradient.
  */
 unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n);
-
-/* The passes that the step has: those whose gradients are needed. */
-unsigned pare_passes_wanted(const struct pare_plan *p, const struct pare_step *s);
 
 /* The kernels by the rules.  Where the kernel of s does not expect to be fast on a backward pass
  * (step.fast_passes), the first of kernels.def that does gets it. */
@@ -34,8 +28,6 @@ int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare
 
 /* Does one kernel run all passes? */
 bool pare_passes_one(const struct pare_passes *w);
-
-bool pare_passes_same(const struct pare_passes *a, const struct pare_passes *b);
 
 /* Match a kernel for what it can run, not only for what it expects to be fast.  Fills s with lists
  * from `arena`.  `layout_from`: as in struct pare_step. */

@@ -1,8 +1,6 @@
 /* passes.c - training steps whose forward, data and weight passes are run by different kernels. */
 #include "passes.h"
 
-const char *const pare_pass_names[PARE_PASSES] = { "forward", "data", "weights" };
-
 unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n)
 {
     bool back = !p->train;
@@ -12,7 +10,8 @@ unsigned pare_passes_of(const struct pare_plan *p, const struct pare_node *n)
     return back ? PARE_ALL_PASSES : PARE_PASS_FORWARD;
 }
 
-unsigned pare_passes_wanted(const struct pare_plan *p, const struct pare_step *s)
+/* The passes that the step has: those whose gradients are needed. */
+static unsigned passes_wanted(const struct pare_plan *p, const struct pare_step *s)
 {
     unsigned passes = PARE_PASS_FORWARD;
 
@@ -29,15 +28,6 @@ bool pare_passes_one(const struct pare_passes *w)
     for (int i = 1; i < PARE_PASSES; i++)
         one &= !w->k[i] || w->k[i] == w->k[0];
     return one;
-}
-
-bool pare_passes_same(const struct pare_passes *a, const struct pare_passes *b)
-{
-    bool same = true;
-
-    for (int w = 0; w < PARE_PASSES; w++)
-        same &= a->k[w] == b->k[w];
-    return same;
 }
 
 bool pare_passes_match(struct pare_plan *p, const struct pare_pass_query *a, struct pare_step *s)
@@ -87,7 +77,7 @@ static bool expects_fast(struct pare_plan *p, const struct pare_kernel *k,
 int pare_passes_rule(struct pare_plan *p, const struct pare_step *s, struct pare_passes *w,
                      struct pare_err *err)
 {
-    unsigned wanted = pare_passes_wanted(p, s);
+    unsigned wanted = passes_wanted(p, s);
 
     for (int i = 0; i < PARE_PASSES; i++)
         w->k[i] = wanted >> i & 1 ? s->kernel : NULL;
