@@ -74,6 +74,11 @@ struct pare_linear {
     int64_t groups;
     float scale, outer;
     bool borders; /* a constant x does not give a constant y, because of padding */
+
+    /* Fused operators: y = after(the above); NULL: nothing follows.  `adds`: another input is added
+     * before that, so that y is never constant. */
+    float (*after)(const struct pare_node *n, float v);
+    bool adds;
 };
 
 /* ---- constant and needed channels, for constant_output() and needed_channels() -------------- */

@@ -357,17 +357,19 @@ static int sum_all(struct pare_speedup *s, const struct pare_node *n, struct par
 {
     struct pare_linear_node m;
 
-    if (!pare_linear_node_open(n, &m))
+    if (!pare_linear_node_open(n, &m) || m.l.adds)
         return 0;
     for (int64_t o = 0; o < m.O; o++) {
-        float b = bias_of(&m, o), v = isnan(b) ? b : sum_of(s, &m, o, b);
-        float *list = isnan(v) ? NULL : list_of(s, m.y, m.l.y_axis);
+        float b = bias_of(&m, o), v = isnan(b) ? b : sum_of(s, &m, o, b) * m.l.outer, *list;
 
+        if (m.l.after && !isnan(v))
+            v = m.l.after(n, v);
         if (isnan(v))
             continue;
+        list = list_of(s, m.y, m.l.y_axis);
         if (!list)
             return pare_no_memory(err, "for constant channels");
-        list[o] = v * m.l.outer;
+        list[o] = v;
     }
     return 0;
 }

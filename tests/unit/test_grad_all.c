@@ -16,7 +16,7 @@ static const struct {
     { "ArgMax ArgMin NonZero", "the result is indices" },
     { "Shape Size", "only the shape of the input counts" },
     { "EyeLike RandomNormalLike RandomUniformLike", "only the shape of the input counts" },
-    { "Bernoulli", "the result is drawn" },
+    { "Bernoulli Multinomial", "the result is drawn" },
     { "Hardmax", "the result is constant wherever it is not a jump" },
     { "OneHot", "the result is a choice of two settings" },
     { "MelWeightMatrix", "the result is a table, made of settings" },
@@ -25,7 +25,9 @@ static const struct {
     { "ConvInteger MatMulInteger", "the inputs are integers" },
     { "QuantizeLinear DynamicQuantizeLinear", "the result is integers" },
     { "DequantizeLinear QLinearConv QLinearMatMul QGemm MatMulNBits QLinearAdd QLinearMul "
-      "QLinearSigmoid QLinearConcat QLinearAveragePool QLinearGlobalAveragePool",
+      "QLinearSigmoid QLinearConcat QLinearAveragePool QLinearGlobalAveragePool QLinearLeakyRelu "
+      "QLinearSoftmax QLinearWhere QLinearReduceMean MatMulIntegerToFloat DynamicQuantizeMatMul "
+      "DynamicQuantizeLSTM",
       "what is quantized is trained before, with simulated quantization" },
     { "If", "which graph runs depends on data" },
 };

@@ -183,6 +183,8 @@ static void fix_inputs(struct rig *r, struct pare_node *m)
     if (!strcmp(m->type, "Resize"))
         for (int i = 0; i < y->t.rank; i++)
             pare_i64(&m->in[3]->t)[i] = pare_keep_sets_count(r->k, y, i);
+    if (!strcmp(m->type, "AffineGrid"))
+        one[0] = pare_keep_sets_count(r->k, y, 0);
     if (!strcmp(m->type, "Split"))
         for (int i = 0; i < m->n_out; i++)
             one[i] = pare_keep_sets_count(r->k, r->f.out[i], 1);
@@ -365,6 +367,20 @@ static const struct {
     { { "GridSample", 16, "2,4,3,3 2,2,2,2", NULL, 0, { 0 } }, 2 },
     { { "DFT", 17, "2,5,3,2", "axis=2", 0, { 0 } }, 2 },
     { { "STFT", 17, "3,9,1 #2 4", NULL, 0, { 0 } }, 1 },
+    { { "AffineGrid", 20, "2,2,3 #2,4,3,5", NULL, 0, { 0 } }, 1 },
+    { { "DeformConv", 19, "2,3,4,4 5,3,2,2 2,8,3,3 5 2,4,3,3", NULL, 0, { 0 } }, 3 },
+    { { "DeformConv", 19, "2,4,4,4 5,4,2,2 2,16,3,3", "offset_group=2", 0, { 0 } }, 2 },
+    { { "ms.FusedConv", 1, "2,3,4,4 5,3,2,2 5", "activation=Relu", 0, { 0 } }, 3 },
+    { { "ms.FusedConv", 1, "2,3,4,4 5,3,2,2 5 2,5,3,3", NULL, 0, { 0 } }, 3 },
+    { { "ms.FusedGemm", 1, "2,3 5,3 5", "transB=1 activation=Tanh", 0, { 0 } }, 3 },
+    { { "ms.FusedMatMul", 1, "2,4,3 5,4", "transA=1 transB=1", 0, { 0 } }, 4 },
+    { { "ms.FusedMatMul", 1, "4,2,3 6,2,3", "transBatchA=1 transBatchB=1 transB=1", 0, { 0 } }, 4 },
+    { { "ms.BiasGelu", 1, "2,3,4 4", NULL, 0, { 0 } }, 3 },
+    { { "ms.BiasAdd", 1, "2,3,4 4 2,3,4", NULL, 0, { 0 } }, 3 },
+    { { "ms.BiasSplitGelu", 1, "2,3,8 8", NULL, 0, { 0 } }, 5 },
+    { { "SimplifiedLayerNormalization", 17, "2,3,4 4", NULL, 0, { 0 } }, 2 },
+    { { "ms.SkipLayerNormalization", 1, "2,3,4 2,3,4 4 4 4", NULL, 0, { 0 } }, 2 },
+    { { "ms.SkipSimplifiedLayerNormalization", 1, "2,3,4 3,4 4 4", NULL, 0, { 0 } }, 2 },
 };
 
 static void operators(void **state)
@@ -387,6 +403,7 @@ static void operators(void **state)
 static const char *const without[] = {
     /* what they make is drawn or counted */
     "Bernoulli",
+    "Multinomial",
     "RandomNormal",
     "RandomNormalLike",
     "RandomUniform",
@@ -422,6 +439,11 @@ static const char *const without[] = {
     "QLinearConcat",
     "QLinearAveragePool",
     "QLinearGlobalAveragePool",
+    "QLinearLeakyRelu",
+    "QLinearSoftmax",
+    "QLinearWhere",
+    "QLinearReduceMean",
+    "DynamicQuantizeLSTM",
     /* graphs */
     "If",
     /* only the shape */

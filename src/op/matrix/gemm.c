@@ -3,24 +3,22 @@
 
 enum { A, B, C };
 
-struct gemm {
-    double alpha, beta;
-    int64_t transA, transB, broadcast;
-};
-
 static const struct pare_opt gemm_attrs[] = {
-    PARE_FLOAT("alpha", offsetof(struct gemm, alpha), "factor of the product", 1, PARE_ANY),
-    PARE_FLOAT("beta", offsetof(struct gemm, beta), "factor of C", 1, PARE_ANY),
-    PARE_INT("transA", offsetof(struct gemm, transA), "A is stored transposed", 0, PARE_ANY),
-    PARE_INT("transB", offsetof(struct gemm, transB), "B is stored transposed", 0, PARE_ANY),
-    PARE_INT("broadcast", offsetof(struct gemm, broadcast),
+    PARE_FLOAT("alpha", offsetof(struct pare_gemm_raw, alpha), "factor of the product", 1,
+               PARE_ANY),
+    PARE_FLOAT("beta", offsetof(struct pare_gemm_raw, beta), "factor of C", 1, PARE_ANY),
+    PARE_INT("transA", offsetof(struct pare_gemm_raw, transA), "A is stored transposed", 0,
+             PARE_ANY),
+    PARE_INT("transB", offsetof(struct pare_gemm_raw, transB), "B is stored transposed", 0,
+             PARE_ANY),
+    PARE_INT("broadcast", offsetof(struct pare_gemm_raw, broadcast),
              "C is broadcast; from opset 7 on it always is", 0, PARE_ANY),
     PARE_OPT_END
 };
 
 struct pare_gemm_attrs pare_gemm_get(const struct pare_node *n)
 {
-    const struct gemm *g = n->attr;
+    const struct pare_gemm_raw *g = n->attr;
 
     return (struct pare_gemm_attrs){ g->alpha, g->beta, g->transA != 0, g->transB != 0 };
 }
@@ -280,7 +278,7 @@ static double macs(const struct pare_node *n)
 
 static void axes(const struct pare_node *n, int *out, int *in)
 {
-    bool transposed = ((const struct gemm *)n->attr)->transB != 0;
+    bool transposed = ((const struct pare_gemm_raw *)n->attr)->transB != 0;
 
     *out = transposed ? 0 : 1;
     *in = transposed ? 1 : 0;
@@ -313,7 +311,7 @@ const struct pare_op pare_op_gemm = {
     .min_out = 1,
     .max_out = 1,
     .attrs = gemm_attrs,
-    .attr_size = sizeof(struct gemm),
+    .attr_size = sizeof(struct pare_gemm_raw),
     .torch = "Linear",
     .integer_type = "MatMulInteger",
     .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .by_default = true },

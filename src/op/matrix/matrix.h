@@ -9,6 +9,11 @@ struct pare_gemm_attrs {
     double alpha, beta;
     bool ta, tb;
 };
+/* As the file has them; the attributes of FusedGemm begin with these. */
+struct pare_gemm_raw {
+    double alpha, beta;
+    int64_t transA, transB, broadcast;
+};
 struct pare_gemm_attrs pare_gemm_get(const struct pare_node *n);
 
 /* The axis of a Softmax, LogSoftmax or Hardmax node, not negative.  With *flatten (before opset

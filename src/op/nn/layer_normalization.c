@@ -254,7 +254,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
 const struct pare_op pare_op_layer_normalization = {
     .type = "LayerNormalization",
     .doc = "Normalize each sample over its last axes, then scale and shift.",
-    .since = 17,
+    .since = 1, /* ONNX Runtime writes it in files of any opset; the standard has it from 17 on */
     .in = "TTT?",
     .types = PARE_T_FLOAT,
     .min_out = 1,

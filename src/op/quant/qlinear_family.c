@@ -36,14 +36,15 @@ static struct pare_value real_like(const struct pare_value *v)
 }
 
 /* Default attributes for an operator without attributes of its own. */
-static void become(struct pare_node *n, const struct pare_op *op)
+static void become(struct pare_node *n, const struct pare_qlinear *q)
 {
+    const struct pare_op *op = q->real;
     static const int64_t nothing[16];
 
     if (!n->op->attrs && op->attr_size <= sizeof(nothing))
         n->attr = nothing;
     n->op = op;
-    n->version = VERSION;
+    n->version = q->version ? q->version : VERSION;
     n->n_out = 1;
 }
 
@@ -63,7 +64,7 @@ int pare_qlinear_infer(struct pare_node *n, const struct pare_qlinear *q, struct
     }
     PARE_TRY(pare_qlinear_single(n, q->y, PARE_F32, err));
     PARE_TRY(pare_qlinear_single(n, q->y + 1, type, err));
-    become(&real, q->real);
+    become(&real, q);
     real.in = in;
     real.n_in = q->n;
     real.out = out;
@@ -116,7 +117,7 @@ int pare_qlinear_forward(struct pare_node *n, const struct pare_qlinear *q, stru
         in[i] = &x[i];
     }
     PARE_TRY(pare_tensor_alloc(c->scratch, &y.t, err));
-    become(&real, q->real);
+    become(&real, q);
     real.in = in;
     real.n_in = count;
     real.out = out;

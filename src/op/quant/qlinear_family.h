@@ -15,6 +15,7 @@ struct pare_qlinear {
     const struct pare_op *real; /* the float operator, whose attributes the node has */
     int first, n;               /* operand i is input first + 3 i; n: number of operands, 0: all */
     int y;                      /* index of the result's scale */
+    int version;                /* opset of the float operator; 0: 13 */
 };
 
 /* Up to two operands; the result has the type of the first. */
@@ -27,6 +28,7 @@ int pare_qlinear_single(const struct pare_node *n, int k, enum pare_dtype type,
                         struct pare_err *err);
 
 extern const struct pare_op pare_op_add, pare_op_mul, pare_op_average_pool,
-    pare_op_global_average_pool, pare_op_concat, pare_op_sigmoid;
+    pare_op_global_average_pool, pare_op_concat, pare_op_sigmoid, pare_op_leaky_relu,
+    pare_op_softmax, pare_op_reduce_mean;
 
 #endif
