@@ -168,8 +168,7 @@ struct pare_export {
     const char *model; /* the state with masked weights 0: .pth, .safetensors, .npz, or .onnx */
     const char *onnx;  /* the model; of a quantizer, with integers */
     const char *masks; /* .pth, .safetensors, .npz */
-    const int64_t
-        *input_shape; /* fixes the shape of the first input in the .onnx; NULL: as it is */
+    const int64_t *input_shape; /* shape of the first input in the .onnx; NULL: the model's */
     int input_rank;
     bool qoperator;          /* quantizers: QLinearConv and QLinearMatMul where possible, not QDQ */
     const char *calibration; /* quantizers: scales and ranges of the layers as JSON */

@@ -149,16 +149,11 @@ static int write_onnx(struct pare_compression *c, const char *path, const struct
                                 : pare_model_save(c->model, path, NULL, err);
 }
 
-int pare_compression_export(struct pare_compression *c, const struct pare_export *e,
-                            struct pare_err *err)
+static int write_files(struct pare_compression *c, const struct pare_export *e,
+                       struct pare_err *err)
 {
     bool onnx = e->model && pare_ends_with(e->model, ".onnx");
 
-    PARE_TRY(pare_export_check(e, err));
-    if (!e->model && !e->onnx && !e->masks && !e->calibration)
-        return pare_fail(err, PARE_ECONFIG, "an export without a file to write");
-    if (e->input_rank)
-        PARE_TRY(pare_model_fix_input(c->model, e->input_shape, e->input_rank, err));
     if (e->masks)
         PARE_TRY(write_masks(c, e->masks, err));
     if (e->calibration && !c->method->save_calibration)
@@ -168,4 +163,31 @@ int pare_compression_export(struct pare_compression *c, const struct pare_export
     if (e->model)
         PARE_TRY(onnx ? write_onnx(c, e->model, e, err) : write_state(c->model, e->model, err));
     return e->onnx ? write_onnx(c, e->onnx, e, err) : 0;
+}
+
+/* The files declare the shape; the model in memory keeps its own, so that training can continue
+ * with other batch sizes. */
+static int write_with_shape(struct pare_compression *c, const struct pare_export *e,
+                            struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 12);
+    struct pare_declared_shapes *before = NULL;
+    int rc = a ? pare_model_fix_input(c->model, e->input_shape, e->input_rank, a, &before, err)
+               : pare_no_memory(err, "for shapes");
+
+    if (!rc)
+        rc = write_files(c, e, err);
+    if (before)
+        pare_model_restore_shapes(c->model, before);
+    pare_arena_free(a);
+    return rc;
+}
+
+int pare_compression_export(struct pare_compression *c, const struct pare_export *e,
+                            struct pare_err *err)
+{
+    PARE_TRY(pare_export_check(e, err));
+    if (!e->model && !e->onnx && !e->masks && !e->calibration)
+        return pare_fail(err, PARE_ECONFIG, "an export without a file to write");
+    return e->input_rank ? write_with_shape(c, e, err) : write_files(c, e, err);
 }

@@ -91,7 +91,12 @@ int pare_model_note(struct pare_model *m, const char *key, const char *value, st
 const char *pare_model_noted(const struct pare_model *m, const char *key);
 
 /* Fix the shape of the first input, which must agree with the declared one, and declare the shapes
- * of the outputs that follow from it.  Edited models share the declarations with their base. */
-int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_err *err);
+ * of the outputs that follow from it.  Edited models share the declarations with their base.
+ * *before, in the arena, is for pare_model_restore_shapes(), which declares the shapes from before
+ * this call again; on error nothing has changed.  before may be NULL. */
+struct pare_declared_shapes;
+int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_arena *a,
+                         struct pare_declared_shapes **before, struct pare_err *err);
+void pare_model_restore_shapes(struct pare_model *m, const struct pare_declared_shapes *before);
 
 #endif

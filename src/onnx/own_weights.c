@@ -82,68 +82,144 @@ static Onnx__ValueInfoProto *find_info(Onnx__ValueInfoProto **list, size_t n, co
     return NULL;
 }
 
-/* Write dim into the shape that the file declares, and into the model's pare_io. */
-static int declare(struct pare_model *m, Onnx__ValueInfoProto *v, struct pare_io *io, int rank,
-                   const int64_t *dim, struct pare_err *err)
+/* A declared shape: the ValueInfoProto's, and the model's pare_io. */
+struct declared {
+    Onnx__TensorShapeProto *shape; /* NULL: none, or of another rank */
+    Onnx__TensorShapeProto__Dimension *dim[PARE_MAX_RANK];
+    struct pare_io *io, old;
+};
+
+struct pare_declared_shapes {
+    int64_t in[PARE_MAX_RANK]; /* of the first input in the graph */
+    struct declared *value;    /* the first input, then all outputs */
+    int n;
+};
+
+static struct declared declared_shape(Onnx__ValueInfoProto *v, struct pare_io *io)
 {
-    Onnx__TensorShapeProto *s;
+    struct declared d = { .io = io, .old = *io };
 
     if (!v || !v->type || v->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
-        !v->type->tensor_type->shape || v->type->tensor_type->shape->n_dim != (size_t)rank)
-        return pare_fail(err, PARE_ESHAPE, "'%s' does not declare %d dimensions", io->name, rank);
-    s = v->type->tensor_type->shape;
-    for (int i = 0; i < rank; i++) {
-        Onnx__TensorShapeProto__Dimension *d = pare_alloc(m->arena, 1, sizeof(*d));
+        !v->type->tensor_type->shape ||
+        v->type->tensor_type->shape->n_dim != (size_t)(io->rank < 0 ? 0 : io->rank))
+        return d;
+    d.shape = v->type->tensor_type->shape;
+    for (int i = 0; i < io->rank; i++)
+        d.dim[i] = d.shape->dim[i];
+    return d;
+}
 
-        if (!d)
+/* The shapes as they are now.  NULL: no memory. */
+static struct pare_declared_shapes *remember_shapes(struct pare_model *m, struct pare_arena *a)
+{
+    Onnx__GraphProto *p = ((Onnx__ModelProto *)m->proto)->graph;
+    const struct pare_value *in = pare_graph_find(m->graph, m->in[0].name);
+    struct pare_declared_shapes *s = pare_alloc(a, 1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->n = 1 + m->n_out;
+    s->value = pare_alloc(a, (size_t)s->n, sizeof(*s->value));
+    if (!s->value)
+        return NULL;
+    memcpy(s->in, in->t.dim, sizeof(s->in));
+    s->value[0] = declared_shape(find_info(p->input, p->n_input, m->in[0].name), &m->in[0]);
+    for (int i = 0; i < m->n_out; i++)
+        s->value[1 + i] = declared_shape(find_info(p->output, p->n_output, m->out[i].name),
+                                         &m->out[i]);
+    return s;
+}
+
+void pare_model_restore_shapes(struct pare_model *m, const struct pare_declared_shapes *before)
+{
+    memcpy(pare_graph_find(m->graph, m->in[0].name)->t.dim, before->in, sizeof(before->in));
+    for (int k = 0; k < before->n; k++) {
+        const struct declared *d = &before->value[k];
+
+        *d->io = d->old;
+        for (int i = 0; d->shape && i < d->old.rank; i++)
+            d->shape->dim[i] = d->dim[i];
+    }
+}
+
+static int declare(struct pare_model *m, const struct declared *d, const struct pare_tensor *t,
+                   struct pare_err *err)
+{
+    if (!d->shape)
+        return pare_fail(err, PARE_ESHAPE, "'%s' does not declare %d dimensions", d->io->name,
+                         t->rank);
+    for (int i = 0; i < t->rank; i++) {
+        Onnx__TensorShapeProto__Dimension *x = pare_alloc(m->arena, 1, sizeof(*x));
+
+        if (!x)
             return pare_no_memory(err, "for a shape");
-        onnx__tensor_shape_proto__dimension__init(d);
-        d->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
-        d->dim_value = dim[i];
-        s->dim[i] = d;
-        io->dim[i] = dim[i];
-        io->sym[i] = NULL;
+        onnx__tensor_shape_proto__dimension__init(x);
+        x->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+        x->dim_value = t->dim[i];
+        d->shape->dim[i] = x;
+        d->io->dim[i] = t->dim[i];
+        d->io->sym[i] = NULL;
     }
     return 0;
 }
 
-static int infer_with(struct pare_model *m, const int64_t *dim, int rank, struct pare_graph *g,
-                      struct pare_err *err)
+/* Declare the shapes of a graph that is inferred. */
+static int declare_shapes(struct pare_model *m, const struct pare_declared_shapes *s,
+                          const struct pare_graph *g, struct pare_err *err)
 {
-    struct pare_value *in = pare_graph_find(g, m->in[0].name);
+    const struct pare_value *in = pare_graph_find(g, m->in[0].name);
 
-    in->t.rank = rank;
-    memcpy(in->t.dim, dim, (size_t)rank * sizeof(*dim));
-    pare_graph_bind(g, dim[0]);
-    return pare_graph_infer(g, false, err);
-}
-
-static int fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_arena *a,
-                     struct pare_err *err)
-{
-    Onnx__GraphProto *p = ((Onnx__ModelProto *)m->proto)->graph;
-    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
-    struct pare_value *in = pare_graph_find(m->graph, m->in[0].name);
-
-    if (!g)
-        return err->code;
-    PARE_TRY(infer_with(m, dim, rank, g, err));
-    PARE_TRY(declare(m, find_info(p->input, p->n_input, m->in[0].name), &m->in[0], rank, dim, err));
-    memcpy(in->t.dim, dim, (size_t)rank * sizeof(*dim));
+    PARE_TRY(declare(m, &s->value[0], &in->t, err));
+    memcpy(pare_graph_find(m->graph, m->in[0].name)->t.dim, in->t.dim, sizeof(in->t.dim));
     for (int i = 0; i < m->n_out; i++) {
         const struct pare_value *v = pare_graph_find(g, m->out[i].name);
 
         if (v && v->t.dtype != PARE_NONE && m->out[i].rank == v->t.rank)
-            PARE_TRY(declare(m, find_info(p->output, p->n_output, m->out[i].name), &m->out[i],
-                             v->t.rank, v->t.dim, err));
+            PARE_TRY(declare(m, &s->value[1 + i], &v->t, err));
     }
     return 0;
 }
 
-int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_err *err)
+/* A clone of the graph with the shapes that follow from the input's. */
+static int infer_with(const struct pare_model *m, const int64_t *dim, int rank,
+                      struct pare_arena *a, struct pare_graph **graph, struct pare_err *err)
 {
-    struct pare_arena *a;
-    int rc;
+    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
+    struct pare_value *in;
+
+    if (!g)
+        return err->code;
+    in = pare_graph_find(g, m->in[0].name);
+    in->t.rank = rank;
+    memcpy(in->t.dim, dim, (size_t)rank * sizeof(*dim));
+    pare_graph_bind(g, dim[0]);
+    *graph = g;
+    return pare_graph_infer(g, false, err);
+}
+
+static int fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_arena *keep,
+                     struct pare_declared_shapes **before, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_graph *g = NULL;
+    int rc = a ? infer_with(m, dim, rank, a, &g, err) : pare_no_memory(err, "for shapes");
+
+    *before = rc ? NULL : remember_shapes(m, keep);
+    if (!rc && !*before)
+        rc = pare_no_memory(err, "for shapes");
+    if (!rc) {
+        rc = declare_shapes(m, *before, g, err);
+        if (rc)
+            pare_model_restore_shapes(m, *before);
+    }
+    pare_arena_free(a);
+    return rc;
+}
+
+int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, struct pare_arena *a,
+                         struct pare_declared_shapes **before, struct pare_err *err)
+{
+    struct pare_declared_shapes *ignored;
 
     if (!m->n_in || m->in[0].rank != rank)
         return pare_fail(err, PARE_ESHAPE, "the input shape has %d dimensions, '%s' has %d", rank,
@@ -153,8 +229,6 @@ int pare_model_fix_input(struct pare_model *m, const int64_t *dim, int rank, str
             return pare_fail(err, PARE_ESHAPE,
                              "dimension %d of the input shape is %lld, the model's input has %lld",
                              i, (long long)dim[i], (long long)m->in[0].dim[i]);
-    a = pare_arena_new(1 << 16);
-    rc = a ? fix_input(m, dim, rank, a, err) : pare_no_memory(err, "for shapes");
-    pare_arena_free(a);
-    return pare_at(err, rc, "fixing the input shape");
+    return pare_at(err, fix_input(m, dim, rank, a, before ? before : &ignored, err),
+                   "fixing the input shape");
 }

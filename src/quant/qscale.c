@@ -262,13 +262,30 @@ static int recover_integers(const struct pare_layer *l, struct pare_arena *a, st
         l->compression->algorithm[0]->name, l->quant->site[PARE_WEIGHT].bits);
 }
 
+/* The quantizer's scales with signed integers, where the config says unsigned but the values are
+ * symmetric around 0, as those of naive. */
+static bool as_signed(struct pare_qscale *g, const struct pare_tensor *w, struct pare_tensor *q)
+{
+    if (g->dtype != PARE_U8 || g->by.size)
+        return false;
+    for (int64_t i = 0; i < g->n; i++)
+        if (g->zero[i])
+            return false;
+    g->dtype = q->dtype = PARE_I8;
+    g->qmin = -127;
+    g->qmax = 127;
+    return weight_integers(g, w, q) < 0;
+}
+
 int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_qscale *g,
                  struct pare_tensor *q, struct pare_err *err)
 {
     const struct pare_tensor *w;
     struct pare_layer view;
+    struct pare_qscale own;
     struct pare_err why;
     bool known = !pare_qscale_of(l, PARE_WEIGHT, a, g, &why);
+    int rc;
 
     PARE_TRY(pare_conv_bn_view(l, a, &view, err));
     w = &view.weight->t;
@@ -280,7 +297,13 @@ int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_q
                          (long long)w->dim[g->axis], (long long)g->n);
     if (known && weight_integers(g, w, q) < 0)
         return 0;
-    return recover_integers(&view, a, g, q, err);
+    own = *g;
+    rc = recover_integers(&view, a, g, q, err);
+    if (rc == PARE_ECONFIG && known && as_signed(&own, w, q)) {
+        *g = own;
+        return 0;
+    }
+    return rc;
 }
 
 /* ---- verifying ------------------------------------------------------------------------------- */

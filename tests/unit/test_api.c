@@ -2,7 +2,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include <pare/compress.h>
@@ -322,13 +325,122 @@ static void prune_and_free_in_any_order(void **state)
     assert_true(pare_list_quantizer(NULL, 0, &info));
 }
 
+/* An export with a fixed input shape writes it into the file only: the model in memory keeps its
+ * free batch, so that training continues. */
+static void export_keeps_shapes_in_memory(void **state)
+{
+    int64_t chw[3] = { 1, 8, 8 }, fixed[4] = { 1, 1, 8, 8 };
+    struct pare_training_opts to = { .settings = "epochs=1 limit=256 threads=1" };
+    struct pare_compression_opts co = { .pruner = "level",
+                                        .config = "[{\"sparsity\": 0.5, "
+                                                  "\"op_types\": [\"default\"]}]" };
+    struct pare_export e = { .input_shape = fixed, .input_rank = 4 };
+    struct pare_training *training;
+    struct pare_compression *c;
+    struct pare_pruned_layer p;
+    struct pare_model *m, *w;
+    const struct pare_io *io;
+    char path[] = "/tmp/pare_api_XXXXXX.onnx";
+
+    (void)state;
+    close(mkstemps(path, 5));
+    e.onnx = path;
+    OK(pare_model_new("lenet", chw, 10, 1, &m, &err));
+    OK(pare_data_open("digits", "train", NULL, &to.data, &err));
+    OK(pare_training_new(m, &to, &training, &err));
+    OK(pare_compression_new(m, &co, &c, &err));
+    OK(pare_compression_follow(c, training, &err));
+    OK(pare_compression_compress(c, &err));
+    for (int i = 0; i < 2; i++) {
+        OK(pare_compression_export(c, &e, &err));
+        pare_model_inputs(m, &io);
+        assert_int_equal(io[0].dim[0], -1);
+        pare_model_outputs(m, &io);
+        assert_int_equal(io[0].dim[0], -1);
+        OK(pare_training_run(training, NULL, NULL, &err));
+    }
+    OK(pare_model_load(path, &w, &err));
+    pare_model_inputs(w, &io);
+    assert_int_equal(io[0].dim[0], 1);
+    pare_model_outputs(w, &io);
+    assert_int_equal(io[0].dim[0], 1);
+    /* A shape that does not fit changes nothing either. */
+    fixed[2] = 9;
+    assert_int_not_equal(pare_compression_export(c, &e, &err), 0);
+    pare_model_inputs(m, &io);
+    assert_int_equal(io[0].dim[0], -1);
+
+    assert_string_equal(pare_compression_algorithm(c), "level");
+    assert_int_equal(pare_compression_equalized(c), -1);
+    pare_layer_pruned(pare_compression_layer(c, 0), &p);
+    assert_true(p.target == 0.5 && p.sparsity == 0.5);
+    assert_int_equal(p.params, 20 * 25 + 20);
+    assert_int_equal(p.params_left, 10 * 25 + 20);
+    unlink(path);
+    pare_model_free(w);
+    pare_compression_free(c);
+    pare_training_free(training);
+    pare_data_free(to.data);
+    pare_model_free(m);
+}
+
+/* A scheme per channel gives one scale per output channel, in memory and in the file. */
+static void naive_has_scales_per_channel(void **state)
+{
+    int64_t chw[3] = { 1, 8, 8 };
+    struct pare_compression_opts co = {
+        .quantizer = "naive",
+        .config = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"quant_scheme\": "
+                  "\"per_channel_symmetric\", \"op_names\": [\"conv1\"]}]"
+    };
+    char path[] = "/tmp/pare_api_XXXXXX.onnx";
+    struct pare_export e = { .onnx = path };
+    struct pare_quantized_tensor q;
+    struct pare_model_quant file;
+    struct pare_compression *c;
+    struct pare_tensor t;
+    struct pare_model *m, *w;
+    float largest[20] = { 0 };
+
+    (void)state;
+    close(mkstemps(path, 5));
+    OK(pare_model_new("lenet", chw, 10, 1, &m, &err));
+    OK(pare_model_tensor(m, "conv1.weight", &t, &err));
+    for (int i = 0; i < 20 * 25; i++)
+        largest[i / 25] = fmaxf(largest[i / 25], fabsf(pare_f32(&t)[i]));
+    OK(pare_compression_new(m, &co, &c, &err));
+    OK(pare_compression_compress(c, &err));
+    OK(pare_layer_quantized(pare_compression_layer(c, 0), PARE_WEIGHT, &q, &err));
+    assert_string_equal(q.dtype, "int8");
+    assert_int_equal(q.scales, 20);
+    OK(pare_layer_quantized(pare_compression_layer(c, 0), PARE_INPUT, &q, &err));
+    assert_int_equal(q.bits, 0);
+    OK(pare_compression_export(c, &e, &err));
+    OK(pare_model_load(path, &w, &err));
+    OK(pare_model_layer_quant(w, "conv1", 'w', &file, &err));
+    assert_int_equal(file.axis, 0);
+    assert_int_equal(file.scale.dim[0], 20);
+    for (int i = 0; i < 20; i++)
+        assert_true(fabsf(pare_f32(&file.scale)[i] * 127 - largest[i]) < 1e-6f);
+    unlink(path);
+    pare_compression_free(c);
+    pare_model_free(w);
+    pare_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_check_counts),     cmocka_unit_test(structs_of_other_versions),
-        cmocka_unit_test(two_inputs_train),       cmocka_unit_test(data_that_does_not_fit),
-        cmocka_unit_test(quantize_and_read_back), cmocka_unit_test(float_outputs_have_no_scale),
-        cmocka_unit_test(long_work_is_canceled),  cmocka_unit_test(prune_and_free_in_any_order),
+        cmocka_unit_test(export_keeps_shapes_in_memory),
+        cmocka_unit_test(naive_has_scales_per_channel),
+        cmocka_unit_test(plans_check_counts),
+        cmocka_unit_test(structs_of_other_versions),
+        cmocka_unit_test(two_inputs_train),
+        cmocka_unit_test(data_that_does_not_fit),
+        cmocka_unit_test(quantize_and_read_back),
+        cmocka_unit_test(float_outputs_have_no_scale),
+        cmocka_unit_test(long_work_is_canceled),
+        cmocka_unit_test(prune_and_free_in_any_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
     int rc = 0, n = 0;
 
     if (o->input_shape.n)
-        PARE_TRY(pare_model_fix_input(m, o->input_shape.v, o->input_shape.n, err));
+        PARE_TRY(pare_model_fix_input(m, o->input_shape.v, o->input_shape.n, c->arena, NULL, err));
     if (o->fold)
         PARE_TRY(pare_model_fold_norm(m, &folded, &n, err));
     rc = pare_model_save(folded ? folded : m, output, &save, err);

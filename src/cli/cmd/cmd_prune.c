@@ -163,8 +163,9 @@ static int write_files(struct pare_compress_job *common, struct pare_err *err)
     j->files.onnx = NULL;
     if (j->files.model || j->files.masks)
         PARE_TRY(pare_compression_export(j->prune.compression, &j->files, err));
-    else if (j->files.input_rank)
-        PARE_TRY(pare_model_fix_input(model, j->files.input_shape, j->files.input_rank, err));
+    if (j->files.input_rank)
+        PARE_TRY(pare_model_fix_input(model, j->files.input_shape, j->files.input_rank, c->arena,
+                                      NULL, err));
     j->speedup = (struct pare_speedup_job){ .masked = model,
                                             .output = j->common.train.output,
                                             .seconds = 1,
