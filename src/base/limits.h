@@ -74,9 +74,9 @@
 
 /* ---- supported versions, and thresholds ----------------------------------------------------- */
 
-#define PARE_IR_NEWEST 10
+#define PARE_IR_NEWEST 13
 #define PARE_OPSET_OLDEST 7
-#define PARE_OPSET_NEWEST 21
+#define PARE_OPSET_NEWEST 26
 
 #define PARE_REFERENCE 4096    /* bytes from which raw fields stay in the mapped file */
 #define PARE_SMALL_CONST 65536 /* bytes up to which misaligned constants are copied */

@@ -5,7 +5,6 @@
 
 #include "../tensor/tensor.h"
 #include "edit_internal.h"
-#include "wire.h"
 
 int pare_edit_no_memory(struct pare_err *err)
 {
@@ -29,7 +28,8 @@ static int reserve_node(struct pare_edit *e, const char *name, struct pare_err *
     return pare_map_set(&e->names, e->a, name, &node_name, err);
 }
 
-/* Includes names inside subgraphs: there, a new value of the main graph could be shadowed. */
+/* Includes names inside subgraphs and functions: there, a new value of the main graph could be
+ * shadowed, and new values are made. */
 static int reserve_names(struct pare_edit *e, const ProtobufCMessage *m, struct pare_err *err)
 {
     const ProtobufCMessageDescriptor *d = m->descriptor;
@@ -45,6 +45,12 @@ static int reserve_names(struct pare_edit *e, const ProtobufCMessage *m, struct 
         return pare_edit_reserve(e, ((const Onnx__TensorProto *)m)->name, err);
     } else if (d == &onnx__value_info_proto__descriptor) {
         return pare_edit_reserve(e, ((const Onnx__ValueInfoProto *)m)->name, err);
+    }
+    if (d == &onnx__function_proto__descriptor) {
+        const Onnx__FunctionProto *f = (const void *)m;
+
+        for (size_t k = 0; k < f->n_input; k++)
+            PARE_TRY(pare_edit_reserve(e, f->input[k], err));
     }
     for (unsigned i = 0; i < d->n_fields; i++) {
         size_t n = pare_wire_children(m, &d->fields[i], &child);
@@ -165,7 +171,7 @@ static int copy_graph(struct pare_edit *e, struct pare_err *err)
     g->sparse_initializer = pare_edit_copy_list(e, g->sparse_initializer, g->n_sparse_initializer);
     if (!e->model.opset_import || !g->input || !g->value_info || !g->sparse_initializer)
         return pare_edit_no_memory(err);
-    PARE_TRY(reserve_names(e, &g->base, err));
+    PARE_TRY(reserve_names(e, &e->model.base, err));
     PARE_TRY(copy_initializers(e, err));
     return copy_nodes(e, err);
 }

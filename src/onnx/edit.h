@@ -41,10 +41,15 @@ int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err);
  * node of the main graph or of a subgraph.  NULL: no memory. */
 const char *pare_edit_name(struct pare_edit *e, const char *base, const char *ending);
 
-/* Raise the opset of the standard operators to at least `version` (opset_upgrade.c).  Operators
- * that changed in between are rewritten; those that cannot be are an error. */
+/* Raise the opset of the standard operators to at least `version` (upgrade/opset_upgrade.c).
+ * Operators that changed in between are rewritten, in subgraphs and functions too; what cannot be
+ * is an error, after which the edit can only be freed. */
 int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err);
 int64_t pare_edit_version(const struct pare_edit *e);
+
+/* The same as a new model; the version must not be lower than the model's. */
+int pare_model_raise_opset(const struct pare_model *m, int64_t version, struct pare_model **raised,
+                           struct pare_err *err);
 
 /* Import the operator set of another domain. */
 int pare_edit_import(struct pare_edit *e, const char *domain, int64_t version,

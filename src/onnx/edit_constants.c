@@ -33,19 +33,29 @@ static int set_contents(struct pare_edit *e, Onnx__TensorProto *p, const struct 
     return 0;
 }
 
+int pare_edit_tensor(struct pare_edit *e, const char *name, const struct pare_tensor *t,
+                     Onnx__TensorProto **tensor, struct pare_err *err)
+{
+    Onnx__TensorProto *p = *tensor = pare_alloc(e->a, 1, sizeof(*p));
+
+    if (!p)
+        return pare_edit_no_memory(err);
+    onnx__tensor_proto__init(p);
+    p->name = pare_edit_text(name);
+    return set_contents(e, p, t, err);
+}
+
 int pare_edit_constant(struct pare_edit *e, const char *name, const struct pare_tensor *t,
                        struct pare_err *err)
 {
     Onnx__GraphProto *g = &e->graph;
-    Onnx__TensorProto *p = pare_alloc(e->a, 1, sizeof(*p));
+    Onnx__TensorProto *p;
     void *list = pare_grow(e->a, g->initializer, (int)g->n_initializer, &e->cap_constant,
                            sizeof(*g->initializer));
 
-    if (!p || !list)
+    if (!list)
         return pare_edit_no_memory(err);
-    onnx__tensor_proto__init(p);
-    p->name = pare_edit_text(name);
-    PARE_TRY(set_contents(e, p, t, err));
+    PARE_TRY(pare_edit_tensor(e, name, t, &p, err));
     g->initializer = list;
     g->initializer[g->n_initializer++] = p;
     PARE_TRY(pare_map_set(&e->constants, e->a, name, p, err));

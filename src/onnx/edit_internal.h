@@ -4,6 +4,7 @@
 
 #include "build.h"
 #include "edit.h"
+#include "wire.h"
 
 struct pare_edit {
     const struct pare_model *from;
@@ -50,10 +51,25 @@ struct pare_edit_slot *pare_edit_maker(const struct pare_edit *e, const char *va
 int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot **slot,
                   struct pare_err *err);
 
+/* Make the node of a slot one that may be changed. */
+int pare_edit_own_slot(struct pare_edit *e, struct pare_edit_slot *s, struct pare_err *err);
+
+/* Set input k of an owned node; inputs between its last one and k become absent. */
+int pare_edit_put_input(struct pare_edit *e, Onnx__NodeProto *p, int k, const char *name,
+                        struct pare_err *err);
+
+/* A new node that is not in the graph; NULL: no memory. */
+Onnx__NodeProto *pare_edit_make(struct pare_edit *e, const struct pare_edit_node *n);
+
+/* A new TensorProto that refers to the elements of t. */
+int pare_edit_tensor(struct pare_edit *e, const char *name, const struct pare_tensor *t,
+                     Onnx__TensorProto **tensor, struct pare_err *err);
+
 /* A new list of the n pointers at p, with room for one more; NULL: no memory. */
 void *pare_edit_copy_list(struct pare_edit *e, const void *p, size_t n);
 
-/* A new attribute; NULL: no memory. */
+/* A new attribute, the first without a value; NULL: no memory. */
+Onnx__AttributeProto *pare_edit_attr(struct pare_edit *e, const char *name, int type);
 Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64_t v);
 Onnx__AttributeProto *pare_edit_string(struct pare_edit *e, const char *name, const char *v);
 

@@ -19,7 +19,7 @@ struct pare_edit_slot *pare_edit_maker(const struct pare_edit *e, const char *va
     return i && e->slot[i - 1].p ? &e->slot[i - 1] : NULL;
 }
 
-static int own_slot(struct pare_edit *e, struct pare_edit_slot *s, struct pare_err *err)
+int pare_edit_own_slot(struct pare_edit *e, struct pare_edit_slot *s, struct pare_err *err)
 {
     Onnx__NodeProto *p;
 
@@ -47,7 +47,7 @@ int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot 
                          "'%s' is not made by a node of the main graph; functions and subgraphs "
                          "are not changed",
                          value);
-    return own_slot(e, *slot, err);
+    return pare_edit_own_slot(e, *slot, err);
 }
 
 /* The node's index in the file's list; -1: it is not there.  node->proto points into the list. */
@@ -75,12 +75,12 @@ static int own_node(struct pare_edit *e, const struct pare_node *n, struct pare_
         return pare_fail(err, PARE_EUNSUPPORTED, "node '%s' (%s) is part of a function", n->name,
                          n->type);
     *slot = &e->slot[i];
-    return own_slot(e, *slot, err);
+    return pare_edit_own_slot(e, *slot, err);
 }
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-static Onnx__AttributeProto *new_attr(struct pare_edit *e, const char *name, int type)
+Onnx__AttributeProto *pare_edit_attr(struct pare_edit *e, const char *name, int type)
 {
     Onnx__AttributeProto *at = pare_alloc(e->a, 1, sizeof(*at));
 
@@ -95,7 +95,7 @@ static Onnx__AttributeProto *new_attr(struct pare_edit *e, const char *name, int
 
 Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64_t v)
 {
-    Onnx__AttributeProto *at = new_attr(e, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+    Onnx__AttributeProto *at = pare_edit_attr(e, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
 
     if (at) {
         at->has_i = true;
@@ -106,7 +106,8 @@ Onnx__AttributeProto *pare_edit_int(struct pare_edit *e, const char *name, int64
 
 Onnx__AttributeProto *pare_edit_string(struct pare_edit *e, const char *name, const char *v)
 {
-    Onnx__AttributeProto *at = new_attr(e, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    Onnx__AttributeProto *at = pare_edit_attr(e, name,
+                                              ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
 
     if (at) {
         at->has_s = true;
@@ -164,7 +165,7 @@ int pare_edit_set_int(struct pare_edit *e, const struct pare_node *n, const char
 int pare_edit_set_ints(struct pare_edit *e, const struct pare_node *n, const char *attr,
                        const int64_t *v, int count, struct pare_err *err)
 {
-    Onnx__AttributeProto *at = new_attr(e, attr, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+    Onnx__AttributeProto *at = pare_edit_attr(e, attr, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
     int64_t *list = pare_alloc(e->a, (size_t)count + 1, sizeof(*list));
     struct pare_edit_slot *s;
 
@@ -180,8 +181,9 @@ int pare_edit_set_ints(struct pare_edit *e, const struct pare_node *n, const cha
 
 /* ---- inserting ------------------------------------------------------------------------------- */
 
-static Onnx__NodeProto *make_node(struct pare_edit *e, const struct pare_edit_node *n)
+Onnx__NodeProto *pare_edit_make(struct pare_edit *e, const struct pare_edit_node *n)
 {
+    struct pare_err err;
     Onnx__NodeProto *p = pare_alloc(e->a, 1, sizeof(*p));
     char **io = pare_alloc(e->a, PARE_EDIT_INPUTS + PARE_EDIT_OUTPUTS, sizeof(*io));
 
@@ -201,22 +203,23 @@ static Onnx__NodeProto *make_node(struct pare_edit *e, const struct pare_edit_no
     p->n_output = 1;
     for (int i = 0; i < PARE_EDIT_OUTPUTS - 1 && n->more[i]; i++)
         p->output[p->n_output++] = text(n->more[i]);
+    if (n->axis >= 0 && pare_edit_set_attr(e, p, pare_edit_int(e, "axis", n->axis), &err))
+        return NULL;
+    for (int i = 0; i < PARE_EDIT_ATTRS && n->attr[i].name; i++)
+        if (pare_edit_set_attr(e, p, pare_edit_int(e, n->attr[i].name, n->attr[i].v), &err))
+            return NULL;
     return p;
 }
 
 int pare_edit_insert(struct pare_edit *e, const struct pare_edit_node *n, struct pare_err *err)
 {
-    Onnx__NodeProto *p = make_node(e, n);
+    Onnx__NodeProto *p = pare_edit_make(e, n);
     void *list = pare_grow(e->a, e->slot, e->n, &e->cap, sizeof(*e->slot));
     int after = -1;
 
     if (!p || !list)
         return pare_edit_no_memory(err);
     e->slot = list;
-    if (n->axis >= 0)
-        PARE_TRY(pare_edit_set_attr(e, p, pare_edit_int(e, "axis", n->axis), err));
-    for (int i = 0; i < PARE_EDIT_ATTRS && n->attr[i].name; i++)
-        PARE_TRY(pare_edit_set_attr(e, p, pare_edit_int(e, n->attr[i].name, n->attr[i].v), err));
     for (size_t k = 0; k < p->n_input; k++) {
         const struct pare_edit_slot *s = pare_edit_maker(e, p->input[k]);
 
@@ -252,8 +255,8 @@ int pare_edit_append(struct pare_edit *e, const struct pare_node *n, const char 
 
 /* ---- rewiring -------------------------------------------------------------------------------- */
 
-static int set_input(struct pare_edit *e, Onnx__NodeProto *p, int k, const char *name,
-                     struct pare_err *err)
+int pare_edit_put_input(struct pare_edit *e, Onnx__NodeProto *p, int k, const char *name,
+                        struct pare_err *err)
 {
     if ((size_t)k >= p->n_input) {
         char **list = pare_alloc(e->a, (size_t)k + 1, sizeof(*list));
@@ -275,7 +278,7 @@ int pare_edit_rewire(struct pare_edit *e, const char *value, int k, const char *
     struct pare_edit_slot *s;
 
     PARE_TRY(pare_edit_own(e, value, &s, err));
-    return set_input(e, s->p, k, name, err);
+    return pare_edit_put_input(e, s->p, k, name, err);
 }
 
 int pare_edit_set_input(struct pare_edit *e, const struct pare_node *n, int i, const char *name,
@@ -284,7 +287,7 @@ int pare_edit_set_input(struct pare_edit *e, const struct pare_node *n, int i, c
     struct pare_edit_slot *s;
 
     PARE_TRY(own_node(e, n, &s, err));
-    return set_input(e, s->p, i, name, err);
+    return pare_edit_put_input(e, s->p, i, name, err);
 }
 
 int pare_edit_drop_input(struct pare_edit *e, const struct pare_node *n, int i,

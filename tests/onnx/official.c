@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/limits.h"
 #include "base/map.h"
 #include "io/tensor_pb.h"
-#include "onnx/model.h"
+#include "onnx/edit.h"
 #include "plan/plan.h"
 #include "tensor/compare.h"
 
@@ -48,6 +49,7 @@ struct result {
 struct run {
     const char *dir, *only, *pass, *write;
     bool reference, each, verbose;
+    int raise; /* the opset to raise models to; 0: leave them as they are */
     struct pare_arena *arena;
     struct pare_map listed;     /* the pass list */
     int count[N_STATUS], wrong; /* wrong: not as the list says */
@@ -67,6 +69,7 @@ static const char usage[] =
     "  --reference     plain-C kernels only\n"
     "  --each          once for each fast kernel, with no other, wherever it can run, and in\n"
     "                  parts\n"
+    "  --raise N       raise the opset of each model to N first, if it is 7 or more\n"
     "  --pass FILE     compare with the list of cases that pass\n"
     "  --write FILE    write that list\n"
     "  -v              print the cases that pass, too\n";
@@ -243,6 +246,24 @@ static int run_set(const struct run *r, const struct pare_model *m, const char *
     return rc;
 }
 
+/* Replace the model by one of a higher opset. */
+static int raise_opset(const struct run *r, struct pare_model **m, struct pare_err *err)
+{
+    struct pare_model *old = *m;
+    struct pare_edit *e;
+    int64_t version;
+    int rc;
+
+    PARE_TRY(pare_edit_new(old, &e, err));
+    version = pare_edit_version(e);
+    pare_edit_free(e);
+    if (version < PARE_OPSET_OLDEST || version > r->raise)
+        return 0;
+    rc = pare_model_raise_opset(old, r->raise, m, err);
+    pare_model_free(old);
+    return rc;
+}
+
 static void run_case(const struct run *r, const char *path, struct result *res)
 {
     const char *name = pare_sprintf(r->arena, "%s/model.onnx", path);
@@ -252,6 +273,8 @@ static void run_case(const struct run *r, const char *path, struct result *res)
 
     if (!rc)
         rc = pare_model_load(name, &m, &err);
+    if (!rc && r->raise)
+        rc = raise_opset(r, &m, &err);
     if (!rc)
         rc = check_types(m, &err);
     for (; !rc; set++) {
@@ -423,15 +446,11 @@ static int read_list(struct run *r, struct pare_err *err)
 static int parse(struct run *r, int argc, char **argv)
 {
     static const struct option options[] = {
-        { "dir", required_argument, NULL, 'd' },
-        { "only", required_argument, NULL, 'o' },
-        { "pass", required_argument, NULL, 'p' },
-        { "write", required_argument, NULL, 'w' },
-        { "reference", no_argument, NULL, 'r' },
-        { "verbose", no_argument, NULL, 'v' },
-        { "each", no_argument, NULL, 'e' },
-        { "help", no_argument, NULL, 'h' },
-        { NULL, 0, NULL, 0 },
+        { "dir", required_argument, NULL, 'd' },   { "only", required_argument, NULL, 'o' },
+        { "pass", required_argument, NULL, 'p' },  { "raise", required_argument, NULL, 'R' },
+        { "write", required_argument, NULL, 'w' }, { "reference", no_argument, NULL, 'r' },
+        { "verbose", no_argument, NULL, 'v' },     { "each", no_argument, NULL, 'e' },
+        { "help", no_argument, NULL, 'h' },        { NULL, 0, NULL, 0 },
     };
     int c;
 
@@ -441,6 +460,7 @@ static int parse(struct run *r, int argc, char **argv)
         case 'o': r->only = optarg; break;
         case 'p': r->pass = optarg; break;
         case 'w': r->write = optarg; break;
+        case 'R': r->raise = atoi(optarg); break;
         case 'r': r->reference = true; break;
         case 'e': r->each = true; break;
         case 'v': r->verbose = true; break;

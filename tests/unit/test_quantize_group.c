@@ -241,110 +241,12 @@ static void products_need_groups(void **state)
     drop(&m);
 }
 
-/* ---- opset upgrade --------------------------------------------------------------------------- */
-
-static void raised(const struct build *b, const char *refusal, struct pare_model **m)
-{
-    struct pare_model *old = build_model(b);
-    struct pare_edit *e;
-
-    ok(pare_edit_new(old, &e, &rig_err));
-    if (refusal) {
-        assert_int_equal(pare_edit_opset(e, 21, &rig_err), PARE_EUNSUPPORTED);
-        if (!strstr(rig_err.msg, refusal))
-            fail_msg("'%s' does not say '%s'", rig_err.msg, refusal);
-    } else {
-        char path[64];
-
-        snprintf(path, sizeof(path), PATH, (long)getpid());
-        ok(pare_edit_opset(e, 21, &rig_err));
-        assert_int_equal(pare_edit_version(e), 21);
-        ok(pare_edit_save(e, path, &rig_err));
-        ok(pare_model_load(path, m, &rig_err));
-        unlink(path);
-    }
-    pare_edit_free(e);
-    pare_model_free(old);
-}
-
-static struct pare_tensor run(const struct pare_model *m, const struct pare_tensor *x)
-{
-    struct pare_plan_opts o = { .in = x };
-    struct pare_tensor out, copy;
-    struct pare_plan *p;
-
-    ok(pare_plan_make(m, &o, &p, &rig_err));
-    ok(pare_plan_execute(p, x, &out, &rig_err));
-    copy = build_copy(&out);
-    pare_plan_free(p);
-    return copy;
-}
-
-static void operators_get_their_new_form(void **state)
-{
-    const int64_t dim[4] = { 2, 4, 6, 3 };
-    struct build b = { .opset = 17 };
-    struct pare_tensor x = build_tensor(PARE_F32, 4, dim), before, after;
-    struct pare_model *old, *new;
-    const char *part[2], *y;
-
-    (void)state;
-    for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)(i * 7 % 31);
-    y = build_input(&b, PARE_F32, 4, dim);
-    build_node_outs(&b, "Split", 1, &y, at_int("axis", 2), 2, part);
-    part[0] = build_node(&b, "ReduceMean", NAMES(part[0]), at_ints("axes", INTS(1, -1)));
-    part[1] = build_node(&b, "ReduceMax", NAMES(part[1]), at_ints("axes", INTS(1, 3)));
-    y = build_node(&b, "Sub", NAMES(part[0], part[1]), NOTHING);
-    y = build_node(&b, "ReduceL2", NAMES(y), at_int("keepdims", 0));
-    build_output(&b, y);
-    raised(&b, NULL, &new);
-    old = build_model(&b);
-    before = run(old, &x);
-    after = run(new, &x);
-    assert_memory_equal(before.data, after.data, sizeof(float));
-    pare_model_free(old);
-    pare_model_free(new);
-}
-
-static void what_cannot_be_said_is_refused(void **state)
-{
-    const int64_t dim[4] = { 1, 4, 2, 2 }, c = 2;
-    const float one[4] = { 1, 1, 1, 1 };
-    struct build b = { .opset = 18 }, old = { .opset = 9 }, outer = { .opset = 17 };
-    struct build branch = { .prefix = "b" };
-    const bool yes = true;
-    const char *x, *s;
-
-    (void)state;
-    x = build_input(&b, PARE_F32, 4, dim);
-    s = build_floats(&b, 1, &c, one);
-    build_output(&b, build_node(&b, "GroupNormalization", NAMES(x, s, s), at_int("num_groups", 2)));
-    raised(&b, "GroupNormalization changed in 21", NULL);
-
-    x = build_input(&old, PARE_F32, 4, dim);
-    build_output(&old, build_node(&old, "Softmax", NAMES(x), NOTHING));
-    raised(&old, "Softmax changed in 13", NULL);
-
-    x = build_input(&outer, PARE_F32, 4, dim);
-    build_output(&branch, build_node(&branch, "ReduceMean", NAMES(x), at_ints("axes", INTS(1))));
-    s = build_const(&outer, PARE_BOOL, 0, NULL, &yes);
-    build_output(&outer, build_node(&outer, "If", NAMES(s),
-                                    CAT(at_graph("then_branch", &branch),
-                                        at_graph("else_branch", &branch))));
-    raised(&outer, "ReduceMean (in a subgraph) changed in 18", NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_numpy_rounds),
-        cmocka_unit_test(odd_numbers),
-        cmocka_unit_test(files_of_four_bits),
-        cmocka_unit_test(files_of_packed_products),
+        cmocka_unit_test(as_numpy_rounds),      cmocka_unit_test(odd_numbers),
+        cmocka_unit_test(files_of_four_bits),   cmocka_unit_test(files_of_packed_products),
         cmocka_unit_test(products_need_groups),
-        cmocka_unit_test(operators_get_their_new_form),
-        cmocka_unit_test(what_cannot_be_said_is_refused),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

@@ -1,4 +1,4 @@
-/* cmd_export.c - pare export: write a model with fixed shape, folded norms or external data. */
+/* cmd_export.c - pare export: write a model with another shape, opset or layout of its weights. */
 #include <string.h>
 
 #include <jansson.h>
@@ -6,8 +6,10 @@
 #include "../job/compress_job.h"
 #include "../output_paths.h"
 #include "../../base/arena.h"
+#include "../../base/limits.h"
 #include "../../compress/export.h"
 #include "../../io/tensor_file.h"
+#include "../../onnx/edit.h"
 #include "../../onnx/fold_norm.h"
 #include "../../onnx/model.h"
 
@@ -15,6 +17,7 @@ struct export
 {
     const char *output, *state;
     struct pare_ints input_shape;
+    int64_t opset;
     bool fold, external, json, quiet;
 };
 
@@ -27,6 +30,8 @@ static const struct pare_opt export_opts[] = {
               "also write weights and running statistics to FILE: .pth, .safetensors or .npz",
               NULL),
     PARE_INTS("input-shape", AT(input_shape), "fix the input's shape", 1, 1e12),
+    PARE_INT("opset", AT(opset), "raise the opset to N and rewrite operators that changed", 0,
+             PARE_OPSET_OLDEST, PARE_OPSET_NEWEST),
     PARE_FLAG("fold", AT(fold), "fold batch normalizations into convolutions", 0),
     PARE_FLAG("external", AT(external), "write weights as external data, to FILE.data", 0),
     PARE_FLAG("json", AT(json), "print the result as JSON", 0),
@@ -49,16 +54,22 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
 {
     const struct export *o = c->opts;
     struct pare_save_opts save = { .external = o->external };
-    struct pare_model *folded = NULL;
+    struct pare_model *folded = NULL, *raised = NULL, *last;
     int rc = 0, n = 0;
 
     if (o->input_shape.n)
         PARE_TRY(pare_model_fix_input(m, o->input_shape.v, o->input_shape.n, c->arena, NULL, err));
     if (o->fold)
         PARE_TRY(pare_model_fold_norm(m, &folded, &n, err));
-    rc = pare_model_save(folded ? folded : m, output, &save, err);
+    last = folded ? folded : m;
+    if (o->opset)
+        rc = pare_model_raise_opset(last, o->opset, &raised, err);
+    last = raised ? raised : last;
+    if (!rc)
+        rc = pare_model_save(last, output, &save, err);
     if (!rc && o->state)
-        rc = write_state(c, folded ? folded : m, o->state, err);
+        rc = write_state(c, last, o->state, err);
+    pare_model_free(raised);
     pare_model_free(folded);
     return rc;
 }
@@ -98,7 +109,7 @@ static int cmd_export_run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_export = {
     .name = "export",
-    .doc = "Write a model with fixed shape, folded norms or external data.",
+    .doc = "Write a model with fixed shape, raised opset, folded norms or external data.",
     .usage = "[options] MODEL [-o FILE]",
     .more = "Everything that the options do not change is copied from MODEL.",
     .opts = export_opts,
