@@ -8,7 +8,7 @@
 #include "onnx/edit.h"
 #include "tensor/compare.h"
 
-#define PACK "../models/opsets.pack" /* written by tools/make_opset_models.py */
+#define PACK "models/opsets.pack" /* written by tools/make_opset_models.py */
 
 static struct pare_err e;
 

@@ -109,7 +109,7 @@ static int cmd_export_run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_export = {
     .name = "export",
-    .doc = "Write a model with fixed shape, raised opset, folded norms or external data.",
+    .doc = "Write a model with another shape, opset, or layout of its weights.",
     .usage = "[options] MODEL [-o FILE]",
     .more = "Everything that the options do not change is copied from MODEL.",
     .opts = export_opts,
