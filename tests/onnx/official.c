@@ -460,7 +460,7 @@ static int parse(struct run *r, int argc, char **argv)
         case 'o': r->only = optarg; break;
         case 'p': r->pass = optarg; break;
         case 'w': r->write = optarg; break;
-        case 'R': r->raise = atoi(optarg); break;
+        case 'R': r->raise = (int)strtol(optarg, NULL, 10); break;
         case 'r': r->reference = true; break;
         case 'e': r->each = true; break;
         case 'v': r->verbose = true; break;

@@ -1,4 +1,4 @@
-/* test_opset_upgrade.c - raise the opset of small models of every changed operator; same results. */
+/* test_opset_upgrade.c - raise the opset of models of every changed operator: same results. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ static bool read_model(FILE *f, struct old_model *m)
         return false;
     assert_true(name.n < sizeof(m->name));
     memcpy(m->name, name.p, name.n + 1);
-    m->opset = atoi(strrchr(m->name, '-') + 1);
+    m->opset = (int)strtol(strrchr(m->name, '-') + 1, NULL, 10);
     return true;
 }
 
