@@ -86,6 +86,42 @@ def tiny_text():
     ])
 
 
+def tiny_bert():
+    """Attention with a mask of -1e9, two integer inputs, and arrays named as these."""
+    node, const = helper.make_node, numpy_helper.from_array
+    heads = const(np.array([0, 0, 2, 2], np.int64), "heads")
+    split = [node("MatMul", ["x", w + ".weight"], [w + "_m"], f"/{w}/MatMul") for w in "qkv"]
+    split += [node("Add", [w + "_m", w + ".bias"], [w + "_a"], f"/{w}/Add") for w in "qkv"]
+    split += [node("Reshape", [w + "_a", "heads"], [w + "_r"]) for w in "qkv"]
+    split += [node("Transpose", [w + "_r"], [w + "_t"], perm=[0, 2, 3, 1] if w == "k" else
+                   [0, 2, 1, 3]) for w in "qkv"]
+    save("tiny_bert", [
+        node("Gather", ["word.weight", "ids"], ["x"], "/word/Gather"),
+        node("Cast", ["mask"], ["m1"], to=TensorProto.FLOAT),
+        node("Sub", ["one", "m1"], ["m2"]), node("Mul", ["m2", "far"], ["m3"]),
+        node("Unsqueeze", ["m3", "axes"], ["m4"]),
+        *split,
+        node("MatMul", ["q_t", "k_t"], ["scores"]),
+        node("Add", ["scores", "m4"], ["masked"], "/mask/Add"),
+        node("Softmax", ["masked"], ["p"], axis=-1), node("MatMul", ["p", "v_t"], ["y"]),
+        node("Transpose", ["y"], ["y1"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["y1", "flat"], ["y2"]),
+        node("MatMul", ["y2", "o.weight"], ["y3"], "/o/MatMul"),
+        node("Add", ["y3", "x"], ["sum"], "/residual/Add"),
+        node("MatMul", ["sum", "head.weight"], ["out"], "/head/MatMul"),
+    ], [tensor("ids", ["batch", "length"], TensorProto.INT64),
+        tensor("mask", ["batch", "length"], TensorProto.INT64)],
+        [tensor("out", ["batch", "length", 3])], [
+        heads, weights("word.weight", 24, 4, scale=2), weights("o.weight", 4, 4),
+        *(weights(w + ".weight", 4, 4) for w in "qkv"), *(weights(w + ".bias", 4) for w in "qkv"),
+        weights("head.weight", 4, 3), const(np.float32(1), "one"), const(np.float32(-1e9), "far"),
+        const(np.array([1, 2], np.int64), "axes"), const(np.array([0, 0, 4], np.int64), "flat"),
+    ])
+    ids = np.arange(8 * 6).reshape(8, 6) * 7 % 24
+    mask = np.tril(np.ones((8, 6), np.int64), 2)
+    np.savez(os.path.join(OUT, "tiny_bert.npz"), ids=ids, mask=mask)
+
+
 def add():
     """Two inputs and their data: as a data set, with a wrong result, and as .npz."""
     save("add", [helper.make_node("Add", ["a", "b"], ["sum"], "add")],
@@ -111,5 +147,5 @@ def foreign():
     ], [tensor("x", [1, 4])], [tensor("y", [1, 4])], opsets=(("", 13), ("com.example", 1)))
 
 
-for make in (tiny_cnn, tiny_text, add, foreign):
+for make in (tiny_cnn, tiny_text, tiny_bert, add, foreign):
     make()

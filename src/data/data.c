@@ -175,6 +175,16 @@ static int check_sides(const char *name, const struct pare_ints *v, struct pare_
     return 0;
 }
 
+/* A set of several inputs has no images to change. */
+static int check_plain(const struct pare_data_opts *o, struct pare_err *err)
+{
+    if (o->resize.n || o->crop.n || o->pad || o->flip || o->mean.n || o->std.n || o->scale > 0)
+        return pare_fail(err, PARE_ECONFIG,
+                         "its arrays are named as the model's inputs, which get them as stored: "
+                         "'resize', 'crop', 'pad', 'flip', 'mean', 'std' and 'scale' do not apply");
+    return 0;
+}
+
 /* The window's size, from the options and the first item. */
 static int set_window(struct pare_data *d, const struct pare_data_opts *o, struct pare_err *err)
 {
@@ -185,6 +195,8 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
         return pare_no_memory(err, "to open a data set");
     PARE_TRY(check_sides("resize", &o->resize, err));
     PARE_TRY(check_sides("crop", &o->crop, err));
+    if (d->n_inputs)
+        return check_plain(o, err);
     if (!p->picture && (o->resize.n || o->crop.n || o->pad || o->flip))
         return pare_fail(err, PARE_ECONFIG,
                          "'resize', 'crop', 'pad' and 'flip' are for images, but items have %d "
@@ -310,7 +322,8 @@ static int open_set(struct pare_data *d, const char *split, const struct pare_da
     d->parts->split = held ? "train" : train ? "train" : !strcmp(split, "val") ? "val" : "test";
     PARE_TRY(d->source->open(d, d->source->by_name ? NULL : d->name, err));
     PARE_TRY(pare_at(err, set_window(d, o, err), "%s", d->name));
-    PARE_TRY(pare_at(err, set_normalization(d, o, err), "%s", d->name));
+    if (!d->n_inputs)
+        PARE_TRY(pare_at(err, set_normalization(d, o, err), "%s", d->name));
     if (o->holdout > 0 && (train || held || d->parts->whole))
         PARE_TRY(pare_at(err, hold_out(d, !train, o->holdout, err), "%s", d->name));
     if (o->limit > 0 && o->limit < d->n)
@@ -353,14 +366,21 @@ int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **d
 int pare_data_open(const char *spec, const char *split, const struct pare_data_opts *opts,
                    struct pare_data **data, struct pare_err *err)
 {
+    return pare_data_open_for(&(struct pare_data_request){ .spec = spec, .split = split }, opts,
+                              data, err);
+}
+
+int pare_data_open_for(const struct pare_data_request *r, const struct pare_data_opts *opts,
+                       struct pare_data **data, struct pare_err *err)
+{
     struct pare_arena *a = pare_arena_new(1 << 14), *tmp = pare_arena_new(1 << 16);
     struct pare_data_opts o = { 0 };
     struct pare_data *d = NULL;
-    int rc = a && tmp ? pare_data_start(a, spec, &d, err)
+    int rc = a && tmp ? pare_data_start(a, r->spec, &d, err)
                       : pare_no_memory(err, "to open a data set");
 
     *data = NULL;
-    if (!rc && !spec)
+    if (!rc && !r->spec)
         rc = pare_fail(err, PARE_ECONFIG, "no data set is named");
     if (!rc)
         rc = pare_opts_apply(pare_data_options, NULL, 0, &o, a, err);
@@ -368,9 +388,12 @@ int pare_data_open(const char *spec, const char *split, const struct pare_data_o
         rc = take_opts(opts, &o, err);
     if (!rc) {
         d->parts->tmp = tmp;
+        d->parts->io = r->io;
+        d->parts->n_io = r->n_io;
         d->opts = o;
-        rc = open_set(d, split, &o, err);
+        rc = open_set(d, r->split, &o, err);
         d->parts->tmp = NULL;
+        d->parts->io = NULL;
         d->opts.resize = d->opts.crop = (struct pare_ints){ NULL, 0 };
         d->opts.mean = d->opts.std = (struct pare_floats){ NULL, 0 };
         d->opts.layout = d->opts.norm = NULL;

@@ -44,10 +44,20 @@ struct pare_data {
     struct pare_data_opts opts;    /* lists are not copied */
     struct pare_arena *arena;
     struct pare_data_parts *parts;  /* private to src/data: see source.h */
-    const struct pare_input *input; /* (n_inputs) inputs of a set in memory; the first is `item` */
-    int n_inputs;                   /* 0: the set was read from files and has one input */
+    const struct pare_input *input; /* (n_inputs) arrays named as the model's inputs; the
+                                     * first is `item` */
+    int n_inputs;                   /* 0: the set has one input */
     atomic_int references;
 };
+
+/* Open a set for a model: an archive of arrays may then have one array per input. */
+struct pare_data_request {
+    const char *spec, *split;
+    const struct pare_io *io; /* the model's inputs; NULL: not known */
+    int n_io;
+};
+int pare_data_open_for(const struct pare_data_request *r, const struct pare_data_opts *opts,
+                       struct pare_data **data, struct pare_err *err);
 
 /* Check that a model with this input can be trained or evaluated with this set.  Shapes with the
  * same elements in the same order agree ((1, 28, 28) and (784)); free dimensions agree with

@@ -113,6 +113,8 @@ static int load_row(struct pare_loader *l, struct pare_batch *b, int64_t i, int6
     const struct pare_data *d = l->d;
     struct pare_tensor row[PARE_DATA_INPUTS];
 
+    if (d->parts->pick)
+        item = d->parts->pick[item];
     for (int k = 0; k < l->n_in; k++) {
         int64_t n = pare_numel(&l->in[k]) / l->in[k].dim[0];
         const struct pare_tensor *from = &d->input[l->map[k]].t;

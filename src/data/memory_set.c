@@ -51,6 +51,34 @@ static int check(const struct pare_arrays *a, struct pare_err *err)
     return 0;
 }
 
+static void take_inputs(struct pare_data *d, const struct pare_arrays *a,
+                        const struct pare_input *in)
+{
+    d->input = in;
+    d->n_inputs = a->n_inputs;
+    d->n = a->n;
+    d->dtype = in[0].t.dtype;
+    d->item = in[0].t;
+    d->item.data = NULL;
+    if (!a->get) {
+        d->item.rank--;
+        memmove(d->item.dim, d->item.dim + 1, (size_t)d->item.rank * sizeof(*d->item.dim));
+    }
+    d->parts->whole = true;
+}
+
+int pare_data_inputs(struct pare_data *d, const struct pare_input *input, int n,
+                     struct pare_err *err)
+{
+    struct pare_arrays a = { .n = input[0].t.rank ? input[0].t.dim[0] : 0,
+                             .input = input,
+                             .n_inputs = n };
+
+    PARE_TRY(check(&a, err));
+    take_inputs(d, &a, input);
+    return 0;
+}
+
 static int fill(struct pare_data *d, const struct pare_arrays *a, struct pare_err *err)
 {
     struct pare_input *in = pare_alloc(d->arena, (size_t)a->n_inputs, sizeof(*in));
@@ -64,17 +92,7 @@ static int fill(struct pare_data *d, const struct pare_arrays *a, struct pare_er
             return pare_no_memory(err, "for a data set");
     }
     d->source = &pare_source_memory;
-    d->input = in;
-    d->n_inputs = a->n_inputs;
-    d->n = a->n;
-    d->dtype = in[0].t.dtype;
-    d->item = in[0].t;
-    d->item.data = NULL;
-    if (!a->get) {
-        d->item.rank--;
-        memmove(d->item.dim, d->item.dim + 1, (size_t)d->item.rank * sizeof(*d->item.dim));
-    }
-    d->parts->whole = true;
+    take_inputs(d, a, in);
     d->parts->get = a->get;
     d->parts->user = a->user;
     d->opts = (struct pare_data_opts){ .batch = a->batch ? a->batch : DEFAULT_BATCH,

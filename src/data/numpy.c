@@ -2,7 +2,8 @@
  *
  * Names, in upper or lower case, determine the role of an array: x, images, data, ... are the
  * items; y, labels, targets, ... their labels; with "train", "test" or "val" before or after it
- * (x_train, test-labels) the array is for that split only.
+ * (x_train, test-labels) the array is for that split only.  A .npz with an array for each input of
+ * the model, named as the input, is a set of several inputs.
  */
 #include <ctype.h>
 #include <string.h>
@@ -117,6 +118,9 @@ static int choose(struct pare_data *d, const char *const *name, int n, int *x, i
     d->parts->whole = *p == ANY;
     if (*x < 0 && n == 1)
         *x = 0; /* a single array may have any name */
+    for (int i = 0; *x < 0 && d->parts->n_io == 1 && i < n; i++)
+        if (!strcmp(name[i], d->parts->io[0].name))
+            *x = i;
     if (*x < 0)
         return no_items(name, n, split, err);
     return find_array(name, n, TARGETS, *p, y, err);
@@ -138,6 +142,55 @@ static int copy_array(struct pare_data *d, const struct pare_tensor *t, struct p
     return 0;
 }
 
+static int find_name(const struct pare_named *list, int n, const char *name)
+{
+    int i = 0;
+
+    while (i < n && strcmp(list[i].name, name) != 0)
+        i++;
+    return i < n ? i : -1;
+}
+
+/* Does the model have several inputs, and each an array of its name? */
+static bool is_named(const struct pare_data *d, const struct pare_named *list, int n)
+{
+    int found = 0;
+
+    for (int i = 0; i < d->parts->n_io; i++)
+        found += find_name(list, n, d->parts->io[i].name) >= 0;
+    return found > 1 && found == d->parts->n_io;
+}
+
+/* A set with an array for each input of the model; labels, if any, are found by their role. */
+static int open_named(struct pare_data *d, const struct pare_named *list, int n,
+                      struct pare_err *err)
+{
+    const struct pare_io *io = d->parts->io;
+    int n_in = d->parts->n_io;
+    struct pare_input *in = pare_alloc(d->arena, (size_t)n_in, sizeof(*in));
+    enum part part;
+
+    if (!in)
+        return pare_no_memory(err, "for a data set");
+    for (int k = 0; k < n_in; k++) {
+        const struct pare_tensor *t = &list[find_name(list, n, io[k].name)].t;
+
+        in[k].name = pare_strdup(d->arena, io[k].name);
+        if (!in[k].name)
+            return pare_no_memory(err, "for a data set");
+        PARE_TRY(pare_at(err, copy_array(d, t, &in[k].t, err), "array '%s'", io[k].name));
+    }
+    PARE_TRY(pare_data_inputs(d, in, n_in, err));
+    for (int i = 0; i < n; i++)
+        if (role_of(list[i].name, &part) == TARGETS && part == ANY && !d->y.data) {
+            struct pare_tensor y;
+
+            PARE_TRY(copy_array(d, &list[i].t, &y, err));
+            PARE_TRY(pare_data_targets(d, &y, err));
+        }
+    return 0;
+}
+
 static int open_npz(struct pare_data *d, const char *path, struct pare_err *err)
 {
     struct pare_named *list;
@@ -146,6 +199,8 @@ static int open_npz(struct pare_data *d, const char *path, struct pare_err *err)
     int n, x, y;
 
     PARE_TRY(pare_npz_read(d->parts->tmp, path, &list, &n, err));
+    if (is_named(d, list, n))
+        return pare_at(err, open_named(d, list, n, err), "%s", path);
     name = pare_alloc(d->parts->tmp, (size_t)n, sizeof(*name));
     if (!name)
         return pare_no_memory(err, "for %d names", n);
@@ -261,7 +316,9 @@ static int open_numpy(struct pare_data *d, const char *path, struct pare_err *er
 
 const struct pare_source pare_source_numpy = {
     .name = "numpy",
-    .help = "NumPy's .npz, .npy or a folder of them: x and y, images and labels, x_train, ...",
+    .help =
+        "NumPy's .npz, .npy or a folder of them: x and y, images and labels, x_train, ...; a .npz "
+        "also with one array per input of the model, of the same names",
     .probe = probe,
     .open = open_numpy,
 };

@@ -38,6 +38,8 @@ struct pare_source {
 struct pare_data_parts {
     struct pare_arena *tmp; /* for open(): freed afterward */
     const char *split;
+    const struct pare_io *io; /* for open(): inputs of the model; NULL: not known */
+    int n_io;
     bool whole;               /* the set has no splits */
     bool picture;             /* items are (C, H, W) images, which can be resized and cropped */
     struct pare_tensor x;     /* (n, ...) as stored, if in memory */
@@ -63,6 +65,10 @@ int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **d
 /* For open(): use x (n, ...) and y (n, ...), both in data->arena, as items and labels.  y may be
  * NULL.  Determines the shape of items from opts.layout, and converts y to the form of data.h. */
 int pare_data_arrays(struct pare_data *d, const struct pare_tensor *x, const struct pare_tensor *y,
+                     struct pare_err *err);
+
+/* For open(): a set of several inputs; input[k].t (n, ...) and its name are in data->arena. */
+int pare_data_inputs(struct pare_data *d, const struct pare_input *input, int n,
                      struct pare_err *err);
 
 /* Set labels or targets of data->n items that are already set.  If classes_known, larger labels

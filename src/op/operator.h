@@ -98,6 +98,7 @@ enum pare_op_flag {
     PARE_OP_POOL = 1 << 13,        /* combines spatial positions; channels are axis 1 */
     PARE_OP_FUSED_ACT = 1 << 14,   /* activation that int8 runtimes fuse into the layer before it */
     PARE_OP_INT8_JOIN = 1 << 15,   /* int8 runtimes run it in int8 if its output is quantized */
+    PARE_OP_MOVES = 1 << 16,       /* outputs hold elements of input 0, moved, or some of them */
 };
 
 /* The weights of an operator.  A node whose weight is constant is a layer, which can be pruned and

@@ -1,15 +1,14 @@
 /* presets.c - quantization presets: a quantizer and its rules by name.
  *
  * int8 quantizes weights and inputs of convolutions and linear layers, and outputs where an integer
- * runtime ends a fused operator: after an activation if there is one, after additions and
- * concatenations, and after average pooling.
+ * runtime ends a fused operator (int8_regions.h).  All presets quantize large tables of embeddings.
  */
 #include "presets.h"
 
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../onnx/fold_norm.h"
+#include "int8_regions.h"
 
 #define PRESET(id, name) extern const struct pare_preset pare_preset_##id;
 #include "preset/presets.def"
@@ -34,47 +33,39 @@ const char pare_preset_list[] =
 #undef PRESET
     ;
 
+/* What a preset does with a layer that has a weight. */
+enum choice { LEAVE, QUANTIZE, TABLE };
+
 struct scan {
-    const struct pare_graph *g;
-    const struct pare_layer_info *layer;
-    int n;
-    bool *chosen;  /* per layer: quantize weight and input */
-    bool *rounded; /* per layer: quantize the output */
+    struct pare_int8_scan flow;
+    enum choice *choice; /* per layer */
 };
 
-/* Additions, concatenations and average pooling of images: the residual sums of transformers have
- * too large a range for 8 bits. */
-static bool is_join(const struct pare_layer_info *l)
+/* A table of embeddings, read by Gather.  Small ones are often positions, such as the angles of
+ * rotary embeddings, which a few steps do not represent. */
+#define TABLE_SHARE 64 /* tables from 1/64 of all weights on */
+#define TABLE_KEYS \
+    "quant_bits=8 quant_dtype=int quant_scheme=per_channel_symmetric quant_types=weight"
+
+static int64_t all_weights(const struct pare_layer_info *list, int n)
 {
-    return !l->weight && l->node->op && l->node->op->flags & PARE_OP_INT8_JOIN && l->out &&
-           l->out->t.dtype == PARE_F32 && l->out->t.rank == 4 && l->in;
+    int64_t sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += list[i].params;
+    return sum;
 }
 
-/* The consumer of a layer's output, or of the normalization that is folded into the layer. */
-static const struct pare_node *next_consumer(const struct scan *s, const struct pare_layer_info *l)
+static enum choice choose(const struct pare_layer_info *l, int64_t all)
 {
-    const struct pare_node *u = pare_graph_only_consumer(s->g, l->out);
+    const struct pare_value *root = l->weight ? pare_value_root(l->weight) : NULL;
 
-    return u && pare_norm_folds(s->g, u) ? pare_graph_only_consumer(s->g, u->out[0]) : u;
-}
-
-/* If an activation follows a layer, its output is quantized instead of the layer's. */
-static void mark_outputs(const struct scan *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        const struct pare_layer_info *l = &s->layer[i];
-        const struct pare_node *u;
-
-        if (!s->chosen[i] && !is_join(l))
-            continue;
-        u = next_consumer(s, l);
-        s->rounded[i] = true;
-        for (int k = 0; k < s->n && u && u->op && u->op->flags & PARE_OP_FUSED_ACT; k++)
-            if (s->layer[k].node == u) {
-                s->rounded[i] = false;
-                s->rounded[k] = true;
-            }
-    }
+    if (!root || root->t.dtype != PARE_F32 || root->maker)
+        return LEAVE;
+    if (!strcmp(l->torch, "Embedding"))
+        return pare_numel(&root->t) >= all / TABLE_SHARE ? TABLE : LEAVE;
+    return l->in && (!strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear")) ? QUANTIZE
+                                                                                   : LEAVE;
 }
 
 static int find_layers(const struct pare_model *m, struct pare_arena *a, struct scan *s,
@@ -82,60 +73,73 @@ static int find_layers(const struct pare_model *m, struct pare_arena *a, struct 
 {
     struct pare_graph *g = pare_graph_clone(a, m->graph, err);
     struct pare_layer_info *list;
+    int64_t all;
+    int n;
 
     if (!g)
         return err->code;
     pare_graph_bind(g, 1);
     PARE_TRY(pare_graph_infer(g, true, err));
-    PARE_TRY(pare_layers_all(a, g, &list, &s->n, err));
-    s->chosen = pare_alloc(a, (size_t)s->n + 1, sizeof(*s->chosen));
-    s->rounded = pare_alloc(a, (size_t)s->n + 1, sizeof(*s->rounded));
-    if (!s->chosen || !s->rounded)
+    PARE_TRY(pare_layers_all(a, g, &list, &n, err));
+    s->flow = (struct pare_int8_scan){ .g = g, .layer = list, .n = n };
+    s->flow.chosen = pare_alloc(a, (size_t)n + 1, sizeof(*s->flow.chosen));
+    s->flow.rounded = pare_alloc(a, (size_t)n + 1, sizeof(*s->flow.rounded));
+    s->choice = pare_alloc(a, (size_t)n + 1, sizeof(*s->choice));
+    if (!s->flow.chosen || !s->flow.rounded || !s->choice)
         return pare_no_memory(err, "for a configuration");
-    for (int i = 0; i < s->n; i++)
-        s->chosen[i] = list[i].weight && list[i].in &&
-                       (!strncmp(list[i].torch, "Conv", 4) || !strcmp(list[i].torch, "Linear")) &&
-                       pare_value_root(list[i].weight)->t.dtype == PARE_F32 &&
-                       !pare_value_root(list[i].weight)->maker;
-    s->g = g;
-    s->layer = list;
+    all = all_weights(list, n);
+    for (int i = 0; i < n; i++) {
+        s->choice[i] = choose(&list[i], all);
+        s->flow.chosen[i] = s->choice[i] == QUANTIZE;
+    }
     return 0;
 }
 
-#define KINDS 4
+/* The kinds of rules: weight and input; these and the output; output alone; convolutions; tables of
+ * embeddings. */
+enum kind { BOTH, ALL, OUTPUT, CONVS, TABLES, KINDS };
 
-static int make_rules(const struct pare_preset *p, const struct scan *s, struct pare_arena *a,
+static enum kind kind_of(const struct pare_preset *p, const struct scan *s, int i)
+{
+    if (s->choice[i] == TABLE)
+        return TABLES;
+    if (s->choice[i] == LEAVE)
+        return s->flow.rounded[i] ? OUTPUT : KINDS;
+    if (p->convs && !strncmp(s->flow.layer[i].torch, "Conv", 4))
+        return CONVS;
+    return s->flow.rounded[i] ? ALL : BOTH;
+}
+
+static int make_rules(const struct pare_preset *p, struct scan *s, struct pare_arena *a,
                       struct pare_rules *r, struct pare_err *err)
 {
-    /* the four kinds of rules: weight and input; these and the output; output alone;
-     * convolutions */
     const char *keys[KINDS] = { p->keys, pare_sprintf(a, "%s,output", p->keys), p->outputs,
-                                p->convs };
+                                p->convs, TABLE_KEYS };
     const char **name[KINDS];
     int n[KINDS] = { 0 };
 
     r->rule = pare_alloc(a, KINDS, sizeof(*r->rule));
     for (int k = 0; k < KINDS; k++) {
-        name[k] = pare_alloc(a, (size_t)s->n + 1, sizeof(**name));
-        if (!name[k] || !r->rule || !keys[1])
+        name[k] = pare_alloc(a, (size_t)s->flow.n + 1, sizeof(**name));
+        if (!name[k] || !r->rule || !keys[ALL])
             return pare_no_memory(err, "for a configuration");
     }
     if (p->outputs)
-        mark_outputs(s);
-    for (int i = 0; i < s->n; i++)
-        if (s->chosen[i] || s->rounded[i]) {
-            bool conv = p->convs && !strncmp(s->layer[i].torch, "Conv", 4);
-            int k = !s->chosen[i] ? 2 : conv ? 3 : s->rounded[i];
+        PARE_TRY(pare_int8_regions(&s->flow, a, err));
+    for (int i = 0; i < s->flow.n; i++) {
+        enum kind k = kind_of(p, s, i);
 
-            name[k][n[k]++] = s->layer[i].name;
-        }
+        if (k < KINDS && keys[k])
+            name[k][n[k]++] = s->flow.layer[i].name;
+    }
     r->n = 0;
     for (int k = 0; k < KINDS; k++)
         if (n[k])
             r->rule[r->n++] = (struct pare_rule){ .op_names = name[k], .keys = keys[k] };
     if (!r->n)
         return pare_fail(err, PARE_ECONFIG,
-                         "the model has no convolution or linear layer with float32 weights");
+                         "the model has no convolution, linear layer or large table of embeddings "
+                         "with float32 weights, so nothing would be quantized");
     return 0;
 }
 

@@ -258,7 +258,11 @@ int pare_model_fits(const struct pare_model *m, const struct pare_data *data, st
     int n_in = pare_model_inputs(m, &in), n_out = pare_model_outputs(m, &out);
 
     if (n_in != 1 && !data->n_inputs)
-        return pare_fail(err, PARE_EUNSUPPORTED, "has %d inputs, a data set provides one", n_in);
+        return pare_fail(
+            err, PARE_EUNSUPPORTED,
+            "has %d inputs, a data set provides one; use a .npz file with an array for "
+            "each input, named as the input",
+            n_in);
     if (!n_out)
         return pare_fail(err, PARE_EUNSUPPORTED, "has no output");
     for (int i = 0; i < n_in && data->n_inputs; i++) {
@@ -276,16 +280,17 @@ int pare_train_options_data(const struct pare_train_options *s, const struct par
                             const char *spec, const char *valid, struct pare_data *data[2],
                             struct pare_err *err)
 {
+    struct pare_data_request r = { .spec = spec, .split = "train" };
+
     data[0] = data[1] = NULL;
-    PARE_TRY(pare_data_open(spec, "train", &s->data, &data[0], err));
+    r.n_io = pare_model_inputs(m, &r.io);
+    PARE_TRY(pare_data_open_for(&r, &s->data, &data[0], err));
     PARE_TRY(pare_at(err, pare_model_fits(m, data[0], err), "%s", m->path));
     if (valid && !strcmp(valid, "none"))
         return 0;
-    if (valid)
-        PARE_TRY(pare_data_open(valid, "test", &s->data, &data[1], err));
-    else if (s->data.holdout > 0)
-        PARE_TRY(pare_data_open(spec, "val", &s->data, &data[1], err));
-    else if (!data[0]->parts->whole)
-        PARE_TRY(pare_data_open(spec, "test", &s->data, &data[1], err));
+    r.split = !valid && s->data.holdout > 0 ? "val" : "test";
+    r.spec = valid ? valid : spec;
+    if (valid || s->data.holdout > 0 || !data[0]->parts->whole)
+        PARE_TRY(pare_data_open_for(&r, &s->data, &data[1], err));
     return data[1] ? pare_at(err, pare_model_fits(m, data[1], err), "%s", m->path) : 0;
 }

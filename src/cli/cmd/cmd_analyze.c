@@ -297,7 +297,10 @@ static int work(struct job *j, const struct analysis *what, struct pare_err *err
     PARE_TRY(pare_model_load(j->c->arg[1], &j->m, err));
     PARE_TRY(pare_output_paths_model(j->c, j->m, NULL, err));
     if (o->data) {
-        PARE_TRY(pare_data_open(o->data, o->split, &j->setup->data, &j->data, err));
+        struct pare_data_request r = { .spec = o->data, .split = o->split };
+
+        r.n_io = pare_model_inputs(j->m, &r.io);
+        PARE_TRY(pare_data_open_for(&r, &j->setup->data, &j->data, err));
         PARE_TRY(pare_at(err, pare_model_fits(j->m, j->data, err), "%s", j->c->arg[1]));
     }
     return pare_at(err, what->run(j, err), "%s", j->c->arg[1]);

@@ -130,6 +130,7 @@ static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
     struct pare_train_options *s;
     struct pare_model *m = NULL;
     struct pare_data *d = NULL;
+    struct pare_data_request r = { .spec = o->data, .split = o->split };
     int rc = pare_train_options_eval(c->given, c->n_given, c->arena, &s, err);
 
     if (rc) {
@@ -137,8 +138,10 @@ static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
         return rc;
     }
     rc = pare_model_load(c->arg[0], &m, err);
-    if (!rc)
-        rc = pare_data_open(o->data, o->split, &s->data, &d, err);
+    if (!rc) {
+        r.n_io = pare_model_inputs(m, &r.io);
+        rc = pare_data_open_for(&r, &s->data, &d, err);
+    }
     if (!rc)
         rc = pare_at(err, evaluate_it ? evaluate(c, s, m, d, err) : pare_model_fits(m, d, err),
                      "%s", c->arg[0]);

@@ -77,6 +77,7 @@ const struct pare_op pare_op_depth_to_space = {
     .in = "A",
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_MOVES,
     .attrs = depth_to_space_attrs,
     .attr_size = sizeof(struct depth_to_space),
     .infer = infer,

@@ -172,6 +172,7 @@ const struct pare_op pare_op_slice = {
     .in = "AI?I?I?I?",
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_MOVES,
     .attrs = slice_attrs,
     .attr_size = sizeof(struct slice),
     .infer = infer,

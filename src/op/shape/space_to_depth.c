@@ -68,6 +68,7 @@ const struct pare_op pare_op_space_to_depth = {
     .in = "A",
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_MOVES,
     .attrs = space_to_depth_attrs,
     .attr_size = sizeof(struct space_to_depth),
     .infer = infer,
