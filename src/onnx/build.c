@@ -248,8 +248,11 @@ static void find_op(struct pare_scope *sc, struct pare_node *n)
 {
     struct pare_arena *a = sc->b->m->arena;
     const struct pare_op *op = pare_find_op(n->domain, n->type);
+    const char *refused = op ? NULL : pare_op_refused(n->domain, n->type);
 
-    if (!op)
+    if (refused)
+        n->why = pare_sprintf(a, "operator %s is not supported: %s", n->type, refused);
+    else if (!op)
         n->why = *n->domain ? pare_sprintf(a, "operator %s (domain '%s', version %d) is not known",
                                            n->type, n->domain, n->version)
                             : pare_sprintf(a, "operator %s (version %d) is not known", n->type,

@@ -15,6 +15,10 @@ extern const struct pare_op *const pare_ops[]; /* ends with NULL */
 
 const struct pare_op *pare_find_op(const char *domain, const char *type);
 
+/* Why an operator without a descriptor never runs, and what to do, if it is one of those that are
+ * known; else NULL. */
+const char *pare_op_refused(const char *domain, const char *type);
+
 /* Whether PyTorch's module `name` is this operator: "Conv#d" is Conv1d, Conv2d and Conv3d. */
 bool pare_op_is_torch(const struct pare_op *op, const char *name);
 

@@ -237,6 +237,7 @@ static int rewrite_graph(struct pare_plan *p, struct pare_err *err)
 {
     if (p->reference || p->like)
         return 0;
+    PARE_TRY(pare_plan_split_fused(p, err));
     PARE_TRY(pare_plan_gather_upstream(p, err));
     if (p->train)
         return 0;

@@ -170,6 +170,7 @@ int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_e
 void pare_plan_observed_zero(const struct pare_plan *p);
 
 /* rewrite/: change the plan's graph so that steps do less work. */
+int pare_plan_split_fused(struct pare_plan *p, struct pare_err *err);
 int pare_plan_gather_upstream(struct pare_plan *p, struct pare_err *err);
 int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err);
 void pare_plan_hoist_quantize(struct pare_plan *p);

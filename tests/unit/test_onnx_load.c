@@ -209,12 +209,16 @@ static void test_why(void **state)
         const char *node, *why;
     } want[] = {
         { "foreign", "operator Frobnicate (domain 'com.example', version 3) is not known" },
+        { "text",
+          "operator StringNormalizer is not supported: it works on text; tokenize text before "
+          "the model and pass numbers" },
         { "odd", "unknown attribute 'alpha'" },
         { "many", "it has 3 inputs, Add takes at most 2" },
         { "few", "it has 1 inputs, Add takes at least 2" },
         { "complex", "constant 'c' cannot be used: its element type is 14, which is not handled" },
     };
     struct bin graph = CAT(node_with("Frobnicate", "foreign", "x", "a", text(7, "com.example")),
+                           node("StringNormalizer", "text", "x", "t"),
                            node_with("Relu", "odd", "x", "b", attr("alpha", 2, num(3, 1))),
                            node("Add", "many", "x,x,x", "d"), node("Add", "few", "x", "e"),
                            node("Relu", "complex", "c", "f"),

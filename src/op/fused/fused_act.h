@@ -27,4 +27,16 @@ void pare_fused_act_run(const struct pare_inner *act, const struct pare_tensor *
 void pare_fused_act_back(const struct pare_inner *act, const float *x, const float *y,
                          const float *gy, float *g, int64_t n);
 
+/* FusedConv and FusedGemm as separate nodes: `first` with the node's attributes and its first n_in
+ * inputs, then Add with `added` unless NULL, then `act` unless its op is NULL.  False: n is not
+ * that operator. */
+struct pare_fused_parts {
+    const struct pare_op *first;
+    int n_in;
+    struct pare_value *added;
+    struct pare_inner act;
+};
+bool pare_fused_conv_parts(const struct pare_node *n, struct pare_fused_parts *p);
+bool pare_fused_gemm_parts(const struct pare_node *n, struct pare_fused_parts *p);
+
 #endif

@@ -162,3 +162,15 @@ const struct pare_op pare_op_fused_conv = {
     .linear = linear,
     .shrink = shrink,
 };
+
+bool pare_fused_conv_parts(const struct pare_node *n, struct pare_fused_parts *p)
+{
+    struct pare_err err;
+
+    if (n->op != &pare_op_fused_conv || find_act(n, &p->act, &err))
+        return false;
+    p->first = &pare_op_conv;
+    p->n_in = n->n_in > Z ? Z : n->n_in;
+    p->added = added(n);
+    return true;
+}

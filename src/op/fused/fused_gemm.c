@@ -131,3 +131,15 @@ const struct pare_op pare_op_fused_gemm = {
     .axes = axes,
     .linear = linear,
 };
+
+bool pare_fused_gemm_parts(const struct pare_node *n, struct pare_fused_parts *p)
+{
+    struct pare_err err;
+
+    if (n->op != &pare_op_fused_gemm || find_act(n, &p->act, &err))
+        return false;
+    p->first = &pare_op_gemm;
+    p->n_in = n->n_in;
+    p->added = NULL;
+    return true;
+}
