@@ -71,7 +71,8 @@ PARE_API int pare_speedup(const struct pare_model *masked, const struct pare_spe
 
 /* ---- prune ---------------------------------------------------------------------------------- */
 
-/* Data and training, common to prune and quantize. */
+/* Data and training, common to prune and quantize.  It is part of other structs, so it keeps its
+ * fields. */
 struct pare_tuning {
     struct pare_data *data;     /* to calibrate and train with; NULL: none */
     struct pare_data *valid;    /* to evaluate with; NULL: no evaluation */
@@ -92,8 +93,8 @@ struct pare_prune_opts {
     const struct pare_registry *registry; /* NULL: only built-in pruners */
     struct pare_tuning tuning;
     bool speedup; /* remove the channels that are masked; else weights become 0 */
-    struct pare_speedup_opts shrink; /* with speedup */
-    pare_progress_fn *progress;      /* NULL: none */
+    const struct pare_speedup_opts *shrink; /* with speedup; NULL: defaults */
+    pare_progress_fn *progress;             /* NULL: none */
     void *user;
 };
 

@@ -5,6 +5,7 @@
  *   <pare/train.h>     training, fine-tuning, distillation, evaluation
  *   <pare/compress.h>  prune, quantize, shrink and compress a model in one call each
  *   <pare/session.h>   the same step by step, with hooks into a training loop of your own
+ *   <pare/analyze.h>   cost of layers, sensitivity to pruning, quantization error
  *   <pare/plugin.h>    write your own pruner or quantizer
  *
  * Conventions, everywhere:

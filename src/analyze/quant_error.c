@@ -232,7 +232,7 @@ static int measure_item(struct pare_qerror *q, struct pare_compression *r, int i
                         struct pare_err *err)
 {
     int layer = item / q->n_bits, rc;
-    struct pare_qerror_item *to = &q->item[item];
+    struct pare_quant_error *to = &q->item[item];
     struct pare_plan *plan = NULL;
     struct pare_tensor end;
     double cosine;

@@ -11,7 +11,7 @@
 #ifndef PARE_ANALYZE_QUANT_ERROR_H
 #define PARE_ANALYZE_QUANT_ERROR_H
 
-#include <pare/compress.h>
+#include <pare/analyze.h>
 #include <pare/plugin.h>
 
 struct pare_qerror_opts {
@@ -21,11 +21,6 @@ struct pare_qerror_opts {
     const struct pare_tensor *in; /* the model's inputs, in its order */
     struct pare_dist *dist;       /* processes that share the items; NULL: this one only */
     int threads;
-};
-
-struct pare_qerror_item {
-    double weight_db, out_db, out_cos; /* of the layer's weight and output; infinite: no error */
-    double end_db, end_cos;            /* at the model's first output */
 };
 
 struct pare_qerror {
@@ -38,7 +33,7 @@ struct pare_qerror {
     int64_t *bits;
     struct pare_tensor *out; /* per layer: its output in the float model; the last one is the
                               * model's */
-    struct pare_qerror_item *item;
+    struct pare_quant_error *item;
 };
 
 int pare_qerror_new(const struct pare_model *m, const struct pare_qerror_opts *o,

@@ -89,7 +89,7 @@ static int find_layers(struct pare_sensitivity *s, const struct pare_algorithm *
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-static int check_pruner(const struct pare_sensitivity_opts *o, const struct pare_algorithm **p,
+static int check_pruner(const struct pare_sensitivity_setup *o, const struct pare_algorithm **p,
                         struct pare_err *err)
 {
     PARE_TRY(pare_find_pruner(o->registry, o->pruner, p, err));
@@ -124,7 +124,7 @@ static int set_sparsities(struct pare_sensitivity *s, struct pare_err *err)
     return 0;
 }
 
-static int check_stop(const struct pare_sensitivity_opts *o, struct pare_err *err)
+static int check_stop(const struct pare_sensitivity_setup *o, struct pare_err *err)
 {
     static const char *const modes[] = { "none", "minimize", "maximize", "dropped", "raised" };
 
@@ -161,7 +161,7 @@ static int init_sensitivity(struct pare_sensitivity *s, const struct pare_model 
     return s->o.measure(s->o.user, s->copy, &s->base, err);
 }
 
-int pare_sensitivity_new(const struct pare_model *m, const struct pare_sensitivity_opts *o,
+int pare_sensitivity_new(const struct pare_model *m, const struct pare_sensitivity_setup *o,
                          struct pare_sensitivity **sense, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);

@@ -19,7 +19,7 @@ typedef int pare_metric_fn(void *user, const struct pare_model *m, double *metri
 
 struct pare_sensitivity;
 
-struct pare_sensitivity_opts {
+struct pare_sensitivity_setup {
     const char *pruner;   /* a pruner that needs no data */
     const char *settings; /* options of the pruner; NULL: its defaults */
     const struct pare_registry *registry;
@@ -39,7 +39,7 @@ struct pare_sensitivity_opts {
 };
 
 struct pare_sensitivity {
-    struct pare_sensitivity_opts o;
+    struct pare_sensitivity_setup o;
     struct pare_arena *arena;
     struct pare_model *copy;
     double base; /* metric of the unpruned model */
@@ -51,7 +51,7 @@ struct pare_sensitivity {
 };
 
 /* Lists the layers, copies the model and evaluates it. */
-int pare_sensitivity_new(const struct pare_model *m, const struct pare_sensitivity_opts *o,
+int pare_sensitivity_new(const struct pare_model *m, const struct pare_sensitivity_setup *o,
                          struct pare_sensitivity **s, struct pare_err *err);
 void pare_sensitivity_free(struct pare_sensitivity *s); /* NULL is allowed */
 

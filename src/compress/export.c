@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/sized.h"
 #include "../io/file.h"
 #include "../io/tensor_file.h"
 #include "../onnx/model.h"
@@ -186,8 +187,11 @@ static int write_with_shape(struct pare_compression *c, const struct pare_export
 int pare_compression_export(struct pare_compression *c, const struct pare_export *e,
                             struct pare_err *err)
 {
-    PARE_TRY(pare_export_check(e, err));
-    if (!e->model && !e->onnx && !e->masks && !e->calibration)
+    struct pare_export o;
+
+    PARE_TRY(pare_sized_copy(&o, sizeof(o), e, err));
+    PARE_TRY(pare_export_check(&o, err));
+    if (!o.model && !o.onnx && !o.masks && !o.calibration)
         return pare_fail(err, PARE_ECONFIG, "an export without a file to write");
-    return e->input_rank ? write_with_shape(c, e, err) : write_files(c, e, err);
+    return o.input_rank ? write_with_shape(c, &o, err) : write_files(c, &o, err);
 }

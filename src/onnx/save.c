@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../base/sized.h"
 #include "../base/temp_file.h"
 
 #define MAX_INSIDE 2000000000u /* readers refuse messages from 2^31 bytes on */
@@ -259,14 +260,17 @@ static int write_files(struct save *s, struct pare_err *err)
 int pare_model_save(const struct pare_model *m, const char *path, const struct pare_save_opts *opts,
                     struct pare_err *err)
 {
-    struct save s = { .m = m, .arena = pare_arena_new(1 << 16), .path = path };
+    struct save s = { .m = m, .path = path };
+    struct pare_save_opts o;
     int rc;
 
+    PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
+    s.arena = pare_arena_new(1 << 16);
     s.data_path = s.arena ? pare_sprintf(s.arena, "%s.data", path) : NULL;
     if (!s.data_path) {
         rc = pare_no_memory(err, "to write it");
     } else {
-        rc = plan_save(&s, opts, err);
+        rc = plan_save(&s, &o, err);
         if (!rc)
             rc = write_files(&s, err);
     }

@@ -12,11 +12,12 @@ static int prune(struct pare_model *model, const struct pare_compress_preset *t,
                  const struct pare_compress_opts *o, struct pare_model **small,
                  struct pare_prune_report *report, struct pare_err *err)
 {
+    struct pare_speedup_opts shrink = { .threads = o->threads, .seed = o->seed };
     struct pare_prune_opts p = { .pruner = t->pruner,
                                  .sparsity = t->sparsity,
                                  .settings = t->dependency_aware ? "mode=dependency_aware" : NULL,
                                  .speedup = true,
-                                 .shrink = { .threads = o->threads, .seed = o->seed } };
+                                 .shrink = &shrink };
 
     return pare_prune(model, &p, small, report, err);
 }

@@ -162,12 +162,15 @@ static int shrink(struct pare_prune_job *j, struct pare_model **out, struct pare
                   struct pare_err *err)
 {
     struct pare_speedup_report s;
+    struct pare_speedup_opts o;
 
-    if (!j->o.shrink.progress) {
-        j->o.shrink.progress = j->o.progress;
-        j->o.shrink.progress_user = j->o.user;
+    PARE_TRY(pare_sized_copy(&o, sizeof(o), j->o.shrink, err));
+    o.size = sizeof(o);
+    if (!o.progress) {
+        o.progress = j->o.progress;
+        o.progress_user = j->o.user;
     }
-    PARE_TRY(pare_speedup(j->tune.model, &j->o.shrink, j->tune.arena, out, &s, err));
+    PARE_TRY(pare_speedup(j->tune.model, &o, j->tune.arena, out, &s, err));
     r->params = s.params;
     r->params_left = s.params_left;
     r->macs = s.macs;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/sized.h"
 #include "../data/data.h"
 #include "bias_correct.h"
 #include "quant_config.h"
@@ -434,10 +435,12 @@ static int init_search(struct bit_search *c, struct pare_err *err)
 int pare_compression_mixed_precision(struct pare_compression *r, const struct pare_budget *b,
                                      struct pare_budget_report *report, struct pare_err *err)
 {
-    struct bit_search c = { .r = r, .b = b, .report = report };
+    struct pare_budget o;
+    struct bit_search c = { .r = r, .b = &o, .report = report };
     int rc;
 
     *report = (struct pare_budget_report){ .met = true };
+    PARE_TRY(pare_sized_copy(&o, sizeof(o), b, err));
     if (!r->quant || !r->started)
         return pare_fail(err, PARE_ECONFIG, "an accuracy bound needs a quantizer that is started");
     c.a = pare_arena_new(1 << 16);

@@ -162,10 +162,10 @@ static void test_sensitivity(void **state)
     static const double steps[] = { 0.25, 0.5, 0.75 };
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
-    struct pare_sensitivity_opts o = { .pruner = "l1",
-                                       .sparsity = { steps, 3 },
-                                       .measure = left,
-                                       .user = &p };
+    struct pare_sensitivity_setup o = { .pruner = "l1",
+                                        .sparsity = { steps, 3 },
+                                        .measure = left,
+                                        .user = &p };
     struct pare_sensitivity *s, *again;
     void *before, *after;
     size_t n_before, n_after;
@@ -203,11 +203,11 @@ static void test_sensitivity_already(void **state)
     struct pare_model *m = lenet();
     struct pare_value *v = pare_graph_find(m->graph, "conv2.weight");
     struct probe p = { .weight = "conv2.weight" };
-    struct pare_sensitivity_opts o = { .pruner = "l1",
-                                       .sparsity = { steps, 1 },
-                                       .layers = { (const char *[]){ "re:conv[23]" }, 1 },
-                                       .measure = left,
-                                       .user = &p };
+    struct pare_sensitivity_setup o = { .pruner = "l1",
+                                        .sparsity = { steps, 1 },
+                                        .layers = { (const char *[]){ "re:conv[23]" }, 1 },
+                                        .measure = left,
+                                        .user = &p };
     struct pare_sensitivity *s;
     int64_t n = pare_numel(&v->t);
 
@@ -230,12 +230,12 @@ static int measured(const char *mode, double value)
 {
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
-    struct pare_sensitivity_opts o = { .pruner = "level",
-                                       .layers = { (const char *[]){ "conv2" }, 1 },
-                                       .early_stop = mode,
-                                       .early_stop_value = value,
-                                       .measure = left,
-                                       .user = &p };
+    struct pare_sensitivity_setup o = { .pruner = "level",
+                                        .layers = { (const char *[]){ "conv2" }, 1 },
+                                        .early_stop = mode,
+                                        .early_stop_value = value,
+                                        .measure = left,
+                                        .user = &p };
     struct pare_sensitivity *s;
     int n = 0;
 
@@ -261,7 +261,7 @@ static void test_early_stop(void **state)
     assert_int_equal(measured("raised", -0.5), 1);
 }
 
-static void refused(struct pare_sensitivity_opts o, const char *why)
+static void refused(struct pare_sensitivity_setup o, const char *why)
 {
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
@@ -281,17 +281,17 @@ static void test_refused(void **state)
     static const char *const typo[] = { "conv3" }, *const bad[] = { "re:(" };
 
     (void)state;
-    refused((struct pare_sensitivity_opts){ .pruner = "taylor" }, "needs only weights");
-    refused((struct pare_sensitivity_opts){ .pruner = "agp" }, "needs only weights");
-    refused((struct pare_sensitivity_opts){ .pruner = "missing" }, "missing");
-    refused((struct pare_sensitivity_opts){ .pruner = "l1", .sparsity = { falling, 2 } },
+    refused((struct pare_sensitivity_setup){ .pruner = "taylor" }, "needs only weights");
+    refused((struct pare_sensitivity_setup){ .pruner = "agp" }, "needs only weights");
+    refused((struct pare_sensitivity_setup){ .pruner = "missing" }, "missing");
+    refused((struct pare_sensitivity_setup){ .pruner = "l1", .sparsity = { falling, 2 } },
             "must be ascending");
-    refused((struct pare_sensitivity_opts){ .pruner = "l1", .sparsity = { whole, 1 } },
+    refused((struct pare_sensitivity_setup){ .pruner = "l1", .sparsity = { whole, 1 } },
             "less than 1");
-    refused((struct pare_sensitivity_opts){ .pruner = "l1", .layers = { typo, 1 } },
+    refused((struct pare_sensitivity_setup){ .pruner = "l1", .layers = { typo, 1 } },
             "did you mean");
-    refused((struct pare_sensitivity_opts){ .pruner = "l1", .layers = { bad, 1 } }, "pattern");
-    refused((struct pare_sensitivity_opts){ .pruner = "l1", .early_stop = "soon" }, "dropped");
+    refused((struct pare_sensitivity_setup){ .pruner = "l1", .layers = { bad, 1 } }, "pattern");
+    refused((struct pare_sensitivity_setup){ .pruner = "l1", .early_stop = "soon" }, "dropped");
 }
 
 /* ---- quantization error ---------------------------------------------------------------------- */

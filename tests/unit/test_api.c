@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <pare/analyze.h>
 #include <pare/compress.h>
 
 #include "onnx/builder.h"
@@ -85,6 +86,44 @@ static void plans_check_counts(void **state)
     pare_plan_free(p);
 }
 
+/* A newer field that is set is refused by every call that takes options. */
+static void others_check_sizes(void)
+{
+    struct {
+        struct pare_compression_opts o;
+        int more;
+    } co = { .o = { .size = sizeof(co), .pruner = "level" }, .more = 1 };
+    struct {
+        struct pare_export o;
+        int more;
+    } e = { .o = { .size = sizeof(e), .masks = "never.npz" }, .more = 1 };
+    struct {
+        struct pare_save_opts o;
+        int more;
+    } so = { .o = { .size = sizeof(so) }, .more = 1 };
+    struct {
+        struct pare_budget o;
+        int more;
+    } budget = { .o = { .size = sizeof(budget) }, .more = 1 };
+    struct pare_compression_opts whole = { .quantizer = "naive",
+                                           .config = "[{\"quant_types\": [\"weight\"], "
+                                                     "\"quant_bits\": 8, "
+                                                     "\"op_types\": [\"Linear\"]}]" };
+    struct pare_budget_report r;
+    struct pare_model *m = two_inputs();
+    struct pare_compression *c;
+
+    assert_int_equal(pare_model_save(m, "never.onnx", &so.o, &err), PARE_EUNSUPPORTED);
+    assert_int_equal(pare_compression_new(m, &co.o, &c, &err), PARE_EUNSUPPORTED);
+    assert_null(c);
+    OK(pare_compression_new(m, &whole, &c, &err));
+    assert_int_equal(pare_compression_export(c, &e.o, &err), PARE_EUNSUPPORTED);
+    OK(pare_compression_compress(c, &err));
+    assert_int_equal(pare_compression_mixed_precision(c, &budget.o, &r, &err), PARE_EUNSUPPORTED);
+    pare_compression_free(c);
+    pare_model_free(m);
+}
+
 static void structs_of_other_versions(void **state)
 {
     struct {
@@ -106,6 +145,7 @@ static void structs_of_other_versions(void **state)
     older.size = 3;
     assert_int_equal(pare_plan_new(m, &older, &p, &err), PARE_ECONFIG);
     pare_model_free(m);
+    others_check_sizes();
     assert_int_equal(pare_abi(), PARE_ABI);
     assert_int_equal(pare_struct_size("pare_plan_opts"), sizeof(struct pare_plan_opts));
     assert_int_equal(pare_struct_size("pare_nothing"), 0);
@@ -271,10 +311,12 @@ static void long_work_is_canceled(void **state)
     int64_t shape[3] = { 1, 8, 8 };
     int calls = 1;
     struct pare_plan_opts plan = { .tune = true, .threads = 1, .progress = stop, .user = &calls };
-    struct pare_prune_opts prune = { .pruner = "l1",
-                                     .sparsity = 0.5,
-                                     .speedup = true,
-                                     .shrink = { .progress = stop, .progress_user = &calls } };
+    struct pare_prune_opts prune = {
+        .pruner = "l1",
+        .sparsity = 0.5,
+        .speedup = true,
+        .shrink = &(struct pare_speedup_opts){ .progress = stop, .progress_user = &calls }
+    };
     struct pare_prune_opts tune = { .sparsity = 0.5, .progress = stop, .user = &calls };
     struct pare_model *m, *s;
     struct pare_plan *p;
@@ -428,9 +470,66 @@ static void naive_has_scales_per_channel(void **state)
     pare_model_free(m);
 }
 
+static bool count_calls(void *user, const struct pare_progress *p)
+{
+    (void)p;
+    return ++*(int *)user < 2;
+}
+
+/* What `pare analyze` prints, as library calls: the model stays as it is, and the analysis can be
+ * canceled. */
+static void analyses(void **state)
+{
+    const double sparsity[] = { 0.5, 0.9 };
+    const char *const layers[] = { "conv1", "re:fc.*", NULL };
+    int64_t chw[3] = { 1, 8, 8 };
+    struct pare_sensitivity_opts so = { .size = sizeof(so),
+                                        .sparsity = sparsity,
+                                        .n_sparsities = 2,
+                                        .layers = layers,
+                                        .threads = 1 };
+    struct pare_quant_error_opts qo = { .size = sizeof(qo), .layers = layers, .threads = 1 };
+    struct pare_tensor in = { PARE_F32, 4, { 1, 1, 8, 8 }, a };
+    struct pare_arena *arena = pare_arena_new(0);
+    struct pare_quant_error_report q;
+    struct pare_sensitivity_report s;
+    struct pare_count_report n;
+    struct pare_data *data;
+    struct pare_model *m;
+    int calls = 0;
+
+    (void)state;
+    OK(pare_model_new("lenet", chw, 10, 1, &m, &err));
+    OK(pare_analyze_count(m, NULL, arena, &n, &err));
+    assert_string_equal(n.layer[0].name, "conv1");
+    assert_int_equal(n.layer[0].params, 20 * 25 + 20);
+    assert_true(n.macs > 0 && n.unknown == 0);
+
+    OK(pare_data_open("digits", "test", NULL, &data, &err));
+    OK(pare_analyze_sensitivity(m, data, &so, arena, &s, &err));
+    assert_true(s.n_layers >= 2 && s.n_sparsities == 2);
+    assert_string_equal(s.name[0], "conv1");
+    assert_true(s.metric[1] >= 0 && s.metric[1] <= 1);
+    so.progress = count_calls;
+    so.user = &calls;
+    assert_int_equal(pare_analyze_sensitivity(m, data, &so, arena, &s, &err), PARE_ECANCEL);
+    assert_int_equal(calls, 2);
+    so.metric = "color";
+    assert_int_equal(pare_analyze_sensitivity(m, data, &so, arena, &s, &err), PARE_ECONFIG);
+
+    assert_int_equal(pare_analyze_quantization(m, &in, 2, &qo, arena, &q, &err), PARE_ECONFIG);
+    OK(pare_analyze_quantization(m, &in, 1, &qo, arena, &q, &err));
+    assert_int_equal(q.n_bits, 2);
+    assert_true(q.item[0].weight_db > q.item[1].weight_db); /* 8 bits, then 4 */
+    pare_data_free(data);
+    pare_model_free(m);
+    pare_arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(analyses),
         cmocka_unit_test(export_keeps_shapes_in_memory),
         cmocka_unit_test(naive_has_scales_per_channel),
         cmocka_unit_test(plans_check_counts),

@@ -90,19 +90,14 @@ static int print_json(const struct job *j, json_t *found, struct pare_err *err)
 static int count(struct job *j, struct pare_err *err)
 {
     struct pare_shape_args args = { .shape = j->o->shape, .lenient = true };
-    struct pare_graph *g = pare_graph_clone(j->c->arena, j->m->graph, err);
+    struct pare_count_opts co = { .full = j->o->full };
     struct pare_inputs in = { 0 };
-    struct pare_count n;
-    int64_t batch;
+    struct pare_count_report n;
 
-    if (!g)
-        return err->code;
     PARE_TRY(pare_inputs_shape(j->c, j->m, &args, &in, err));
-    for (int i = 0; i < in.n; i++)
-        g->in[i]->t = in.t[i];
-    batch = in.n && in.t[0].rank > 0 ? in.t[0].dim[0] : 1;
-    PARE_TRY(pare_graph_infer(g, true, err));
-    PARE_TRY(pare_count(j->c->arena, g, batch, j->o->full, &n, err));
+    co.in = in.t;
+    co.n_in = in.n;
+    PARE_TRY(pare_analyze_count(j->m, &co, j->c->arena, &n, err));
     if (j->o->json)
         return print_json(j, json_pack("{s:o}", "count", pare_count_json(&n, j->o->full)), err);
     pare_count_print(&n, j->c->arena);
@@ -111,31 +106,6 @@ static int count(struct job *j, struct pare_err *err)
 
 /* ---- sensitivity ---------------------------------------------------------------------- */
 
-static int measure(void *user, const struct pare_model *m, double *metric, struct pare_err *err)
-{
-    const struct job *j = user;
-    struct pare_eval_opts o = {
-        .threads = j->setup->trainer.threads,
-        .loss = j->setup->trainer.loss,
-        .loss_conf = j->setup->trainer.loss_conf,
-    };
-    struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_eval e;
-    int rc;
-
-    if (!a)
-        return pare_no_memory(err, "to evaluate the model");
-    rc = pare_evaluate_model(m, j->data, &o, a, &e, err);
-    if (!rc && !strcmp(j->o->metric, "loss"))
-        *metric = e.loss;
-    else if (!rc && e.classes && e.n)
-        *metric = (double)e.top1 / (double)e.n;
-    else if (!rc)
-        rc = pare_fail(err, PARE_ECONFIG, "'%s' has no classes: use --metric loss", j->data->name);
-    pare_arena_free(a);
-    return rc;
-}
-
 static void print_progress(void *user, const struct pare_sensitivity *s, int item)
 {
     (void)user;
@@ -143,14 +113,28 @@ static void print_progress(void *user, const struct pare_sensitivity *s, int ite
             s->name[item / s->n_sparsities], s->sparsity[item % s->n_sparsities], s->metric[item]);
 }
 
-static int print_sensitivity(const struct job *j, const struct pare_sensitivity *s,
+static int print_sensitivity(const struct job *j, const struct pare_sensitivity_report *s,
                              struct pare_err *err)
 {
     if (j->o->csv && !pare_dist_rank(j->c->dist))
         PARE_TRY(pare_sensitivity_csv(s, j->o->csv, err));
     if (j->o->json)
-        return print_json(j, pare_sensitivity_json(s, j->o->metric), err);
+        return print_json(j, pare_sensitivity_json(s, j->o->pruner, j->o->metric), err);
     pare_sensitivity_print(s, j->c->arena, !strcmp(j->o->metric, "loss"));
+    return 0;
+}
+
+/* A list that ends with NULL; NULL: the option is not given. */
+static int layer_list(const struct job *j, const char *const **list, struct pare_err *err)
+{
+    const struct pare_strs *l = &j->o->layers;
+    const char **v = l->n ? pare_alloc(j->c->arena, (size_t)l->n + 1, sizeof(*v)) : NULL;
+
+    if (l->n && !v)
+        return pare_no_memory(err, "for the options");
+    for (int i = 0; i < l->n; i++)
+        v[i] = l->v[i];
+    *list = v;
     return 0;
 }
 
@@ -160,30 +144,30 @@ static int sensitivity(struct job *j, struct pare_err *err)
     struct pare_sensitivity_opts so = {
         .pruner = o->pruner,
         .settings = o->set,
-        .sparsity = o->sparsities,
-        .layers = o->layers,
+        .sparsity = o->sparsities.n ? o->sparsities.v : NULL,
+        .n_sparsities = o->sparsities.n,
+        .metric = o->metric,
         .early_stop = o->early_stop,
         .early_stop_value = o->early_stop_value,
-        .dist = j->c->dist,
         .threads = j->setup->trainer.threads,
-        .measure = measure,
+    };
+    struct pare_analysis x = {
+        .dist = j->c->dist,
+        .loss = j->setup->trainer.loss,
+        .loss_conf = j->setup->trainer.loss_conf,
         .say = o->quiet || pare_dist_rank(j->c->dist) ? NULL : print_progress,
-        .user = j,
     };
     struct pare_registry *registry = pare_registry_new(err);
-    struct pare_sensitivity *s = NULL;
-    int rc = registry ? 0 : err->code;
+    struct pare_sensitivity_report s;
+    int rc = registry ? layer_list(j, &so.layers, err) : err->code;
 
     for (int i = 0; i < o->plugin.n && !rc; i++)
         rc = pare_plugin_load(registry, o->plugin.v[i], err);
     so.registry = registry;
     if (!rc)
-        rc = pare_sensitivity_new(j->m, &so, &s, err);
+        rc = pare_sensitivity_analysis(j->m, j->data, &so, &x, j->c->arena, &s, err);
     if (!rc)
-        rc = pare_sensitivity_run(s, err);
-    if (!rc)
-        rc = print_sensitivity(j, s, err);
-    pare_sensitivity_free(s);
+        rc = print_sensitivity(j, &s, err);
     pare_registry_free(registry);
     return rc;
 }
@@ -218,38 +202,37 @@ static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_t
     return 0;
 }
 
-static int print_qerror(const struct job *j, const struct pare_qerror *q, struct pare_err *err)
+static int print_errors(const struct job *j, const struct pare_quant_error_report *r,
+                        struct pare_err *err)
 {
     if (j->o->csv && !pare_dist_rank(j->c->dist))
-        PARE_TRY(pare_qerror_csv(q, j->o->csv, err));
+        PARE_TRY(pare_quant_error_csv(r, j->o->csv, err));
     if (j->o->json)
-        return print_json(j, pare_qerror_json(q), err);
-    pare_qerror_print(q, j->c->arena);
+        return print_json(j, pare_quant_error_json(r, j->o->weights_only), err);
+    pare_quant_error_print(r, j->c->arena);
     return 0;
 }
 
 static int quantization(struct job *j, struct pare_err *err)
 {
-    struct pare_qerror_opts qo = {
-        .bits = j->o->bits,
-        .layers = j->o->layers,
-        .weights = j->o->weights_only,
-        .dist = j->c->dist,
+    const struct analyze *o = j->o;
+    struct pare_quant_error_opts qo = {
+        .bits = o->bits.n ? o->bits.v : NULL,
+        .n_bits = o->bits.n,
+        .weights_only = o->weights_only,
         .threads = j->setup->trainer.threads,
     };
     struct pare_loader *loader = NULL;
-    struct pare_qerror *q = NULL;
+    struct pare_quant_error_report r;
     struct pare_tensor *in = NULL;
-    int rc = fill_inputs(j, &loader, &in, err);
+    int rc = layer_list(j, &qo.layers, err);
 
-    qo.in = in;
     if (!rc)
-        rc = pare_qerror_new(j->m, &qo, &q, err);
+        rc = fill_inputs(j, &loader, &in, err);
     if (!rc)
-        rc = pare_qerror_run(q, err);
+        rc = pare_quant_error_analysis(j->m, in, &qo, j->c->dist, j->c->arena, &r, err);
     if (!rc)
-        rc = print_qerror(j, q, err);
-    pare_qerror_free(q);
+        rc = print_errors(j, &r, err);
     pare_loader_free(loader);
     return rc;
 }

@@ -74,48 +74,44 @@ static int csv_new(struct csv *s, struct pare_err *err)
 
 /* ---- counts ------------------------------------------------------------------------- */
 
-void pare_count_print(const struct pare_count *n, struct pare_arena *a)
+void pare_count_print(const struct pare_count_report *n, struct pare_arena *a)
 {
     struct pare_table *t = pare_table_new(a, "llllrr");
     char w[PARE_SHAPE_TEXT], out[PARE_SHAPE_TEXT], f[PARE_NUM_TEXT], p[PARE_NUM_TEXT];
 
     pare_table_row(t, "layer", "type", "weight", "output", "FLOPs", "params");
-    for (int i = 0; i < n->n; i++) {
-        const struct pare_counted *r = &n->row[i];
-        const struct pare_layer_info *l = r->layer;
+    for (int i = 0; i < n->n_layers; i++) {
+        const struct pare_count_layer *l = &n->layer[i];
 
-        pare_table_row(t, l->name, l->torch,
-                       l->weight ? pare_shape_text(&l->weight->t, w, sizeof(w)) : "",
-                       l->out && l->out->t.dtype ? pare_shape_text(&l->out->t, out, sizeof(out))
-                                                 : "?",
-                       r->flops < 0 ? "?" : pare_whole_text((int64_t)r->flops, f, sizeof(f)),
-                       pare_whole_text(r->params, p, sizeof(p)));
+        pare_table_row(t, l->name, l->type,
+                       l->weight.dtype ? pare_shape_text(&l->weight, w, sizeof(w)) : "",
+                       l->out.dtype ? pare_shape_text(&l->out, out, sizeof(out)) : "?",
+                       l->macs < 0 ? "?" : pare_whole_text((int64_t)l->macs, f, sizeof(f)),
+                       pare_whole_text(l->params, p, sizeof(p)));
     }
     pare_table_print(t, stdout);
-    printf("\nFLOPs   %s\nparams  %s\n", pare_whole_text((int64_t)n->flops, f, sizeof(f)),
+    printf("\nFLOPs   %s\nparams  %s\n", pare_whole_text((int64_t)n->macs, f, sizeof(f)),
            pare_whole_text(n->params, p, sizeof(p)));
     if (n->unknown)
         printf("layers of unknown shape, not counted: %d\n", n->unknown);
 }
 
-json_t *pare_count_json(const struct pare_count *n, bool full)
+json_t *pare_count_json(const struct pare_count_report *n, bool full)
 {
     json_t *rows = json_array();
 
-    for (int i = 0; i < n->n; i++) {
-        const struct pare_counted *r = &n->row[i];
-        const struct pare_layer_info *l = r->layer;
+    for (int i = 0; i < n->n_layers; i++) {
+        const struct pare_count_layer *l = &n->layer[i];
 
-        json_array_append_new(rows,
-                              json_pack("{s:o, s:s, s:o, s:o, s:o, s:I}", "name",
-                                        pare_json_text(l->name), "type", l->torch, "weight",
-                                        l->weight ? pare_json_dims(&l->weight->t) : json_null(),
-                                        "output", l->out ? pare_json_dims(&l->out->t) : json_null(),
-                                        "flops", pare_json_whole(r->flops), "params",
-                                        (json_int_t)r->params));
+        json_array_append_new(
+            rows,
+            json_pack("{s:o, s:s, s:o, s:o, s:o, s:I}", "name", pare_json_text(l->name), "type",
+                      l->type, "weight", l->weight.dtype ? pare_json_dims(&l->weight) : json_null(),
+                      "output", l->out.dtype ? pare_json_dims(&l->out) : json_null(), "flops",
+                      pare_json_whole(l->macs), "params", (json_int_t)l->params));
     }
     return json_pack("{s:s, s:o, s:I, s:o}", "mode", full ? "full" : "default", "flops",
-                     pare_json_whole(n->flops), "params", (json_int_t)n->params, "layers", rows);
+                     pare_json_whole(n->macs), "params", (json_int_t)n->params, "layers", rows);
 }
 
 /* ---- sensitivity --------------------------------------------------------------------- */
@@ -127,7 +123,8 @@ static const char *metric_text(struct pare_arena *a, double v, bool loss)
     return loss ? pare_sprintf(a, "%.4f", v) : pare_sprintf(a, "%.2f%%", 100 * v);
 }
 
-void pare_sensitivity_print(const struct pare_sensitivity *s, struct pare_arena *a, bool loss)
+void pare_sensitivity_print(const struct pare_sensitivity_report *s, struct pare_arena *a,
+                            bool loss)
 {
     int cols = s->n_sparsities + 2;
     char *align = pare_alloc(a, (size_t)cols + 1, 1);
@@ -161,7 +158,8 @@ static const char *number_text(double v, char *buf, size_t size)
     return buf;
 }
 
-json_t *pare_sensitivity_json(const struct pare_sensitivity *s, const char *metric)
+json_t *pare_sensitivity_json(const struct pare_sensitivity_report *s, const char *pruner,
+                              const char *metric)
 {
     json_t *layers = json_object(), *sparsities = json_array();
     char key[PARE_NUM_TEXT];
@@ -180,11 +178,12 @@ json_t *pare_sensitivity_json(const struct pare_sensitivity *s, const char *metr
         }
         json_object_set_new_nocheck(layers, s->name[i], one);
     }
-    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "pruner", s->o.pruner, "metric", metric, "base",
+    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "pruner", pruner, "metric", metric, "base",
                      pare_json_real(s->base), "sparsities", sparsities, "sensitivity", layers);
 }
 
-int pare_sensitivity_csv(const struct pare_sensitivity *s, const char *path, struct pare_err *err)
+int pare_sensitivity_csv(const struct pare_sensitivity_report *s, const char *path,
+                         struct pare_err *err)
 {
     struct csv out;
 
@@ -213,13 +212,13 @@ static const char *db_text(struct pare_arena *a, double db)
     return isinf(db) ? "exact" : isnan(db) ? "-" : pare_sprintf(a, "%.1f dB", db);
 }
 
-void pare_qerror_print(const struct pare_qerror *q, struct pare_arena *a)
+void pare_quant_error_print(const struct pare_quant_error_report *q, struct pare_arena *a)
 {
     struct pare_table *t = pare_table_new(a, "llrrrrrr");
 
     pare_table_row(t, "layer", "type", "bits", "weight", "output", "cosine", "model", "cosine");
     for (int i = 0; i < q->n_layers * q->n_bits; i++) {
-        const struct pare_qerror_item *e = &q->item[i];
+        const struct pare_quant_error *e = &q->item[i];
         bool first = i % q->n_bits == 0;
         int l = i / q->n_bits;
 
@@ -232,7 +231,7 @@ void pare_qerror_print(const struct pare_qerror *q, struct pare_arena *a)
     pare_table_print(t, stdout);
 }
 
-json_t *pare_qerror_json(const struct pare_qerror *q)
+json_t *pare_quant_error_json(const struct pare_quant_error_report *q, bool weights_only)
 {
     json_t *layers = json_object();
 
@@ -240,7 +239,7 @@ json_t *pare_qerror_json(const struct pare_qerror *q)
         json_t *one = json_object();
 
         for (int k = 0; k < q->n_bits; k++) {
-            const struct pare_qerror_item *e = &q->item[i * q->n_bits + k];
+            const struct pare_quant_error *e = &q->item[i * q->n_bits + k];
             char bits[PARE_NUM_TEXT];
 
             snprintf(bits, sizeof(bits), "%lld", (long long)q->bits[k]);
@@ -254,10 +253,11 @@ json_t *pare_qerror_json(const struct pare_qerror *q)
         }
         json_object_set_new_nocheck(layers, q->name[i], one);
     }
-    return json_pack("{s:b, s:o}", "weights_only", (int)q->o.weights, "quantization", layers);
+    return json_pack("{s:b, s:o}", "weights_only", (int)weights_only, "quantization", layers);
 }
 
-int pare_qerror_csv(const struct pare_qerror *q, const char *path, struct pare_err *err)
+int pare_quant_error_csv(const struct pare_quant_error_report *q, const char *path,
+                         struct pare_err *err)
 {
     struct csv out;
 
@@ -265,7 +265,7 @@ int pare_qerror_csv(const struct pare_qerror *q, const char *path, struct pare_e
     csv_put(&out, "layername,bits,weight_snr_db,output_snr_db,output_cosine,model_snr_db,"
                   "model_cosine\n");
     for (int i = 0; i < q->n_layers * q->n_bits; i++) {
-        const struct pare_qerror_item *e = &q->item[i];
+        const struct pare_quant_error *e = &q->item[i];
 
         csv_put_name(&out, q->name[i / q->n_bits]);
         csv_put(&out, pare_sprintf(out.arena, ",%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n",

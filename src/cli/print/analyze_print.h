@@ -3,20 +3,22 @@
 #define PARE_CLI_PRINT_ANALYZE_PRINT_H
 
 #include "../cli.h"
-#include "../../analyze/quant_error.h"
-#include "../../analyze/sensitivity.h"
-#include "../../graph/macs.h"
+#include "../../pipeline/analyses.h"
 
-void pare_count_print(const struct pare_count *n, struct pare_arena *a);
-struct json_t *pare_count_json(const struct pare_count *n, bool full);
+void pare_count_print(const struct pare_count_report *n, struct pare_arena *a);
+struct json_t *pare_count_json(const struct pare_count_report *n, bool full);
 
 /* `loss`: the metric is a loss; else an accuracy between 0 and 1. */
-void pare_sensitivity_print(const struct pare_sensitivity *s, struct pare_arena *a, bool loss);
-struct json_t *pare_sensitivity_json(const struct pare_sensitivity *s, const char *metric);
-int pare_sensitivity_csv(const struct pare_sensitivity *s, const char *path, struct pare_err *err);
+void pare_sensitivity_print(const struct pare_sensitivity_report *s, struct pare_arena *a,
+                            bool loss);
+struct json_t *pare_sensitivity_json(const struct pare_sensitivity_report *s, const char *pruner,
+                                     const char *metric);
+int pare_sensitivity_csv(const struct pare_sensitivity_report *s, const char *path,
+                         struct pare_err *err);
 
-void pare_qerror_print(const struct pare_qerror *q, struct pare_arena *a);
-struct json_t *pare_qerror_json(const struct pare_qerror *q);
-int pare_qerror_csv(const struct pare_qerror *q, const char *path, struct pare_err *err);
+void pare_quant_error_print(const struct pare_quant_error_report *q, struct pare_arena *a);
+struct json_t *pare_quant_error_json(const struct pare_quant_error_report *q, bool weights_only);
+int pare_quant_error_csv(const struct pare_quant_error_report *q, const char *path,
+                         struct pare_err *err);
 
 #endif
