@@ -37,6 +37,7 @@ registry() {
 
 registry src/op/ops.def OP src/op pare_op ""
 registry src/backend/kernels.def KERNEL src/backend pare_kernel "" reorder
+registry src/onnx/intake/intake.def INTAKE src/onnx/intake pare_intake_step ""
 registry src/data/sources.def SOURCE src/data pare_source "" memory
 registry src/train/losses.def LOSS src/train pare_loss loss_
 registry src/train/optimizers.def OPTIMIZER src/train pare_optimizer optim_

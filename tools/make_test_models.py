@@ -147,5 +147,31 @@ def foreign():
     ], [tensor("x", [1, 4])], [tensor("y", [1, 4])], opsets=(("", 13), ("com.example", 1)))
 
 
-for make in (tiny_cnn, tiny_text, tiny_bert, add, foreign):
+def odd_export():
+    """A fresh network: weights in Constant nodes, batch normalization in training mode whose
+    statistics share initializers with scale and bias, Softmax at the end."""
+    node = helper.make_node
+
+    def constant(name, *shape):
+        return node("Constant", [], [name], value=weights("", *shape))
+    save("odd_export", [
+        constant("conv1.weight", 8, 1, 3, 3), constant("fc.weight", 8, 10),
+        node("Identity", ["bn1.weight"], ["bn1.running_var"]),
+        node("Identity", ["bn1.bias"], ["bn1.running_mean"]),
+        node("Conv", ["image", "conv1.weight"], ["c1"], "/conv1/Conv", kernel_shape=[3, 3]),
+        node("BatchNormalization",
+             ["c1", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var"],
+             ["b1", "mean", "var"], "/bn1/BatchNormalization", training_mode=1),
+        node("Relu", ["b1"], ["r1"], "/relu/Relu"),
+        node("MaxPool", ["r1"], ["p1"], "/pool/MaxPool", kernel_shape=[6, 6]),
+        node("Flatten", ["p1"], ["f"], "/Flatten"),
+        node("MatMul", ["f", "fc.weight"], ["logits"], "/fc/MatMul"),
+        node("Softmax", ["logits"], ["scores"], "/Softmax", axis=1),
+    ], [tensor("image", ["batch", 1, 8, 8])], [tensor("scores", ["batch", 10])], [
+        numpy_helper.from_array(np.ones(8, np.float32), "bn1.weight"),
+        numpy_helper.from_array(np.zeros(8, np.float32), "bn1.bias"),
+    ], opsets=(("", 15),))
+
+
+for make in (tiny_cnn, tiny_text, tiny_bert, add, foreign, odd_export):
     make()

@@ -44,6 +44,25 @@ struct pare_model;
  * must not be changed while the model lives; if it gets shorter, reading it raises SIGBUS. */
 PARE_API int pare_model_load(const char *path, struct pare_model **model, struct pare_err *err);
 
+/* The same with options; opts may be NULL. */
+struct pare_load_opts {
+    size_t size;             /* sizeof(struct pare_load_opts), or 0 */
+    bool keep_training_mode; /* BatchNormalization and Dropout in training mode are not changed */
+    bool as_is;              /* no intake: the model is computed as the file has it */
+};
+PARE_API int pare_model_load_with(const char *path, const struct pare_load_opts *opts,
+                                  struct pare_model **model, struct pare_err *err);
+
+/* What intake changed on load, one entry per step; docs/formats.md lists the steps.  Saving writes
+ * the changes only if something else changes the model, too.  Returns the number of entries. */
+struct pare_intake_count {
+    const char *name, *what; /* "hoist_constants", "weights of Constant nodes made initializers" */
+    const char *note;        /* what a user should be told if count is not 0; NULL: nothing */
+    int64_t count;           /* how many were changed; 0: the model did not need the step */
+};
+PARE_API int pare_model_intake(const struct pare_model *model,
+                               const struct pare_intake_count **list);
+
 /* Read a model from memory, which must outlive the model.  External data is looked for in the
  * folder `dir`; NULL refuses external data. */
 PARE_API int pare_model_parse(const void *data, size_t len, const char *dir,

@@ -42,6 +42,7 @@ struct pare_cli {
     struct json_t **result; /* if not NULL, store the result here instead of printing it */
     const char *journal;    /* file for the training history so far, or NULL */
     struct pare_resource_limits limits;
+    bool keep_training_mode; /* --keep-training-mode, for pare_cli_load() */
     struct pare_dist *dist; /* MPI processes that share the work, see dist/dist.h; NULL: only one */
 };
 
@@ -68,7 +69,7 @@ struct pare_command {
     /* Names of the options that name output files, ending with NULL; NULL: none. */
     const char *const *writes;
 
-    bool brief; /* does little work, so --max-memory and --timeout are not offered */
+    bool brief; /* does little work and loads no model, so pare_common_opts are not offered */
 
     bool shared; /* MPI processes share the work; if false, only the first process runs */
 
@@ -78,6 +79,9 @@ struct pare_command {
 };
 
 extern const struct pare_command *const pare_commands[]; /* ends with NULL */
+
+/* Options of every command that is not brief; offsets are those of struct pare_cli. */
+extern const struct pare_opt pare_common_opts[];
 
 const struct pare_command *pare_find_command(const char *name);
 

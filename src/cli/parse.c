@@ -40,6 +40,18 @@ const char *pare_cli_hint(const char *typed, const char *const *names, int n, co
 
 #define MAX_NAMES 256
 
+const struct pare_opt pare_common_opts[] = {
+    PARE_TEXT(
+        "max-memory", offsetof(struct pare_cli, limits.max_memory), "SIZE",
+        "use at most this much memory, such as 512M or 8G; 0: no limit (default: the machine's)",
+        NULL),
+    PARE_FLOAT("timeout", offsetof(struct pare_cli, limits.timeout),
+               "stop after X seconds; 0: never", 0, 0, 1e300),
+    PARE_FLAG("keep-training-mode", offsetof(struct pare_cli, keep_training_mode),
+              "keep BatchNormalization and Dropout that were exported in training mode", 0),
+    PARE_OPT_END
+};
+
 struct parser {
     const struct pare_command *cmd;
     struct pare_cli *c;
@@ -51,8 +63,8 @@ struct parser {
     struct pare_option_group *group;
     int n_groups;
     void *into;                     /* the option struct */
-    struct pare_setting limits[16]; /* --max-memory and --timeout */
-    int n_limits;
+    struct pare_setting common[16]; /* options of pare_common_opts */
+    int n_common;
     bool keys; /* keys of a recipe, not options of a command line */
 };
 
@@ -80,7 +92,7 @@ static int unknown_option(struct parser *p, const char *typed, const char *name,
     for (int i = 0; i < p->n_groups; i++)
         n = add_names(p, p->group[i].opts, names, n);
     if (!p->keys && !p->cmd->brief)
-        n = add_names(p, pare_resource_limits_opts, names, n);
+        n = add_names(p, pare_common_opts, names, n);
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
     name = pare_sprintf(p->c->arena, "%s%s", p->keys ? "" : "--", name);
     return pare_misuse(p->c, err, "unknown %s '%s' for '%s'%s", p->keys ? "key" : "option", typed,
@@ -113,24 +125,24 @@ static int add_text(struct parser *p, const struct pare_opt *o, const char *text
     return 0;
 }
 
-/* Find --max-memory or --timeout; NULL: neither. */
-static const struct pare_opt *limit_option(const struct parser *p, const char *name)
+/* Find an option that all commands have; NULL: none. */
+static const struct pare_opt *common_option(const struct parser *p, const char *name)
 {
-    return p->keys || p->cmd->brief ? NULL : pare_opt_find(pare_resource_limits_opts, name);
+    return p->keys || p->cmd->brief ? NULL : pare_opt_find(pare_common_opts, name);
 }
 
-static int set_limit(struct parser *p, const struct pare_opt *o, const char *text,
-                     struct pare_err *err)
+static int set_common(struct parser *p, const struct pare_opt *o, const char *text,
+                      struct pare_err *err)
 {
     int i = 0;
 
-    while (i < p->n_limits && strcmp(p->limits[i].name, o->name))
+    while (i < p->n_common && strcmp(p->common[i].name, o->name))
         i++;
-    if (pare_opt_parse(o, text, &p->limits[i], p->c->arena, err)) {
+    if (pare_opt_parse(o, text, &p->common[i], p->c->arena, err)) {
         p->c->usage = err->code != PARE_ENOMEM;
         return err->code;
     }
-    p->n_limits += i == p->n_limits;
+    p->n_common += i == p->n_common;
     return 0;
 }
 
@@ -167,8 +179,8 @@ static int store_option(struct parser *p, const struct pare_opt *o, const char *
         p->c->texts[p->c->n_texts++] = (struct pare_given){ o->name, text };
     if (pare_opt_find(p->cmd->opts, o->name) == o)
         return set_option(p, o, text, err);
-    if (limit_option(p, o->name) == o)
-        return set_limit(p, o, text, err);
+    if (common_option(p, o->name) == o)
+        return set_common(p, o, text, err);
     p->c->given[p->c->n_given++] = (struct pare_given){ name, text };
     return 0;
 }
@@ -178,7 +190,7 @@ static const struct pare_opt *find_option(const struct parser *p, const char *na
     const struct pare_opt *o = pare_opt_find(p->cmd->opts, name);
 
     o = o ? o : group_option(p, name);
-    return o ? o : limit_option(p, name);
+    return o ? o : common_option(p, name);
 }
 
 /* Parse "name", "name=value" or "no-name", without dashes; `typed` is the original. */
@@ -253,8 +265,7 @@ static int apply_settings(struct parser *p, struct pare_err *err)
     struct pare_cli *c = p->c;
 
     if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err) ||
-        pare_opts_apply(pare_resource_limits_opts, p->limits, p->n_limits, &c->limits, c->arena,
-                        err)) {
+        pare_opts_apply(pare_common_opts, p->common, p->n_common, c, c->arena, err)) {
         c->usage = err->code != PARE_ENOMEM;
         return err->code;
     }

@@ -30,16 +30,6 @@
 #define THREADS 32                        /* whose stacks are allowed for */
 #define MOST_STACK ((rlim_t)8 << 20)
 
-const struct pare_opt pare_resource_limits_opts[] = {
-    PARE_TEXT(
-        "max-memory", offsetof(struct pare_resource_limits, max_memory), "SIZE",
-        "use at most this much memory, such as 512M or 8G; 0: no limit (default: the machine's)",
-        NULL),
-    PARE_FLOAT("timeout", offsetof(struct pare_resource_limits, timeout),
-               "stop after X seconds; 0: never", 0, 0, 1e300),
-    PARE_OPT_END
-};
-
 /* State shared by the watching thread and main(). */
 enum state { RUNNING, STOPPING, OVER, DONE };
 

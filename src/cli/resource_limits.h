@@ -11,8 +11,6 @@ struct pare_resource_limits {
     double timeout;         /* seconds; 0: none */
 };
 
-extern const struct pare_opt pare_resource_limits_opts[]; /* of every command that is not brief */
-
 /* Start enforcing the limits. */
 int pare_resource_limits_start(const struct pare_resource_limits *g, struct pare_err *err);
 

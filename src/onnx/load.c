@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "intake/intake.h"
 #include "wire.h"
 
 struct pare_model *pare_model_empty(struct pare_err *err)
@@ -63,7 +64,8 @@ static const char *format_hint(const unsigned char *p, size_t len)
     return "";
 }
 
-static int read_model(struct pare_model *m, const void *data, size_t len, struct pare_err *err)
+static int read_model(struct pare_model *m, const void *data, size_t len,
+                      const struct pare_load_opts *opts, struct pare_err *err)
 {
     ProtobufCMessage *msg;
     int rc;
@@ -82,7 +84,7 @@ static int read_model(struct pare_model *m, const void *data, size_t len, struct
         strncpy(err->msg + n, format_hint(data, len), sizeof(err->msg) - n - 1);
         return pare_at(err, rc, "is not an ONNX model");
     }
-    PARE_TRY(pare_model_build(m, err));
+    PARE_TRY(pare_intake(m, opts, err));
     if (pare_arena_failed(m->arena)) /* else nodes without memory would look unsupported */
         return pare_no_memory(err, "for its graph");
     return pare_external_open(m, msg, err);
@@ -99,8 +101,9 @@ static int fail_load(struct pare_model *m, const char *path, int rc, struct pare
     return rc;
 }
 
-int pare_model_parse(const void *data, size_t len, const char *dir, struct pare_model **model,
-                     struct pare_err *err)
+int pare_model_parse_with(const void *data, size_t len, const char *dir,
+                          const struct pare_load_opts *opts, struct pare_model **model,
+                          struct pare_err *err)
 {
     struct pare_model *m = pare_model_empty(err);
     int rc;
@@ -110,11 +113,17 @@ int pare_model_parse(const void *data, size_t len, const char *dir, struct pare_
         return err->code;
     m->path = "model";
     m->dir = dir ? pare_strdup(m->arena, dir) : NULL;
-    rc = read_model(m, data, len, err);
+    rc = read_model(m, data, len, opts, err);
     if (rc)
         return fail_load(m, "model", rc, err);
     *model = m;
     return 0;
+}
+
+int pare_model_parse(const void *data, size_t len, const char *dir, struct pare_model **model,
+                     struct pare_err *err)
+{
+    return pare_model_parse_with(data, len, dir, NULL, model, err);
 }
 
 static int set_path(struct pare_model *m, const char *path, struct pare_err *err)
@@ -129,6 +138,12 @@ static int set_path(struct pare_model *m, const char *path, struct pare_err *err
 }
 
 int pare_model_load(const char *path, struct pare_model **model, struct pare_err *err)
+{
+    return pare_model_load_with(path, NULL, model, err);
+}
+
+int pare_model_load_with(const char *path, const struct pare_load_opts *opts,
+                         struct pare_model **model, struct pare_err *err)
 {
     struct pare_model *m = pare_model_empty(err);
     struct pare_pages *pages = NULL;
@@ -147,7 +162,7 @@ int pare_model_load(const char *path, struct pare_model **model, struct pare_err
         rc = pare_pages_map(m, fd, NULL, &pages, err);
     close(fd);
     if (!rc)
-        rc = read_model(m, pages->data, pages->len, err);
+        rc = read_model(m, pages->data, pages->len, opts, err);
     if (rc)
         return fail_load(m, path, rc, err);
     *model = m;

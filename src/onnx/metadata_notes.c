@@ -21,6 +21,7 @@ int pare_model_note(struct pare_model *m, const char *key, const char *value, st
     list = pare_alloc(m->arena, p->n_metadata_props + 1, sizeof(*list));
     if (!e || !list)
         return pare_no_memory(err, "for the note '%s'", key);
+    pare_model_touch(m);
     onnx__string_string_entry_proto__init(e);
     e->key = pare_strdup(m->arena, key);
     e->value = pare_strdup(m->arena, value);

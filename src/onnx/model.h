@@ -20,8 +20,13 @@ struct pare_model {
     const char *path;          /* for error messages */
     const char *dir;           /* the folder of external data; NULL: none */
     void *proto;               /* Onnx__ModelProto, used in src/onnx/ only */
-    struct pare_graph *graph;  /* the main graph, with the shapes that the file declares */
-    struct pare_io *in, *out;  /* inputs, without initializers, and outputs of the main graph */
+    const void *file;          /* the protobuf as it was read, if intake changed `proto` and nothing
+                                * else did: saving writes it.  NULL: saving writes `proto` */
+    struct pare_load_opts how; /* how it was loaded */
+    struct pare_intake_count *intake; /* one per step of intake (intake/intake.h) */
+    int n_intake;
+    struct pare_graph *graph; /* the main graph, with the shapes that the file declares */
+    struct pare_io *in, *out; /* inputs, without initializers, and outputs of the main graph */
     int n_in, n_out;
     struct pare_pages {   /* mapped files, unmapped with the model */
         const char *name; /* location of external data; NULL: the model file, or scratch */
@@ -38,6 +43,12 @@ struct pare_model {
 /* Let m refer to memory of `base`: base is freed after m. */
 void pare_model_borrow(struct pare_model *m, const struct pare_model *base);
 
+/* Something changes the model: from now on saving writes what intake made of the file. */
+static inline void pare_model_touch(struct pare_model *m)
+{
+    m->file = NULL;
+}
+
 /* ---- serialized forms ------------------------------------------------------------------------ */
 
 /* Parse a serialized TensorProto, as in the .pb files of test data sets.  The result does not
@@ -48,6 +59,11 @@ int pare_tensor_parse(const void *bytes, size_t len, struct pare_arena *a, struc
 /* Serialize a tensor; name may be NULL. */
 int pare_tensor_pack(const struct pare_tensor *t, const char *name, struct pare_arena *a,
                      void **bytes, size_t *len, struct pare_err *err);
+
+/* pare_model_parse() with options; opts may be NULL. */
+int pare_model_parse_with(const void *data, size_t len, const char *dir,
+                          const struct pare_load_opts *opts, struct pare_model **model,
+                          struct pare_err *err);
 
 /* Bytes of the files that the model was read from, external data included. */
 double pare_model_file_bytes(const struct pare_model *m);

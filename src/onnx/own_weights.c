@@ -55,6 +55,7 @@ static int own(struct pare_model *m, struct pare_value *v, bool scratch, struct 
     PARE_TRY(scratch ? pare_tensor_scratch(m->arena, &t, &m->pages, err)
                      : pare_tensor_alloc(m->arena, &t, err));
     copy_out(m, t.data, v, bytes);
+    pare_model_touch(m);
     pare_set_raw_data(p, t.data, bytes);
     v->t = t;
     v->raw = NULL;
@@ -169,6 +170,7 @@ static int declare_shapes(struct pare_model *m, const struct pare_declared_shape
 {
     const struct pare_value *in = pare_graph_find(g, m->in[0].name);
 
+    pare_model_touch(m);
     PARE_TRY(declare(m, &s->value[0], &in->t, err));
     memcpy(pare_graph_find(m->graph, m->in[0].name)->t.dim, in->t.dim, sizeof(in->t.dim));
     for (int i = 0; i < m->n_out; i++) {

@@ -201,7 +201,8 @@ static int prepare(struct save *s, bool external, size_t above, struct pare_err 
                                                   : slash   ? slash + 1
                                                             : s->data_path };
     s->w.last = &s->w.first;
-    return pare_externalize(&s->w, s->m->proto, &s->msg, err);
+    return pare_externalize(&s->w, (void *)(uintptr_t)(s->m->file ? s->m->file : s->m->proto),
+                            &s->msg, err);
 }
 
 static int plan_save(struct save *s, const struct pare_save_opts *opts, struct pare_err *err)
@@ -317,7 +318,7 @@ static int duplicate(const struct pare_model *m, struct pare_arena *a, struct pa
     int rc;
 
     PARE_TRY(pack(m, a, &p, err));
-    rc = pare_model_parse(p.bytes, p.len, NULL, copy, err);
+    rc = pare_model_parse_with(p.bytes, p.len, NULL, &m->how, copy, err);
     if (rc || !p.pages) {
         pare_pages_free(p.pages);
         return rc;

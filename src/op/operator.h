@@ -99,6 +99,9 @@ enum pare_op_flag {
     PARE_OP_FUSED_ACT = 1 << 14,   /* activation that int8 runtimes fuse into the layer before it */
     PARE_OP_INT8_JOIN = 1 << 15,   /* int8 runtimes run it in int8 if its output is quantized */
     PARE_OP_MOVES = 1 << 16,       /* outputs hold elements of input 0, moved, or some of them */
+    PARE_OP_STORAGE = 1 << 17,     /* output 0 is input 0 in another order or element type */
+    PARE_OP_SOFTMAX = 1 << 18,     /* probabilities of classes, or their logarithms, from logits */
+    PARE_OP_SIGMOID = 1 << 19,     /* probability of each element, from its logit */
 };
 
 /* The weights of an operator.  A node whose weight is constant is a layer, which can be pruned and

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../base/clock.h"
+#include "../graph/output_logits.h"
 #include "../graph/batch_independence.h"
 
 /* ---- the operators' own kernels -------------------------------------------------- */
@@ -194,6 +195,8 @@ static int slice_graph(struct pare_plan *p, const struct pare_plan_slice *o, str
         if (p->graph->in[i]->t.rank > 0)
             p->graph->in[i]->t.dim[0] = o->items;
     }
+    if (whole->n_out) /* perhaps the logits */
+        p->graph->out[0] = pare_graph_find(p->graph, whole->out[0]->name);
     PARE_TRY(pare_graph_infer(p->graph, false, err));
     if (o->items != whole->in[0]->t.dim[0])
         PARE_TRY(pare_batch_independent(whole, p->graph, &independent, err));
@@ -214,6 +217,17 @@ static int like_graph(struct pare_plan *p, const struct pare_plan *like, struct 
     return 0;
 }
 
+/* Nodes that only the model's output 0 needs are not computed. */
+static void take_logits(struct pare_graph *g, unsigned flags)
+{
+    struct pare_value *v = pare_graph_logits(g, flags, NULL);
+
+    if (!v)
+        return;
+    v->flags |= PARE_V_OUTPUT;
+    g->out[0] = v;
+}
+
 /* The graph with concrete shapes. */
 static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
                       const struct pare_plan_build *b, struct pare_err *err)
@@ -230,7 +244,9 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
     PARE_TRY(pare_plan_observe(p, b->observe, err));
     if (b->train)
         PARE_TRY(pare_plan_add_params(p, b->train, err));
-    return pare_graph_infer(p->graph, false, err);
+    PARE_TRY(pare_graph_infer(p->graph, false, err));
+    take_logits(p->graph, b->logits);
+    return 0;
 }
 
 static int rewrite_graph(struct pare_plan *p, struct pare_err *err)

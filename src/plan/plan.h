@@ -107,6 +107,10 @@ struct pare_plan_build {
      * PARE_EUNSUPPORTED. */
     int64_t microbatch;
 
+    /* Output 0 is the input of the last operator if that has one of these flags: PARE_OP_SOFTMAX,
+     * PARE_OP_SIGMOID (graph/output_logits.h).  0: output 0 is that of the model. */
+    unsigned logits;
+
     const struct pare_plan_slice *slice; /* a plan for one micro-batch of another; or NULL */
     const struct pare_plan_train *train; /* compute gradients, from output 0; NULL: inference */
 };

@@ -25,6 +25,9 @@ static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_
                                 .tune = r->o->tune,
                                 .choices = r->o->choices,
                                 .cache = r->o->cache };
+    struct pare_plan_build b = { .opts = &o,
+                                 .microbatch = PARE_MICROBATCH_AUTO,
+                                 .logits = r->o->loss->logits };
     int i = r->plan[0] && r->batch[0] != x->dim[0];
 
     if (r->plan[i] && r->batch[i] != x->dim[0]) {
@@ -32,7 +35,7 @@ static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_
         r->plan[i] = NULL;
     }
     if (!r->plan[i])
-        PARE_TRY(pare_plan_make(r->m, &o, &r->plan[i], err));
+        PARE_TRY(pare_plan_build(r->m, &b, &r->plan[i], err));
     r->batch[i] = x->dim[0];
     *plan = r->plan[i];
     return 0;

@@ -21,6 +21,11 @@ struct pare_loss {
     size_t conf_size; /* of the struct that opts fill */
     enum pare_labels labels;
 
+    /* The loss takes logits: of a model that ends in an operator with one of these flags
+     * (PARE_OP_SOFTMAX, PARE_OP_SIGMOID) it gets the input of that operator, not the output.  The
+     * same holds for the teacher.  0: the output as it is. */
+    unsigned logits;
+
     /* *loss = the mean loss of the batch; grad = d *loss / d out, assigned, in the shape of `out`
      * (NULL: not computed).  `out` is float32.  Checks types, shapes and labels.  Runs on the
      * calling thread; the same input gives the same bytes. */

@@ -7,6 +7,7 @@
 #include "loss.h"
 
 #include "../base/simd.h"
+#include "../op/operator.h"
 #include "../tensor/vmath.h"
 
 PARE_SIMD static double cost(const float *x, const float *t, int64_t n)
@@ -46,5 +47,6 @@ const struct pare_loss pare_loss_bce = {
     .name = "bce",
     .doc = "Binary cross-entropy of logits: the mean over all elements.",
     .labels = PARE_LABELS_TENSOR,
+    .logits = PARE_OP_SIGMOID,
     .run = run,
 };

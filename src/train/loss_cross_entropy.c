@@ -9,6 +9,7 @@
 
 #include "logits.h"
 #include "../base/options.h"
+#include "../op/operator.h"
 #include "../base/simd.h"
 #include "../tensor/tensor.h"
 #include "../tensor/vmath.h"
@@ -159,5 +160,6 @@ const struct pare_loss pare_loss_cross_entropy = {
     .opts = opts,
     .conf_size = sizeof(struct conf),
     .labels = PARE_LABELS_CLASS,
+    .logits = PARE_OP_SOFTMAX,
     .run = run,
 };

@@ -233,8 +233,11 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
     struct pare_plan_build student = { .opts = &o,
                                        .without = t->o.without,
                                        .observe = t->observe,
+                                       .logits = t->o.loss->logits,
                                        .train = &train };
-    struct pare_plan_build teacher = { .opts = &of_teacher, .observe = t->layers.teacher };
+    struct pare_plan_build teacher = { .opts = &of_teacher,
+                                       .observe = t->layers.teacher,
+                                       .logits = t->o.loss->logits };
 
     o.reference = t->o.reference;
     PARE_TRY(pare_plan_build(t->model, &student, &t->plan[i], err));

@@ -175,11 +175,12 @@ static inline struct bin build_bytes(const struct build *b)
 
 static inline struct pare_model *build_model(const struct build *b)
 {
+    const struct pare_load_opts as_built = { .keep_training_mode = true };
     struct bin bytes = build_bytes(b);
     struct pare_model *m;
     struct pare_err err;
 
-    if (pare_model_parse(bytes.p, bytes.n, NULL, &m, &err))
+    if (pare_model_parse_with(bytes.p, bytes.n, NULL, &as_built, &m, &err))
         fail_msg("%s", err.msg);
     return m;
 }

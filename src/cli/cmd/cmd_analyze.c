@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "../job/model_intake.h"
 #include "../print/analyze_print.h"
 #include "../job/input.h"
 #include "../output_paths.h"
@@ -277,7 +278,7 @@ static int work(struct job *j, const struct analysis *what, struct pare_err *err
 {
     const struct analyze *o = j->o;
 
-    PARE_TRY(pare_model_load(j->c->arg[1], &j->m, err));
+    PARE_TRY(pare_cli_load(j->c, j->c->arg[1], &j->m, err));
     PARE_TRY(pare_output_paths_model(j->c, j->m, NULL, err));
     if (o->data) {
         struct pare_data_request r = { .spec = o->data, .split = o->split };

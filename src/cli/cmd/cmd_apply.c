@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "../job/model_intake.h"
 #include "../output_paths.h"
 #include "../job/train_job.h"
 #include "../../base/arena.h"
@@ -66,7 +67,7 @@ static int cmd_apply_run(struct pare_cli *c, struct pare_err *err)
     if (!output)
         return pare_no_memory(err, "for a file name");
     PARE_TRY(pare_output_path_check(c, output, err));
-    PARE_TRY(pare_model_load(c->arg[0], &m, err));
+    PARE_TRY(pare_cli_load(c, c->arg[0], &m, err));
     rc = pare_output_paths_model(c, m, output, err);
     if (!rc)
         rc = pare_apply_list(m, o->masks, c->arena, &list, &count, err);

@@ -326,6 +326,7 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
     rc = pare_recipe_call(&j->r, i, &f, c.arena, &k, err);
     if (!rc)
         rc = pare_cli_fill(&k, &c, err);
+    c.keep_training_mode = j->c->keep_training_mode;
     if (!rc)
         rc = pare_recipe_mpi(j->r.dist, &k, &c.dist, err);
     if (!rc)

@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "../job/model_intake.h"
 #include "../cli.h"
 #include "../job/session.h"
 #include "../../base/arena.h"
@@ -116,6 +117,7 @@ static int evaluate(struct pare_cli *c, const struct pare_train_options *s,
     struct pare_eval e;
 
     PARE_TRY(pare_model_fits(m, d, err));
+    pare_logits_note(c, m, opts.loss);
     PARE_TRY(pare_evaluate_model(m, d, &opts, c->arena, &e, err));
     if (o->json)
         return print_json(c, d, &e, err);
@@ -137,7 +139,7 @@ static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
         c->usage = rc != PARE_ENOMEM;
         return rc;
     }
-    rc = pare_model_load(c->arg[0], &m, err);
+    rc = pare_cli_load(c, c->arg[0], &m, err);
     if (!rc) {
         r.n_io = pare_model_inputs(m, &r.io);
         rc = pare_data_open_for(&r, &s->data, &d, err);

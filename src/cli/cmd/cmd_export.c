@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "../job/model_intake.h"
 #include "../job/compress_job.h"
 #include "../output_paths.h"
 #include "../../base/arena.h"
@@ -18,7 +19,7 @@ struct export
     const char *output, *state;
     struct pare_ints input_shape;
     int64_t opset;
-    bool fold, external, json, quiet;
+    bool fold, intake, external, json, quiet;
 };
 
 #define AT(field) offsetof(struct export, field)
@@ -33,6 +34,8 @@ static const struct pare_opt export_opts[] = {
     PARE_INT("opset", AT(opset), "raise the opset to N and rewrite operators that changed", 0,
              PARE_OPSET_OLDEST, PARE_OPSET_NEWEST),
     PARE_FLAG("fold", AT(fold), "fold batch normalizations into convolutions", 0),
+    PARE_FLAG("intake", AT(intake),
+              "write what intake made of the model on load, even if nothing else is changed", 0),
     PARE_FLAG("external", AT(external), "write weights as external data, to FILE.data", 0),
     PARE_FLAG("json", AT(json), "print the result as JSON", 0),
     PARE_FLAG("quiet", AT(quiet), "print nothing", 0),
@@ -59,6 +62,8 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
 
     if (o->input_shape.n)
         PARE_TRY(pare_model_fix_input(m, o->input_shape.v, o->input_shape.n, c->arena, NULL, err));
+    if (o->intake)
+        pare_model_touch(m);
     if (o->fold)
         PARE_TRY(pare_model_fold_norm(m, &folded, &n, err));
     last = folded ? folded : m;
@@ -72,6 +77,33 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
     pare_model_free(raised);
     pare_model_free(folded);
     return rc;
+}
+
+/* What was written; intake is part of it if something else changed the model. */
+static int report(struct pare_cli *c, const struct pare_model *m, const char *output,
+                  struct pare_err *err)
+{
+    const struct export *o = c->opts;
+    bool written = !m->file || o->fold || o->opset;
+
+    if (o->json)
+        return pare_json_result(c,
+                                json_pack("{s:o, s:o, s:o, s:b}", "output", pare_json_text(output),
+                                          "state",
+                                          o->state ? pare_json_text(o->state) : json_null(),
+                                          "intake", pare_intake_json(m), "intake_written",
+                                          (int)written),
+                                err);
+    if (o->quiet)
+        return 0;
+    printf("%s: model\n", output);
+    if (o->state)
+        printf("%s: parameters\n", o->state);
+    pare_intake_print(m, stdout);
+    if (!written)
+        printf(
+            "intake is not written because nothing else changes the model; --intake writes it\n");
+    return 0;
 }
 
 static int cmd_export_run(struct pare_cli *c, struct pare_err *err)
@@ -88,30 +120,22 @@ static int cmd_export_run(struct pare_cli *c, struct pare_err *err)
     PARE_TRY(pare_output_path_check(c, output, err));
     if (o->state)
         PARE_TRY(pare_output_path_check(c, o->state, err));
-    PARE_TRY(pare_model_load(c->arg[0], &m, err));
+    PARE_TRY(pare_cli_load(c, c->arg[0], &m, err));
     rc = pare_output_paths_model(c, m, output, err);
     if (!rc)
         rc = pare_at(err, write_all(c, m, output, err), "%s", c->arg[0]);
+    if (!rc)
+        rc = report(c, m, output, err);
     pare_model_free(m);
-    if (rc)
-        return rc;
-    if (o->json)
-        return pare_json_result(c,
-                                json_pack("{s:o, s:o}", "output", pare_json_text(output), "state",
-                                          o->state ? pare_json_text(o->state) : json_null()),
-                                err);
-    if (!o->quiet)
-        printf("%s: model\n", output);
-    if (!o->quiet && o->state)
-        printf("%s: parameters\n", o->state);
-    return 0;
+    return rc;
 }
 
 const struct pare_command pare_command_export = {
     .name = "export",
     .doc = "Write a model with another shape, opset, or layout of its weights.",
     .usage = "[options] MODEL [-o FILE]",
-    .more = "Everything that the options do not change is copied from MODEL.",
+    .more = "Everything that the options do not change is copied from MODEL.  What intake does on\n"
+            "load (pare inspect -v) is written if an option changes the model, or with --intake.",
     .opts = export_opts,
     .size = sizeof(struct export),
     .min_args = 1,

@@ -74,7 +74,7 @@ int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, stru
     pare_table_row(t, "options:", "");
     for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
         option_row(t, a, o);
-    for (const struct pare_opt *o = pare_resource_limits_opts; !cmd->brief && o->name; o++)
+    for (const struct pare_opt *o = pare_common_opts; !cmd->brief && o->name; o++)
         option_row(t, a, o);
     pare_table_row(t, "  -h, --help", "print this help");
     PARE_TRY(group_rows(cmd, t, a, err));

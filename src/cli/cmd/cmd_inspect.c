@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "../job/model_intake.h"
 #include "../cli.h"
 #include "../print/group_print.h"
 #include "../job/input.h"
@@ -19,7 +20,7 @@
 #include "../../tensor/tensor.h"
 
 struct inspect {
-    bool all, groups, weights, json;
+    bool all, groups, weights, json, verbose;
     int64_t batch;
     struct pare_strs shape;
 };
@@ -35,6 +36,7 @@ static const struct pare_opt inspect_opts[] = {
     PARE_TEXTS("shape", offsetof(struct inspect, shape), "NAME=N,N,...",
                "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
     PARE_FLAG("json", offsetof(struct inspect, json), "print the result as JSON", 0),
+    PARE_FLAG("verbose", offsetof(struct inspect, verbose), "print what intake changed on load", 0),
     PARE_OPT_END
 };
 
@@ -462,6 +464,8 @@ static int print_json(const struct inspection *l, struct pare_err *err)
                                             (json_int_t)l->params, "parameters_in_no_layer",
                                             (json_int_t)l->loose, "macs", pare_json_whole(l->macs),
                                             "node_count", l->g->n_nodes, "cannot_run", bad));
+    if (j)
+        json_object_set_new(j, "intake", pare_intake_json(l->m));
     if (j && l->o->groups)
         json_object_set_new(j, "groups", pare_groups_json(l->group, l->n_groups));
     if (j && l->o->all)
@@ -479,7 +483,7 @@ static int cmd_inspect_run(struct pare_cli *c, struct pare_err *err)
 
     if (pare_tensor_file_looks(c->arg[0]))
         return pare_state_print(c, c->arg[0], how, err);
-    rc = pare_model_load(c->arg[0], &l.m, err);
+    rc = pare_cli_load(c, c->arg[0], &l.m, err);
     if (rc)
         return rc;
     rc = inspect(&l, err);
@@ -490,6 +494,8 @@ static int cmd_inspect_run(struct pare_cli *c, struct pare_err *err)
     } else if (!rc) {
         print_head(&l);
         print_inputs_outputs(&l);
+        if (l.o->verbose)
+            pare_intake_print(l.m, stdout);
         if (l.o->groups)
             pare_groups_print(c->arena, l.group, l.n_groups);
         else if (l.o->all)

@@ -1,6 +1,7 @@
 /* cmd_speedup.c - pare speedup: remove masked channels, verify and measure the smaller model. */
 #include <string.h>
 
+#include "../job/model_intake.h"
 #include "../job/verify_inputs.h"
 #include "../output_paths.h"
 #include "../job/speedup_job.h"
@@ -137,7 +138,7 @@ static int cmd_speedup_run(struct pare_cli *c, struct pare_err *err)
     PARE_TRY(pare_output_path_check(c, s.output, err));
     rc = open_data(c, &data, err);
     if (!rc)
-        rc = pare_model_load(c->arg[0], &m, err);
+        rc = pare_cli_load(c, c->arg[0], &m, err);
     if (!rc)
         rc = pare_output_paths_model(c, m, s.output, err);
     if (!rc)

@@ -1,6 +1,7 @@
 /* session.c - a loaded model with inputs and a plan, ready to run. */
 #include "session.h"
 
+#include "model_intake.h"
 #include "../../plan/plan.h"
 
 #include "../output_paths.h"
@@ -9,7 +10,7 @@ int pare_session_open(struct pare_cli *c, const char *path, struct pare_session 
                       struct pare_err *err)
 {
     *s = (struct pare_session){ .path = path };
-    PARE_TRY(pare_model_load(path, &s->model, err));
+    PARE_TRY(pare_cli_load(c, path, &s->model, err));
     PARE_TRY(pare_output_paths_model(c, s->model, NULL, err));
     s->n_out = pare_model_outputs(s->model, &s->io);
     s->out = pare_alloc(c->arena, (size_t)s->n_out, sizeof(*s->out));

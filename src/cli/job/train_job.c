@@ -1,4 +1,5 @@
 /* train_job.c - shared by commands that train: data, file checks, training loop, Ctrl-C. */
+#include "model_intake.h"
 #include "train_job.h"
 
 #include <errno.h>
@@ -73,7 +74,7 @@ int pare_train_job_load(struct pare_cli *c, struct pare_train_job *j, struct par
     f->path = c->arg[0];
     if (f->model)
         return 0;
-    PARE_TRY(pare_model_load(c->arg[0], &j->model, err));
+    PARE_TRY(pare_cli_load(c, c->arg[0], &j->model, err));
     f->model = j->model;
     return pare_dist_rank(c->dist) ? 0 : pare_output_paths_model(c, f->model, j->output, err);
 }
@@ -93,7 +94,10 @@ int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct par
     if (!pare_dist_rank(c->dist))
         PARE_TRY(check_files(c, j, err));
     PARE_TRY(pare_train_job_load(c, j, err));
-    return pare_finetune_open(f, err);
+    PARE_TRY(pare_finetune_open(f, err));
+    if (f->data_name || f->set[0])
+        pare_logits_note(c, f->model, f->options->trainer.loss);
+    return 0;
 }
 
 /* With --resume, a mistyped file name would silently start over. */

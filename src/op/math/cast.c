@@ -214,6 +214,7 @@ const struct pare_op pare_op_cast = {
     .in = "A",
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_STORAGE,
     .attrs = cast_attrs,
     .attr_size = sizeof(struct cast),
     .infer = infer,

@@ -68,6 +68,7 @@ const struct pare_op pare_op_log_softmax = {
     .types = PARE_T_FLOAT,
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_SOFTMAX,
     .attrs = pare_softmax_attrs,
     .attr_size = sizeof(struct pare_softmax),
     .infer = pare_softmax_infer,

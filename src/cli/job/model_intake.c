@@ -1,0 +1,59 @@
+/* model_intake.c - load the model of a command and report what intake changed. */
+#include "model_intake.h"
+
+#include <jansson.h>
+
+#include "../../dist/dist.h"
+#include "../../graph/output_logits.h"
+#include "../../onnx/model.h"
+
+int pare_cli_load(struct pare_cli *c, const char *path, struct pare_model **m, struct pare_err *err)
+{
+    struct pare_load_opts opts = { .keep_training_mode = c->keep_training_mode };
+    const struct pare_intake_count *list;
+    int n;
+
+    PARE_TRY(pare_model_load_with(path, &opts, m, err));
+    n = pare_dist_rank(c->dist) ? 0 : pare_model_intake(*m, &list);
+    for (int i = 0; i < n; i++)
+        if (list[i].count && list[i].note) {
+            pare_put_clean(stderr, path);
+            fprintf(stderr, ": %s\n", list[i].note);
+        }
+    return 0;
+}
+
+void pare_logits_note(struct pare_cli *c, const struct pare_model *m, const struct pare_loss *loss)
+{
+    const struct pare_node *n;
+    const struct pare_value *v = pare_graph_logits(m->graph, loss->logits, &n);
+
+    if (!v || pare_dist_rank(c->dist))
+        return;
+    pare_put_clean(stderr, m->path);
+    fprintf(stderr, ": %s uses '", loss->name);
+    pare_put_clean(stderr, v->name);
+    fprintf(stderr, "', the logits before the last %s\n", n->type);
+}
+
+void pare_intake_print(const struct pare_model *m, FILE *f)
+{
+    const struct pare_intake_count *list;
+    int n = pare_model_intake(m, &list);
+
+    for (int i = 0; i < n; i++)
+        if (list[i].count)
+            fprintf(f, "intake %s: %lld %s\n", list[i].name, (long long)list[i].count,
+                    list[i].what);
+}
+
+json_t *pare_intake_json(const struct pare_model *m)
+{
+    const struct pare_intake_count *list;
+    int n = pare_model_intake(m, &list);
+    json_t *j = json_object();
+
+    for (int i = 0; i < n; i++)
+        json_object_set_new(j, list[i].name, json_integer(list[i].count));
+    return j;
+}

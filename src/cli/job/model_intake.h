@@ -1,0 +1,21 @@
+/* model_intake.h - load the model of a command and report what intake changed. */
+#ifndef PARE_CLI_JOB_MODEL_INTAKE_H
+#define PARE_CLI_JOB_MODEL_INTAKE_H
+
+#include "../cli.h"
+#include "../../train/loss.h"
+
+/* Load with the command's --keep-training-mode.  What the user should know about intake is printed
+ * on stderr. */
+int pare_cli_load(struct pare_cli *c, const char *path, struct pare_model **m,
+                  struct pare_err *err);
+
+/* Print on stderr that the loss uses the logits before the model's last operator, if it does. */
+void pare_logits_note(struct pare_cli *c, const struct pare_model *m, const struct pare_loss *loss);
+
+/* The steps of intake with their counts: as lines of text, those that changed something; as a JSON
+ * object, all of them. */
+void pare_intake_print(const struct pare_model *m, FILE *f);
+struct json_t *pare_intake_json(const struct pare_model *m);
+
+#endif

@@ -1,0 +1,295 @@
+/* intake.c - run the steps of intake on a protobuf that was just read, and build its graph. */
+#include "intake.h"
+
+#include <string.h>
+
+#define INTAKE(x) extern const struct pare_intake_step pare_intake_step_##x;
+#include "intake.def"
+#undef INTAKE
+
+static const struct pare_intake_step *const steps[] = {
+#define INTAKE(x) &pare_intake_step_##x,
+#include "intake.def"
+#undef INTAKE
+};
+
+#define STEPS (int)(sizeof(steps) / sizeof(steps[0]))
+
+static int no_memory(struct pare_err *err)
+{
+    return pare_no_memory(err, "for the graph");
+}
+
+/* ---- changing a protobuf --------------------------------------------------------------------- */
+
+/* A copy of a list of pointers, with room for `more`; NULL: no memory. */
+static void *copy_list(struct pare_arena *a, const void *p, size_t n, size_t more)
+{
+    void *to = pare_alloc(a, n + more + 1, sizeof(void *));
+
+    if (to && n)
+        memcpy(to, p, n * sizeof(void *));
+    return to;
+}
+
+int pare_intake_change(struct pare_intake_graph *g, struct pare_err *err)
+{
+    struct pare_arena *a = g->m->arena;
+    Onnx__GraphProto *p;
+
+    if (g->changed)
+        return 0;
+    p = pare_alloc(a, 1, sizeof(*p));
+    if (!p)
+        return no_memory(err);
+    *p = *g->p;
+    p->node = copy_list(a, p->node, p->n_node, 0);
+    p->initializer = copy_list(a, p->initializer, p->n_initializer, 64);
+    if (!p->node || !p->initializer)
+        return no_memory(err);
+    g->cap_constant = (int)p->n_initializer + 64;
+    g->p = p;
+    g->changed = true;
+    return 0;
+}
+
+int pare_intake_own_node(struct pare_intake_graph *g, size_t i, Onnx__NodeProto **node,
+                         struct pare_err *err)
+{
+    struct pare_arena *a = g->m->arena;
+    Onnx__NodeProto *p = pare_alloc(a, 1, sizeof(*p));
+
+    PARE_TRY(pare_intake_change(g, err));
+    if (!p)
+        return no_memory(err);
+    *p = *g->p->node[i];
+    p->input = copy_list(a, p->input, p->n_input, 0);
+    p->output = copy_list(a, p->output, p->n_output, 0);
+    p->attribute = copy_list(a, p->attribute, p->n_attribute, 1);
+    if (!p->input || !p->output || !p->attribute)
+        return no_memory(err);
+    g->p->node[i] = *node = p;
+    return 0;
+}
+
+int pare_intake_add_constant(struct pare_intake_graph *g, const Onnx__TensorProto *t,
+                             const char *name, Onnx__TensorProto **copy, struct pare_err *err)
+{
+    Onnx__TensorProto *p = pare_alloc(g->m->arena, 1, sizeof(*p)), **list;
+
+    PARE_TRY(pare_intake_change(g, err));
+    list = pare_grow(g->m->arena, g->p->initializer, (int)g->p->n_initializer, &g->cap_constant,
+                     sizeof(*list));
+    if (!p || !list)
+        return no_memory(err);
+    *p = *t;
+    p->name = (char *)(uintptr_t)name;
+    g->p->initializer = list;
+    g->p->initializer[g->p->n_initializer++] = p;
+    if (copy)
+        *copy = p;
+    return 0;
+}
+
+void pare_intake_drop_nodes(struct pare_intake_graph *g)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < g->p->n_node; i++)
+        if (g->p->node[i])
+            g->p->node[kept++] = g->p->node[i];
+    g->p->n_node = kept;
+}
+
+int pare_intake_drop_inputs(struct pare_intake_graph *g, const struct pare_map *names,
+                            struct pare_err *err)
+{
+    Onnx__ValueInfoProto **list = copy_list(g->m->arena, g->p->input, g->p->n_input, 0);
+    size_t kept = 0;
+
+    PARE_TRY(pare_intake_change(g, err));
+    if (!list)
+        return no_memory(err);
+    for (size_t i = 0; i < g->p->n_input; i++)
+        if (!list[i]->name || !pare_map_get(names, list[i]->name))
+            list[kept++] = list[i];
+    g->p->input = list;
+    g->p->n_input = kept;
+    return 0;
+}
+
+int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *dead,
+                          struct pare_err *err)
+{
+    size_t kept = 0;
+
+    PARE_TRY(pare_intake_change(g, err));
+    for (size_t i = 0; i < g->p->n_node; i++) {
+        const Onnx__NodeProto *n = g->p->node[i];
+
+        if (n && !n->n_input && n->n_output == 1 && n->output[0] &&
+            pare_map_get(dead, n->output[0]))
+            g->p->node[i] = NULL;
+    }
+    pare_intake_drop_nodes(g);
+    for (size_t i = 0; i < g->p->n_initializer; i++) {
+        Onnx__TensorProto *t = g->p->initializer[i];
+
+        if (!pare_map_get(dead, t->name ? t->name : ""))
+            g->p->initializer[kept++] = t;
+    }
+    g->p->n_initializer = kept;
+    return pare_intake_drop_inputs(g, dead, err);
+}
+
+int pare_intake_index(const struct pare_intake_graph *g, const struct pare_node *n)
+{
+    const Onnx__GraphProto *p = ((const Onnx__ModelProto *)g->m->proto)->graph;
+    uintptr_t first = (uintptr_t)p->node, at = (uintptr_t)n->proto;
+
+    return at >= first && at < first + p->n_node * sizeof(*p->node)
+               ? (int)((at - first) / sizeof(*p->node))
+               : -1;
+}
+
+bool pare_intake_is(const Onnx__NodeProto *n, const char *type)
+{
+    return n->op_type && !strcmp(n->op_type, type) &&
+           (!n->domain || !*n->domain || !strcmp(n->domain, "ai.onnx"));
+}
+
+/* ---- graphs inside nodes --------------------------------------------------------------------- */
+
+int pare_intake_each(const Onnx__GraphProto *g,
+                     int (*see)(const Onnx__GraphProto *g, void *state, struct pare_err *err),
+                     void *state, struct pare_err *err)
+{
+    PARE_TRY(see(g, state, err));
+    for (size_t i = 0; i < g->n_node; i++)
+        for (size_t k = 0; k < g->node[i]->n_attribute; k++) {
+            const Onnx__AttributeProto *at = g->node[i]->attribute[k];
+
+            if (at->g)
+                PARE_TRY(pare_intake_each(at->g, see, state, err));
+            for (size_t j = 0; j < at->n_graphs; j++)
+                PARE_TRY(pare_intake_each(at->graphs[j], see, state, err));
+        }
+    return 0;
+}
+
+static int change_graph(struct pare_intake_graph *g, const struct pare_intake_step *s, void *state,
+                        struct pare_err *err);
+
+/* Change the graph *body of attribute k of node i: the node and the attribute become copies. */
+static int change_body(struct pare_intake_graph *g, size_t i, size_t k,
+                       const struct pare_intake_step *s, void *state, struct pare_err *err)
+{
+    struct pare_intake_graph body = *g;
+    Onnx__AttributeProto *at;
+    Onnx__NodeProto *node;
+
+    body.p = g->p->node[i]->attribute[k]->g;
+    body.changed = body.main = false;
+    PARE_TRY(change_graph(&body, s, state, err));
+    if (!body.changed)
+        return 0;
+    at = pare_alloc(g->m->arena, 1, sizeof(*at));
+    if (!at)
+        return no_memory(err);
+    PARE_TRY(pare_intake_own_node(g, i, &node, err));
+    *at = *node->attribute[k];
+    at->g = body.p;
+    node->attribute[k] = at;
+    return 0;
+}
+
+static int change_graph(struct pare_intake_graph *g, const struct pare_intake_step *s, void *state,
+                        struct pare_err *err)
+{
+    PARE_TRY(s->graph(g, state, err));
+    for (size_t i = 0; i < g->p->n_node; i++)
+        for (size_t k = 0; k < g->p->node[i]->n_attribute; k++)
+            if (g->p->node[i]->attribute[k]->g)
+                PARE_TRY(change_body(g, i, k, s, state, err));
+    return 0;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+int64_t pare_intake_version(const Onnx__ModelProto *p)
+{
+    for (size_t i = 0; i < p->n_opset_import; i++) {
+        const char *d = p->opset_import[i]->domain;
+
+        if (!d || !*d || !strcmp(d, "ai.onnx"))
+            return p->opset_import[i]->version;
+    }
+    return 0;
+}
+
+/* Make the changed graph that of the model; initializers that are not inputs need IR version 4. */
+static int take_graph(struct pare_intake_graph *g, struct pare_err *err)
+{
+    Onnx__ModelProto *copy;
+
+    if (!g->changed)
+        return 0;
+    copy = pare_alloc(g->m->arena, 1, sizeof(*copy));
+    if (!copy)
+        return no_memory(err);
+    *copy = *(const Onnx__ModelProto *)g->m->proto;
+    copy->graph = g->p;
+    if (copy->ir_version < 4)
+        copy->ir_version = 4;
+    if (!g->m->file)
+        g->m->file = g->m->proto;
+    g->m->proto = copy;
+    return 0;
+}
+
+static int run_step(struct pare_model *m, const struct pare_intake_step *s,
+                    const struct pare_load_opts *opts, int64_t *count, struct pare_err *err)
+{
+    struct pare_intake_graph g = { .m = m,
+                                   .opts = opts,
+                                   .p = ((Onnx__ModelProto *)m->proto)->graph,
+                                   .main = true,
+                                   .count = count };
+    void *state = NULL;
+    bool yes = true;
+
+    if (m->graph)
+        PARE_TRY(s->built(&g, err));
+    else if (s->wanted)
+        PARE_TRY(s->wanted(m, opts, &yes, &state, err));
+    if (!m->graph && yes)
+        PARE_TRY(change_graph(&g, s, state, err));
+    PARE_TRY(take_graph(&g, err));
+    return m->graph && g.changed ? pare_model_build(m, err) : 0;
+}
+
+int pare_intake(struct pare_model *m, const struct pare_load_opts *opts, struct pare_err *err)
+{
+    m->how = opts ? *opts : (struct pare_load_opts){ 0 };
+    m->intake = pare_alloc(m->arena, STEPS, sizeof(*m->intake));
+    if (!m->intake)
+        return no_memory(err);
+    m->n_intake = STEPS;
+    for (int i = 0; i < STEPS; i++) {
+        m->intake[i] = (struct pare_intake_count){ steps[i]->name, steps[i]->what, steps[i]->note,
+                                                   0 };
+        if (steps[i]->graph && !m->how.as_is)
+            PARE_TRY(run_step(m, steps[i], &m->how, &m->intake[i].count, err));
+    }
+    PARE_TRY(pare_model_build(m, err));
+    for (int i = 0; i < STEPS; i++)
+        if (steps[i]->built && !m->how.as_is)
+            PARE_TRY(run_step(m, steps[i], &m->how, &m->intake[i].count, err));
+    return 0;
+}
+
+int pare_model_intake(const struct pare_model *m, const struct pare_intake_count **list)
+{
+    *list = m->intake;
+    return m->n_intake;
+}

@@ -1,0 +1,82 @@
+/* intake.h - intake: what loading changes in a model so that exporters' habits do not matter.
+ *
+ * A step is one file with one descriptor, and one line in intake.def.  Steps change a copy of the
+ * protobuf, of which only changed messages are copied; weights never are.  The graph is built from
+ * the copy.  model->file is the protobuf as it was read: saving writes it while nothing else has
+ * changed the model, so loading and saving gives the same bytes.
+ */
+#ifndef PARE_ONNX_INTAKE_INTAKE_H
+#define PARE_ONNX_INTAKE_INTAKE_H
+
+#include "../build.h"
+
+/* A graph under change: the main graph or a body of If, Loop or Scan. */
+struct pare_intake_graph {
+    struct pare_model *m;
+    const struct pare_load_opts *opts;
+    Onnx__GraphProto *p; /* the original until pare_intake_change(), then a copy */
+    bool changed;        /* p is a copy with node and initializer lists of its own */
+    bool main;
+    int cap_constant; /* of p->initializer, if changed */
+    int64_t *count;   /* what the step has changed so far */
+};
+
+struct pare_intake_step {
+    const char *name;
+    const char *what; /* what one count is, in the plural: "weights of Constant nodes" */
+    const char *note; /* sentence that commands print if the step changed something; or NULL */
+
+    /* Before the graph is built: change one graph.  NULL: none. */
+    int (*graph)(struct pare_intake_graph *g, void *state, struct pare_err *err);
+
+    /* With `graph`: whether the model needs the step; *state is passed on.  NULL: always. */
+    int (*wanted)(const struct pare_model *m, const struct pare_load_opts *opts, bool *yes,
+                  void **state, struct pare_err *err);
+
+    /* After the graph was built from m->proto: change the main graph's protobuf.  If the step
+     * counts something, the graph is built again.  NULL: none. */
+    int (*built)(struct pare_intake_graph *g, struct pare_err *err);
+};
+
+/* Run the steps and build the graph of m, whose proto was just read. */
+int pare_intake(struct pare_model *m, const struct pare_load_opts *opts, struct pare_err *err);
+
+/* ---- for steps ------------------------------------------------------------------------------- */
+
+/* Make g->p a copy that can be changed.  Nodes and initializers are shared with the original. */
+int pare_intake_change(struct pare_intake_graph *g, struct pare_err *err);
+
+/* Make node i of g->p a copy with lists of its own; attributes are shared. */
+int pare_intake_own_node(struct pare_intake_graph *g, size_t i, Onnx__NodeProto **node,
+                         struct pare_err *err);
+
+/* Add a copy of the initializer `t` under this name; elements are shared.  *copy may be NULL. */
+int pare_intake_add_constant(struct pare_intake_graph *g, const Onnx__TensorProto *t,
+                             const char *name, Onnx__TensorProto **copy, struct pare_err *err);
+
+/* Drop the nodes of g->p that are set to NULL. */
+void pare_intake_drop_nodes(struct pare_intake_graph *g);
+
+/* Drop initializers and Constant nodes of these names, and nodes set to NULL. */
+int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *dead,
+                          struct pare_err *err);
+
+/* Drop the graph inputs of initializers: files before IR version 4 list initializers there. */
+int pare_intake_drop_inputs(struct pare_intake_graph *g, const struct pare_map *names,
+                            struct pare_err *err);
+
+/* The position in g->p->node of a node of m->graph; -1: it is not there, but in a function. */
+int pare_intake_index(const struct pare_intake_graph *g, const struct pare_node *n);
+
+/* The opset of the standard operators. */
+int64_t pare_intake_version(const Onnx__ModelProto *p);
+
+/* Call `see` for the graph and all graphs inside its nodes. */
+int pare_intake_each(const Onnx__GraphProto *g,
+                     int (*see)(const Onnx__GraphProto *g, void *state, struct pare_err *err),
+                     void *state, struct pare_err *err);
+
+/* The standard operator of this type? */
+bool pare_intake_is(const Onnx__NodeProto *n, const char *type);
+
+#endif
