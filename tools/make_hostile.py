@@ -326,6 +326,26 @@ def folding():
                                 node("Unique", ["o"], ["c"])], [shape(1 << 25)])
 
 
+def bodies():
+    """Loops without end, or whose states grow; long sequences."""
+    def loop(name, nodes, ins, inits=(), last="y", x=(2,)):
+        inner = graph(nodes, [value("i", [], INT64), value("go", [], BOOL), value("s")],
+                      [value("more", [], BOOL), value("t")])
+        put(name, model(graph([node("Loop", ins, ["z"], attr("body", 5, blob(6, inner))),
+                               node("Identity", ["z"], [last])],
+                              [value("x", list(x))], [value(last)], inits), opset=13))
+    keep, step = node("Identity", ["go"], ["more"]), node("Neg", ["s"], ["t"])
+    count, yes = tensor("n", [], i64s(1 << 62), INT64), tensor("q", [], b"\1", BOOL)
+    loop("loop-endless.onnx", [keep, step], ["", "", "x"])
+    loop("loop-fold.onnx", [keep, step], ["n", "q", "c"], [count, yes, tensor("c", [1], f32s(1))])
+    grow = node("Concat", ["s", "s"], ["t"], int_("axis", 0))
+    loop("loop-grow.onnx", [keep, grow], ["n", "", "x"], [count])
+    loop("loop-fold-grow.onnx", [keep, grow], ["n", "", "c"], [count, tensor("c", [1], f32s(1))])
+    put("sequence-long.onnx", model(graph(
+        [node("SplitToSequence", ["x"], ["s"]), node("SequenceLength", ["s"], ["y"])],
+        [value("x", [(1 << 16) + 1])], [value("y", [], INT64)])))
+
+
 def resuming():
     put("resume-pipe.json", '{"model": "m.onnx", "data": "digits", "output": "o.onnx",\n "steps": '
         '[{"step": "prune", "sparsity": 0.5}]}\n')
@@ -737,7 +757,7 @@ def plugins():
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    for part in (wire, graphs, tensors, running, hollow, folding, choices, resuming, outside,
+    for part in (wire, graphs, tensors, running, hollow, folding, bodies, choices, resuming, outside,
                  numpy_files, torch_files, safetensors, json_files, data_files, plugins):
         part()
 

@@ -138,6 +138,10 @@ enum pare_dtype {
     PARE_BF16 = 16,
     PARE_U4 = 21, /* in memory one byte an element; packed only in files */
     PARE_I4 = 22,
+
+    /* Values that are not tensors; these numbers are not ONNX's. */
+    PARE_SEQUENCE = 30, /* rank 1, dim[0] elements, each a struct pare_tensor */
+    PARE_ABSENT = 31,   /* an optional without a value: rank 0, data points to nothing useful */
 };
 
 struct pare_str {

@@ -34,6 +34,9 @@
 #define PARE_MAX_IMPORTS 128 /* operator sets */
 #define PARE_MAX_SPARSE ((size_t)1 << 28) /* bytes of sparse tensors, expanded */
 #define PARE_MAX_EXTERNAL_FILES 16384     /* files of external data */
+#define PARE_MAX_ITERATIONS (1 << 20)     /* runs of the bodies of If, Loop and Scan in one run */
+#define PARE_FOLD_ITERATIONS 1000         /* the same while constants are folded */
+#define PARE_MAX_SEQUENCE (1 << 16)       /* tensors of a sequence */
 #define PARE_MAX_FOLDED 0x10000000u       /* bytes of folded constants; more is allowed up to */
 #define PARE_FOLD_RATIO 8                 /* this multiple of the bytes of the constants */
 

@@ -15,7 +15,7 @@
 
 /* One input of an operator's signature. */
 struct letter {
-    char type; /* T U A I L B F */
+    char type; /* T U A I L B F S V */
     bool optional;
 };
 
@@ -53,6 +53,10 @@ static int check_type(const struct pare_node *n, int i, char letter, enum pare_d
     enum pare_dtype d = n->in[i]->t.dtype, *var = letter == 'T' ? main_type : second;
     const char *want = NULL;
 
+    if (letter != 'V' && letter != 'S' && !pare_is_tensor(&n->in[i]->t) &&
+        !(n->op->flags & PARE_OP_PASSES))
+        return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, %s takes a tensor", n->in[i]->name,
+                         pare_dtype_name(d), n->type);
     switch (letter) {
     case 'T':
     case 'U':
@@ -68,6 +72,7 @@ static int check_type(const struct pare_node *n, int i, char letter, enum pare_d
     case 'L': want = d == PARE_I64 ? NULL : "int64"; break;
     case 'B': want = d == PARE_BOOL ? NULL : "bool"; break;
     case 'F': want = d == PARE_F32 ? NULL : "float32"; break;
+    case 'S': want = d == PARE_SEQUENCE ? NULL : "a sequence"; break;
     default: break;
     }
     if (want)
@@ -202,8 +207,19 @@ int pare_node_infer(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
+/* Identity of a sequence or an optional; its elements are in c->results, or live longer. */
+static bool passes(const struct pare_node *n)
+{
+    return n->op && n->op->flags & PARE_OP_PASSES && n->n_in && n->in[0] && n->n_out && n->out[0] &&
+           !pare_is_tensor(&n->in[0]->t);
+}
+
 int pare_node_eval(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
+    if (passes(n)) {
+        n->out[0]->t = n->in[0]->t;
+        return 0;
+    }
     PARE_TRY(pare_node_infer(n, err));
     if (!(n->op->flags & PARE_OP_ALLOCS))
         for (int i = 0; i < n->n_out; i++)
@@ -218,7 +234,7 @@ int pare_node_eval(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int make_late(struct pare_arena *a, struct pare_value *v, struct pare_err *err)
 {
     struct pare_arena *scratch = pare_arena_new(1 << 16);
-    struct pare_ctx c = { .scratch = scratch, .results = a, .threads = 1, .call = pare_graph_call };
+    struct pare_ctx c = { .scratch = scratch, .results = a, .threads = 1 };
     int rc = scratch ? 0 : pare_no_memory(err, "for '%s'", v->name);
 
     for (int i = 0; i < v->maker->n_in && !rc; i++)
@@ -260,72 +276,11 @@ int pare_graph_eval(struct pare_graph *g, struct pare_ctx *c, struct pare_err *e
             continue;
         for (int k = 0; k < n->n_in && !rc; k++)
             if (n->in[k])
-                rc = pare_value_load(c->results, n->in[k], err);
+                rc = pare_value_load(g->arena, n->in[k], err);
         if (!rc)
             rc = pare_node_eval(n, c, err);
         if (rc)
             return pare_at(err, rc, "node '%s' (%s)", n->name, n->type);
-    }
-    return 0;
-}
-
-/* Inside a branch, values of the outer graph are those of the original; the site has the values
- * with the data of this run. */
-static void rebind(const struct pare_node *site, struct pare_graph *g, struct pare_value **list,
-                   int n)
-{
-    for (int i = 0; i < n; i++) {
-        struct pare_value *v = list[i];
-
-        if (!v || (v->id < g->n_values && g->value[v->id] == v))
-            continue;
-        for (int k = 0; k < site->n_cap; k++)
-            if (!strcmp(site->cap[k]->name, v->name))
-                list[i] = site->cap[k];
-    }
-}
-
-static int copy_tensor(struct pare_arena *a, const struct pare_tensor *from, struct pare_tensor *to,
-                       struct pare_err *err)
-{
-    struct pare_tensor t = *from;
-    size_t bytes;
-
-    PARE_TRY(pare_tensor_size(&t, NULL, &bytes, err));
-    PARE_TRY(pare_tensor_alloc(a, &t, err));
-    if (bytes)
-        memcpy(t.data, from->data, bytes);
-    *to = t;
-    return 0;
-}
-
-int pare_graph_call(struct pare_ctx *c, const struct pare_graph *g, struct pare_node *site,
-                    struct pare_err *err)
-{
-    struct pare_graph *own = pare_graph_clone(c->results, g, err);
-
-    if (!own)
-        return err->code;
-    if (own->n_out < site->n_out)
-        return pare_fail(err, PARE_EFORMAT, "a branch has %d outputs, %d are used", own->n_out,
-                         site->n_out);
-    for (int i = 0; i < own->n_nodes; i++) {
-        rebind(site, own, own->node[i]->in, own->node[i]->n_in);
-        rebind(site, own, own->node[i]->cap, own->node[i]->n_cap);
-    }
-    rebind(site, own, own->out, own->n_out);
-    PARE_TRY(pare_graph_eval(own, c, err));
-    for (int i = 0; i < site->n_out; i++) {
-        if (!site->out[i])
-            continue;
-        PARE_TRY(pare_value_load(c->results, own->out[i], err));
-        if (!own->out[i]->t.data)
-            return pare_fail(err, PARE_EFORMAT, "no node produces the output '%s' of a branch",
-                             own->out[i]->name);
-        if (own->out[i]->id < own->n_values && own->value[own->out[i]->id] == own->out[i])
-            site->out[i]->t = own->out[i]->t;
-        else /* a value of the outer graph may lose its memory before the result is read */
-            PARE_TRY(copy_tensor(c->results, &own->out[i]->t, &site->out[i]->t, err));
     }
     return 0;
 }

@@ -162,48 +162,89 @@ int pare_graph_order(struct pare_graph *g, struct pare_err *err)
     return rc;
 }
 
-/* The clone of a value: by id for values of this graph; a value of an outer graph is not cloned. */
-static struct pare_value *clone_of(const struct pare_graph *from, const struct pare_graph *to,
-                                   struct pare_value *v)
+/* A graph and its clone; the graphs around a body follow. */
+struct copy {
+    const struct pare_graph *from;
+    struct pare_graph *to;
+    const struct copy *outer;
+};
+
+/* The clone of a value, by id; a value of a graph that is not cloned stays. */
+static struct pare_value *clone_of(const struct copy *c, struct pare_value *v)
 {
-    if (!v || v->id >= from->n_values || from->value[v->id] != v)
-        return v;
-    return to->value[v->id];
+    for (; c && v; c = c->outer)
+        if (v->id < c->from->n_values && c->from->value[v->id] == v)
+            return c->to->value[v->id];
+    return v;
 }
 
-static int clone_list(const struct pare_graph *from, struct pare_graph *to,
-                      struct pare_value **list, int n, struct pare_value ***out,
-                      struct pare_err *err)
+static int clone_list(const struct copy *c, struct pare_value **list, int n,
+                      struct pare_value ***out, struct pare_err *err)
 {
-    *out = pare_alloc(to->arena, (size_t)n, sizeof(**out));
+    *out = pare_alloc(c->to->arena, (size_t)n, sizeof(**out));
     if (!*out)
         return pare_no_memory(err, "for the graph");
     for (int i = 0; i < n; i++)
-        (*out)[i] = clone_of(from, to, list[i]);
+        (*out)[i] = clone_of(c, list[i]);
     return 0;
 }
 
-static int clone_node(const struct pare_graph *from, struct pare_graph *to, int i,
-                      struct pare_err *err)
+static int clone_into(const struct copy *c, struct pare_err *err);
+
+/* Bodies are cloned with their node, so that they refer to the clone's values. */
+static int clone_bodies(const struct copy *c, struct pare_node *n, struct pare_err *err)
 {
-    const struct pare_node *old = from->node[i];
-    struct pare_node *n = pare_alloc(to->arena, 1, sizeof(*n));
+    const struct pare_opt *o = n->op ? n->op->attrs : NULL;
+    char *attr = NULL;
+
+    for (; o && o->name && n->attr; o++) {
+        struct pare_graph *body, *to;
+
+        if (o->type != PARE_OPT_GRAPH)
+            continue;
+        if (!attr) {
+            attr = pare_alloc(c->to->arena, 1, n->op->attr_size);
+            if (!attr)
+                return pare_no_memory(err, "for the graph");
+            memcpy(attr, n->attr, n->op->attr_size);
+        }
+        memcpy(&body, attr + o->offset, sizeof(body));
+        if (!body)
+            continue;
+        to = pare_graph_new(c->to->arena, c->to, err);
+        if (!to)
+            return err->code;
+        PARE_TRY(clone_into(&(struct copy){ body, to, c }, err));
+        memcpy(attr + o->offset, &to, sizeof(to));
+    }
+    if (attr)
+        n->attr = attr;
+    return 0;
+}
+
+static int clone_node(const struct copy *c, int i, struct pare_err *err)
+{
+    const struct pare_node *old = c->from->node[i];
+    struct pare_node *n = pare_alloc(c->to->arena, 1, sizeof(*n));
 
     if (!n)
         return pare_no_memory(err, "for the graph");
     *n = *old;
-    to->node[i] = n;
-    PARE_TRY(clone_list(from, to, old->in, old->n_in, &n->in, err));
-    PARE_TRY(clone_list(from, to, old->out, old->n_out, &n->out, err));
-    PARE_TRY(clone_list(from, to, old->cap, old->n_cap, &n->cap, err));
+    c->to->node[i] = n;
+    PARE_TRY(clone_list(c, old->in, old->n_in, &n->in, err));
+    PARE_TRY(clone_list(c, old->out, old->n_out, &n->out, err));
+    PARE_TRY(clone_list(c, old->cap, old->n_cap, &n->cap, err));
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k])
             n->out[k]->maker = n;
-    return 0;
+    return clone_bodies(c, n, err);
 }
 
-static int clone_into(const struct pare_graph *from, struct pare_graph *to, struct pare_err *err)
+static int clone_into(const struct copy *c, struct pare_err *err)
 {
+    const struct pare_graph *from = c->from;
+    struct pare_graph *to = c->to;
+
     to->value = pare_alloc(to->arena, (size_t)from->n_values, sizeof(*to->value));
     to->node = pare_alloc(to->arena, (size_t)from->n_nodes, sizeof(*to->node));
     if (!to->value || !to->node)
@@ -212,6 +253,8 @@ static int clone_into(const struct pare_graph *from, struct pare_graph *to, stru
     to->n_nodes = to->cap_nodes = from->n_nodes;
     to->n_in = from->n_in;
     to->n_out = from->n_out;
+    to->in_type = from->in_type;
+    to->out_type = from->out_type;
     to->name = from->name;
     for (int i = 0; i < from->n_values; i++) {
         to->value[i] = pare_alloc(to->arena, 1, sizeof(**to->value));
@@ -221,9 +264,9 @@ static int clone_into(const struct pare_graph *from, struct pare_graph *to, stru
         PARE_TRY(pare_map_set(&to->names, to->arena, to->value[i]->name, to->value[i], err));
     }
     for (int i = 0; i < from->n_nodes; i++)
-        PARE_TRY(clone_node(from, to, i, err));
-    PARE_TRY(clone_list(from, to, from->in, from->n_in, &to->in, err));
-    return clone_list(from, to, from->out, from->n_out, &to->out, err);
+        PARE_TRY(clone_node(c, i, err));
+    PARE_TRY(clone_list(c, from->in, from->n_in, &to->in, err));
+    return clone_list(c, from->out, from->n_out, &to->out, err);
 }
 
 struct pare_graph *pare_graph_clone(struct pare_arena *a, const struct pare_graph *g,
@@ -231,7 +274,7 @@ struct pare_graph *pare_graph_clone(struct pare_arena *a, const struct pare_grap
 {
     struct pare_graph *to = pare_graph_new(a, g->outer, err);
 
-    return !to || clone_into(g, to, err) ? NULL : to;
+    return !to || clone_into(&(struct copy){ g, to, NULL }, err) ? NULL : to;
 }
 
 void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct pare_value *to)

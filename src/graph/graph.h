@@ -18,7 +18,8 @@ struct pare_graph {
     struct pare_node **node;   /* topologically sorted: every input is produced before its use */
     struct pare_value **value; /* value[i]->id == i */
     struct pare_value **in, **out;
-    struct pare_map names; /* values by name */
+    const struct pare_tensor *in_type, *out_type; /* as the file declares them; NULL: unknown */
+    struct pare_map names;                        /* values by name */
     bool late; /* large dequantized constants are computed by pare_value_load() on first use */
     int cap_nodes, cap_values;
 };
@@ -87,8 +88,18 @@ int pare_graph_eval(struct pare_graph *g, struct pare_ctx *c, struct pare_err *e
 /* Set free dimensions of the graph's inputs: the first to `batch`, others to 1. */
 void pare_graph_bind(struct pare_graph *g, int64_t batch);
 
-/* pare_ctx.call of the reference evaluator. */
-int pare_graph_call(struct pare_ctx *c, const struct pare_graph *g, struct pare_node *site,
-                    struct pare_err *err);
+/* ---- bodies: the graphs of If, Loop, Scan (bodies.c) ----------------------------------------- */
+
+/* Body i of the node, NULL after the last; *label, if not NULL: "then", "else", "body". */
+struct pare_graph *pare_node_body(const struct pare_node *n, int i, const char **label);
+
+/* pare_ctx.call and pare_ctx.declared.  A clone's bodies belong to it; they keep loaded constants
+ * from one call to the next. */
+int pare_graph_call(struct pare_ctx *c, const struct pare_graph *body, const struct pare_tensor *in,
+                    int n_in, struct pare_tensor *out, int n_out, struct pare_err *err);
+void pare_graph_declared(const struct pare_graph *body, bool input, int i, struct pare_tensor *t);
+
+/* Forget constants that were loaded into memory that is about to be freed. */
+void pare_bodies_unload(const struct pare_node *n);
 
 #endif

@@ -86,6 +86,15 @@ static int results_size(const struct pare_node *n, size_t *sum, struct pare_err 
     return 0;
 }
 
+/* Sequences and optionals are not folded: constants are tensors. */
+static bool is_tensors(const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] && !pare_is_tensor(&n->out[i]->t))
+            return false;
+    return true;
+}
+
 /* Fold the node if the budget suffices for its results and its scratch memory. */
 static int eval_within(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c,
                        size_t *budget, struct pare_err *err)
@@ -96,14 +105,17 @@ static int eval_within(struct pare_graph *g, struct pare_node *n, struct pare_ct
 
     pare_arena_limit(g->arena, may);
     pare_arena_limit(c->scratch, may);
+    c->calls_left = PARE_FOLD_ITERATIONS;
     rc = pare_node_eval(n, c, err);
     left = pare_arena_limit(g->arena, 0);
     scratch_left = pare_arena_limit(c->scratch, 0);
     taken = may - left;
-    if (rc == PARE_ENOMEM && (!left || !scratch_left)) {
+    if ((rc == PARE_ENOMEM && (!left || !scratch_left || pare_node_body(n, 0, NULL))) ||
+        (rc == PARE_ELIMIT && !c->calls_left) || !(rc || is_tensors(n))) {
         for (int i = 0; i < n->n_out; i++)
             if (n->out[i])
                 n->out[i]->t.data = NULL;
+        pare_bodies_unload(n);
         pare_reset(g->arena, m);
         return 0;
     }
@@ -133,6 +145,8 @@ static int fold(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c, s
         for (int i = 0; i < n->n_in; i++)
             if (n->in[i])
                 PARE_TRY(pare_value_load(g->arena, n->in[i], err));
+    for (int i = 0; i < n->n_cap; i++)
+        PARE_TRY(pare_value_load(g->arena, n->cap[i], err));
     return eval_within(g, n, c, budget, err);
 }
 
@@ -170,13 +184,169 @@ static int infer_node(struct pare_graph *g, struct pare_node *n, struct pare_ctx
     return 0;
 }
 
+/* ---- bodies ------------------------------------------------------------------------------- */
+
+static int infer_graph(struct pare_graph *g, struct pare_ctx *c, size_t *budget, unsigned how,
+                       struct pare_err *err);
+
+enum { LENIENT = 1, SHALLOW = 2 }; /* skip nodes that cannot run; skip bodies */
+
+static bool same_type(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    return a->dtype != PARE_NONE && a->dtype == b->dtype && pare_same_shape(a, b);
+}
+
+/* The body's inputs as in the first iteration. */
+static void first_inputs(const struct pare_node *n, const struct pare_graph *body)
+{
+    for (int i = 0; i < body->n_in; i++) {
+        pare_graph_declared(body, true, i, &body->in[i]->t);
+        n->op->body_input(n, i, &body->in[i]->t);
+    }
+}
+
+/* A value that an iteration passes to the next one may change its size.  It does not if the body
+ * gives it the type and shape that it has in the first iteration, whenever the inputs have those of
+ * the first iteration: then, by induction, every iteration does.  Otherwise nothing is known about
+ * any such value. */
+static int states_keep(const struct pare_node *n, struct pare_graph *body, struct pare_ctx *c,
+                       size_t budget, bool *keep, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_ctx own = *c;
+    struct pare_graph *trial = a ? pare_graph_clone(a, body, err) : NULL;
+    struct pare_tensor t = { 0 };
+    int rc = trial ? 0 : pare_no_memory(err, "to infer shapes");
+
+    own.results = a;
+    if (!rc) {
+        first_inputs(n, trial);
+        rc = infer_graph(trial, &own, &budget, LENIENT | SHALLOW, err);
+    }
+    *keep = true;
+    for (int i = 0; i < body->n_in && !rc; i++) {
+        int out = n->op->body_input(n, i, &t);
+
+        if (out >= 0)
+            *keep &= out < trial->n_out && same_type(&trial->in[i]->t, &trial->out[out]->t);
+    }
+    pare_arena_free(a);
+    return rc;
+}
+
+static int bind_body(const struct pare_node *n, struct pare_graph *body, struct pare_ctx *c,
+                     size_t budget, struct pare_err *err)
+{
+    struct pare_tensor t = { 0 };
+    bool keep;
+
+    if (!n->op->body_input)
+        return 0;
+    PARE_TRY(states_keep(n, body, c, budget, &keep, err));
+    first_inputs(n, body);
+    for (int i = 0; i < body->n_in && !keep; i++)
+        if (n->op->body_input(n, i, &t) >= 0)
+            body->in[i]->t = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
+    return 0;
+}
+
+/* The type of output k of a node that chooses a body, if all bodies that can be chosen agree. */
+static bool agreed(const struct pare_node *n, const struct pare_graph *chosen, int k,
+                   struct pare_value **v)
+{
+    const struct pare_graph *body;
+
+    *v = NULL;
+    for (int b = 0; (body = pare_node_body(n, b, NULL)) != NULL; b++) {
+        if (chosen && body != chosen)
+            continue;
+        if (k >= body->n_out || body->out[k]->t.rank < 0 || body->out[k]->t.dtype == PARE_NONE ||
+            (*v && !same_type(&(*v)->t, &body->out[k]->t)))
+            return false;
+        *v = body->out[k];
+    }
+    return *v != NULL;
+}
+
+/* Set the outputs of a node that chooses a body; false: a shape is known only at run time. */
+static bool choose_outputs(struct pare_graph *g, struct pare_node *n,
+                           const struct pare_graph *chosen, struct pare_err *err)
+{
+    struct pare_value *v;
+
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k] && !agreed(n, chosen, k, &v))
+            return false;
+    for (int k = 0; k < n->n_out; k++) {
+        if (!n->out[k])
+            continue;
+        agreed(n, chosen, k, &v);
+        n->out[k]->t = v->t;
+        if (chosen && v->flags & PARE_V_CONST && !pare_value_load(g->arena, v, err)) {
+            n->out[k]->t = v->t;
+            n->out[k]->flags |= PARE_V_CONST;
+        } else {
+            n->out[k]->t.data = NULL;
+        }
+    }
+    return true;
+}
+
+/* Infer the shapes inside of the bodies.  rc: what inferring the node itself returned. */
+static int infer_bodies(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c,
+                        size_t *budget, int rc, struct pare_err *err)
+{
+    const struct pare_graph *chosen = n->op->chosen ? n->op->chosen(n) : NULL;
+    struct pare_graph *body;
+
+    for (int b = 0; (body = pare_node_body(n, b, NULL)) != NULL; b++) {
+        size_t own = budget_of(body) - PARE_MAX_FOLDED;
+
+        *budget += own;
+        PARE_TRY(bind_body(n, body, c, *budget, err));
+        PARE_TRY(infer_graph(body, c, budget, LENIENT, err));
+    }
+    if (rc == PARE_EDYNAMIC && n->op->flags & PARE_OP_CHOOSES && inputs_known(n) &&
+        choose_outputs(g, n, chosen, err))
+        return 0;
+    return rc;
+}
+
+static int infer_graph(struct pare_graph *g, struct pare_ctx *c, size_t *budget, unsigned how,
+                       struct pare_err *err)
+{
+    struct pare_arena *results = c->results;
+    int rc = 0;
+
+    c->results = g->arena;
+    for (int i = 0; i < g->n_nodes && !rc; i++) {
+        struct pare_node *n = g->node[i];
+
+        if (pare_node_known(n) && n->n_out)
+            continue;
+        rc = infer_node(g, n, c, budget, err);
+        if (n->op && !(how & SHALLOW) && (!rc || rc == PARE_EDYNAMIC) && !pare_node_known(n) &&
+            pare_node_body(n, 0, NULL))
+            rc = infer_bodies(g, n, c, budget, rc, err);
+        if (rc == PARE_EDYNAMIC || (rc && rc != PARE_ENOMEM && how & LENIENT)) {
+            forget(n);
+            rc = 0;
+        }
+        if (rc)
+            pare_at(err, rc, "node '%s' (%s)", n->name, n->type);
+    }
+    c->results = results;
+    return rc;
+}
+
 int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
 {
     struct pare_arena *scratch = pare_arena_new(1 << 16);
     struct pare_ctx c = { .scratch = scratch,
                           .results = g->arena,
                           .threads = 1,
-                          .call = pare_graph_call };
+                          .call = pare_graph_call,
+                          .declared = pare_graph_declared };
     size_t budget = budget_of(g);
     int rc = 0;
 
@@ -185,19 +355,8 @@ int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
     for (int i = 0; i < g->n_in && !rc; i++)
         if (g->in[i]->t.dtype != PARE_NONE)
             rc = pare_tensor_size(&g->in[i]->t, NULL, NULL, err);
-    for (int i = 0; i < g->n_nodes && !rc; i++) {
-        struct pare_node *n = g->node[i];
-
-        if (pare_node_known(n) && n->n_out)
-            continue;
-        rc = infer_node(g, n, &c, &budget, err);
-        if (rc == PARE_EDYNAMIC || (rc && rc != PARE_ENOMEM && lenient)) {
-            forget(n);
-            rc = 0;
-        }
-        if (rc)
-            pare_at(err, rc, "node '%s' (%s)", n->name, n->type);
-    }
+    if (!rc)
+        rc = infer_graph(g, &c, &budget, lenient ? LENIENT : 0, err);
     pare_arena_free(scratch);
     return rc;
 }

@@ -121,6 +121,10 @@ static int set(struct pare_build *b, const Onnx__AttributeProto *p, struct pare_
         if (p->t)
             return set_tensor(b, p, s, why);
         break;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO: /* ignored: values know their type */
+        s->type = PARE_OPT_INT;
+        s->whole = 1;
+        return 0;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH:
         s->type = PARE_OPT_GRAPH; /* the graph itself is built by the caller */
         if (p->g)

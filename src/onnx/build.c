@@ -79,14 +79,19 @@ static void read_type(const Onnx__TypeProto *type, struct pare_io *io)
     }
 }
 
-static void declare(struct pare_value *v, const Onnx__TypeProto *type)
+static void declare_tensor(struct pare_tensor *t, const Onnx__TypeProto *type)
 {
     struct pare_io io = { 0 };
 
     read_type(type, &io);
-    v->t.dtype = io.dtype;
-    v->t.rank = io.rank;
-    memcpy(v->t.dim, io.dim, sizeof(io.dim));
+    t->dtype = io.dtype;
+    t->rank = io.rank;
+    memcpy(t->dim, io.dim, sizeof(io.dim));
+}
+
+static void declare(struct pare_value *v, const Onnx__TypeProto *type)
+{
+    declare_tensor(&v->t, type);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -147,9 +152,12 @@ static int add_inputs(struct pare_scope *sc, const Onnx__GraphProto *p)
     struct pare_graph *g = sc->g;
     struct pare_value *v;
 
+    struct pare_tensor *type = pare_alloc(g->arena, p->n_input, sizeof(*type));
+
     g->in = pare_alloc(g->arena, p->n_input, sizeof(*g->in));
-    if (!g->in)
+    if (!g->in || !type)
         return no_memory(sc->b);
+    g->in_type = type;
     for (size_t i = 0; i < p->n_input; i++) {
         const char *name = str(p->input[i]->name);
 
@@ -161,6 +169,7 @@ static int add_inputs(struct pare_scope *sc, const Onnx__GraphProto *p)
         PARE_TRY(make_value(sc, name, "input", &v));
         v->flags |= PARE_V_INPUT;
         declare(v, p->input[i]->type);
+        type[g->n_in] = v->t;
         g->in[g->n_in++] = v;
     }
     return 0;
@@ -170,9 +179,12 @@ static int add_outputs(struct pare_scope *sc, const Onnx__GraphProto *p)
 {
     struct pare_graph *g = sc->g;
 
+    struct pare_tensor *type = pare_alloc(g->arena, p->n_output, sizeof(*type));
+
     g->out = pare_alloc(g->arena, p->n_output, sizeof(*g->out));
-    if (!g->out)
+    if (!g->out || !type)
         return no_memory(sc->b);
+    g->out_type = type;
     for (size_t i = 0; i < p->n_output; i++) {
         const char *name = str(p->output[i]->name);
         struct pare_value *v;
@@ -186,6 +198,7 @@ static int add_outputs(struct pare_scope *sc, const Onnx__GraphProto *p)
             v->flags |= PARE_V_OUTPUT;
         if (v->t.rank < 0 && !(v->flags & (PARE_V_CONST | PARE_V_INPUT)))
             declare(v, p->output[i]->type);
+        declare_tensor(&type[g->n_out], p->output[i]->type);
         g->out[g->n_out++] = v;
     }
     return 0;

@@ -55,9 +55,14 @@ struct pare_ctx {
     struct pare_arena *results; /* for operators that allocate their own outputs */
     int threads;
 
-    /* Run a subgraph with the values visible at `site`; its outputs become the outputs of site. */
-    int (*call)(struct pare_ctx *c, const struct pare_graph *g, struct pare_node *site,
-                struct pare_err *err);
+    /* Run a body, a graph attribute of the running node: in[] are its inputs, out[] become its
+     * first n_out outputs.  Results are in c->results, or are in[] unchanged. */
+    int (*call)(struct pare_ctx *c, const struct pare_graph *body, const struct pare_tensor *in,
+                int n_in, struct pare_tensor *out, int n_out, struct pare_err *err);
+    int64_t calls_left; /* number of times that bodies may still run */
+
+    /* The declared type of input or output i of a body; rank -1: not declared, dim -1: free. */
+    void (*declared)(const struct pare_graph *body, bool input, int i, struct pare_tensor *t);
 
     /* Training: BatchNormalization normalizes with batch statistics and updates the running
      * statistics (inputs 3 and 4) in place; Dropout drops. */
@@ -84,7 +89,7 @@ struct pare_ctx {
 enum pare_op_flag {
     PARE_OP_VIEW = 1 << 0,    /* output 0 has the bytes of input 0 under another shape */
     PARE_OP_RANDOM = 1 << 1,  /* results differ between runs: never folded */
-    PARE_OP_ALLOCS = 1 << 2,  /* forward() allocates its outputs; infer may be NULL */
+    PARE_OP_ALLOCS = 1 << 2,  /* forward() allocates its outputs, at run time; infer is NULL */
     PARE_OP_SHAPES = 1 << 3,  /* reads only shapes and types of its inputs, never the contents */
     PARE_OP_BY_Y = 1 << 4,    /* dmap() and backward() read y and gradients; x may be overwritten */
     PARE_OP_LINEAR = 1 << 5,  /* dmap(), dmap2() and backward() read gradients only */
@@ -102,6 +107,8 @@ enum pare_op_flag {
     PARE_OP_STORAGE = 1 << 17,     /* output 0 is input 0 in another order or element type */
     PARE_OP_SOFTMAX = 1 << 18,     /* probabilities of classes, or their logarithms, from logits */
     PARE_OP_SIGMOID = 1 << 19,     /* probability of each element, from its logit */
+    PARE_OP_PASSES = 1 << 20,      /* output 0 is input 0, also if that is not a tensor */
+    PARE_OP_CHOOSES = 1 << 21, /* runs one of its bodies, whose outputs are the node's outputs */
 };
 
 /* The weights of an operator.  A node whose weight is constant is a layer, which can be pruned and
@@ -126,6 +133,7 @@ struct pare_op {
      *   T  the main type: all T's agree, and it is one of `types`
      *   U  a second type: all U's agree       A  any type
      *   I  int32 or int64   L  int64   B  bool   F  float32
+     *   S  a sequence       V  any value: a tensor, a sequence or an optional
      * followed by ? if optional, or (last) by * for any number, + for one or more.
      * Callbacks can rely on it: an input without ? is never NULL. */
     const char *in;
@@ -228,6 +236,15 @@ struct pare_op {
                       struct pare_err *err);
     int (*dmap_tensor)(const struct pare_node *n, const float *x, const float *gy, float *gx,
                        struct pare_err *err);
+
+    /* Operators with bodies.
+     * chosen:     with PARE_OP_CHOOSES: the body that runs in every run; NULL: unknown.
+     * body_input: set type and shape of the body's input i in the first iteration, dtype PARE_NONE
+     *             and rank -1 if unknown; t has the declared ones.  Returns the body output that is
+     *             this input in the next iteration; -1: it has the same shape in all iterations.
+     *             NULL: bodies have no inputs. */
+    const struct pare_graph *(*chosen)(const struct pare_node *n);
+    int (*body_input)(const struct pare_node *n, int i, struct pare_tensor *t);
 };
 
 /* 0 if the contents of in[i] are known; else PARE_EDYNAMIC. */

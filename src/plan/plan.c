@@ -7,15 +7,41 @@
 #include <string.h>
 
 #include "../base/clock.h"
+#include "../base/limits.h"
 #include "../graph/output_logits.h"
 #include "../graph/batch_independence.h"
 
 /* ---- the operators' own kernels -------------------------------------------------- */
 
+/* An operator that allocates its outputs, although their shapes are known: If. */
+static int run_and_copy(struct pare_step *s, struct pare_ctx *c, struct pare_err *err)
+{
+    struct pare_tensor *place = pare_alloc(c->results, (size_t)s->n_out, sizeof(*place));
+    int rc;
+
+    if (!place)
+        return pare_no_memory(err, "for the results of a body");
+    for (int k = 0; k < s->n_out; k++)
+        place[k] = s->out[k]->t;
+    rc = pare_node_forward(s->node, c, err);
+    for (int k = 0; k < s->n_out; k++) {
+        struct pare_tensor got = s->out[k]->t;
+
+        s->out[k]->t = place[k];
+        if (!rc && (got.dtype != place[k].dtype || !pare_same_shape(&got, &place[k])))
+            rc = pare_fail(err, PARE_ESHAPE, "the shape of result '%s' was inferred wrongly",
+                           s->out[k]->name);
+        if (!rc && !pare_is_fixed(s->out[k]) && pare_numel(&got))
+            memcpy(place[k].data, got.data, (size_t)pare_numel(&got) * pare_dtype_size(got.dtype));
+    }
+    return rc;
+}
+
 static int run_plain(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     (void)b;
-    return pare_node_forward(s->node, s->state, err);
+    return s->node->op->flags & PARE_OP_ALLOCS ? run_and_copy(s, s->state, err)
+                                               : pare_node_forward(s->node, s->state, err);
 }
 
 static int run_dynamic(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -49,6 +75,12 @@ const struct pare_kernel pare_kernel_dynamic = {
 
 /* ---- building -------------------------------------------------------------------- */
 
+/* Whether the model declares input i as something other than a tensor: a sequence, an optional. */
+static bool is_other(const struct pare_graph *g, int i)
+{
+    return g->in_type && g->in_type[i].dtype == PARE_NONE && g->in_type[i].rank < 0;
+}
+
 static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
@@ -59,6 +91,8 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
         const struct pare_tensor *in = &o->in[i];
         bool fits = t->rank < 0 || t->rank == in->rank;
 
+        if (is_other(g, i) && !pare_is_tensor(in))
+            continue;
         if (in->rank > PARE_MAX_RANK)
             return pare_fail(err, PARE_ELIMIT,
                              "input '%s' has %d dimensions, at most %d are handled", g->in[i]->name,
@@ -69,7 +103,7 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
             return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s",
                              g->in[i]->name, pare_shape_text(in, have, sizeof(have)),
                              pare_shape_text(t, want, sizeof(want)));
-        if (t->dtype != in->dtype)
+        if (t->dtype != in->dtype && !is_other(g, i))
             return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s",
                              g->in[i]->name, pare_dtype_name(in->dtype), pare_dtype_name(t->dtype));
         *t = *in;
@@ -77,7 +111,8 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
     }
     pare_graph_bind(g, o->batch ? o->batch : 1);
     for (int i = 0; i < g->n_in; i++)
-        if (g->in[i]->t.rank < 0 || g->in[i]->t.dtype == PARE_NONE)
+        if ((g->in[i]->t.rank < 0 || g->in[i]->t.dtype == PARE_NONE) &&
+            !(o->in && is_other(g, i) && !pare_is_tensor(&o->in[i])))
             return pare_fail(err, PARE_EUNSUPPORTED,
                              "input '%s' is not a tensor of known rank: specify its shape",
                              g->in[i]->name);
@@ -311,7 +346,8 @@ static struct pare_plan *create(int threads)
     p->ctx = (struct pare_ctx){ .scratch = p->scratch,
                                 .results = p->dynamic,
                                 .threads = p->backend.threads,
-                                .call = pare_graph_call };
+                                .call = pare_graph_call,
+                                .declared = pare_graph_declared };
     if (!p->dynamic || !p->scratch) {
         pare_plan_free(p);
         return NULL;
@@ -392,6 +428,12 @@ void pare_plan_free(struct pare_plan *p)
 
 /* ---- running --------------------------------------------------------------------- */
 
+/* An input that the plan was built for as a sequence or as an optional without a value. */
+static bool is_list(const struct pare_value *v)
+{
+    return v->t.dtype == PARE_NONE || !pare_is_tensor(&v->t);
+}
+
 int pare_plan_check(const struct pare_plan *p, const struct pare_tensor *in, struct pare_err *err)
 {
     char have[PARE_SHAPE_TEXT], want[PARE_SHAPE_TEXT];
@@ -400,6 +442,8 @@ int pare_plan_check(const struct pare_plan *p, const struct pare_tensor *in, str
         const struct pare_value *v = p->graph->in[i];
         size_t bytes;
 
+        if (is_list(v) && !pare_is_tensor(&in[i]))
+            continue;
         if (in[i].dtype != v->t.dtype || !pare_same_shape(&in[i], &v->t))
             return pare_fail(err, PARE_ESHAPE, "input '%s' is %s %s, the plan was made for %s %s",
                              v->name, pare_dtype_name(in[i].dtype),
@@ -421,6 +465,10 @@ static int take_inputs(struct pare_plan *p, const struct pare_tensor *in, struct
         struct pare_buf *b = p->buf[v->id];
         size_t bytes;
 
+        if (is_list(v)) {
+            v->t = in[i];
+            continue;
+        }
         while (b->block != 1)
             b = b->next;
         PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
@@ -472,6 +520,7 @@ int pare_plan_execute(struct pare_plan *p, const struct pare_tensor *in, struct 
         return pare_microbatch_run(p, in, out, err);
     PARE_TRY(take_inputs(p, in, err));
     pare_rewind(p->dynamic, (struct pare_mark){ NULL, 0 });
+    p->ctx.calls_left = PARE_MAX_ITERATIONS;
     if (threads != p->backend.threads)
         omp_set_num_threads(p->backend.threads);
     rc = run_steps(p, err);

@@ -32,6 +32,13 @@ int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, int n_in,
             return pare_no_memory(err, "for the outputs");
     }
     PARE_TRY(pare_plan_execute(p, in, p->out, err));
+    for (int i = 0; i < n; i++)
+        if (!pare_is_tensor(&p->out[i]))
+            return pare_fail(
+                err, PARE_EUNSUPPORTED,
+                "output '%s' is %s; make a tensor of it in the model, for example with "
+                "ConcatFromSequence",
+                p->model->out[i].name, pare_dtype_name(p->out[i].dtype));
     memcpy(out, p->out, (size_t)(n_out < n ? n_out : n) * sizeof(*out));
     return 0;
 }

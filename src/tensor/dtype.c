@@ -24,6 +24,8 @@ static const struct {
     [PARE_BF16] = { "bfloat16", 2 },
     [PARE_U4] = { "uint4", 1 },
     [PARE_I4] = { "int4", 1 },
+    [PARE_SEQUENCE] = { "a sequence", 0 },
+    [PARE_ABSENT] = { "an optional without a value", 0 },
 };
 
 #define N_TYPES (sizeof(types) / sizeof(*types))

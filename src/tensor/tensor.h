@@ -44,6 +44,25 @@ void pare_pack(const struct pare_tensor *t, void *packed);
 /* pare_tensor_new without zeroing the memory. */
 int pare_tensor_alloc(struct pare_arena *a, struct pare_tensor *t, struct pare_err *err);
 
+/* Values that are not tensors: a sequence has dim[0] elements, which are tensors; an optional
+ * without a value is PARE_ABSENT, and one with a value is that value. */
+static inline bool pare_is_tensor(const struct pare_tensor *t)
+{
+    return t->dtype != PARE_SEQUENCE && t->dtype != PARE_ABSENT;
+}
+static inline const struct pare_tensor *pare_elements(const struct pare_tensor *sequence)
+{
+    return sequence->data;
+}
+
+/* An empty list for n elements; a limit applies.  Elements must live as long as the sequence. */
+int pare_sequence_new(struct pare_arena *a, struct pare_tensor *t, int64_t n, struct pare_err *err);
+void pare_set_absent(struct pare_tensor *t);
+
+/* Copy any value with everything that it refers to. */
+int pare_value_copy(struct pare_arena *a, const struct pare_tensor *from, struct pare_tensor *to,
+                    struct pare_err *err);
+
 /* "(2, 3, 224, 224)", in buf. */
 const char *pare_shape_text(const struct pare_tensor *t, char *buf, size_t size);
 #define PARE_SHAPE_TEXT 128

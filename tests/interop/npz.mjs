@@ -40,8 +40,10 @@ export function readNpz(path) {
     return arrays;
 }
 
+// float32 or int64
 export function writeNpy(path, dims, floats) {
-    let head = `{'descr': '<f4', 'fortran_order': False, 'shape': (${dims.map((d) => `${d}, `).join('')}), }`;
+    const descr = floats instanceof BigInt64Array ? '<i8' : '<f4';
+    let head = `{'descr': '${descr}', 'fortran_order': False, 'shape': (${dims.map((d) => `${d}, `).join('')}), }`;
     head = head.padEnd(Math.ceil((head.length + 11) / 64) * 64 - 11) + '\n';
     const start = Buffer.from(`\x93NUMPY\x01\x00\x00\x00${head}`, 'latin1');
     start.writeUInt16LE(head.length, 8);

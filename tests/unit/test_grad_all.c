@@ -13,7 +13,7 @@ static const struct {
     const char *types, *reason;
 } without[] = {
     { "Equal Greater GreaterOrEqual Less LessOrEqual IsInf IsNaN", "the result is true or false" },
-    { "ArgMax ArgMin NonZero", "the result is indices" },
+    { "ArgMax ArgMin NonZero NonMaxSuppression", "the result is indices" },
     { "Shape Size", "only the shape of the input counts" },
     { "EyeLike RandomNormalLike RandomUniformLike", "only the shape of the input counts" },
     { "Bernoulli Multinomial", "the result is drawn" },
@@ -29,7 +29,9 @@ static const struct {
       "QLinearSoftmax QLinearWhere QLinearReduceMean MatMulIntegerToFloat DynamicQuantizeMatMul "
       "DynamicQuantizeLSTM",
       "what is quantized is trained before, with simulated quantization" },
-    { "If", "which graph runs depends on data" },
+    { "If Loop Scan", "which graph runs, and how often, depends on data" },
+    { "SequenceMap SequenceConstruct SequenceInsert SplitToSequence ConcatFromSequence SequenceAt",
+      "sequences exist only while the graph runs" },
 };
 
 #define N_WITHOUT (sizeof(without) / sizeof(*without))

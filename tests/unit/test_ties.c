@@ -413,6 +413,7 @@ static const char *const without[] = {
     "ConstantOfShape",
     "OneHot",
     "NonZero",
+    "NonMaxSuppression",
     "Unique",
     "HannWindow",
     "HammingWindow",
@@ -446,6 +447,21 @@ static const char *const without[] = {
     "DynamicQuantizeLSTM",
     /* graphs */
     "If",
+    "Loop",
+    "Scan",
+    "SequenceMap",
+    /* values that are not tensors */
+    "ConcatFromSequence",
+    "Optional",
+    "OptionalGetElement",
+    "OptionalHasElement",
+    "SequenceAt",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceLength",
+    "SplitToSequence",
     /* only the shape */
     "Size",
 };
