@@ -128,7 +128,9 @@ struct pare_quantize_opts {
                         float; needs tuning.valid; 0: no bound */
     pare_progress_fn *progress; /* NULL: none */
     void *user;
-    bool dynamic; /* see struct pare_export; preset int8-dynamic sets it */
+    bool dynamic;        /* see struct pare_export; preset int8-dynamic sets it */
+    const char *compute; /* presets fp16 and bf16: "half" or "float" computation; NULL: half for
+                            fp16, float for bf16 */
 };
 
 struct pare_quantize_report {

@@ -109,6 +109,24 @@ static int wrap(struct pare_compression *c, const struct pare_layer_info *info,
     return make_conf(l, err);
 }
 
+/* The second weight of a recurrent layer, which is quantized by the same rule: a layer "NAME.R". */
+static int wrap_second(struct pare_compression *c, const struct pare_layer *l, struct pare_err *err)
+{
+    const struct pare_node *n = l->info.node;
+    int k = n->op && l->info.weight ? n->op->layer.second : 0;
+    struct pare_layer_info info = l->info;
+
+    if (!c->method->all_layers || !k || k >= n->n_in || !n->in[k] ||
+        !(n->in[k]->flags & PARE_V_CONST) || pare_value_root(n->in[k])->t.dtype != PARE_F32)
+        return 0;
+    info.name = pare_sprintf(c->arena, "%s.R", l->info.name);
+    if (!info.name)
+        return pare_no_memory(err, "for the layers of a compression");
+    info.weight = n->in[k];
+    info.in = info.bias = NULL;
+    return wrap(c, &info, l->entry, &c->layer[c->n_layers++], err);
+}
+
 /* ---- which layers ---------------------------------------------------------------------------- */
 
 bool pare_type_listed(const char *types, const char *type)
@@ -169,7 +187,7 @@ int pare_compression_wrap(struct pare_compression *c, const struct pare_config *
 
     PARE_TRY(find_layers(c, &info, &n, err));
     PARE_TRY(pare_config_check(config, info, n, err));
-    c->layer = pare_alloc(c->arena, (size_t)n, sizeof(*c->layer));
+    c->layer = pare_alloc(c->arena, 2 * (size_t)n, sizeof(*c->layer));
     if (!c->layer)
         return pare_no_memory(err, "for the layers of a compression");
     for (int i = 0; i < n; i++) {
@@ -181,6 +199,8 @@ int pare_compression_wrap(struct pare_compression *c, const struct pare_config *
         PARE_TRY(pare_at(err, wrap(c, &info[i], e, &c->layer[c->n_layers], err), "layer '%s'",
                          info[i].name));
         c->n_layers++;
+        PARE_TRY(pare_at(err, wrap_second(c, &c->layer[c->n_layers - 1], err), "layer '%s'",
+                         info[i].name));
     }
     if (!c->n_layers)
         return pare_fail(err, PARE_ECONFIG,

@@ -109,6 +109,9 @@ enum pare_op_flag {
     PARE_OP_SIGMOID = 1 << 19,     /* probability of each element, from its logit */
     PARE_OP_PASSES = 1 << 20,      /* output 0 is input 0, also if that is not a tensor */
     PARE_OP_CHOOSES = 1 << 21, /* runs one of its bodies, whose outputs are the node's outputs */
+    PARE_OP_FLOAT_ONLY = 1 << 24,  /* half-precision models run it in float32: runtimes or ONNX
+                                    * have no half-precision form, or it needs the precision */
+    PARE_OP_WIDE = 1 << 25,        /* half-precision models run it in float32: results overflow */
 };
 
 /* The weights of an operator.  A node whose weight is constant is a layer, which can be pruned and
@@ -117,6 +120,9 @@ struct pare_op_weights {
     unsigned params; /* PARE_IN() of trained inputs; 0: the operator has no weights */
     int weight;      /* index of the input with the weight */
     int bias;        /* index of the input with the bias; 0: none */
+    int second;      /* index of a second weight, as an LSTM's R, which is quantized like the
+                      * first; 0: none */
+    int scale_axis;  /* axis of the weights' per-channel scales if axes() names none; 0: none */
     bool bias_add;   /* a following Add with a constant is the bias (MatMul) */
     bool by_default; /* "default" in a config_list's op_types selects it */
 

@@ -6,6 +6,7 @@
 
 #include <pare/compress.h>
 
+#include "../quant/half/half_precision.h"
 #include "finetune.h"
 
 /* How training runs: the command shows progress and handles signals, the library calls back. */
@@ -56,8 +57,18 @@ struct pare_quantize_job {
     double least;                               /* accuracy that o.max_drop allows */
     struct pare_budget_report budget;
     bool trained;
-    double bytes_after; /* size of the written model with its external data */
+    double bytes_after;    /* size of the written model with its external data */
+    struct pare_half half; /* with a preset of half precision: there is no compression */
 };
+
+/* Does the preset convert to half precision instead of quantizing? */
+bool pare_quantize_is_half(const struct pare_quantize_job *j);
+
+/* Convert tune.model; *out is a new model.  With data, values beyond the range are found first. */
+int pare_quantize_half(struct pare_quantize_job *j, struct pare_model **out, struct pare_err *err);
+
+/* Bytes that the file becomes smaller by. */
+double pare_half_saved(const struct pare_model *m);
 
 /* Does the quantizer train, by itself or because of the option "epochs"? */
 bool pare_quantize_trains(const struct pare_quantize_job *j);

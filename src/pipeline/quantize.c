@@ -98,7 +98,7 @@ static int make_rules(const struct pare_quantize_job *j, struct pare_compression
     return 0;
 }
 
-int pare_quantize_open(struct pare_quantize_job *j, struct pare_err *err)
+static int open_compression(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
     bool data = pare_finetune_has_data(f);
@@ -124,6 +124,11 @@ int pare_quantize_open(struct pare_quantize_job *j, struct pare_err *err)
                ? pare_compression_use_data(j->compression, f->data[0], f->options->train.batch, err)
                : pare_compression_attach(j->compression, f->trainer, f->data[0],
                                          f->options->train.batch, err);
+}
+
+int pare_quantize_open(struct pare_quantize_job *j, struct pare_err *err)
+{
+    return pare_quantize_is_half(j) ? 0 : open_compression(j, err);
 }
 
 void pare_quantize_close(struct pare_quantize_job *j)
@@ -247,8 +252,26 @@ static int work(struct pare_quantize_job *j, struct pare_err *err)
     return evaluate_rounded(j, err);
 }
 
+/* Convert to half precision, write the file, evaluate it. */
+static int work_half(struct pare_quantize_job *j, struct pare_err *err)
+{
+    struct pare_model *m;
+    int rc = 0;
+
+    PARE_TRY(pare_finetune_evaluate(&j->tune, j->tune.model, &j->before, err));
+    PARE_TRY(pare_quantize_half(j, &m, err));
+    if (!pare_dist_rank(j->tune.dist))
+        rc = pare_model_save(m, j->files.onnx, NULL, err);
+    pare_model_free(m);
+    if (!rc)
+        rc = pare_dist_barrier(j->tune.dist, err);
+    return rc ? rc : evaluate_result(j, err);
+}
+
 int pare_quantize_work(struct pare_quantize_job *j, struct pare_err *err)
 {
+    if (pare_quantize_is_half(j))
+        return work_half(j, err);
     PARE_TRY(work(j, err));
     PARE_TRY(write_file(j, &j->files, err));
     return evaluate_result(j, err);
@@ -261,6 +284,10 @@ int pare_quantize_estimate(struct pare_quantize_job *j, double *saved, struct pa
     struct pare_compression_opts co = { .registry = j->o.registry };
     struct pare_compression *c;
 
+    if (pare_quantize_is_half(j)) {
+        *saved = pare_half_saved(j->tune.model);
+        return 0;
+    }
     PARE_TRY(make_rules(j, &co, err));
     PARE_TRY(pare_compression_new(j->tune.model, &co, &c, err));
     *saved = 0;
@@ -309,9 +336,16 @@ static int run(struct pare_quantize_job *j, struct pare_model **out, struct pare
         PARE_TRY(pare_finetune_options(f, err));
         PARE_TRY(pare_finetune_open(f, err));
     }
-    PARE_TRY(work(j, err));
-    count_sites(j->compression, r);
-    PARE_TRY(load_result(j, out, err));
+    if (pare_quantize_is_half(j)) {
+        PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
+        PARE_TRY(pare_quantize_half(j, out, err));
+        r->layers = (int)j->half.weights;
+        r->tensors = (int)j->half.weights;
+    } else {
+        PARE_TRY(work(j, err));
+        count_sites(j->compression, r);
+        PARE_TRY(load_result(j, out, err));
+    }
     PARE_TRY(pare_finetune_evaluate(f, *out, &r->after, err));
     r->before = j->before;
     return 0;

@@ -154,6 +154,14 @@ int pare_find_preset(const char *name, const struct pare_preset **p, struct pare
                      PARE_PRESETS);
 }
 
+const struct pare_preset *pare_half_preset(const char *name)
+{
+    const struct pare_preset *p;
+    struct pare_err err;
+
+    return name && !pare_find_preset(name, &p, &err) && p->half != PARE_NONE ? p : NULL;
+}
+
 bool pare_preset_is_dynamic(const char *name)
 {
     const struct pare_preset *p;
@@ -169,6 +177,9 @@ int pare_preset(const char *name, const struct pare_model *m, struct pare_arena 
     struct scan s;
 
     PARE_TRY(pare_find_preset(name, &p, err));
+    if (p->half != PARE_NONE)
+        return pare_fail(err, PARE_ECONFIG, "preset %s converts to half precision and has no rules",
+                         name);
     *quantizer = p->quantizer;
     PARE_TRY(find_layers(m, a, &s, err));
     return make_rules(p, &s, a, rules, err);

@@ -14,6 +14,8 @@ struct pare_preset {
     const char *convs;     /* keys of convolutions; NULL: as all layers */
     bool folds;            /* fold BatchNormalization first */
     bool dynamic;          /* write the file with dynamic activation quantization */
+    enum pare_dtype half;  /* PARE_F16, PARE_BF16: convert to this type instead of quantizing */
+    bool half_compute;     /* nodes compute in this type, too, unless the user chooses */
 };
 
 /* The names of all presets: a list that ends with NULL, and "a|b|c" for option tables. */
@@ -23,6 +25,9 @@ extern const char pare_preset_list[];
 
 /* By name; an unknown name is an error. */
 int pare_find_preset(const char *name, const struct pare_preset **p, struct pare_err *err);
+
+/* The preset if it converts to half precision, else NULL.  The name may be NULL. */
+const struct pare_preset *pare_half_preset(const char *name);
 
 /* Does the preset write a file with dynamic activation quantization?  NULL: no. */
 bool pare_preset_is_dynamic(const char *name);

@@ -124,6 +124,8 @@ static int set_scheme(const struct pare_layer *l, const struct pare_quant_conf *
     if (!q->per_channel)
         return 0;
     q->axis = site == PARE_WEIGHT ? l->out_axis : 1;
+    if (site == PARE_WEIGHT && q->axis < 0 && l->info.node->op && !l->info.weight->maker)
+        q->axis = l->info.node->op->layer.scale_axis ? l->info.node->op->layer.scale_axis : -1;
     if (q->axis < 0)
         return pare_fail(err, PARE_ECONFIG,
                          "its %s has no channels, so per_channel is not possible",

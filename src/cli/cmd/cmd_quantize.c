@@ -12,7 +12,7 @@
 
 struct quantize {
     const char *quantizer, *config, *preset, *data, *valid, *output, *model_out, *format, *set;
-    const char *calibration, *load_calibration;
+    const char *calibration, *load_calibration, *compute;
     struct pare_strs plugin;
     struct pare_ints input_shape;
     double accuracy_drop; /* percentage points; below 0: not given */
@@ -38,6 +38,10 @@ static const struct pare_opt quantize_opts[] = {
                 "integer operators; nbits: MatMulNBits; dynamic: DynamicQuantizeLinear and "
                 "MatMulInteger (default: qdq; with preset int8-dynamic: dynamic)",
                 NULL, "qdq|qoperator|nbits|dynamic"),
+    PARE_CHOICE("compute", offsetof(struct quantize, compute),
+                "presets fp16 and bf16: compute in half precision, or only store weights in it "
+                "(default: half with fp16, float with bf16)",
+                NULL, "half|float"),
     PARE_TEXT("model-out", offsetof(struct quantize, model_out), "FILE",
               "also write the fake-quantized parameters to FILE: .pth, .safetensors or .npz", NULL),
     PARE_TEXT("calibration", offsetof(struct quantize, calibration), "FILE",
@@ -84,6 +88,23 @@ static int quantize_groups(struct pare_arena *a, struct pare_option_group **part
     return pare_compress_option_groups(a, &own, part, n, err);
 }
 
+/* Half precision has neither scales nor a quantizer. */
+static int check_half(struct pare_cli *c, struct pare_err *err)
+{
+    const struct quantize *o = c->opts;
+
+    if (!pare_half_preset(o->preset))
+        return o->compute ? pare_misuse(c, err, "--compute is for presets fp16 and bf16") : 0;
+    if (o->quantizer || o->format || o->calibration || o->load_calibration || o->model_out ||
+        o->input_shape.n || o->accuracy_drop >= 0)
+        return pare_misuse(c, err,
+                           "preset %s converts to half precision and takes neither a quantizer nor "
+                           "--format, --calibration, --load-calibration, --model-out, "
+                           "--input-shape or --accuracy-drop",
+                           o->preset);
+    return 0;
+}
+
 static int check_choice(struct pare_cli *c, struct pare_err *err)
 {
     const struct quantize *o = c->opts;
@@ -96,7 +117,7 @@ static int check_choice(struct pare_cli *c, struct pare_err *err)
         return pare_misuse(c, err, "specify --quantizer; 'pare list quantizers' lists them");
     if (o->accuracy_drop >= 0 && !o->data)
         return pare_misuse(c, err, "--accuracy-drop needs --data to measure the accuracy");
-    return 0;
+    return check_half(c, err);
 }
 
 static int check_files(struct pare_cli *c, struct job *j, struct pare_err *err)
@@ -167,6 +188,7 @@ static void init_job(struct job *j, const struct quantize *o)
                              .config = o->config,
                              .settings = o->set,
                              .fold = o->fold,
+                             .compute = o->compute,
                              .keep_zeros = o->keep_zeros,
                              .max_drop = o->accuracy_drop < 0 ? -1 : o->accuracy_drop / 100 },
                       .tune = { .data_name = o->data, .valid_name = o->valid },
@@ -227,6 +249,10 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
     s->history = j->common.train.progress.history;
     s->least = j->quantize.least;
     s->budget = j->quantize.budget;
+    if (pare_quantize_is_half(&j->quantize)) {
+        s->half = &j->quantize.half;
+        return o->json ? pare_half_json(c, s, err) : pare_half_print(s, o->quiet);
+    }
     return o->json ? pare_quantize_json(c, s, err)
                    : pare_quantize_print(s, c->arena, o->quiet, err);
 }
@@ -258,7 +284,8 @@ const struct pare_command pare_command_quantize = {
             "layers to 8 bits; it needs --data for calibration.  int8-dynamic quantizes weights,\n"
             "and inputs at run time by their own range.  int8-weights and w4 quantize\n"
             "only weights: w4 uses 4 bits for linear layers, with a scale for each 64 inputs\n"
-            "(--group-size), and 8 bits for the others.\n"
+            "(--group-size), and 8 bits for the others.  fp16 and bf16 convert to half\n"
+            "precision; inputs and outputs stay float32.\n"
             "For anything else, give a config_list (--config) and a --quantizer:\n"
             "  [{\"quant_types\": [\"weight\", \"input\"],\n"
             "    \"quant_bits\": {\"weight\": 4, \"input\": 8},\n"

@@ -13,6 +13,7 @@ struct pare_quantize_summary {
     struct json_t *history; /* of the training, or NULL */
     double drop, least;     /* points that may be lost, below 0: any; the accuracy that must stay */
     struct pare_budget_report budget;
+    const struct pare_half *half; /* the conversion to half precision; NULL: quantization */
 };
 
 /* A line for what was tried. */
@@ -21,6 +22,10 @@ void pare_budget_print(const struct pare_quantize_summary *v, const struct pare_
 
 int pare_quantize_print(const struct pare_quantize_summary *v, struct pare_arena *a, bool quiet,
                         struct pare_err *err);
+/* The same for a conversion to half precision. */
+int pare_half_print(const struct pare_quantize_summary *v, bool quiet);
+int pare_half_json(struct pare_cli *c, const struct pare_quantize_summary *v, struct pare_err *err);
+
 int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v,
                        struct pare_err *err);
 

@@ -26,4 +26,5 @@ const struct pare_op pare_op_celu = {
     .attrs = celu_attrs,
     .attr_size = sizeof(struct celu),
     .torch = "CELU",
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -96,4 +96,5 @@ const struct pare_op pare_op_range = {
     .infer = infer,
     .forward = forward,
     .settings = 0x7,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

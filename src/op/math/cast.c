@@ -222,4 +222,5 @@ const struct pare_op pare_op_cast = {
     .backward = pare_backward_copy,
     .ties = pare_ties_elementwise,
     .constant_channel = pare_constant_channel_same,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -45,4 +45,5 @@ const struct pare_op pare_op_cast_like = {
     .forward = forward,
     .backward = pare_backward_copy,
     .ties = ties,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -8,4 +8,5 @@ PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, cosh(x)))
 const struct pare_op pare_op_cosh = {
     PARE_UNARY_OP("Cosh", 9, "Hyperbolic cosine."),
     .types = PARE_T_FLOATS,
+    .flags = PARE_OP_WIDE,
 };

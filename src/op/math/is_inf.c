@@ -42,4 +42,5 @@ const struct pare_op pare_op_is_inf = {
     .infer = infer,
     .forward = forward,
     .ties = pare_ties_elementwise,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -27,4 +27,5 @@ const struct pare_op pare_op_max = {
     .ties = pare_ties_elementwise,
     .map2 = map2,
     .dmap2 = dmap2,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

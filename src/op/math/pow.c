@@ -140,4 +140,5 @@ const struct pare_op pare_op_pow = {
     .ties = pare_ties_elementwise,
     .map2 = map2,
     .dmap2 = dmap2,
+    .flags = PARE_OP_WIDE,
 };

@@ -8,4 +8,5 @@ PARE_UNARY(PARE_LOOP1(PARE_F64, double, double, tan(x)))
 const struct pare_op pare_op_tan = {
     PARE_UNARY_OP("Tan", 7, "Tangent."),
     .types = PARE_T_FLOATS,
+    .flags = PARE_OP_WIDE,
 };

@@ -147,4 +147,5 @@ const struct pare_op pare_op_det = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

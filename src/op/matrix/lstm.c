@@ -130,7 +130,9 @@ const struct pare_op pare_op_lstm = {
     .torch = "LSTM",
     .layer = { .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3) | PARE_IN(7),
                .weight = 1,
-               .bias = 3 },
+               .bias = 3,
+               .second = 2,
+               .scale_axis = 1 },
     .infer = infer,
     .forward = forward,
     .backward = backward,
@@ -140,4 +142,5 @@ const struct pare_op pare_op_lstm = {
     .shrink = pare_rnn_shrink,
     .constant_output = constant_output,
     .needed_channels = needed_channels,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -42,7 +42,11 @@ const struct pare_op pare_op_rnn = {
     .attrs = rnn_attrs,
     .attr_size = sizeof(struct pare_rnn),
     .torch = "RNN",
-    .layer = { .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3), .weight = 1, .bias = 3 },
+    .layer = { .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3),
+               .weight = 1,
+               .bias = 3,
+               .second = 2,
+               .scale_axis = 1 },
     .infer = infer,
     .forward = forward,
     .backward = backward,
@@ -52,4 +56,5 @@ const struct pare_op pare_op_rnn = {
     .shrink = pare_rnn_shrink,
     .constant_output = constant_output,
     .needed_channels = needed_channels,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

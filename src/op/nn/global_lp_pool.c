@@ -61,4 +61,5 @@ const struct pare_op pare_op_global_lp_pool = {
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
+    .flags = PARE_OP_WIDE,
 };

@@ -277,4 +277,5 @@ const struct pare_op pare_op_grid_sample = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -124,4 +124,5 @@ const struct pare_op pare_op_lp_normalization = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .flags = PARE_OP_WIDE,
 };

@@ -141,4 +141,5 @@ const struct pare_op pare_op_max_roi_pool = {
     .backward = backward,
     .ties = ties,
     .settings = 0x2,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

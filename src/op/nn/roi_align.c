@@ -215,4 +215,5 @@ const struct pare_op pare_op_roi_align = {
     .backward = backward,
     .ties = ties,
     .settings = 0x6,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

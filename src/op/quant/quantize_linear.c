@@ -106,4 +106,5 @@ const struct pare_op pare_op_quantize_linear = {
     .forward = forward,
     .ties = ties,
     .settings = 0x6,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

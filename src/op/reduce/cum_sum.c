@@ -121,4 +121,5 @@ const struct pare_op pare_op_cum_sum = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -32,4 +32,5 @@ const struct pare_op pare_op_reduce_log_sum = {
     PARE_REDUCE_OP("ReduceLogSum", "Logarithm of the sum over axes."),
     .types = PARE_T_REDUCE,
     .ties = pare_reduce_ties,
+    .flags = PARE_OP_WIDE,
 };

@@ -35,4 +35,5 @@ const struct pare_op pare_op_reduce_log_sum_exp = {
     PARE_REDUCE_OP("ReduceLogSumExp", "Logarithm of the sum of exponentials over axes."),
     .types = PARE_T_REDUCE,
     .ties = pare_reduce_ties,
+    .flags = PARE_OP_WIDE,
 };

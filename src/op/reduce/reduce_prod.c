@@ -44,4 +44,5 @@ const struct pare_op pare_op_reduce_prod = {
     PARE_REDUCE_OP("ReduceProd", "Product over axes."),
     .types = PARE_T_REDUCE,
     .ties = pare_reduce_ties,
+    .flags = PARE_OP_WIDE,
 };

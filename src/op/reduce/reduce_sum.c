@@ -19,4 +19,5 @@ const struct pare_op pare_op_reduce_sum = {
     PARE_REDUCE_OP("ReduceSum", "Sum over axes."),
     .types = PARE_T_REDUCE,
     .ties = pare_reduce_ties_sum,
+    .flags = PARE_OP_WIDE,
 };

@@ -176,4 +176,5 @@ const struct pare_op pare_op_top_k = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -77,4 +77,5 @@ const struct pare_op pare_op_upsample = {
     .backward = backward,
     .ties = pare_resize_ties,
     .settings = 0x2,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -213,4 +213,5 @@ const struct pare_op pare_op_dft = {
     .backward = backward,
     .ties = ties,
     .settings = PARE_IN(LENGTH) | PARE_IN(AXIS),
+    .flags = PARE_OP_FLOAT_ONLY,
 };

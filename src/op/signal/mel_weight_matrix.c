@@ -125,4 +125,5 @@ const struct pare_op pare_op_mel_weight_matrix = {
     .infer = infer,
     .forward = forward,
     .settings = 0x1f,
+    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -165,4 +165,5 @@ const struct pare_op pare_op_stft = {
     .backward = backward,
     .ties = ties,
     .settings = PARE_IN(STEP) | PARE_IN(WINDOW) | PARE_IN(LENGTH),
+    .flags = PARE_OP_FLOAT_ONLY,
 };

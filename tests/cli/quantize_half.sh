@@ -1,0 +1,19 @@
+# Presets fp16 and bf16: weights, and computation in half precision; inputs and outputs are float32.
+pare new lenet --input 1,28,28 --seed 1 -o m.onnx >/dev/null
+pare quantize m.onnx --preset fp16 -o h.onnx
+pare inspect h.onnx 2>/dev/null | sed -n '2,3p;$p'
+pare quantize m.onnx --preset fp16 --compute float -o w.onnx
+pare inspect w.onnx 2>/dev/null | sed -n '$p'
+pare quantize m.onnx --preset bf16 --json -o b.onnx
+pare quantize m.onnx --preset bf16 --compute half -o c.onnx
+for batch in 1 4; do
+    pare run m.onnx --seed 3 --batch $batch -o y.npz >/dev/null 2>&1
+    for f in h:1e-3 w:1e-3 b:1e-2 c:2e-2; do
+        pare run ${f%:*}.onnx --seed 3 --batch $batch --check y.npz --rtol 0 --atol ${f#*:} >o 2>&1 ||
+            tail -1 o
+    done
+done
+pare quantize h.onnx --preset fp16 -o again.onnx 2>&1
+pare quantize m.onnx --preset fp16 --quantizer ptq -o x.onnx 2>&1 | head -2
+pare quantize m.onnx --preset int8-weights --compute half -o x.onnx 2>&1 | head -2
+ls again.onnx x.onnx 2>/dev/null || echo "nothing is written"
