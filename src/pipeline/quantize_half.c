@@ -1,4 +1,4 @@
-/* quantize_half.c - presets fp16 and bf16: ranges of values on data, conversion to half precision. */
+/* quantize_half.c - presets fp16 and bf16: conversion of a model to half precision. */
 #include <string.h>
 
 #include "../base/arena.h"

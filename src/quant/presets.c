@@ -33,7 +33,7 @@ const char pare_preset_list[] =
 #undef PRESET
     ;
 
-/* What a preset does with a layer that has a weight. */
+/* What a preset does with a layer that has a weight; TABLE: its weights alone, in 8 bits. */
 enum choice { LEAVE, QUANTIZE, TABLE };
 
 struct scan {
@@ -64,6 +64,8 @@ static enum choice choose(const struct pare_layer_info *l, int64_t all)
         return LEAVE;
     if (!strcmp(l->torch, "Embedding"))
         return pare_numel(&root->t) >= all / TABLE_SHARE ? TABLE : LEAVE;
+    if (l->node->op && l->node->op->layer.second) /* recurrent: no runtime has an integer form */
+        return TABLE;
     return l->in && (!strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear")) ? QUANTIZE
                                                                                    : LEAVE;
 }
