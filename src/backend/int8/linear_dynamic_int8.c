@@ -1,0 +1,410 @@
+/* linear_dynamic_int8.c - MatMulInteger with constant weights and a zero point known at run time.
+ *
+ *     y (M, N) = (x - zx) (w - zw),   x (M, K) uint8 or int8, w (K, N) uint8 or int8,
+ *
+ * as after DynamicQuantizeLinear; fused with the following Cast to float, Mul with the product of
+ * the scales, and Add of a bias.  With u = w - 128 for uint8 weights and v = zw - 128,
+ *     y = x u - zx sum_k u[k][n] - v[n] (sum_k x[m][k] - K zx),
+ * so that any zero point of the weights fits.  The product is gemm_int8.h's if the CPU has VNNI,
+ * else int8_dot.h's in int16.  The sums are exact.
+ */
+#include <string.h>
+
+#include "../../base/simd.h"
+#include "../../op/op.h"
+#include "gemm_int8.h"
+#include "int8_dot.h"
+
+enum { A, B, A_ZERO, B_ZERO };
+
+struct linear_dynamic {
+    int64_t M, N, K;
+    bool panel;            /* by gemm_int8.h */
+    bool copy;             /* panel: x is copied into rows that are multiples of 4 */
+    bool flip;             /* x is int8 */
+    int in_zero, in_scale; /* inputs of the step; 0: none */
+    struct pare_value *zero, *scale, *bias; /* zero of x; scales: one or N; bias: N floats */
+    struct pare_node *fused[3];
+    int n_fused;
+    const struct pare_value *w, *wz;
+    struct pare_value *x, *out;
+    struct pare_value integers; /* describes the sums to gemm_int8.h */
+    const int8_t *packed;
+    int16_t *wider;  /* u for int8_dot.h, (N, padded K) */
+    int32_t *column; /* sum_k u[k][n], padded to whole panels */
+    int32_t *shift;  /* v[n]; NULL: all 0 */
+};
+
+/* ---- match --------------------------------------------------------------------------- */
+
+static bool is_8bit(const struct pare_value *v)
+{
+    return v && (v->t.dtype == PARE_U8 || v->t.dtype == PARE_I8);
+}
+
+static bool is_known(const struct pare_value *v)
+{
+    return pare_is_const(v) && v->t.data;
+}
+
+/* A consumer of this type of the value alone; `other` is its other operand. */
+static struct pare_node *next(const struct pare_match *v, struct pare_value *y, const char *type,
+                              struct pare_value **other)
+{
+    struct pare_node *n = pare_only_consumer(v, y);
+
+    if (!pare_node_is(n, type) || (n->n_in > 1 && n->in[0] == n->in[1]) ||
+        !pare_same_shape(&n->out[0]->t, &y->t) || !pare_is_f32(n->out[0]))
+        return NULL;
+    *other = n->n_in > 1 ? n->in[n->in[0] == y] : NULL;
+    return n;
+}
+
+static bool is_row(const struct pare_value *v, int64_t N)
+{
+    return v && pare_is_f32(v) &&
+           (pare_numel(&v->t) == 1 ||
+            (v->t.rank >= 1 && v->t.dim[v->t.rank - 1] == N && pare_numel(&v->t) == N));
+}
+
+/* Is the value computed by a step before the node's? */
+static bool is_ready(const struct pare_match *v, const struct pare_value *x)
+{
+    return pare_is_const(x) || v->layout[x->id] != 0;
+}
+
+/* Cast, Mul with scales that are known when this node runs, Add of a constant row. */
+static void follow(const struct pare_match *v, struct linear_dynamic *l)
+{
+    struct pare_value *other;
+    struct pare_node *n = next(v, l->out, "Cast", &other), *mul, *add;
+
+    mul = n ? next(v, n->out[0], "Mul", &other) : NULL;
+    if (!mul || !is_row(other, l->N) || !is_ready(v, other))
+        return;
+    l->fused[l->n_fused++] = n;
+    l->fused[l->n_fused++] = mul;
+    l->scale = other;
+    l->out = mul->out[0];
+    add = next(v, l->out, "Add", &other);
+    if (!add || !is_row(other, l->N) || pare_numel(&other->t) != l->N || !is_known(other))
+        return;
+    l->fused[l->n_fused++] = add;
+    l->bias = other;
+    l->out = add->out[0];
+}
+
+static bool read_node(const struct pare_match *v, const struct pare_node *n,
+                      struct linear_dynamic *l)
+{
+    struct pare_value *zero = n->n_in > A_ZERO ? n->in[A_ZERO] : NULL;
+    const struct pare_value *wz = n->n_in > B_ZERO ? n->in[B_ZERO] : NULL;
+
+    if (strcmp(n->type, "MatMulInteger") != 0 || n->op->domain || !is_8bit(n->in[A]) ||
+        !is_8bit(n->in[B]) || n->in[B]->t.rank != 2 || !pare_is_const(n->in[B]) ||
+        !pare_const_raw(n->in[B]) || n->in[A]->t.rank < 2 || !pare_numel(&n->in[A]->t) ||
+        !pare_numel(&n->in[B]->t))
+        return false;
+    l->K = n->in[B]->t.dim[0];
+    l->N = n->in[B]->t.dim[1];
+    l->M = pare_numel(&n->in[A]->t) / l->K;
+    l->w = n->in[B];
+    l->wz = wz;
+    l->zero = zero;
+    l->x = n->in[A];
+    l->out = n->out[0];
+    l->integers.t.dtype = PARE_I32;
+    l->flip = n->in[A]->t.dtype == PARE_I8;
+    if ((zero && (pare_numel(&zero->t) != 1 || !is_ready(v, zero))) ||
+        (wz && (!is_known(wz) || (pare_numel(&wz->t) != 1 && pare_numel(&wz->t) != l->N))))
+        return false;
+    return l->K <= PARE_DOT_LONGEST / 2;
+}
+
+static bool linear_dynamic_int8_match(const struct pare_match *v, struct pare_node *n,
+                                      struct pare_step *s)
+{
+    struct linear_dynamic *l = pare_alloc(v->backend->scratch, 1, sizeof(*l)), *keep;
+    int inputs = 1;
+
+    if (!l || n->n_in < 2 || !read_node(v, n, l))
+        return false;
+    follow(v, l);
+    l->panel = pare_gemm_int8_can(v->backend);
+    l->copy = l->K % 4 || l->flip;
+    l->in_zero = l->zero && !pare_is_const(l->zero) ? inputs++ : 0;
+    l->in_scale = l->scale && !pare_is_const(l->scale) ? inputs++ : 0;
+    keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
+    if (!keep || !pare_step_lists(s, v, inputs, 1, l->n_fused))
+        return false;
+    *keep = *l;
+    s->state = keep;
+    s->in[0] = n->in[A];
+    if (l->in_zero)
+        s->in[l->in_zero] = l->zero;
+    if (l->in_scale)
+        s->in[l->in_scale] = l->scale;
+    s->out[0] = l->out;
+    s->work_bytes[0] = (size_t)pare_gemm_int8_columns(l->N) * 4 + 64 +
+                       (l->panel ? (l->copy ? (size_t)(l->M * pare_gemm_int8_fours(l->K) * 4) : 0)
+                                 : (size_t)(l->M * pare_dot_length(l->K)) * 2);
+    for (int i = 0; i < l->n_fused; i++)
+        s->fused[i] = l->fused[i];
+    return true;
+}
+
+/* ---- init ---------------------------------------------------------------------------- */
+
+/* u: the weights as int8. */
+static const int8_t *centered(const struct linear_dynamic *l, struct pare_arena *a)
+{
+    const uint8_t *raw = pare_const_raw(l->w);
+    int64_t n = l->K * l->N;
+    int8_t *u;
+
+    if (l->w->t.dtype == PARE_I8)
+        return (const int8_t *)raw;
+    u = pare_alloc_raw(a, (size_t)n, 1);
+    for (int64_t i = 0; u && i < n; i++)
+        u[i] = (int8_t)(raw[i] ^ 0x80);
+    return u;
+}
+
+static int init_shift(struct linear_dynamic *l, struct pare_backend *b, struct pare_err *err)
+{
+    int base = l->w->t.dtype == PARE_U8 ? 128 : 0;
+    bool any = false;
+
+    l->shift = pare_alloc(b->arena, (size_t)l->N, sizeof(*l->shift));
+    if (!l->shift)
+        return pare_no_memory(err, "for the weights");
+    for (int64_t i = 0; i < l->N; i++) {
+        int64_t at = l->wz && pare_numel(&l->wz->t) > 1 ? i : 0;
+
+        l->shift[i] = (int32_t)(l->wz ? pare_get_int(&l->wz->t, at) : 0) - base;
+        any |= l->shift[i] != 0;
+    }
+    if (!any)
+        l->shift = NULL;
+    return 0;
+}
+
+static int init_weights(struct linear_dynamic *l, struct pare_backend *b, struct pare_err *err)
+{
+    const int8_t *u = centered(l, b->scratch);
+    int64_t length = pare_dot_length(l->K);
+    int8_t *packed = NULL;
+
+    l->column = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*l->column));
+    if (l->panel)
+        l->packed = packed = pare_alloc_raw(b->arena, pare_gemm_int8_bytes(l->K, l->N), 1);
+    else
+        l->wider = pare_alloc(b->arena, (size_t)(l->N * length), sizeof(*l->wider));
+    if (!u || !l->column || (!packed && !l->wider))
+        return pare_no_memory(err, "for the weights");
+    if (l->panel)
+        pare_gemm_int8_pack(u, false, l->K, l->N, packed);
+    for (int64_t k = 0; k < l->K; k++)
+        for (int64_t i = 0; i < l->N; i++) {
+            l->column[i] += u[k * l->N + i];
+            if (l->wider)
+                l->wider[i * length + k] = u[k * l->N + i];
+        }
+    return 0;
+}
+
+static int linear_dynamic_int8_init(struct pare_step *s, struct pare_backend *b,
+                                    struct pare_err *err)
+{
+    struct linear_dynamic *l = s->state;
+
+    if (s->share_from) {
+        const struct linear_dynamic *like = s->share_from->state;
+
+        l->packed = like->packed;
+        l->wider = like->wider;
+        l->column = like->column;
+        l->shift = like->shift;
+        return 0;
+    }
+    PARE_TRY(init_shift(l, b, err));
+    return init_weights(l, b, err);
+}
+
+/* ---- run ----------------------------------------------------------------------------- */
+
+struct job {
+    const struct linear_dynamic *l;
+    const uint8_t *x;
+    const int32_t *sum; /* by column: -zx (sum of u - K v) */
+    const float *scale;
+    char *rows; /* scratch: x as the product reads it */
+    int32_t *y;
+};
+
+/* sum of x[m][k], as stored. */
+PARE_SIMD static int32_t row_sum(const uint8_t *x, int64_t n, bool flip)
+{
+    int32_t sum = 0;
+
+    for (int64_t k = 0; k < n; k++)
+        sum += x[k] ^ (flip ? 128 : 0);
+    return flip ? sum - (int32_t)(128 * n) : sum;
+}
+
+/* y of a row: minus v[n] times the row's sum; then to float, in place. */
+PARE_SIMD static void finish_row(const struct job *j, int64_t m, int64_t from, int64_t to)
+{
+    const struct linear_dynamic *l = j->l;
+    int32_t *y = j->y + m * l->N;
+    float *f = (float *)(void *)y;
+    const float *b = l->bias ? pare_f32(&l->bias->t) : NULL;
+    bool one = l->scale && pare_numel(&l->scale->t) == 1;
+
+    if (l->shift) {
+        int32_t all = row_sum(j->x + m * l->K, l->K, l->flip);
+
+        for (int64_t i = from; i < to; i++)
+            y[i] -= l->shift[i] * all;
+    }
+    if (!l->scale)
+        return;
+    for (int64_t i = from; i < to; i++) {
+        int32_t v;
+        float r;
+
+        memcpy(&v, &y[i], sizeof(v));
+        r = (float)v * j->scale[one ? 0 : i];
+        r = b ? r + b[i] : r;
+        memcpy(&f[i], &r, sizeof(r));
+    }
+}
+
+PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_t *y)
+{
+    for (int64_t k = 0; k < K; k++)
+        y[k] = x[k] ^ flip;
+    for (int64_t k = K; k < pare_gemm_int8_fours(K) * 4; k++)
+        y[k] = 0;
+}
+
+#define SOME_ROWS 96
+
+/* Rows m..m + n - 1, columns from..to - 1, by VNNI. */
+static void run_panel(const struct job *j, int64_t m, int64_t n, int64_t from, int64_t to)
+{
+    const struct linear_dynamic *l = j->l;
+    int64_t row = l->copy ? pare_gemm_int8_fours(l->K) * 4 : l->K;
+    struct pare_gemm_int8 p = {
+        .x = (l->copy ? (const uint8_t *)j->rows : j->x) + m * row,
+        .w = l->packed,
+        .sum = j->sum,
+        .out = { .out = &l->integers },
+        .y = j->y + m * l->N,
+        .rows = n,
+        .K = l->K,
+        .N = l->N,
+        .x_row = row,
+        .y_row = l->N,
+        .from = from,
+        .to = to,
+    };
+
+    pare_gemm_int8_run(&p);
+}
+
+#define COLUMNS 32
+#define ROWS 32
+
+/* The same without VNNI: at most ROWS rows, all columns. */
+static void run_dots(const struct job *j, int64_t m, int64_t n)
+{
+    const struct linear_dynamic *l = j->l;
+    int64_t length = pare_dot_length(l->K);
+    const int16_t *x = (const int16_t *)(const void *)j->rows + m * length;
+    int32_t acc[ROWS * COLUMNS];
+
+    for (int64_t c = 0; c < l->N; c += COLUMNS) {
+        int64_t columns = l->N - c < COLUMNS ? l->N - c : COLUMNS;
+
+        pare_dot_block(x, n, l->wider + c * length, columns, length, acc);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < columns; k++)
+                j->y[(m + i) * l->N + c + k] = acc[i * columns + k] + j->sum[c + k];
+    }
+}
+
+/* Divide the rows among the threads if there are many, else the columns. */
+static void run_all(const struct job *j, int threads, int zero)
+{
+    const struct linear_dynamic *l = j->l;
+    int64_t some = l->panel ? SOME_ROWS : ROWS, parts = (l->M + some - 1) / some, columns = l->N;
+    int64_t row = l->panel ? pare_gemm_int8_fours(l->K) * 4 : pare_dot_length(l->K) * 2, cuts;
+    struct pare_int8 q = { .v = l->x, .zero = zero };
+
+    if (l->panel && parts < threads)
+        columns = pare_gemm_int8_columns((l->N + threads - 1) / threads);
+    cuts = (l->N + columns - 1) / columns;
+#pragma omp parallel num_threads(threads) if (l->M * l->N * l->K > 262144)
+    {
+#pragma omp for
+        for (int64_t m = 0; m < (l->copy || !l->panel ? l->M : 0); m++) {
+            char *to = j->rows + m * row;
+
+            if (l->panel) {
+                copy_row(j->x + m * l->K, l->K, l->flip ? 128 : 0, (uint8_t *)to);
+            } else {
+                pare_dot_widen(&q, j->x, m * l->K, (int16_t *)(void *)to, l->K);
+                memset(to + l->K * 2, 0, (size_t)(row - l->K * 2));
+            }
+        }
+#pragma omp for collapse(2)
+        for (int64_t i = 0; i < parts; i++)
+            for (int64_t c = 0; c < cuts; c++) {
+                int64_t m = i * some, n = l->M - m < some ? l->M - m : some;
+                int64_t to = (c + 1) * columns < l->N ? (c + 1) * columns : l->N;
+
+                if (l->panel)
+                    run_panel(j, m, n, c * columns, to);
+                else
+                    run_dots(j, m, n);
+                for (int64_t k = m; k < m + n; k++)
+                    finish_row(j, k, c * columns, to);
+            }
+    }
+}
+
+static int linear_dynamic_int8_run(struct pare_step *s, struct pare_backend *b,
+                                   struct pare_err *err)
+{
+    const struct linear_dynamic *l = s->state;
+    int32_t *sum = s->work[0]->t.data;
+    size_t head = (size_t)pare_gemm_int8_columns(l->N) * 4;
+    struct job j = { .l = l, .x = s->in_buf[0]->t.data, .sum = sum, .y = s->out_buf[0]->t.data };
+    int32_t zero = 0, all;
+
+    (void)err;
+    if (l->zero) {
+        const uint8_t *z = l->in_zero ? s->in_buf[l->in_zero]->t.data : l->zero->t.data;
+
+        zero = l->zero->t.dtype == PARE_I8 ? (int8_t)*z : *z;
+    }
+    if (l->scale)
+        j.scale = l->in_scale ? s->in_buf[l->in_scale]->t.data : l->scale->t.data;
+    j.rows = (char *)sum + (head + 63) / 64 * 64;
+    all = l->panel ? -(zero + (l->flip ? 128 : 0)) : 0; /* int8_dot.h subtracts the zero point */
+    for (int64_t i = 0; i < pare_gemm_int8_columns(l->N); i++)
+        sum[i] = all * l->column[i] +
+                 (i < l->N && l->shift ? (int32_t)l->K * zero * l->shift[i] : 0);
+    run_all(&j, b->threads, zero);
+    return 0;
+}
+
+const struct pare_kernel pare_kernel_linear_dynamic_int8 = {
+    .name = "linear_dynamic_int8",
+    .doc = "MatMulInteger after DynamicQuantizeLinear, with the scales and the bias after it.",
+    .reads_int8 = true,
+    .match = linear_dynamic_int8_match,
+    .init = linear_dynamic_int8_init,
+    .run = linear_dynamic_int8_run,
+};
