@@ -214,7 +214,7 @@ const struct pare_op pare_op_cast = {
     .in = "A",
     .min_out = 1,
     .max_out = 1,
-    .flags = PARE_OP_STORAGE,
+    .flags = PARE_OP_STORAGE | PARE_OP_FLOAT_ONLY,
     .attrs = cast_attrs,
     .attr_size = sizeof(struct cast),
     .infer = infer,
@@ -222,5 +222,4 @@ const struct pare_op pare_op_cast = {
     .backward = pare_backward_copy,
     .ties = pare_ties_elementwise,
     .constant_channel = pare_constant_channel_same,
-    .flags = PARE_OP_FLOAT_ONLY,
 };
