@@ -165,7 +165,7 @@ static int write_file(struct pare_quantize_job *j, const struct pare_export *fil
 /* The quantized model: loaded from its file, or in memory when it has none. */
 static int load_result(struct pare_quantize_job *j, struct pare_model **m, struct pare_err *err)
 {
-    const struct pare_load_opts *how = &j->compression->model->how;
+    const struct pare_load_opts *how = &j->tune.model->how;
 
     return j->files.onnx ? pare_model_load_with(j->files.onnx, how, m, err)
                          : pare_qdq_model(j->compression, &j->files, m, err);
