@@ -108,10 +108,10 @@ enum pare_op_flag {
     PARE_OP_SOFTMAX = 1 << 18,     /* probabilities of classes, or their logarithms, from logits */
     PARE_OP_SIGMOID = 1 << 19,     /* probability of each element, from its logit */
     PARE_OP_PASSES = 1 << 20,      /* output 0 is input 0, also if that is not a tensor */
-    PARE_OP_CHOOSES = 1 << 21, /* runs one of its bodies, whose outputs are the node's outputs */
-    PARE_OP_FLOAT_ONLY = 1 << 24,  /* half-precision models run it in float32: runtimes or ONNX
+    PARE_OP_CHOOSES = 1 << 21,    /* runs one of its bodies, whose outputs are the node's outputs */
+    PARE_OP_FLOAT_ONLY = 1 << 24, /* half-precision models run it in float32: runtimes or ONNX
                                     * have no half-precision form, or it needs the precision */
-    PARE_OP_WIDE = 1 << 25,        /* half-precision models run it in float32: results overflow */
+    PARE_OP_WIDE = 1 << 25,       /* half-precision models run it in float32: results overflow */
 };
 
 /* The weights of an operator.  A node whose weight is constant is a layer, which can be pruned and
