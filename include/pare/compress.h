@@ -136,6 +136,11 @@ struct pare_quantize_opts {
 struct pare_quantize_report {
     struct pare_metrics before, after; /* n is 0: not evaluated */
     int layers, tensors;               /* quantized */
+    int left_float; /* tensors that stay float because quantization would destroy them */
+    double snr_db,
+        cosine;         /* of the outputs against the float model's, on tuning.data; NaN: no data */
+    char worst[3][64];  /* layers with the most noise, the worst first; empty: fewer */
+    double worst_db[3]; /* their signal-to-noise ratio */
 };
 
 PARE_API int pare_quantize(struct pare_model *model, const struct pare_quantize_opts *opts,

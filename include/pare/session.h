@@ -159,6 +159,27 @@ struct pare_quantized_tensor {
 PARE_API int pare_layer_quantized(const struct pare_layer *l, enum pare_quant_site site,
                                   struct pare_quantized_tensor *t, struct pare_err *err);
 
+/* What the checker found after pare_quantize(): how far the outputs are from those of the float
+ * model on calibration data, and the tensors with the most noise.  Names live as long as the
+ * compression. */
+#define PARE_CHECK_WORST 3
+struct pare_worst_tensor {
+    const char *layer;
+    enum pare_quant_site site;
+    double snr_db; /* of the values near 0, if it is less */
+};
+struct pare_quantize_check {
+    double snr_db, cosine; /* of the outputs; NaN: not measured, as there is no data */
+    const char *observer;  /* that quantizer ptq used or chose; NULL: none */
+    int64_t weights;       /* elements of quantized weights */
+    int64_t all_weights;   /* float elements of the model's constants before quantization */
+    int left_float;        /* tensors that became float because quantization destroyed them */
+    struct pare_worst_tensor worst[PARE_CHECK_WORST], destroyed[PARE_CHECK_WORST];
+    int n_worst, n_destroyed;
+};
+PARE_API void pare_compression_checked(const struct pare_compression *c,
+                                       struct pare_quantize_check *k);
+
 /* Pairs of layers that the option "equalize" changed; -1: the option is off. */
 PARE_API int pare_compression_equalized(const struct pare_compression *c);
 

@@ -1,4 +1,6 @@
 /* quantize.c - pare_quantize(): fold, calibrate or train, mixed precision, write integers. */
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline.h"
@@ -9,6 +11,7 @@
 #include "../quant/conv_bn_quant.h"
 #include "../quant/export_qdq.h"
 #include "../quant/presets.h"
+#include "../quant/quant_check.h"
 #include "../quant/quant_method.h"
 
 const char *const *pare_quantize_presets(void)
@@ -243,13 +246,16 @@ static int work(struct pare_quantize_job *j, struct pare_err *err)
     PARE_TRY(pare_quantize_open(j, err));
     PARE_TRY(pare_compression_compress(j->compression, err));
     if (!pare_finetune_has_data(f))
-        return 0;
+        return pare_quant_check(j->compression, true, err);
     PARE_TRY(pare_finetune_schedule(f, j->compression, &j->trained, err));
     if (j->trained)
         PARE_TRY(j->train(j->user, f, err));
     if (j->o.max_drop >= 0)
         PARE_TRY(meet_budget(j, err));
-    return evaluate_rounded(j, err);
+    if (j->trained)
+        return evaluate_rounded(j, err);
+    PARE_TRY(pare_quant_check(j->compression, j->o.max_drop < 0, err));
+    return pare_finetune_evaluate(f, f->model, &j->rounded, err);
 }
 
 /* Convert to half precision, write the file, evaluate it. */
@@ -323,6 +329,20 @@ static void count_sites(struct pare_compression *c, struct pare_quantize_report 
     }
 }
 
+static void report_check(const struct pare_compression *c, struct pare_quantize_report *r)
+{
+    struct pare_quantize_check k;
+
+    pare_compression_checked(c, &k);
+    r->left_float = k.left_float;
+    r->snr_db = k.snr_db;
+    r->cosine = k.cosine;
+    for (int i = 0; i < k.n_worst; i++) {
+        snprintf(r->worst[i], sizeof(r->worst[i]), "%s", k.worst[i].layer);
+        r->worst_db[i] = k.worst[i].snr_db;
+    }
+}
+
 static int run(struct pare_quantize_job *j, struct pare_model **out, struct pare_quantize_report *r,
                struct pare_err *err)
 {
@@ -341,9 +361,11 @@ static int run(struct pare_quantize_job *j, struct pare_model **out, struct pare
         PARE_TRY(pare_quantize_half(j, out, err));
         r->layers = (int)j->half.weights;
         r->tensors = (int)j->half.weights;
+        r->snr_db = r->cosine = NAN;
     } else {
         PARE_TRY(work(j, err));
         count_sites(j->compression, r);
+        report_check(j->compression, r);
         PARE_TRY(load_result(j, out, err));
     }
     PARE_TRY(pare_finetune_evaluate(f, *out, &r->after, err));

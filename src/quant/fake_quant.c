@@ -1,5 +1,6 @@
 /* fake_quant.c - fake-quant nodes for quantized inputs and outputs in the model's graph, which call
  * the quantizer in forward and backward passes. */
+#include <stdio.h>
 #include <string.h>
 
 #include "../base/arena.h"
@@ -11,6 +12,7 @@
 #include "quant_config.h"
 
 #define PARTS 32
+#define NOISE 6 /* sums of struct pare_noise */
 
 /* The attribute of a fake-quant node. */
 struct site {
@@ -18,19 +20,38 @@ struct site {
     enum pare_quant_site site;
 };
 
-PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double *to)
+/* The sums of struct pare_noise, in its order; values up to `reach` are inner ones. */
+PARE_SIMD static void noise_of(const float *x, const float *y, int64_t n, double reach, double *to)
 {
-    double signal = 0, noise = 0;
+    double signal = 0, noise = 0, inner_signal = 0, inner_noise = 0, inner = 0, nonzero = 0;
 
-#pragma omp simd reduction(+ : signal, noise)
+#pragma omp simd reduction(+ : signal, noise, inner_signal, inner_noise, inner, nonzero)
     for (int64_t i = 0; i < n; i++) {
         double v = (double)x[i], d = v - (double)y[i];
+        double any = v != 0 ? 1 : 0, in = v <= reach && v >= -reach ? any : 0;
 
         signal += v * v;
         noise += d * d;
+        inner_signal += in * v * v;
+        inner_noise += in * d * d;
+        inner += in;
+        nonzero += any;
     }
-    to[0] = signal;
-    to[1] = noise;
+    to[0] = signal, to[1] = noise;
+    to[2] = inner_signal, to[3] = inner_noise;
+    to[4] = inner, to[5] = nonzero;
+}
+
+/* The distance from 0 of inner values; 0: the quantizer has no single scale. */
+static double inner_reach(const struct pare_layer *l, enum pare_quant_site site)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s_scale", pare_quant_site_name(site));
+    for (const struct pare_buffer *b = l->buffers; b; b = b->next)
+        if (!strcmp(b->name, name) && b->t.dtype == PARE_F32 && pare_numel(&b->t) == 1)
+            return PARE_INNER_STEPS * (double)pare_f32(&b->t)[0];
+    return 0;
 }
 
 /* The number of parts does not depend on the number of threads, so neither do the sums. */
@@ -39,18 +60,22 @@ void pare_quant_noise_add(struct pare_layer *l, enum pare_quant_site site,
 {
     struct pare_noise *s = &l->quant->noise[site];
     int threads = pare_rows_threads(&l->quant->site[site], x);
-    double part[PARTS][2];
+    double part[PARTS][NOISE], reach = inner_reach(l, site);
     int64_t n = pare_numel(x);
 
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
     for (int i = 0; i < PARTS; i++) {
         int64_t from = n * i / PARTS, to = n * (i + 1) / PARTS;
 
-        noise_of(pare_f32(x) + from, pare_f32(y) + from, to - from, part[i]);
+        noise_of(pare_f32(x) + from, pare_f32(y) + from, to - from, reach, part[i]);
     }
     for (int i = 0; i < PARTS; i++) {
         s->signal += part[i][0];
         s->noise += part[i][1];
+        s->inner_signal += part[i][2];
+        s->inner_noise += part[i][3];
+        s->inner += part[i][4];
+        s->nonzero += part[i][5];
     }
 }
 

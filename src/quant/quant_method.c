@@ -208,10 +208,13 @@ int pare_quant_merge_noise(struct pare_compression *c, struct pare_err *err)
     for (int i = 0; i < c->n_layers; i++)
         for (int k = 0; k < PARE_QUANT_SITES; k++) {
             struct pare_noise *s = &c->layer[i].quant->noise[k];
-            double v[] = { s->signal, s->noise };
+            double v[] = { s->signal,      s->noise, s->inner_signal,
+                           s->inner_noise, s->inner, s->nonzero };
 
-            PARE_TRY(pare_dist_merge(c->dist, PARE_MERGE_SUM, PARE_F64, v, 2, err));
-            *s = (struct pare_noise){ v[0], v[1] };
+            if (k == PARE_WEIGHT) /* the same in all processes */
+                continue;
+            PARE_TRY(pare_dist_merge(c->dist, PARE_MERGE_SUM, PARE_F64, v, 6, err));
+            *s = (struct pare_noise){ v[0], v[1], v[2], v[3], v[4], v[5] };
         }
     return 0;
 }

@@ -8,12 +8,7 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "qscale.h"
-
-/* 10 log10(sum of x^2 / sum of (x - quantized x)^2); infinite if there is no error. */
-static double decibels(const struct pare_noise *n)
-{
-    return n->signal > 0 ? 10 * log10(n->signal / n->noise) : NAN;
-}
+#include "quant_check.h"
 
 static void find_range(const struct pare_qscale *g, struct pare_quantized_tensor *p)
 {
@@ -30,7 +25,7 @@ static void find_range(const struct pare_qscale *g, struct pare_quantized_tensor
 static int describe_weight(const struct pare_layer *l, struct pare_arena *a,
                            struct pare_quantized_tensor *p, struct pare_err *err)
 {
-    struct pare_noise n = { 0, 0 };
+    struct pare_noise n = { 0 };
     struct pare_qscale g;
     struct pare_tensor q;
     int rc;
@@ -41,7 +36,7 @@ static int describe_weight(const struct pare_layer *l, struct pare_arena *a,
         n.signal += v * v;
         n.noise += d * d;
     }
-    p->snr_db = decibels(&n);
+    p->snr_db = pare_noise_db(&n);
     rc = pare_qweight(l, a, &g, &q, err);
     if (!rc) {
         bool is_signed = g.dtype == PARE_I8 || g.dtype == PARE_I16 || g.dtype == PARE_I4;
@@ -65,7 +60,7 @@ int pare_layer_quantized(const struct pare_layer *l, enum pare_quant_site site,
     if (!q)
         return 0;
     p->bits = q->bits;
-    p->snr_db = decibels(&l->quant->noise[site]);
+    p->snr_db = pare_noise_db(&l->quant->noise[site]);
     snprintf(p->dtype, sizeof(p->dtype), "%s%d", q->has_sign ? "int" : "uint", q->bits);
     a = pare_arena_new(1 << 16);
     if (!a)
@@ -79,6 +74,47 @@ int pare_layer_quantized(const struct pare_layer *l, enum pare_quant_site site,
     }
     pare_arena_free(a);
     return rc == PARE_ENOMEM ? rc : 0; /* any other error: the quantizer has no scales */
+}
+
+static int64_t count_weights(const struct pare_graph *g)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < g->n_values; i++) {
+        const struct pare_value *v = g->value[i];
+
+        if (v->flags & PARE_V_CONST && !v->maker && v->t.dtype == PARE_F32)
+            n += pare_numel(&v->t);
+    }
+    return n;
+}
+
+void pare_compression_checked(const struct pare_compression *c, struct pare_quantize_check *r)
+{
+    const struct pare_check *k = c->quant ? &c->quant->check : NULL;
+
+    *r = (struct pare_quantize_check){ .snr_db = NAN, .cosine = NAN };
+    if (!k || !k->done)
+        return;
+    r->snr_db = k->output_db;
+    r->cosine = k->cosine;
+    r->observer = c->quant->observer;
+    r->left_float = k->left;
+    r->n_worst = k->n_worst;
+    r->all_weights = count_weights(c->model->graph);
+    for (int i = 0; i < k->n_worst; i++)
+        r->worst[i] = (struct pare_worst_tensor){ pare_layer_name(k->worst[i].layer),
+                                                  k->worst[i].site, k->worst[i].db };
+    for (int i = 0; i < c->n_layers; i++) {
+        const struct pare_layer *l = &c->layer[i];
+
+        r->weights += l->quant->quantized[PARE_WEIGHT] ? pare_numel(&l->w) : 0;
+        for (int site = 0; site < PARE_QUANT_SITES; site++)
+            if (l->quant->destroyed[site] && r->n_destroyed < PARE_CHECK_WORST)
+                r->destroyed[r->n_destroyed++] = (struct pare_worst_tensor){
+                    l->info.name, (enum pare_quant_site)site, l->quant->destroyed_db[site]
+                };
+    }
 }
 
 int pare_compression_equalized(const struct pare_compression *c)

@@ -17,6 +17,22 @@ struct pare_learned_buffer {
     struct pare_learned_buffer *next;
 };
 
+#define PARE_INNER_STEPS 16
+#define PARE_WORST 3
+
+/* What the checker found (quant_check.h). */
+struct pare_check {
+    bool done;
+    int left;                 /* tensors that became float because quantization destroys them */
+    double output_db, cosine; /* of the outputs against the float model's; NaN: not measured */
+    struct pare_check_worst {
+        const struct pare_layer *layer;
+        enum pare_quant_site site;
+        double db;
+    } worst[PARE_WORST]; /* the least first */
+    int n_worst;
+};
+
 /* compression->quant */
 struct pare_quant_state {
     struct pare_quant_settings settings;
@@ -31,6 +47,8 @@ struct pare_quant_state {
     int *twin; /* (layers, PARE_QUANT_SITES), see pare_layer_twin(); NULL: not computed */
     const struct pare_json *calibration; /* scales of a calibration file; NULL: none */
     const char *calibration_path;
+    struct pare_check check;
+    const char *observer; /* that calibration used or chose; NULL: none */
     struct pare_learned_buffer *learned;
     struct pare_optim *optim; /* optimizer of `learned`; NULL before the first step */
 };
@@ -38,7 +56,9 @@ struct pare_quant_state {
 /* layer->quant */
 struct pare_layer_quant {
     struct pare_quant site[PARE_QUANT_SITES];
-    bool quantized[PARE_QUANT_SITES]; /* false: site[] is unused, or the point stays float */
+    bool destroyed[PARE_QUANT_SITES];      /* the checker made it float */
+    double destroyed_db[PARE_QUANT_SITES]; /* at this signal-to-noise ratio */
+    bool quantized[PARE_QUANT_SITES];      /* false: site[] is unused, or the point stays float */
     int asked_bits[PARE_QUANT_SITES]; /* bits of the config; site[].bits may have been raised; 0:
                                        * none */
     int64_t start_step;               /* quant_start_step */
@@ -47,7 +67,9 @@ struct pare_layer_quant {
     double *factor;         /* the norm's factors at the last quantization, then its deviations */
     struct pare_tensor b_before; /* the bias before its correction; data NULL: not corrected */
     struct pare_noise {
-        double signal, noise; /* sums of x^2 and (x - quantized x)^2 */
+        double signal, noise;             /* sums of x^2 and (x - quantized x)^2 */
+        double inner_signal, inner_noise; /* of values within PARE_INNER_STEPS of 0, without 0 */
+        double inner, nonzero;            /* numbers of these values, and of all but 0 */
     } noise[PARE_QUANT_SITES];
 };
 

@@ -7,12 +7,15 @@
  *     percentile      without outliers
  *     mse             least squared error of the quantized values
  *     entropy         least divergence between the values and the quantized values
- * The last three keep a histogram per quantization point (histogram.h).  Weights: minmax or mse.
+ *     auto            the one of minmax, percentile, mse and entropy whose quantized model has the
+ *                     least error at the outputs, on batches that are shuffled in another order
+ * The last four keep a histogram per quantization point (histogram.h).  Weights: minmax or mse.
  */
 #include <stddef.h>
 #include <string.h>
 
 #include "histogram.h"
+#include "quant_check.h"
 #include "mse_scales.h"
 #include "channel_rows.h"
 
@@ -31,7 +34,7 @@ struct state {
 struct observed {
     bool seen;
     int64_t n;                /* channels */
-    struct pare_histogram *h; /* NULL: the observer needs none */
+    struct pare_histogram *h; /* NULL: the observer needs none; has the whole range */
     float *lo, *hi;           /* tracked_min_*, tracked_max_* */
 };
 
@@ -39,7 +42,7 @@ struct observed {
 static const struct pare_opt opts[] = {
     PARE_CHOICE("observer", offsetof(struct opts, observer),
                 "how to find the range of inputs and outputs",
-                "minmax", "minmax|moving_average|percentile|mse|entropy"),
+                "auto", "auto|minmax|moving_average|percentile|mse|entropy"),
     PARE_CHOICE("weight_observer", offsetof(struct opts, weight_observer),
                 "how to find the range of weights", "minmax", "minmax|mse"),
     PARE_INT("calibration_steps", offsetof(struct opts, calibration_steps),
@@ -126,24 +129,36 @@ static int observe(struct pare_layer *l, enum pare_quant_site site, const struct
 
 /* ---- choosing scales ------------------------------------------------------------------------- */
 
-static void clip_range(const struct opts *o, const struct pare_quant *q, struct observed *at)
+static void clip_range(const struct opts *o, const char *observer, const struct pare_quant *q,
+                       struct observed *at)
 {
-    struct pare_histogram *h = at->h;
-    double lo, hi;
+    const struct pare_histogram *h = at->h;
+    double lo = h->lo, hi = h->hi;
 
-    h->lo = (double)at->lo[0];
-    h->hi = (double)at->hi[0];
-    if (!strcmp(o->observer, "percentile"))
+    if (!strcmp(observer, "percentile"))
         pare_histogram_percentile(h, o->percentile / 100, &lo, &hi);
-    else if (!strcmp(o->observer, "mse"))
+    else if (!strcmp(observer, "mse"))
         pare_histogram_mse(h, q, &lo, &hi);
-    else
+    else if (!strcmp(observer, "entropy"))
         pare_histogram_entropy(h, q, &lo, &hi);
     at->lo[0] = (float)lo;
     at->hi[0] = (float)hi;
 }
 
-static void clip_ranges(struct pare_compression *r, struct state *s)
+/* Keeps the whole range in the histogram: tracked_min and tracked_max become the clipped one. */
+static void keep_range(struct pare_compression *r, struct state *s)
+{
+    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
+        struct observed *at = &s->observed[i];
+
+        if (at->seen && at->h) {
+            at->h->lo = (double)at->lo[0];
+            at->h->hi = (double)at->hi[0];
+        }
+    }
+}
+
+static void clip_ranges(struct pare_compression *r, struct state *s, const char *observer)
 {
     const struct opts *o = pare_compression_conf(r);
     int n = pare_compression_layers(r) * PARE_QUANT_SITES, threads = pare_compression_threads(r);
@@ -151,7 +166,7 @@ static void clip_ranges(struct pare_compression *r, struct state *s)
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(dynamic, 1)
     for (int i = 0; i < n; i++)
         if (s->observed[i].seen && s->observed[i].h)
-            clip_range(o,
+            clip_range(o, observer,
                        pare_layer_quant(pare_compression_layer(r, i / PARE_QUANT_SITES),
                                         (enum pare_quant_site)(i % PARE_QUANT_SITES)),
                        &s->observed[i]);
@@ -220,7 +235,7 @@ static int alloc_observers(struct pare_compression *r, struct state *s, int *n,
             continue;
         ++*n;
         threads = q->threads > threads ? q->threads : threads;
-        if (!needs_histogram(o))
+        if (!needs_histogram(o) || (q->axis >= 0 && !strcmp(o->observer, "auto")))
             continue;
         if (q->axis >= 0)
             return pare_fail(
@@ -252,11 +267,42 @@ static int merge_counts(struct pare_compression *r, struct state *s, struct pare
     return 0;
 }
 
+/* Sets the scales by each observer and compares the outputs of the model, whose weights are float
+ * still.  *best keeps its value if there is nothing to compare. */
+static int try_observers(struct pare_compression *r, const struct state *s, const char **best,
+                         struct pare_err *err)
+{
+    static const char *const all[] = { "minmax", "percentile", "mse", "entropy" };
+    struct state *live = pare_compression_state(r), now = *s;
+    struct pare_output_trial *t = NULL;
+    double least = 0;
+    int rc;
+
+    live->observed = NULL; /* quantize instead of observing */
+    rc = pare_output_trial_begin(r, false, &t, err);
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all) && t && !rc; i++) {
+        struct pare_output_error e = { 0, 0 };
+
+        clip_ranges(r, &now, all[i]);
+        rc = set_all_scales(r, &now, err);
+        if (!rc)
+            rc = pare_output_trial_run(t, &e, err);
+        if (!rc && (!i || e.noise < least)) {
+            least = e.noise;
+            *best = all[i];
+        }
+    }
+    pare_output_trial_end(t);
+    live->observed = now.observed;
+    return rc;
+}
+
 static int calibrate(struct pare_compression *r, struct state *s, struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(r);
     bool parts = strcmp(o->observer, "moving_average") != 0; /* moving_average needs whole
                                                               * batches */
+    const char *observer = strcmp(o->observer, "auto") ? o->observer : "mse";
     int n;
 
     PARE_TRY(alloc_observers(r, s, &n, err));
@@ -265,7 +311,12 @@ static int calibrate(struct pare_compression *r, struct state *s, struct pare_er
     PARE_TRY(
         pare_at(err, pare_compression_observe(r, o->calibration_steps, parts, err), "calibration"));
     PARE_TRY(merge_counts(r, s, err));
-    clip_ranges(r, s);
+    keep_range(r, s);
+    if (observer != o->observer)
+        PARE_TRY(try_observers(r, s, &observer, err));
+    if (needs_histogram(o))
+        clip_ranges(r, s, observer);
+    r->quant->observer = observer;
     return set_all_scales(r, s, err);
 }
 

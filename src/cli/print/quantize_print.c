@@ -140,6 +140,85 @@ static int layer_rows(struct pare_table *t, const struct pare_layer *l, bool *an
     return 0;
 }
 
+#define FEW_DB 12.0   /* signal-to-noise ratio of a tensor that is worth a warning */
+#define POOR_DB 15.0  /* of the outputs */
+#define POOR_SHARE 10 /* percent of the weights: less is hardly anything */
+
+static const char *site_name(enum pare_quant_site site)
+{
+    static const char *const name[] = { "weight", "input", "output" };
+
+    return name[site];
+}
+
+static void warn_tensors(const char *what, const struct pare_worst_tensor *t, int n, FILE *f)
+{
+    fprintf(f, "%s:", what);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "%s %s of '%s' (%.1f dB)", i ? "," : "", site_name(t[i].site), t[i].layer,
+                t[i].snr_db);
+}
+
+/* Also with --quiet and --json. */
+static void print_warnings(const struct pare_quantize_summary *v, FILE *f)
+{
+    struct pare_quantize_check k;
+
+    pare_compression_checked(v->compression, &k);
+    if (k.left_float) {
+        fprintf(f, "pare: warning: %d tensor%s stay%s float, because 8 bits would destroy %s",
+                k.left_float, k.left_float == 1 ? "" : "s", k.left_float == 1 ? "s" : "",
+                k.left_float == 1 ? "it" : "them");
+        warn_tensors("", k.destroyed, k.n_destroyed, f);
+        fprintf(f, "%s\n", k.left_float > k.n_destroyed ? ", ..." : "");
+    }
+    if (k.snr_db < POOR_DB || (k.n_worst && k.worst[0].snr_db < FEW_DB)) {
+        warn_tensors("pare: warning: most noise at", k.worst, k.n_worst, f);
+        fprintf(f, "; leave these layers float (\"exclude\" in a config_list), or try --observer "
+                   "percentile, mse or entropy, per_channel weights, --equalize or more bits\n");
+    }
+    if (k.weights > 0 && 100 * k.weights < POOR_SHARE * k.all_weights)
+        fprintf(f,
+                "pare: warning: only %.1f%% of the weights are quantized; 'pare inspect' lists the "
+                "layers, a config_list chooses them\n",
+                100 * (double)k.weights / (double)k.all_weights);
+}
+
+static void print_check(const struct pare_quantize_summary *v)
+{
+    struct pare_quantize_check k;
+
+    pare_compression_checked(v->compression, &k);
+    if (!isnan(k.cosine))
+        printf("outputs on calibration data: SNR %.1f dB, cosine %.4f to the float model's%s%s%s\n",
+               k.snr_db, k.cosine, k.observer ? " (observer " : "", k.observer ? k.observer : "",
+               k.observer ? ")" : "");
+}
+
+static json_t *tensors_json(const struct pare_worst_tensor *t, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list,
+                              json_pack("{s:o, s:s, s:o}", "layer", pare_json_text(t[i].layer),
+                                        "tensor", site_name(t[i].site), "signal_to_noise_db",
+                                        pare_json_real(t[i].snr_db)));
+    return list;
+}
+
+static json_t *check_json(const struct pare_quantize_summary *v)
+{
+    struct pare_quantize_check k;
+
+    pare_compression_checked(v->compression, &k);
+    return json_pack("{s:o, s:o, s:s?, s:i, s:o, s:o, s:I}", "signal_to_noise_db",
+                     pare_json_real(k.snr_db), "cosine", pare_json_real(k.cosine), "observer",
+                     k.observer, "left_float", k.left_float, "destroyed",
+                     tensors_json(k.destroyed, k.n_destroyed), "worst",
+                     tensors_json(k.worst, k.n_worst), "quantized_weights", (json_int_t)k.weights);
+}
+
 static void print_totals(const struct pare_quantize_summary *v, int layers)
 {
     const struct pare_export *f = v->files;
@@ -150,6 +229,7 @@ static void print_totals(const struct pare_quantize_summary *v, int layers)
            pare_bytes_text(v->bytes_after, after, sizeof(after)),
            pare_bytes_text(v->bytes_before, before, sizeof(before)),
            pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
+    print_check(v);
     if (equalized >= 0)
         printf("%d pairs of layers equalized\n", equalized);
     pare_metrics_print("float:", &v->before);
@@ -170,6 +250,7 @@ int pare_quantize_print(const struct pare_quantize_summary *v, struct pare_arena
 
     if (!t)
         return pare_no_memory(err, "for a table");
+    print_warnings(v, stderr);
     if (quiet)
         return 0;
     pare_table_row(t, "layer", "type", "tensor", "dtype", "scales", "range", "SNR");
@@ -225,6 +306,7 @@ int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v
         json_decref(layers);
         return rc;
     }
+    print_warnings(v, stderr);
     all = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:s?}", "quantizer",
                     pare_compression_algorithm(v->compression), "layers", layers, "before",
                     pare_metrics_json(&v->before), "rounded", pare_metrics_json(&v->rounded),
@@ -232,6 +314,8 @@ int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v
                     pare_json_whole(v->bytes_before), "bytes_after",
                     pare_json_whole(v->bytes_after), "output", pare_json_text(v->files->onnx),
                     "model_out", v->files->model, "calibration", v->files->calibration);
+    if (all)
+        json_object_set_new(all, "check", check_json(v));
     if (all && equalized >= 0)
         json_object_set_new(all, "equalized_pairs", json_integer(equalized));
     if (all && v->drop >= 0)

@@ -1,0 +1,38 @@
+/* quant_check.h - the checker that runs after quantization: noise of values, error of outputs. */
+#ifndef PARE_QUANT_QUANT_CHECK_H
+#define PARE_QUANT_QUANT_CHECK_H
+
+#include "quant_state.h"
+
+#define PARE_CHECK_BATCHES 2 /* batches of a comparison with the float model */
+
+/* A comparison of the model's outputs: a forward pass of the float model keeps them, then any
+ * number of passes of the quantized model are compared with them. */
+struct pare_output_trial;
+
+/* Insert recorder nodes at the float outputs and run the float model.  With own_weights the weights
+ * are switched to float for this pass and quantized again; without, they are float already.
+ * *t is NULL if the model has no float32 output. */
+int pare_output_trial_begin(struct pare_compression *c, bool own_weights,
+                            struct pare_output_trial **t, struct pare_err *err);
+
+/* Sums over all kept elements of all outputs, each output scaled by its own signal. */
+struct pare_output_error {
+    double noise;  /* sum of squared differences / sum of squares, mean over the outputs */
+    double cosine; /* mean over the outputs */
+};
+int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error *e,
+                          struct pare_err *err);
+
+/* Remove the recorder nodes; t may be NULL. */
+void pare_output_trial_end(struct pare_output_trial *t);
+
+/* Measure the noise of all quantized tensors and the error of the outputs into c->quant->check.
+ * With `leave`, tensors of 8 or more bits that quantization destroys become float.  Without data,
+ * only weights are measured. */
+int pare_quant_check(struct pare_compression *c, bool leave, struct pare_err *err);
+
+/* 10 log10(signal / noise); infinite: no error, NaN: no signal. */
+double pare_noise_db(const struct pare_noise *n);
+
+#endif
