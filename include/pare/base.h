@@ -135,9 +135,19 @@ enum pare_dtype {
     PARE_F64 = 11,
     PARE_U32 = 12,
     PARE_U64 = 13,
+    PARE_C64 = 14, /* these and float8, float4 and 2-bit types are loaded and saved, not computed */
+    PARE_C128 = 15,
     PARE_BF16 = 16,
+    PARE_F8E4M3FN = 17,
+    PARE_F8E4M3FNUZ = 18,
+    PARE_F8E5M2 = 19,
+    PARE_F8E5M2FNUZ = 20,
     PARE_U4 = 21, /* in memory one byte an element; packed only in files */
     PARE_I4 = 22,
+    PARE_F4E2M1 = 23,
+    PARE_F8E8M0 = 24,
+    PARE_U2 = 25,
+    PARE_I2 = 26,
 
     /* Values that are not tensors; these numbers are not ONNX's. */
     PARE_SEQUENCE = 30, /* rank 1, dim[0] elements, each a struct pare_tensor */
@@ -161,7 +171,7 @@ struct pare_tensor {
 PARE_API int pare_tensor_new(struct pare_arena *a, struct pare_tensor *t, enum pare_dtype dtype,
                              int rank, const int64_t *dim, struct pare_err *err);
 PARE_API int64_t pare_numel(const struct pare_tensor *t); /* 1 for a scalar */
-PARE_API size_t pare_dtype_size(enum pare_dtype d);       /* bytes in memory; 0 if unknown */
+PARE_API size_t pare_dtype_size(enum pare_dtype d);       /* bytes in memory; 0: not computed with */
 PARE_API const char *pare_dtype_name(enum pare_dtype d);  /* "float32", "int64", ... */
 
 /* The elements of a float32 or int64 tensor.  A view of memory that must not be written is handed

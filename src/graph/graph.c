@@ -322,3 +322,69 @@ void pare_graph_move(struct pare_graph *g, const struct pare_node *n, int to)
     g->node[to] = moved;
     moved->id = to;
 }
+
+/* ---- unused nodes that cannot run ------------------------------------------------------------ */
+
+static bool makes_any(const struct pare_graph *g, const struct pare_node *n, const bool *needed)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i] && g->value[n->out[i]->id] == n->out[i] && needed[n->out[i]->id])
+            return true;
+    return !n->n_out;
+}
+
+/* Mark the values that the node reads; those of enclosing graphs are not this graph's. */
+static void mark_read(const struct pare_graph *g, const struct pare_node *n, bool *marks)
+{
+    for (int i = 0; i < n->n_in + n->n_cap; i++) {
+        const struct pare_value *v = i < n->n_in ? n->in[i] : n->cap[i - n->n_in];
+
+        if (v && v->id < g->n_values && g->value[v->id] == v)
+            marks[v->id] = true;
+    }
+}
+
+static bool reads_any(const struct pare_graph *g, const struct pare_node *n, const bool *marks)
+{
+    for (int i = 0; i < n->n_in + n->n_cap; i++) {
+        const struct pare_value *v = i < n->n_in ? n->in[i] : n->cap[i - n->n_in];
+
+        if (v && v->id < g->n_values && g->value[v->id] == v && marks[v->id])
+            return true;
+    }
+    return false;
+}
+
+int pare_graph_drop_unknown(struct pare_graph *g, struct pare_err *err)
+{
+    bool *needed, *lost, unknown = false;
+    int kept = 0;
+
+    for (int i = 0; i < g->n_nodes; i++)
+        unknown = unknown || !g->node[i]->op;
+    if (!unknown)
+        return 0;
+    needed = pare_alloc(g->arena, 2 * (size_t)g->n_values + 1, sizeof(*needed));
+    if (!needed)
+        return pare_no_memory(err, "for the graph");
+    lost = needed + g->n_values;
+    for (int i = 0; i < g->n_values; i++)
+        needed[i] = (g->value[i]->flags & PARE_V_OUTPUT) != 0;
+    for (int i = g->n_nodes; i-- > 0;)
+        if (makes_any(g, g->node[i], needed))
+            mark_read(g, g->node[i], needed);
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_node *n = g->node[i];
+        bool drop = !makes_any(g, n, needed) && (!n->op || reads_any(g, n, lost));
+
+        for (int k = 0; drop && k < n->n_out; k++)
+            if (n->out[k])
+                lost[n->out[k]->id] = true;
+        if (drop)
+            continue;
+        n->id = kept;
+        g->node[kept++] = n;
+    }
+    g->n_nodes = kept;
+    return 0;
+}

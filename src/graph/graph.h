@@ -48,6 +48,10 @@ struct pare_node *pare_graph_add(struct pare_graph *g, int n_in, int n_out, stru
 /* Move a node of the graph to position `to` in g->node[]; ids follow. */
 void pare_graph_move(struct pare_graph *g, const struct pare_node *n, int to);
 
+/* Remove nodes without an operator that no output of the graph depends on, and nodes that depend on
+ * those.  The nodes are sorted. */
+int pare_graph_drop_unknown(struct pare_graph *g, struct pare_err *err);
+
 /* Sort the nodes topologically; a cycle is an error that names one of its nodes. */
 int pare_graph_order(struct pare_graph *g, struct pare_err *err);
 

@@ -35,7 +35,10 @@ static int read_shape(struct pare_arena *a, const Onnx__TensorProto *p, struct p
     }
     c->t.rank = (int)p->n_dims;
     if (!pare_dtype_size((enum pare_dtype)type)) {
-        c->why = pare_sprintf(a, "its element type is %d, which is not handled", type);
+        c->why = pare_dtype_bits((enum pare_dtype)type)
+                     ? pare_sprintf(a, "its element type is %s, which is not computed with",
+                                    pare_dtype_name((enum pare_dtype)type))
+                     : pare_sprintf(a, "its element type is %d, which is not known", type);
         return c->why ? 0 : pare_no_memory(err, "for a tensor");
     }
     c->t.dtype = (enum pare_dtype)type;
@@ -55,18 +58,18 @@ static int raw_size(const struct pare_tensor *t, int64_t *numel, size_t *bytes,
 
 bool pare_raw_size(const Onnx__TensorProto *p, uint64_t *bytes)
 {
-    struct pare_tensor t = { .dtype = (enum pare_dtype)p->data_type, .rank = (int)p->n_dims };
+    struct pare_tensor t = { .dtype = PARE_U8, .rank = (int)p->n_dims };
+    uint64_t bits = (uint64_t)pare_dtype_bits((enum pare_dtype)p->data_type);
     struct pare_err ignored;
     int64_t numel;
-    size_t size;
 
-    if (p->n_dims > PARE_MAX_RANK || t.dtype == PARE_STR)
+    if (p->n_dims > PARE_MAX_RANK || !bits)
         return false;
     if (p->n_dims)
         memcpy(t.dim, p->dims, p->n_dims * sizeof(*t.dim));
-    if (raw_size(&t, &numel, &size, &ignored))
+    if (pare_tensor_size(&t, &numel, NULL, &ignored) || (uint64_t)numel > UINT64_MAX / bits)
         return false;
-    *bytes = size;
+    *bytes = ((uint64_t)numel * bits + 7) / 8;
     return true;
 }
 

@@ -272,6 +272,7 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
     p->graph = pare_graph_clone(p->arena, p->model->graph, err);
     if (!p->graph)
         return err->code;
+    PARE_TRY(pare_graph_drop_unknown(p->graph, err));
     p->graph->late = !o->reference && !b->train;
     if (b->slice)
         return slice_graph(p, b->slice, err);

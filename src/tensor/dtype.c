@@ -5,27 +5,38 @@
 
 static const struct {
     const char *name;
-    size_t size;
+    size_t size; /* bytes in memory; 0: tensors of this type stay in their file */
+    int bits;    /* in a file; 0: 8 * size */
 } types[] = {
-    [PARE_NONE] = { "none", 0 },
-    [PARE_F32] = { "float32", 4 },
-    [PARE_U8] = { "uint8", 1 },
-    [PARE_I8] = { "int8", 1 },
-    [PARE_U16] = { "uint16", 2 },
-    [PARE_I16] = { "int16", 2 },
-    [PARE_I32] = { "int32", 4 },
-    [PARE_I64] = { "int64", 8 },
-    [PARE_STR] = { "string", sizeof(struct pare_str) },
-    [PARE_BOOL] = { "bool", 1 },
-    [PARE_F16] = { "float16", 2 },
-    [PARE_F64] = { "float64", 8 },
-    [PARE_U32] = { "uint32", 4 },
-    [PARE_U64] = { "uint64", 8 },
-    [PARE_BF16] = { "bfloat16", 2 },
-    [PARE_U4] = { "uint4", 1 },
-    [PARE_I4] = { "int4", 1 },
-    [PARE_SEQUENCE] = { "a sequence", 0 },
-    [PARE_ABSENT] = { "an optional without a value", 0 },
+    [PARE_NONE] = { "none", 0, 0 },
+    [PARE_F32] = { "float32", 4, 0 },
+    [PARE_U8] = { "uint8", 1, 0 },
+    [PARE_I8] = { "int8", 1, 0 },
+    [PARE_U16] = { "uint16", 2, 0 },
+    [PARE_I16] = { "int16", 2, 0 },
+    [PARE_I32] = { "int32", 4, 0 },
+    [PARE_I64] = { "int64", 8, 0 },
+    [PARE_STR] = { "string", sizeof(struct pare_str), 0 },
+    [PARE_BOOL] = { "bool", 1, 0 },
+    [PARE_F16] = { "float16", 2, 0 },
+    [PARE_F64] = { "float64", 8, 0 },
+    [PARE_U32] = { "uint32", 4, 0 },
+    [PARE_U64] = { "uint64", 8, 0 },
+    [PARE_C64] = { "complex64", 0, 64 },
+    [PARE_C128] = { "complex128", 0, 128 },
+    [PARE_BF16] = { "bfloat16", 2, 0 },
+    [PARE_F8E4M3FN] = { "float8e4m3fn", 0, 8 },
+    [PARE_F8E4M3FNUZ] = { "float8e4m3fnuz", 0, 8 },
+    [PARE_F8E5M2] = { "float8e5m2", 0, 8 },
+    [PARE_F8E5M2FNUZ] = { "float8e5m2fnuz", 0, 8 },
+    [PARE_U4] = { "uint4", 1, 4 },
+    [PARE_I4] = { "int4", 1, 4 },
+    [PARE_F4E2M1] = { "float4e2m1", 0, 4 },
+    [PARE_F8E8M0] = { "float8e8m0", 0, 8 },
+    [PARE_U2] = { "uint2", 0, 2 },
+    [PARE_I2] = { "int2", 0, 2 },
+    [PARE_SEQUENCE] = { "a sequence", 0, 0 },
+    [PARE_ABSENT] = { "an optional without a value", 0, 0 },
 };
 
 #define N_TYPES (sizeof(types) / sizeof(*types))
@@ -33,6 +44,13 @@ static const struct {
 size_t pare_dtype_size(enum pare_dtype d)
 {
     return (size_t)d < N_TYPES ? types[d].size : 0;
+}
+
+int pare_dtype_bits(enum pare_dtype d)
+{
+    if ((size_t)d >= N_TYPES || d == PARE_STR)
+        return 0;
+    return types[d].bits ? types[d].bits : 8 * (int)types[d].size;
 }
 
 const char *pare_dtype_name(enum pare_dtype d)

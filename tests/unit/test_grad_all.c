@@ -13,6 +13,7 @@ static const struct {
     const char *types, *reason;
 } without[] = {
     { "Equal Greater GreaterOrEqual Less LessOrEqual IsInf IsNaN", "the result is true or false" },
+    { "BitCast", "the result is other numbers with the same bits" },
     { "ArgMax ArgMin NonZero NonMaxSuppression", "the result is indices" },
     { "Shape Size", "only the shape of the input counts" },
     { "EyeLike RandomNormalLike RandomUniformLike", "only the shape of the input counts" },

@@ -215,7 +215,8 @@ static void test_why(void **state)
         { "odd", "unknown attribute 'alpha'" },
         { "many", "it has 3 inputs, Add takes at most 2" },
         { "few", "it has 1 inputs, Add takes at least 2" },
-        { "complex", "constant 'c' cannot be used: its element type is 14, which is not handled" },
+        { "complex",
+          "constant 'c' cannot be used: its element type is complex64, which" },
     };
     struct bin graph = CAT(node_with("Frobnicate", "foreign", "x", "a", text(7, "com.example")),
                            node("StringNormalizer", "text", "x", "t"),
@@ -236,9 +237,9 @@ static void test_why(void **state)
     }
     pare_model_free(m);
     same_again(file);
-    m = parse(CAT(num(1, 8), msg(7, small_graph()), opset("", 22)));
+    m = parse(CAT(num(1, 8), msg(7, small_graph()), opset("", 27)));
     assert_null(m->graph->node[0]->op);
-    assert_non_null(strstr(m->graph->node[0]->why, "opset 22 is newer than 21"));
+    assert_non_null(strstr(m->graph->node[0]->why, "opset 27 is newer than 26"));
     pare_model_free(m);
 }
 

@@ -4,13 +4,15 @@
 enum { X, SCALE, ZERO };
 
 struct dequantize {
-    int64_t axis, block_size;
+    int64_t axis, block_size, output_dtype;
 };
 
 static const struct pare_opt dequantize_attrs[] = {
     PARE_INT("axis", offsetof(struct dequantize, axis), "axis of a list of scales", 1, PARE_ANY),
     PARE_INT("block_size", offsetof(struct dequantize, block_size),
              "elements along the axis that share a scale; 0: no blocks", 0, 0, 1e15),
+    PARE_INT("output_dtype", offsetof(struct dequantize, output_dtype),
+             "type of the result; 0: that of the scale", 0, 0, 31),
     PARE_OPT_END
 };
 
@@ -18,12 +20,16 @@ static int infer(struct pare_node *n, struct pare_err *err)
 {
     const struct dequantize *a = n->attr;
     const struct pare_tensor *s = &n->in[SCALE]->t;
+    enum pare_dtype d = (enum pare_dtype)a->output_dtype;
     struct pare_qgrid g;
 
     PARE_TRY(pare_quant_type(s, "scale", PARE_T_FLOAT | PARE_T(PARE_F16) | PARE_T(PARE_BF16), err));
+    if (d != PARE_NONE && d != PARE_F32 && d != PARE_F16 && d != PARE_BF16)
+        return pare_fail(err, PARE_EUNSUPPORTED, "output_dtype is %s, which is not supported",
+                         pare_dtype_name(d));
     PARE_TRY(pare_qgrid(&g, &n->in[X]->t, n, a->axis, a->block_size, err));
     pare_like(&n->out[0]->t, &n->in[X]->t);
-    n->out[0]->t.dtype = s->dtype;
+    n->out[0]->t.dtype = d ? d : s->dtype;
     return 0;
 }
 

@@ -5,7 +5,7 @@ enum { X, SCALE, ZERO };
 enum { CHUNK = 256 };
 
 struct quantize {
-    int64_t axis, block_size, output_dtype, saturate;
+    int64_t axis, block_size, output_dtype, precision, saturate;
 };
 
 static const struct pare_opt quantize_attrs[] = {
@@ -14,6 +14,8 @@ static const struct pare_opt quantize_attrs[] = {
              "elements along the axis that share a scale; 0: no blocks", 0, 0, 1e15),
     PARE_INT("output_dtype", offsetof(struct quantize, output_dtype),
              "type of the result if there is no zero point", 0, 0, 31),
+    PARE_INT("precision", offsetof(struct quantize, precision),
+             "type to divide in; 0 and float32 are supported", 0, 0, 31),
     PARE_INT("saturate", offsetof(struct quantize, saturate),
              "for float8 results, which are not supported", 1, PARE_ANY),
     PARE_OPT_END
@@ -26,6 +28,9 @@ static int infer(struct pare_node *n, struct pare_err *err)
     enum pare_dtype d = (enum pare_dtype)a->output_dtype;
     struct pare_qgrid g;
 
+    if (a->precision && a->precision != PARE_F32)
+        return pare_fail(err, PARE_EUNSUPPORTED, "precision is %s, which is not supported",
+                         pare_dtype_name((enum pare_dtype)a->precision));
     if (zero && d && d != zero->dtype)
         return pare_fail(err, PARE_ESHAPE, "output_dtype is %s but the zero point is %s",
                          pare_dtype_name(d), pare_dtype_name(zero->dtype));

@@ -1,0 +1,138 @@
+/* cum_prod.c - CumProd: y[i] = x[0] * ... * x[i] along an axis. */
+#include "lanes.h"
+
+enum { X, AXIS };
+
+struct cumprod {
+    int64_t exclusive, reverse;
+};
+
+static const struct pare_opt cumprod_attrs[] = {
+    PARE_INT("exclusive", offsetof(struct cumprod, exclusive), "exclude the element itself", 0,
+             PARE_ANY),
+    PARE_INT("reverse", offsetof(struct cumprod, reverse), "multiply from the end", 0, PARE_ANY),
+    PARE_OPT_END
+};
+
+static int infer(struct pare_node *n, struct pare_err *err)
+{
+    if (pare_numel(&n->in[AXIS]->t) != 1)
+        return pare_fail(err, PARE_ESHAPE, "axis has %lld elements, one is expected",
+                         (long long)pare_numel(&n->in[AXIS]->t));
+    return pare_infer_same(n, err);
+}
+
+/* Floats are multiplied in float64; integers wrap around in uint64. */
+#define LANE(d, type, product_type)                                              \
+    case d: {                                                                    \
+        product_type product = 1;                                                \
+                                                                                 \
+        for (int64_t k = 0; k < l->len; k++) {                                   \
+            int64_t i = at + (a->reverse ? l->len - 1 - k : k) * l->inner;       \
+            product_type v = (product_type)((const type *)x->data)[i];           \
+                                                                                 \
+            ((type *)y->data)[i] = (type)(a->exclusive ? product : product * v); \
+            product *= v;                                                        \
+        }                                                                        \
+        break;                                                                   \
+    }
+#define FLOAT_LANE(d, type) LANE(d, type, double)
+#define INT_LANE(d, type) LANE(d, type, uint64_t)
+
+static void lane(const struct pare_node *n, const struct pare_lanes *l, int64_t at)
+{
+    const struct cumprod *a = n->attr;
+    const struct pare_tensor *x = &n->in[X]->t, *y = &n->out[0]->t;
+
+    switch ((int)x->dtype) {
+        PARE_FLOAT_TYPES(FLOAT_LANE)
+        PARE_INT_TYPES(INT_LANE)
+    default: break;
+    }
+}
+
+static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[X]->t;
+    struct pare_lanes l;
+    int axis;
+
+    (void)c;
+    PARE_TRY(pare_axis(pare_get_int(&n->in[AXIS]->t, 0), x->rank, &axis, err));
+    l = pare_lanes(x, axis, axis);
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < l.inner; i++)
+            lane(n, &l, o * l.len * l.inner + i);
+    return 0;
+}
+
+/* gx[i] is the sum over all products with x[i] of gy times the product of the others.  Dividing the
+ * product by x[i] would not do for 0, so this is quadratic in the length. */
+static void back_lane(const struct pare_node *n, const struct pare_lanes *l, int64_t at)
+{
+    const struct cumprod *a = n->attr;
+    const float *x = pare_f32(&n->in[X]->t), *gy = pare_f32(&n->out[0]->grad);
+    float *gx = pare_f32(&n->in[X]->grad);
+    int64_t step = a->reverse ? -l->inner : l->inner;
+    double before = 1;
+
+    at += a->reverse ? (l->len - 1) * l->inner : 0;
+    for (int64_t i = 0; i < l->len; i++) {
+        double others = before, sum = a->exclusive ? 0 : before * (double)gy[at + i * step];
+
+        for (int64_t k = i + 1; k < l->len; k++) {
+            if (!a->exclusive)
+                others *= (double)x[at + k * step];
+            sum += others * (double)gy[at + k * step];
+            if (a->exclusive)
+                others *= (double)x[at + k * step];
+        }
+        gx[at + i * step] += (float)sum;
+        before *= (double)x[at + i * step];
+    }
+}
+
+static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+{
+    const struct pare_tensor *x = &n->in[X]->t;
+    struct pare_lanes l;
+    int axis;
+
+    (void)c;
+    if (!n->in[X]->grad.data || !n->out[0]->grad.data)
+        return 0;
+    PARE_TRY(pare_axis(pare_get_int(&n->in[AXIS]->t, 0), x->rank, &axis, err));
+    l = pare_lanes(x, axis, axis);
+    for (int64_t o = 0; o < l.outer; o++)
+        for (int64_t i = 0; i < l.inner; i++)
+            back_lane(n, &l, o * l.len * l.inner + i);
+    return 0;
+}
+
+static void ties(const struct pare_node *n, struct pare_ties *t)
+{
+    struct pare_err err;
+    int axis;
+
+    if (!n->in[AXIS]->t.data ||
+        pare_axis(pare_get_int(&n->in[AXIS]->t, 0), n->in[X]->t.rank, &axis, &err))
+        return;
+    pare_ties_except(n, 1u << axis, t);
+}
+
+const struct pare_op pare_op_cum_prod = {
+    .type = "CumProd",
+    .doc = "Running product along an axis.",
+    .since = 26,
+    .in = "TI",
+    .types = PARE_T_NUMERIC,
+    .min_out = 1,
+    .max_out = 1,
+    .attrs = cumprod_attrs,
+    .attr_size = sizeof(struct cumprod),
+    .infer = infer,
+    .forward = forward,
+    .backward = backward,
+    .ties = ties,
+    .settings = 0x2,
+};
