@@ -171,7 +171,7 @@ struct pare_tensor {
 PARE_API int pare_tensor_new(struct pare_arena *a, struct pare_tensor *t, enum pare_dtype dtype,
                              int rank, const int64_t *dim, struct pare_err *err);
 PARE_API int64_t pare_numel(const struct pare_tensor *t); /* 1 for a scalar */
-PARE_API size_t pare_dtype_size(enum pare_dtype d);       /* bytes in memory; 0: not computed with */
+PARE_API size_t pare_dtype_size(enum pare_dtype d);       /* bytes; 0: not computed with */
 PARE_API const char *pare_dtype_name(enum pare_dtype d);  /* "float32", "int64", ... */
 
 /* The elements of a float32 or int64 tensor.  A view of memory that must not be written is handed

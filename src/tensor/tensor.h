@@ -34,7 +34,7 @@ static inline int pare_nibble(enum pare_dtype d, const void *packed, int64_t i)
     return d == PARE_I4 && v > 7 ? v - 16 : v;
 }
 
-/* Bits of an element in a file, also of types that are not computed with; 0: strings, or unknown. */
+/* Bits of an element in a file, also of types that are not computed with; 0: strings, unknown. */
 int pare_dtype_bits(enum pare_dtype d);
 
 /* The bytes of a tensor in a file; its size must have been checked. */

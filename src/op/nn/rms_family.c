@@ -11,7 +11,8 @@
 const struct pare_opt pare_rms_attrs[] = {
     PARE_INT("axis", AT(axis), "first axis to normalize", -1, PARE_ANY),
     PARE_FLOAT("epsilon", AT(epsilon), "added to the mean square", 1e-5, PARE_ANY),
-    PARE_INT("stash_type", AT(stash_type), "element type to compute in; float32 or float64", 1, 1, 16),
+    PARE_INT("stash_type", AT(stash_type), "element type to compute in; float32 or float64", 1, 1,
+             16),
     PARE_OPT_END
 };
 
