@@ -215,8 +215,7 @@ static void test_why(void **state)
         { "odd", "unknown attribute 'alpha'" },
         { "many", "it has 3 inputs, Add takes at most 2" },
         { "few", "it has 1 inputs, Add takes at least 2" },
-        { "complex",
-          "constant 'c' cannot be used: its element type is complex64, which" },
+        { "complex", "constant 'c' cannot be used: its element type is complex64, which" },
     };
     struct bin graph = CAT(node_with("Frobnicate", "foreign", "x", "a", text(7, "com.example")),
                            node("StringNormalizer", "text", "x", "t"),
