@@ -193,6 +193,12 @@ int pare_compression_forward(struct pare_compression *c, int64_t batches, struct
     o.n_inputs = pare_model_inputs(c->model, &io);
     if (o.n_inputs > 0)
         o.input = io;
+    if (o.n_inputs > 0 && io[0].rank > 0 && io[0].dim[0] > 0 && o.ranks == 1) {
+        int64_t items = batches * (c->batch ? c->batch : c->data->opts.batch);
+
+        o.batch = io[0].dim[0]; /* a fixed batch; as many items as otherwise */
+        batches = (items + o.batch - 1) / o.batch;
+    }
     rc = pare_loader_new(c->data, &o, &loader, err);
     if (!rc)
         rc = feed(&f, loader, batches, err);

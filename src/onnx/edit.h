@@ -74,6 +74,10 @@ int pare_edit_drop_constant(struct pare_edit *e, const char *name, struct pare_e
 /* Drop the shape that the file declares for a value (value_info). */
 int pare_edit_forget_shape(struct pare_edit *e, const char *name, struct pare_err *err);
 
+/* Declare dimension 0 of inputs and outputs, where it is 1, as the free dimension `name`, and drop
+ * the shapes that the file declares for other values. */
+int pare_edit_free_batch(struct pare_edit *e, const char *name, struct pare_err *err);
+
 /* ---- nodes, named by a value that they make -------------------------------------------------- */
 
 #define PARE_EDIT_INPUTS 9

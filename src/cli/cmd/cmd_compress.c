@@ -442,10 +442,11 @@ static int write_output(struct job *j, struct pare_err *err)
 {
     const char *in = json_string_value(json_object_get(json_object_get(j->run, "input"), "sha256"));
     const char *sha = json_string_value(json_object_get(j->run, "recipe_sha256"));
+    struct pare_load_opts how = { .keep_training_mode = j->c->keep_training_mode };
     struct pare_model *m;
     int rc;
 
-    PARE_TRY(pare_model_load(j->at, &m, err));
+    PARE_TRY(pare_model_load_with(j->at, &how, &m, err));
     rc = pare_model_note(m, "pare.version", pare_version(), err);
     if (!rc)
         rc = pare_model_note(m, "pare.recipe", j->r.text, err);

@@ -12,6 +12,7 @@
 #include "../../io/tensor_file.h"
 #include "../../onnx/edit.h"
 #include "../../onnx/fold_norm.h"
+#include "../../plan/batch/free_batch.h"
 #include "../../onnx/model.h"
 
 struct export
@@ -19,7 +20,7 @@ struct export
     const char *output, *state;
     struct pare_ints input_shape;
     int64_t opset;
-    bool fold, intake, external, json, quiet;
+    bool fold, intake, free_batch, external, json, quiet;
 };
 
 #define AT(field) offsetof(struct export, field)
@@ -36,6 +37,8 @@ static const struct pare_opt export_opts[] = {
     PARE_FLAG("fold", AT(fold), "fold batch normalizations into convolutions", 0),
     PARE_FLAG("intake", AT(intake),
               "write what intake made of the model on load, even if nothing else is changed", 0),
+    PARE_FLAG("free-batch", AT(free_batch),
+              "free a batch of 1, and check that items are independent", 0),
     PARE_FLAG("external", AT(external), "write weights as external data, to FILE.data", 0),
     PARE_FLAG("json", AT(json), "print the result as JSON", 0),
     PARE_FLAG("quiet", AT(quiet), "print nothing", 0),
@@ -57,17 +60,20 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
 {
     const struct export *o = c->opts;
     struct pare_save_opts save = { .external = o->external };
-    struct pare_model *folded = NULL, *raised = NULL, *last;
+    struct pare_model *freed = NULL, *folded = NULL, *raised = NULL, *last;
     int rc = 0, n = 0;
 
     if (o->input_shape.n)
         PARE_TRY(pare_model_fix_input(m, o->input_shape.v, o->input_shape.n, c->arena, NULL, err));
     if (o->intake)
         pare_model_touch(m);
+    if (o->free_batch)
+        PARE_TRY(pare_model_free_batch(m, &freed, err));
+    last = freed ? freed : m;
     if (o->fold)
-        PARE_TRY(pare_model_fold_norm(m, &folded, &n, err));
-    last = folded ? folded : m;
-    if (o->opset)
+        rc = pare_model_fold_norm(last, &folded, &n, err);
+    last = folded ? folded : last;
+    if (!rc && o->opset)
         rc = pare_model_raise_opset(last, o->opset, &raised, err);
     last = raised ? raised : last;
     if (!rc)
@@ -76,6 +82,7 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
         rc = write_state(c, last, o->state, err);
     pare_model_free(raised);
     pare_model_free(folded);
+    pare_model_free(freed);
     return rc;
 }
 
@@ -84,7 +91,7 @@ static int report(struct pare_cli *c, const struct pare_model *m, const char *ou
                   struct pare_err *err)
 {
     const struct export *o = c->opts;
-    bool written = !m->file || o->fold || o->opset;
+    bool written = !m->file || o->fold || o->opset || o->free_batch;
 
     if (o->json)
         return pare_json_result(c,

@@ -1,0 +1,89 @@
+/* test_free_batch.c - models with a fixed batch of 1 that are changed to accept any batch. */
+#include "make_model.h"
+
+#include "plan/batch/free_batch.h"
+
+static struct pare_err err;
+
+/* (1, 2, 6) by Reshape with constants to (1, 3, 4), then to (1, -1); or a mean over the batch. */
+static struct pare_model *network(bool mixes, int64_t batch)
+{
+    static float w[12 * 3];
+    struct build b = { .opset = 13 };
+    const char *x, *shape;
+
+    for (int i = 0; i < 36; i++)
+        w[i] = 0.1f * (float)(i * 7 % 11 - 5);
+    x = build_input(&b, PARE_F32, 3, (int64_t[]){ batch, 2, 6 });
+    shape = build_ints(&b, 3, (int64_t[]){ 1, 3, 4 });
+    x = build_node(&b, "Reshape", NAMES(x, shape), NOTHING);
+    x = build_node(&b, "Relu", NAMES(x), NOTHING);
+    x = build_node(&b, "Reshape", NAMES(x, build_ints(&b, 2, (int64_t[]){ 1, -1 })), NOTHING);
+    if (mixes)
+        x = build_node(&b, "ReduceMean", NAMES(x), at_ints("axes", 1, (int64_t[]){ 0 }));
+    else
+        x = build_node(&b, "MatMul", NAMES(x, build_floats(&b, 2, (int64_t[]){ 12, 3 }, w)),
+                       NOTHING);
+    build_output(&b, x);
+    return build_model(&b);
+}
+
+static void test_frees(void **state)
+{
+    struct pare_model *m = network(false, 1), *freed;
+    struct pare_tensor x = build_tensor(PARE_F32, 3, (int64_t[]){ 5, 2, 6 }), y[2], item = x;
+    struct pare_plan_opts five = { .in = &x, .n_in = 1 };
+    struct pare_plan *p, *one;
+
+    (void)state;
+    if (pare_model_free_batch(m, &freed, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(freed->in[0].dim[0], -1);
+    assert_string_equal(freed->in[0].sym[0], "N");
+    for (int i = 0; i < 60; i++)
+        pare_f32(&x)[i] = 0.1f * (float)(i * 13 % 17 - 8);
+    assert_int_equal(pare_plan_make(freed, &five, &p, &err), 0);
+    assert_int_equal(pare_plan_make(m, NULL, &one, &err), 0);
+    assert_int_equal(pare_plan_execute(p, &x, &y[0], &err), 0);
+    assert_int_equal(y[0].dim[0], 5);
+    item.dim[0] = 1;
+    for (int i = 0; i < 5; i++) {
+        item.data = pare_f32(&x) + 12 * i;
+        assert_int_equal(pare_plan_execute(one, &item, &y[1], &err), 0);
+        for (int k = 0; k < 3; k++)
+            assert_float_equal(pare_f32(&y[1])[k], pare_f32(&y[0])[3 * i + k], 1e-5);
+    }
+    pare_plan_free(p);
+    pare_plan_free(one);
+    pare_model_free(freed);
+    pare_model_free(m);
+}
+
+static void refuses(bool mixes, int64_t batch, const char *why)
+{
+    struct pare_model *m = network(mixes, batch), *freed;
+
+    assert_int_equal(pare_model_free_batch(m, &freed, &err), PARE_EUNSUPPORTED);
+    if (!strstr(err.msg, why))
+        fail_msg("'%s' lacks '%s'", err.msg, why);
+    assert_null(freed);
+    pare_model_free(m);
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    refuses(true, 1, "differs from the outputs of single items");
+    refuses(false, -1, "is free already");
+    refuses(false, 2, "is not 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frees),
+        cmocka_unit_test(test_refuses),
+    };
+
+    return cmocka_run_group_tests(tests, make_pool, drop_pool);
+}
