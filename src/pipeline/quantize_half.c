@@ -1,10 +1,16 @@
 /* quantize_half.c - presets fp16 and bf16: conversion of a model to half precision. */
+#include <math.h>
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../data/data.h"
+#include "../plan/plan.h"
 #include "../quant/presets.h"
 #include "../tensor/tensor.h"
 #include "pipeline.h"
+
+#define BATCHES 4 /* that values are observed on */
+#define MAX_OUT 16
 
 bool pare_quantize_is_half(const struct pare_quantize_job *j)
 {
@@ -24,10 +30,108 @@ double pare_half_saved(const struct pare_model *m)
     return saved;
 }
 
+/* ---- values on data -------------------------------------------------------------------------- */
+
+struct peaks {
+    struct pare_finetune *f;
+    struct pare_strs names; /* of all values that nodes make */
+    double *peak;           /* by name */
+    struct pare_plan *plan;
+    struct pare_map map;
+};
+
+static int list_values(struct peaks *p, struct pare_err *err)
+{
+    const struct pare_graph *g = p->f->model->graph;
+    const char **list = pare_alloc(p->f->arena, (size_t)g->n_values + 1, sizeof(*list));
+
+    p->peak = pare_alloc(p->f->arena, (size_t)g->n_values + 1, sizeof(*p->peak));
+    if (!list || !p->peak)
+        return pare_no_memory(err, "to convert a model");
+    p->names.v = list;
+    for (int i = 0; i < g->n_values; i++) {
+        const struct pare_value *v = g->value[i];
+
+        if (!v->maker || v->flags & PARE_V_CONST || !v->maker->op || !*v->name)
+            continue;
+        PARE_TRY(pare_map_set(&p->map, p->f->arena, v->name, &p->peak[p->names.n], err));
+        list[p->names.n++] = v->name;
+    }
+    return 0;
+}
+
+static void observe(struct peaks *p)
+{
+    for (int i = 0; i < p->names.n; i++) {
+        const struct pare_tensor *t = pare_plan_value(p->plan, i);
+
+        if (!t || t->dtype != PARE_F32 || !t->data)
+            continue;
+        for (int64_t k = 0; k < pare_numel(t); k++) {
+            double x = fabs((double)pare_f32(t)[k]);
+
+            if (x < (double)INFINITY && x > p->peak[i])
+                p->peak[i] = x;
+        }
+    }
+}
+
+static int run_batches(struct peaks *p, struct pare_loader *loader, struct pare_err *err)
+{
+    struct pare_tensor out[MAX_OUT];
+    int64_t size = 0;
+
+    for (int done = 0; done < BATCHES;) {
+        const struct pare_batch *b;
+
+        PARE_TRY(pare_loader_next(loader, &b, err));
+        if (!b && !done)
+            continue;
+        if (!b || (p->plan && b->whole != size))
+            return 0; /* the end of the data */
+        if (!p->plan) {
+            struct pare_plan_opts o = { .threads = (int)p->f->options->c.threads,
+                                        .in = b->in,
+                                        .batch = b->x.dim[0] };
+            struct pare_plan_build build = { .opts = &o, .observe = p->names };
+
+            size = b->whole;
+            PARE_TRY(pare_plan_build(p->f->model, &build, &p->plan, err));
+            if (p->plan->graph->n_out > MAX_OUT)
+                return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
+        }
+        PARE_TRY(pare_plan_execute(p->plan, b->in, out, err));
+        observe(p);
+        done++;
+    }
+    return 0;
+}
+
+/* The largest magnitude of each value, over a few batches. */
+static int find_peaks(struct peaks *p, struct pare_err *err)
+{
+    struct pare_loader_opts o = { .train = true, .batch = p->f->options->train.batch, .seed = 1 };
+    struct pare_loader *loader = NULL;
+    const struct pare_io *io;
+    int rc = list_values(p, err);
+
+    o.n_inputs = pare_model_inputs(p->f->model, &io);
+    if (o.n_inputs > 0)
+        o.input = io;
+    if (!rc)
+        rc = pare_loader_new(p->f->data[0], &o, &loader, err);
+    if (!rc)
+        rc = run_batches(p, loader, err);
+    pare_plan_free(p->plan);
+    pare_loader_free(loader);
+    return rc;
+}
+
 int pare_quantize_half(struct pare_quantize_job *j, struct pare_model **out, struct pare_err *err)
 {
     const struct pare_preset *p = pare_half_preset(j->o.preset);
     const char *compute = j->o.compute;
+    struct peaks peaks = { .f = &j->tune };
 
     if (compute && strcmp(compute, "half") != 0 && strcmp(compute, "float") != 0)
         return pare_fail(err, PARE_ECONFIG, "compute is '%.64s', must be half or float", compute);
@@ -35,6 +139,12 @@ int pare_quantize_half(struct pare_quantize_job *j, struct pare_model **out, str
         .type = p->half,
         .compute = compute ? !strcmp(compute, "half") : p->half_compute,
     };
-    return pare_at(err, pare_model_to_half(j->tune.model, &j->half, j->tune.arena, out, err), "%s",
-                   j->tune.path);
+    if (j->half.compute && j->half.type == PARE_F16 && pare_finetune_has_data(&j->tune)) {
+        PARE_TRY(find_peaks(&peaks, err));
+        j->half.peaks = &peaks.map;
+    }
+    PARE_TRY(pare_at(err, pare_model_to_half(j->tune.model, &j->half, j->tune.arena, out, err),
+                     "%s", j->tune.path));
+    j->half.peaks = NULL;
+    return 0;
 }

@@ -17,3 +17,6 @@ pare quantize h.onnx --preset fp16 -o again.onnx 2>&1
 pare quantize m.onnx --preset fp16 --quantizer ptq -o x.onnx 2>&1 | head -2
 pare quantize m.onnx --preset int8-weights --compute half -o x.onnx 2>&1 | head -2
 ls again.onnx x.onnx 2>/dev/null || echo "nothing is written"
+pare new mlp --input 1,8,8 --seed 1 -o n.onnx >/dev/null
+pare quantize n.onnx --preset fp16 --data digits --quiet -o d.onnx && pare inspect d.onnx 2>/dev/null | tail -1
+pare quantize n.onnx --preset fp16 --data digits -o d.onnx 2>/dev/null | grep -v '^float:\|^converted'
