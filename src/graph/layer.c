@@ -14,7 +14,9 @@ struct scan {
     int *uses;               /* per value: how many nodes and graph outputs use it */
     struct pare_node **user; /* per value: one of them */
     bool *counted;           /* per value: its elements have been counted */
-    struct pare_map names;
+    struct pare_map *names;
+    const struct scan *outer; /* of the graph around a body; NULL: the main graph */
+    const char *path;         /* of the body, "If_0/then"; NULL: the main graph */
 };
 
 /* The operator, also of a node that cannot run (an opset that is too old); NULL: unknown. */
@@ -143,13 +145,16 @@ static const char *base_name(const struct scan *s, const struct pare_layer_info 
 static int give_name(struct scan *s, struct pare_layer_info *l, int index, struct pare_err *err)
 {
     const char *base = base_name(s, l, index);
+    size_t n = s->path ? strlen(s->path) : 0;
 
+    if (base && n && (strncmp(base, s->path, n) != 0 || base[n] != '/'))
+        base = pare_sprintf(s->arena, "%s/%s", s->path, base);
     l->name = base;
-    for (int i = 2; l->name && pare_map_get(&s->names, l->name); i++)
+    for (int i = 2; l->name && pare_map_get(s->names, l->name); i++)
         l->name = pare_sprintf(s->arena, "%s_%d", base, i);
     if (!l->name)
         return pare_no_memory(err, "for the layers' names");
-    return pare_map_set(&s->names, s->arena, l->name, l->node, err);
+    return pare_map_set(s->names, s->arena, l->name, l->node, err);
 }
 
 /* ---- one layer ---------------------------------------------------------------------------- */
@@ -206,28 +211,41 @@ static void find_ends(const struct scan *s, const struct pare_op_weights *k,
     l->out = next->out[0];
 }
 
-static int64_t count_once(struct scan *s, const struct pare_value *v)
+/* Where it is noted that the value was counted; NULL: it belongs to none of the graphs. */
+static bool *counted(const struct scan *s, const struct pare_value *v)
 {
-    const struct pare_value *root = v ? pare_value_root(v) : NULL;
+    for (; s; s = s->outer)
+        if (is_own(s->g, v))
+            return &s->counted[v->id];
+    return NULL;
+}
 
-    if (!is_const(v) || v->t.dtype == PARE_NONE || !is_own(s->g, root) || s->counted[root->id])
+static int64_t count_once(const struct scan *s, const struct pare_value *v)
+{
+    bool *done = v ? counted(s, pare_value_root(v)) : NULL;
+
+    if (!is_const(v) || v->t.dtype == PARE_NONE || !done || *done)
         return 0;
-    s->counted[root->id] = true;
+    *done = true;
     return pare_numel(&v->t);
 }
 
 static int describe(struct scan *s, const struct pare_op_weights *k, struct pare_layer_info *l,
                     int index, struct pare_err *err)
 {
-    const struct pare_value *root;
+    const bool *done;
 
     l->type = l->node->type;
     l->weight = l->node->in[k->weight];
     l->torch = torch_name(s->arena, l->node, l->weight->t.rank > 1 ? l->weight : l->node->in[0]);
     l->macs = pare_node_macs(l->node);
-    root = pare_value_root(l->weight);
-    l->shared = is_own(s->g, root) && s->counted[root->id];
+    done = counted(s, pare_value_root(l->weight));
+    l->shared = done && *done;
     find_ends(s, k, l);
+    if (s->path) {
+        l->body = s->path;
+        l->in = l->out = NULL;
+    }
     for (int i = 0; i < l->node->n_in && i < 32; i++)
         if (k->params & PARE_IN(i))
             l->params += count_once(s, l->node->in[i]);
@@ -263,11 +281,11 @@ static int describe_plain(struct scan *s, struct pare_layer_info *l, int index,
         if (l->node->in[i] && !is_const(l->node->in[i]))
             l->in = l->node->in[i];
     l->name = base;
-    for (int i = 2; l->name && pare_map_get(&s->names, l->name); i++)
+    for (int i = 2; l->name && pare_map_get(s->names, l->name); i++)
         l->name = pare_sprintf(s->arena, "%s_%d", base, i);
     if (!l->name || !l->torch)
         return pare_no_memory(err, "for the layers");
-    return pare_map_set(&s->names, s->arena, l->name, l->node, err);
+    return pare_map_set(s->names, s->arena, l->name, l->node, err);
 }
 
 static bool is_plain(const struct scan *s, const struct pare_node *n)
@@ -321,33 +339,85 @@ static int add_plain(struct scan *s, struct pare_layer_info *list, int *n, struc
     return 0;
 }
 
-static int find_all(struct pare_arena *a, const struct pare_graph *g, bool plain,
-                    struct pare_layer_info **list, int *n, struct pare_err *err)
+static int count_nodes(const struct pare_graph *g)
 {
-    size_t values = (size_t)g->n_values;
-    struct scan s = {
-        .arena = a,
-        .g = g,
-        .uses = pare_alloc(a, values, sizeof(int)),
-        .user = pare_alloc(a, values, sizeof(struct pare_node *)),
-        .counted = pare_alloc(a, values, sizeof(bool)),
-    };
+    const struct pare_graph *body;
+    int n = g->n_nodes;
 
-    *n = 0;
-    *list = pare_alloc(a, (size_t)g->n_nodes, sizeof(**list));
-    if (!s.uses || !s.user || !s.counted || !*list)
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int b = 0; (body = pare_node_body(g->node[i], b, NULL)) != NULL; b++)
+            n += count_nodes(body);
+    return n;
+}
+
+static int find_graph(struct scan *s, bool plain, struct pare_layer_info *list, int *n,
+                      struct pare_err *err);
+
+/* Layers of the node's bodies. */
+static int find_bodies(const struct scan *s, const struct pare_node *node,
+                       struct pare_layer_info *list, int *n, struct pare_err *err)
+{
+    const struct pare_graph *body;
+    const char *label;
+
+    for (int b = 0; (body = pare_node_body(node, b, &label)) != NULL; b++) {
+        struct scan in = { .arena = s->arena, .g = body, .names = s->names, .outer = s };
+
+        in.path = pare_sprintf(s->arena, "%s%s%s/%s", s->path ? s->path : "", s->path ? "/" : "",
+                               node->name, label);
+        if (!in.path)
+            return pare_no_memory(err, "for the layers");
+        PARE_TRY(find_graph(&in, false, list, n, err));
+    }
+    return 0;
+}
+
+/* A weight that a body defines itself can be neither changed nor replaced. */
+static bool is_reachable(const struct scan *s, const struct pare_value *weight)
+{
+    const struct scan *main = s;
+
+    while (main->outer)
+        main = main->outer;
+    return !s->path || is_own(main->g, pare_value_root(weight));
+}
+
+static int find_graph(struct scan *s, bool plain, struct pare_layer_info *list, int *n,
+                      struct pare_err *err)
+{
+    const struct pare_graph *g = s->g;
+    size_t values = (size_t)g->n_values;
+
+    s->uses = pare_alloc(s->arena, values, sizeof(int));
+    s->user = pare_alloc(s->arena, values, sizeof(struct pare_node *));
+    s->counted = pare_alloc(s->arena, values, sizeof(bool));
+    if (!s->uses || !s->user || !s->counted)
         return pare_no_memory(err, "for the layers");
-    count_uses(&s);
+    count_uses(s);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct pare_op_weights *k = weights_of(g->node[i]);
 
-        if (!k || !is_layer(g->node[i], k))
+        PARE_TRY(find_bodies(s, g->node[i], list, n, err));
+        if (!k || !is_layer(g->node[i], k) || !is_reachable(s, g->node[i]->in[k->weight]))
             continue;
-        (*list)[*n].node = g->node[i];
-        PARE_TRY(describe(&s, k, &(*list)[*n], i, err));
+        list[*n].node = g->node[i];
+        PARE_TRY(describe(s, k, &list[*n], i, err));
         ++*n;
     }
-    return plain ? add_plain(&s, *list, n, err) : 0;
+    return plain ? add_plain(s, list, n, err) : 0;
+}
+
+static int find_all(struct pare_arena *a, const struct pare_graph *g, bool plain,
+                    struct pare_layer_info **list, int *n, struct pare_err *err)
+{
+    struct pare_map names = { 0 };
+    struct scan s = { .arena = a, .g = g, .names = &names };
+
+    *n = 0;
+    *list = pare_alloc(a, (size_t)count_nodes(g), sizeof(**list));
+    if (!*list)
+        return pare_no_memory(err, "for the layers");
+    return find_graph(&s, plain, *list, n, err);
 }
 
 int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
@@ -409,6 +479,9 @@ int pare_loose_params(const struct pare_graph *g, const struct pare_layer_info *
         return pare_no_memory(err, "for the layers");
     for (int i = 0; i < g->n_nodes; i++)
         mark_taken(g, g->node[i], taken);
+    for (int i = 0; i < n; i++)
+        if (list[i].body)
+            mark_taken(g, list[i].node, taken);
     for (int i = 0; i < n; i++)
         if (list[i].bias && is_own(g, pare_value_root(list[i].bias)))
             taken[pare_value_root(list[i].bias)->id] = true;

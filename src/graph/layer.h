@@ -24,9 +24,12 @@ struct pare_layer_info {
     int64_t params;            /* trained elements; a shared weight counts once */
     double macs;               /* multiply-accumulates of a run; -1: shapes are unknown */
     bool shared;               /* an earlier layer uses the same weight */
+    const char *body;          /* path of the body that it is in, "If_0/then": `in` and `out` are
+                                * NULL, since values of bodies are not observed; NULL: main graph */
 };
 
-/* The layers of a graph with inferred shapes, in the order of its nodes. */
+/* The layers of a graph with inferred shapes, in the order of its nodes, including those in bodies
+ * whose weights are constants of the graph; their names start with the path of the body. */
 int pare_layers(struct pare_arena *a, const struct pare_graph *g, struct pare_layer_info **list,
                 int *n, struct pare_err *err);
 

@@ -151,9 +151,9 @@ static void remove_correctors(struct pare_graph *g)
 /* Does the output have the channels of the bias? */
 static bool is_correctable(const struct pare_layer *l, int *axis)
 {
-    const struct pare_tensor *y = &l->info.out->t;
+    const struct pare_tensor *y = l->info.out ? &l->info.out->t : NULL;
 
-    if (!l->quant->quantized[PARE_WEIGHT] || !l->bias || y->dtype != PARE_F32 || y->rank < 2)
+    if (!y || !l->quant->quantized[PARE_WEIGHT] || !l->bias || y->dtype != PARE_F32 || y->rank < 2)
         return false;
     *axis = strncmp(l->info.type, "Conv", 4) ? y->rank - 1 : 1;
     return pare_numel(&l->b) == y->dim[*axis];

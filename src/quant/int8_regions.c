@@ -199,6 +199,8 @@ int pare_int8_regions(struct pare_int8_scan *s, struct pare_arena *a, struct par
     for (size_t i = 0; i < nodes; i++)
         f.layer_of[i] = NONE;
     for (int i = 0; i < s->n; i++) {
+        if (s->layer[i].body)
+            continue;
         f.layer_of[s->layer[i].node->id] = i;
         if (s->layer[i].add)
             f.layer_of[s->layer[i].add->id] = i;

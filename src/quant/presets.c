@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../tensor/tensor.h"
 #include "int8_regions.h"
 
 #define PRESET(id, name) extern const struct pare_preset pare_preset_##id;
@@ -65,9 +66,10 @@ static enum choice choose(const struct pare_layer_info *l, int64_t all)
     if (!strcmp(l->torch, "Embedding"))
         return pare_numel(&root->t) >= all / TABLE_SHARE ? TABLE : LEAVE;
     if (l->node->op && l->node->op->layer.second) /* recurrent: no runtime has an integer form */
-        return TABLE;
-    return l->in && (!strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear")) ? QUANTIZE
-                                                                                   : LEAVE;
+        return pare_same_shape(&root->t, &l->weight->t) ? TABLE : LEAVE; /* else no channels */
+    if (!l->in && !l->body)
+        return LEAVE;
+    return !strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear") ? QUANTIZE : LEAVE;
 }
 
 static int find_layers(const struct pare_model *m, struct pare_arena *a, struct scan *s,
@@ -92,7 +94,7 @@ static int find_layers(const struct pare_model *m, struct pare_arena *a, struct 
     all = all_weights(list, n);
     for (int i = 0; i < n; i++) {
         s->choice[i] = choose(&list[i], all);
-        s->flow.chosen[i] = s->choice[i] == QUANTIZE;
+        s->flow.chosen[i] = s->choice[i] == QUANTIZE && !list[i].body;
     }
     return 0;
 }

@@ -144,6 +144,8 @@ int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struc
         enum pare_quant_site site = PARE_WEIGHT;
 
         PARE_TRY(find_site(c->types.v[i], &site, err));
+        if (l->info.body && site != PARE_WEIGHT) /* values of bodies are not observed */
+            continue;
         PARE_TRY(check_site(l, site, err));
         q = &l->quant->site[site];
         PARE_TRY(set_bits(l, c, site, q, err));

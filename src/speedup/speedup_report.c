@@ -91,13 +91,34 @@ static void report_other(const struct pare_speedup *s, const struct pare_node *n
                            : "layers that read it, or are added to it, need them";
 }
 
+/* A layer in a body: values that cross the body's border are frozen, and nothing in it shrinks. */
+static void report_body(const struct pare_layer_info *i, struct pare_speedup_layer *l,
+                        struct pare_arena *a)
+{
+    const struct pare_op *op = i->node->op;
+    int out = -1, in = -1;
+
+    if (op && op->axes)
+        op->axes(i->node, &out, &in);
+    if (out < 0 || in < 0)
+        return;
+    l->in = l->in_left = i->weight->t.dim[in];
+    l->out = l->out_left = i->weight->t.dim[out];
+    l->why = pare_sprintf(a, "layers in the body %s keep all channels", i->body);
+}
+
 static void report_channels(const struct report *t, const struct pare_layer_info *i,
                             struct pare_speedup_layer *l)
 {
-    const struct pare_node *n = t->s->g->node[i->node->id];
+    const struct pare_node *n;
     struct pare_linear_node m;
 
     l->in = l->in_left = l->out = l->out_left = -1;
+    if (i->body) {
+        report_body(i, l, t->arena);
+        return;
+    }
+    n = t->s->g->node[i->node->id];
     report_other(t->s, n, l, t->arena);
     if (!pare_linear_node_open(n, &m))
         return;

@@ -76,7 +76,7 @@ static int add_trouble(struct inspection *l, const struct pare_node *n, const ch
     return 0;
 }
 
-/* Shapes are not inferred inside branches and loop bodies, but unknown operators are found. */
+/* Nodes in bodies may have no known shape; only unknown operators are reported. */
 static int check_bodies(struct inspection *l, const struct pare_node *n, struct pare_err *err)
 {
     const struct pare_opt *o = n->op ? n->op->attrs : NULL;

@@ -1,0 +1,215 @@
+/* test_bodies.c - layers in bodies of If, their weights, and shapes in bodies of Loop. */
+#include "onnx_make.h"
+
+#include <pare/compress.h>
+
+#include <math.h>
+
+#include "plan/plan.h"
+
+static struct pare_err err;
+
+static void ok(int rc)
+{
+    if (rc)
+        fail_msg("%s", err.msg);
+}
+
+static struct bin attr(const char *name, unsigned type, struct bin value)
+{
+    return msg(5, CAT(text(1, name), value, num(20, type)));
+}
+
+static struct pare_model *parse(struct bin file)
+{
+    struct pare_model *m = NULL;
+
+    ok(pare_model_parse(file.p, file.n, NULL, &m, &err));
+    return m;
+}
+
+/* A (4, 3) matrix whose elements are different in absolute value. */
+static struct bin weight(float first)
+{
+    float v[12];
+
+    for (int i = 0; i < 12; i++)
+        v[i] = (i % 2 ? -1.0f : 1.0f) * (first + (float)i);
+    return blob(9, v, sizeof(v));
+}
+
+/* y = c ? x fc.weight + x out.weight : x fc.weight, where each body has an own fc.weight. */
+static struct bin two_bodies(void)
+{
+    struct bin yes = CAT(node("MatMul", "m1", "x,fc.weight", "a"),
+                         node("MatMul", "m2", "x,out.weight", "b"), node("Add", "sum", "a,b", "p"),
+                         initializer("fc.weight", PARE_F32, "4,3", weight(1)),
+                         output("p", PARE_F32, "1,3"));
+    struct bin no = CAT(node("MatMul", "m3", "x,fc.weight", "q"),
+                        initializer("fc.weight", PARE_F32, "4,3", weight(20)),
+                        output("q", PARE_F32, "1,3"));
+
+    return model(
+        CAT(node_with("If", "If_0", "c", "y",
+                      CAT(attr("then_branch", 5, msg(6, yes)), attr("else_branch", 5, msg(6, no)))),
+            initializer("out.weight", PARE_F32, "4,3", weight(50)), input("c", PARE_BOOL, ""),
+            input("x", PARE_F32, "1,4"), output("y", PARE_F32, "1,3")));
+}
+
+static void run(const struct pare_model *m, uint8_t c, float *y)
+{
+    float x[4] = { 1, 2, -1, 0.5f };
+    struct pare_tensor in[2] = { { .dtype = PARE_BOOL, .data = &c },
+                                 { .dtype = PARE_F32, .rank = 2, .dim = { 1, 4 }, .data = x } };
+    struct pare_plan_opts o = { .threads = 1, .in = in, .n_in = 2 };
+    struct pare_plan *p = NULL;
+    struct pare_tensor out;
+
+    ok(pare_plan_new(m, &o, &p, &err));
+    for (int i = 0; i < 2; i++) /* twice: bodies keep nothing that spoils the next run */
+        ok(pare_plan_run(p, in, 2, &out, 1, &err));
+    assert_int_equal(pare_numel(&out), 3);
+    memcpy(y, out.data, 3 * sizeof(float));
+    pare_plan_free(p);
+}
+
+/* What run() should give, from the weights that the model has now. */
+static void expect(const struct pare_model *m, uint8_t c, float *y)
+{
+    static const float x[4] = { 1, 2, -1, 0.5f };
+    const char *name[2] = { c ? "If_0/then/fc.weight" : "If_0/else/fc.weight", "out.weight" };
+
+    for (int o = 0; o < 3; o++)
+        y[o] = 0;
+    for (int k = 0; k < 1 + c; k++) {
+        struct pare_tensor w;
+
+        ok(pare_model_tensor(m, name[k], &w, &err));
+        for (int i = 0; i < 12; i++)
+            y[i % 3] += x[i / 3] * pare_f32(&w)[i];
+    }
+}
+
+static void same(const struct pare_model *m, const struct pare_model *weights, float tolerance)
+{
+    for (uint8_t c = 0; c < 2; c++) {
+        float got[3], want[3];
+
+        run(m, c, got);
+        expect(weights, c, want);
+        for (int o = 0; o < 3; o++)
+            if (!(fabsf(got[o] - want[o]) <= tolerance * (1 + fabsf(want[o]))))
+                fail_msg("condition %d, output %d is %g, expected %g", c, o, (double)got[o],
+                         (double)want[o]);
+    }
+}
+
+static void test_layers(void **state)
+{
+    static const char *const names[] = { "If_0/then/fc", "If_0/then/out", "If_0/else/fc" };
+    static const char *const weights[] = { "If_0/then/fc.weight", "out.weight",
+                                           "If_0/else/fc.weight" };
+    struct pare_model *m = parse(two_bodies());
+    const struct pare_model_layer *l;
+    int n;
+
+    (void)state;
+    ok(pare_model_list_layers(m, pool, &l, &n, &err));
+    assert_int_equal(n, 3);
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(l[i].name, names[i]);
+        assert_string_equal(l[i].weight, weights[i]);
+        assert_int_equal(l[i].params, 12);
+        assert_true(l[i].macs == 12);
+    }
+    same(m, m, 1e-6f);
+    pare_model_free(m);
+}
+
+static void test_pruned(void **state)
+{
+    const struct pare_rule rule = { .op_types = (const char *const[]){ "Linear", NULL },
+                                    .keys = "sparsity=0.5" };
+    struct pare_prune_opts o = { .size = sizeof(o),
+                                 .pruner = "level",
+                                 .rule = &rule,
+                                 .n_rules = 1 };
+    static const char *const weights[] = { "If_0/then/fc.weight", "out.weight",
+                                           "If_0/else/fc.weight" };
+    struct pare_model *m = parse(two_bodies()), *out = NULL;
+
+    (void)state;
+    ok(pare_prune(m, &o, &out, NULL, &err));
+    for (int i = 0; i < 3; i++) {
+        struct pare_tensor w;
+        int zeros = 0;
+
+        ok(pare_model_tensor(out, weights[i], &w, &err));
+        for (int k = 0; k < 12; k++)
+            zeros += pare_f32(&w)[k] == 0;
+        assert_int_equal(zeros, 6);
+    }
+    same(out, out, 1e-6f);
+    pare_model_free(out);
+    pare_model_free(m);
+}
+
+static void test_quantized(void **state)
+{
+    struct pare_quantize_opts o = { .size = sizeof(o), .preset = "int8-weights" };
+    struct pare_model *m = parse(two_bodies()), *was = parse(two_bodies()), *out = NULL;
+    struct pare_quantize_report r = { 0 };
+
+    (void)state;
+    ok(pare_quantize(m, &o, &out, &r, &err));
+    assert_int_equal(r.layers, 3);
+    same(out, was, 0.02f);
+    pare_model_free(out);
+    pare_model_free(m);
+    pare_model_free(was);
+}
+
+/* The state doubles in every iteration, so its size in the body must not be folded: the stacked
+ * results are 1, 2, 4. */
+static void test_growing_state(void **state)
+{
+    static const int64_t trips = 3;
+    struct bin body = CAT(node("Identity", "keep", "go", "more"),
+                          node_with("Concat", "grow", "s,s", "t", attr("axis", 2, num(3, 0))),
+                          node("Size", "size", "s", "z"), input("i", PARE_I64, ""),
+                          input("go", PARE_BOOL, ""), input("s", PARE_F32, "1"),
+                          output("more", PARE_BOOL, ""), output("t", PARE_F32, "n"),
+                          output("z", PARE_I64, ""));
+    struct bin file = model(
+        CAT(node_with("Loop", "loop", "n,,x", "last,y", attr("body", 5, msg(6, body))),
+            initializer("n", PARE_I64, "", blob(9, &trips, sizeof(trips))),
+            input("x", PARE_F32, "1"), output("y", PARE_I64, "3"), output("last", PARE_F32, "8")));
+    struct pare_model *m = parse(file);
+    float x = 1;
+    struct pare_tensor in = { .dtype = PARE_F32, .rank = 1, .dim = { 1 }, .data = &x }, out[2];
+    struct pare_plan *p = NULL;
+
+    (void)state;
+    ok(pare_plan_new(m, NULL, &p, &err));
+    ok(pare_plan_run(p, &in, 1, out, 2, &err));
+    assert_int_equal(pare_numel(&out[0]), 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pare_i64(&out[0])[i], 1 << i);
+    assert_int_equal(pare_numel(&out[1]), 8);
+    pare_plan_free(p);
+    pare_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_layers),
+                                        cmocka_unit_test(test_pruned),
+                                        cmocka_unit_test(test_quantized),
+                                        cmocka_unit_test(test_growing_state) };
+    int rc;
+
+    pool = pare_arena_new(1 << 16);
+    rc = cmocka_run_group_tests(tests, NULL, NULL);
+    pare_arena_free(pool);
+    return rc;
+}
