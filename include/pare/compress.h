@@ -24,7 +24,7 @@ struct pare_speedup_opts {
     size_t size;                  /* sizeof(struct pare_speedup_opts), or 0 */
     int64_t round_to;             /* keep multiples of this many channels; 0: 1 */
     const struct pare_tensor *in; /* shapes of the inputs, and inputs to verify with where data is
-                                     not NULL; NULL: as the model declares, a batch of 1 */
+                                     not NULL; a free dimension of -1, or NULL: chosen */
     int n_in;                     /* of `in`: the number of the model's inputs */
     bool unverified;              /* do not run both models to compare them */
     double tolerance;             /* largest difference, relative to the largest output; 0: 1e-4 */
@@ -59,7 +59,15 @@ struct pare_speedup_report {
     double macs, macs_left;
     int nodes, nodes_left;
     bool verified;
-    double max_abs, max_rel; /* largest difference of all outputs; relative to the largest value */
+    double max_abs, max_rel; /* largest difference of all outputs, and of values that enter
+                                discontinuous operators; relative to the largest value */
+
+    /* Of outputs that follow discontinuous operators: the share of equal elements; -1: there is no
+     * such output.  The type of the first such operator, or of random numbers; NULL: none. */
+    double agreement;
+    const char *discontinuous;
+    const struct pare_tensor *in; /* input shapes at which MACs are counted; data is NULL */
+    const char *shapes[2]; /* input shapes of the two comparisons; NULL or "": no free dimension */
 };
 
 /* Remove the channels of a model whose weights are 0, so that it is smaller and computes the same.

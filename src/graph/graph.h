@@ -10,6 +10,8 @@
 #include "../base/map.h"
 #include "../op/operator.h"
 
+#define PARE_OTHER_SIZES 2
+
 struct pare_graph {
     struct pare_arena *arena; /* of nodes, values and lists */
     const char *name;
@@ -20,7 +22,12 @@ struct pare_graph {
     struct pare_value **in, **out;
     const struct pare_tensor *in_type, *out_type; /* as the file declares them; NULL: unknown */
     struct pare_map names;                        /* values by name */
-    bool late; /* large dequantized constants are computed by pare_value_load() on first use */
+    bool late;  /* large dequantized constants are computed by pare_value_load() on first use */
+    int failed; /* nodes that a lenient pare_graph_infer() skipped, except data-dependent ones */
+
+    /* The same graph with shapes for other sizes of free dimensions, with the same ids of nodes and
+     * values (free_dims.h); NULL: none. */
+    const struct pare_graph *other[PARE_OTHER_SIZES];
     int cap_nodes, cap_values;
 };
 

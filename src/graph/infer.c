@@ -329,6 +329,7 @@ static int infer_graph(struct pare_graph *g, struct pare_ctx *c, size_t *budget,
             pare_node_body(n, 0, NULL))
             rc = infer_bodies(g, n, c, budget, rc, err);
         if (rc == PARE_EDYNAMIC || (rc && rc != PARE_ENOMEM && how & LENIENT)) {
+            g->failed += rc != PARE_EDYNAMIC;
             forget(n);
             rc = 0;
         }

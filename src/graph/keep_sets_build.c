@@ -259,22 +259,57 @@ bool pare_keep_sets_asked(const struct pare_keep_sets *k, const struct pare_node
     return has_relations(k, n);
 }
 
+/* A virtual axis whose size follows a free dimension keeps all of its indices. */
+static void freeze_free_digits(struct pare_keep_sets *k, const struct pare_tied *here,
+                               const struct pare_tied *there)
+{
+    for (int i = 0; i < here->n_digits; i++)
+        if (!here->digit[i].v && here->digit[i].axis >= 0 &&
+            here->digit[i].size != there->digit[i].size)
+            freeze(k, own_axis(k, here->node, here->digit[i].axis), here->node, PARE_WHY_FREE);
+}
+
+/* Collect the relations that ties() of the node declares.  *same: they hold for other sizes of free
+ * dimensions, too; if not, there are none. */
+static int ask_node(struct pare_keep_sets *k, const struct pare_node *n, bool *same,
+                    struct pare_err *err)
+{
+    int from = k->ties.n;
+    struct pare_ties there = { .n = 0 };
+
+    *same = true;
+    k->ties.node = n;
+    n->op->ties(n, &k->ties);
+    if (k->ties.failed)
+        return pare_no_memory(err, "for the keep sets");
+    if (k->g->other[1])
+        PARE_TRY(pare_ties_compare(k, n, from, &there, same, err));
+    if (!*same) {
+        k->ties.n = from;
+        return 0;
+    }
+    for (int i = from; i < k->ties.n; i++)
+        settle_groups(k, &k->ties.tie[i]);
+    for (int i = from; i < k->ties.n; i++)
+        PARE_TRY(add_relation(k, &k->ties.tie[i], err));
+    for (int i = 0; i < there.n; i++)
+        freeze_free_digits(k, &k->ties.tie[from + i], &there.tie[i]);
+    return 0;
+}
+
 static int collect_relations(struct pare_keep_sets *k, const struct pare_node *n,
                              struct pare_err *err)
 {
-    int from = k->ties.n;
     const char *why;
 
     if (has_relations(k, n)) {
-        why = pare_sprintf(k->arena, "an axis of %s", n->type);
-        k->ties.node = n;
-        n->op->ties(n, &k->ties);
-        if (k->ties.failed)
-            return pare_no_memory(err, "for the keep sets");
-        for (int i = from; i < k->ties.n; i++)
-            settle_groups(k, &k->ties.tie[i]);
-        for (int i = from; i < k->ties.n; i++)
-            PARE_TRY(add_relation(k, &k->ties.tie[i], err));
+        bool same;
+
+        PARE_TRY(ask_node(k, n, &same, err));
+        why = pare_sprintf(k->arena,
+                           same ? "an axis of %s"
+                                : "the axes of %s relate differently at other sizes",
+                           n->type);
     } else {
         why = pare_sprintf(k->arena,
                            n->op && n->op->ties ? "a shape of %s depends on data"
@@ -445,6 +480,7 @@ int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
         PARE_TRY(freeze_sizes(k, g->node[i], err));
     freeze_all(k, g->in, g->n_in, "the model's input");
     freeze_all(k, g->out, g->n_out, "the model's output");
+    PARE_TRY(pare_keep_sets_freeze_free(k, err));
     PARE_TRY(make_sets(k, err));
     for (int i = 0; i < k->n_rel; i++)
         PARE_TRY(resolve(k, &k->rel[i], err));

@@ -1,4 +1,4 @@
-/* keep_sets_internal.h - structures of keep sets; private to keep_sets.c and keep_sets_build.c. */
+/* keep_sets_internal.h - structures of keep sets; private to keep_sets*.c. */
 #ifndef PARE_GRAPH_KEEP_SETS_INTERNAL_H
 #define PARE_GRAPH_KEEP_SETS_INTERNAL_H
 
@@ -54,6 +54,18 @@ int pare_keep_sets_find(const struct pare_keep_sets *k, const struct pare_value 
 
 /* The root of an axis's set. */
 int pare_keep_sets_root(const struct pare_keep_sets *k, int axis);
+
+/* ---- free dimensions: keep_sets_free.c ---- */
+
+#define PARE_WHY_FREE "its size follows a free dimension of the inputs"
+
+/* Whether the relations of the node, k->ties.tie[from] and later, are the same at other sizes,
+ * which are those in *there.  k->g->other[1] is not NULL. */
+int pare_ties_compare(struct pare_keep_sets *k, const struct pare_node *n, int from,
+                      struct pare_ties *there, bool *same, struct pare_err *err);
+
+/* Freeze the axes whose size follows a free dimension only. */
+int pare_keep_sets_freeze_free(struct pare_keep_sets *k, struct pare_err *err);
 
 /* Uses of the sizes that a Shape node reads: the axes of its input, as bits, whose sizes are used
  * in computations, and the first node that uses one. */

@@ -103,8 +103,8 @@ struct pare_shrunk;
 int64_t pare_shrunk_dim(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 
-/* Whether the size of the axis follows the batch size, which is unknown: it must not be written
- * into the model. */
+/* Whether the size of the axis follows a free dimension of the inputs, which is unknown: it must not
+ * be written into the model. */
 bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 
 /* Replace an attribute, an attribute that is a list, or a constant input of integers (a scalar
@@ -112,6 +112,11 @@ bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, i
 void pare_shrunk_int(struct pare_shrunk *s, const char *attr, int64_t v);
 void pare_shrunk_ints(struct pare_shrunk *s, const char *attr, const int64_t *v, int n);
 void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n);
+
+/* Replace the constant input that specifies the shape of output 0.  An element that follows a free
+ * dimension must be expressed relative to the input: -1, 0 or 1, and only one may be -1.  A shape
+ * that the model computes is kept if it gives the smaller output by itself. */
+void pare_shrunk_shape(struct pare_shrunk *s, int input, const int64_t *v, int64_t n);
 
 /* The node has no form with fewer channels: all are kept.  `why` is not copied. */
 void pare_shrunk_fail(struct pare_shrunk *s, const char *why);

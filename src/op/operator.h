@@ -109,6 +109,10 @@ enum pare_op_flag {
     PARE_OP_SIGMOID = 1 << 19,     /* probability of each element, from its logit */
     PARE_OP_PASSES = 1 << 20,      /* output 0 is input 0, also if that is not a tensor */
     PARE_OP_CHOOSES = 1 << 21,    /* runs one of its bodies, whose outputs are the node's outputs */
+    PARE_OP_COPIES = 1 << 22,     /* every result is one element of input 0 (PARE_OP_JOINS: of any
+                                    * input), copied or converted; other inputs select it */
+    PARE_OP_STEPS = 1 << 23,      /* discontinuous: an input that changes by a rounding error may
+                                    * change the result by a whole step (Cast: if to integers) */
     PARE_OP_FLOAT_ONLY = 1 << 24, /* half-precision models run it in float32: runtimes or ONNX
                                     * have no half-precision form, or it needs the precision */
     PARE_OP_WIDE = 1 << 25,       /* half-precision models run it in float32: results overflow */
@@ -212,6 +216,10 @@ struct pare_op {
     /* PARE_IN() of inputs that only specify the shape of the output or a range of input 0, so they
      * change with the sizes of axes. */
     unsigned sizes;
+
+    /* Of an input with indices: how many indices there are, so that they are valid below it; 0: the
+     * input has no indices.  NULL: none has. */
+    int64_t (*index_limit)(const struct pare_node *n, int input);
 
     /* Removal of channels, see channels.h.
      * linear:           describe a sum over channels; false: it has no such form.

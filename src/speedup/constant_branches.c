@@ -24,7 +24,7 @@ bool pare_speedup_is_new(const struct pare_speedup *s, const struct pare_value *
 static int constant_axis(const struct pare_speedup *s, const struct pare_value *v)
 {
     for (int axis = 0; s->constant[v->id] && axis < v->t.rank; axis++) {
-        int64_t i = 0, n = v->t.dim[axis];
+        int64_t i = 0, n = pare_axis_is_free(s->g, v, axis) ? 0 : v->t.dim[axis];
 
         while (i < n && isfinite(pare_constant_channel(s, v, axis, i)))
             i++;
@@ -121,16 +121,19 @@ static int bypass(struct pare_speedup *s, const struct pare_value *y, struct par
     return 0;
 }
 
-/* Do they have the same shape for every batch size? */
+/* Do they have the same shape for all sizes of free dimensions? */
 static bool same_always(const struct pare_speedup *s, const struct pare_value *a,
                         const struct pare_value *b)
 {
-    const struct pare_graph *batch2 = s->batch2;
-
     if (!pare_same_shape(&a->t, &b->t) || a->t.dtype != b->t.dtype)
         return false;
-    return !batch2 || (a->id < batch2->n_values && b->id < batch2->n_values &&
-                       pare_same_shape(&batch2->value[a->id]->t, &batch2->value[b->id]->t));
+    for (int i = 0; i < PARE_OTHER_SIZES; i++) {
+        const struct pare_value *x = pare_value_at(s->g, a, i), *y = pare_value_at(s->g, b, i);
+
+        if (s->g->other[i] && (!x || !y || !pare_same_shape(&x->t, &y->t)))
+            return false;
+    }
+    return true;
 }
 
 /* Can input k become a constant of another shape?  The other operand must have the result's. */

@@ -465,13 +465,29 @@ static int find_in_node(struct pare_speedup *s, const struct pare_node *n, struc
     return 0;
 }
 
+/* Along an axis that follows a free dimension, what is constant is so for one size only. */
+static void forget_free(const struct pare_speedup *s, const struct pare_node *n)
+{
+    const struct pare_node *at;
+
+    for (int k = 0; k < n->n_out; k++) {
+        const struct pare_value *y = n->out[k];
+
+        for (int axis = 0; y && s->constant[y->id] && axis < y->t.rank; axis++)
+            if (pare_axis_is_free(s->g, y, axis) && pare_keep_sets_why(s->kept, y, axis, &at))
+                s->constant[y->id][axis] = NULL;
+    }
+}
+
 int pare_speedup_find_constants(struct pare_speedup *s, struct pare_err *err)
 {
     s->constant = pare_alloc(s->arena, (size_t)s->g->n_values + 1, sizeof(*s->constant));
     if (!s->constant)
         return pare_no_memory(err, "for constant channels");
     for (int i = 0; i < s->g->n_nodes; i++)
-        if (s->live[i])
+        if (s->live[i]) {
             PARE_TRY(find_in_node(s, s->g->node[i], err));
+            forget_free(s, s->g->node[i]);
+        }
     return 0;
 }

@@ -25,11 +25,7 @@ const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_v
 
 bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis)
 {
-    const struct pare_graph *batch2 = s->k->s->batch2;
-    const struct pare_tensor *t = batch2 && v->id < batch2->n_values ? &batch2->value[v->id]->t
-                                                                     : NULL;
-
-    return t && (t->rank != v->t.rank || t->dim[axis] != v->t.dim[axis]);
+    return pare_axis_is_free(s->k->s->g, v, axis);
 }
 
 void pare_shrunk_fail(struct pare_shrunk *s, const char *why)
@@ -73,9 +69,29 @@ static bool same_list(const struct pare_tensor *a, const struct pare_tensor *b)
     return !memcmp(a->data, b->data, (size_t)pare_numel(a) * pare_dtype_size(a->dtype));
 }
 
+/* Why the list must not be written: an element depends on the size of a free dimension.  Elements
+ * of a shape are relative to the input if they are -1, 0 or 1.  NULL: it may be. */
+static const char *why_not(const struct pare_shrunk *s, const struct pare_value *was,
+                           const struct pare_tensor *t, bool shape)
+{
+    const struct pare_varying *varying = &s->k->s->varying;
+    bool varies = was && pare_varies(varying, was);
+    int unknown = 0;
+
+    for (int64_t i = 0; i < pare_numel(t); i++) {
+        int64_t v = pare_get_int(t, i);
+
+        unknown += shape && v == -1;
+        if (varies && (pare_numel(t) != pare_numel(&was->t) || pare_varies_at(varying, was, i)) &&
+            !(shape && v >= -1 && v <= 1))
+            return "a constant follows a free dimension and the channels";
+    }
+    return unknown > 1 ? "two axes of its result follow free dimensions" : NULL;
+}
+
 /* A constant from the file is replaced now (copied first if shared).  A computed one may already
  * come out right: check_requests() tells. */
-static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t)
+static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t, bool shape)
 {
     struct pare_shrink *k = s->k;
     const struct pare_value *was = input < s->n->n_in ? s->n->in[input] : NULL;
@@ -85,12 +101,16 @@ static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t
     if (!r)
         return pare_fail(s->err, PARE_ENOMEM, "no memory for a list of sizes");
     if (was && pare_shrink_computed(was) && !(k->s->materialize_input[s->n->id] >> input & 1)) {
-        *r = (struct pare_request){ s->n, input, *t, k->request };
+        *r = (struct pare_request){ s->n, input, *t, shape, k->request };
         k->request = r;
         return 0;
     }
-    if (was && same_list(&was->t, t))
+    if (was && same_list(&was->t, t) && !pare_varies(&k->s->varying, was))
         return 0;
+    if (why_not(s, was, t, shape)) {
+        pare_shrunk_fail(s, why_not(s, was, t, shape));
+        return 0;
+    }
     if (was && k->s->uses[was->id] == 1 && !pare_shrink_computed(was)) {
         k->replacement[was->id] = *t;
         return 0;
@@ -99,7 +119,7 @@ static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t
     return pare_edit_set_input(k->e, s->n, input, name, s->err);
 }
 
-void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n)
+static void set_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n, bool shape)
 {
     const struct pare_value *was = input < s->n->n_in ? s->n->in[input] : NULL;
     struct pare_tensor t;
@@ -108,7 +128,17 @@ void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_
         return;
     s->rc = make_list(s, was, v, n, &t);
     if (!s->rc)
-        s->rc = request(s, input, &t);
+        s->rc = request(s, input, &t, shape);
+}
+
+void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n)
+{
+    set_list(s, input, v, n, false);
+}
+
+void pare_shrunk_shape(struct pare_shrunk *s, int input, const int64_t *v, int64_t n)
+{
+    set_list(s, input, v, n, true);
 }
 
 static bool is_affected(const struct pare_speedup *s, const struct pare_node *n)

@@ -166,18 +166,18 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* The graph of the smaller model, with the shapes of the inputs that s->g has. */
+/* The graph of the smaller model, with the shapes of the inputs that `as` has. */
 static int infer_smaller(const struct pare_speedup *s, const struct pare_model *m,
-                         struct pare_graph **g, struct pare_err *err)
+                         const struct pare_graph *as, struct pare_graph **g, struct pare_err *err)
 {
     *g = pare_graph_clone(s->arena, m->graph, err);
     if (!*g)
         return err->code;
     for (int i = 0; i < (*g)->n_in; i++) {
-        const struct pare_value *was = pare_graph_find(s->g, (*g)->in[i]->name);
+        const struct pare_value *was = pare_graph_find(as, (*g)->in[i]->name);
 
         if (was)
-            (*g)->in[i]->t = *pare_speedup_file(s, was);
+            (*g)->in[i]->t = was->t;
     }
     return pare_graph_infer(*g, true, err);
 }
@@ -198,11 +198,18 @@ static bool same_contents(const struct pare_value *v, const struct pare_tensor *
     return !bytes || !memcmp(data, t->data, bytes);
 }
 
-/* Does the constant depend on the batch size? */
-static bool depends_on_batch(const struct pare_speedup *s, const struct pare_value *v)
+/* Has the value the size that remains of v?  `as`: the graph of v's model that was inferred for the
+ * same input shapes.  A size that follows a free dimension shrinks in proportion. */
+static bool has_size(const struct pare_shrink *k, const struct pare_graph *as,
+                     const struct pare_value *v, const struct pare_value *small)
 {
-    return s->batch2 && v->id < s->batch2->n_values && v->t.data &&
-           !same_contents(s->batch2->value[v->id], pare_speedup_file(s, v));
+    const struct pare_value *was = v->id < as->n_values ? as->value[v->id] : v;
+    bool same = small->t.rank == v->t.rank && was->t.rank == v->t.rank;
+
+    for (int i = 0; i < v->t.rank && same; i++)
+        same = small->t.dim[i] * v->t.dim[i] ==
+               was->t.dim[i] * pare_keep_sets_count(k->s->kept, v, i);
+    return same;
 }
 
 /* Do the computed constants have the contents that nodes requested? */
@@ -212,8 +219,9 @@ static bool check_requests(struct pare_shrink *k, const struct pare_graph *g)
 
     for (const struct pare_request *r = k->request; r; r = r->next) {
         const struct pare_value *v = pare_map_get(&g->names, r->n->in[r->input]->name);
+        const struct pare_value *y = pare_map_get(&g->names, r->n->out[0]->name);
 
-        if (v && same_contents(v, &r->t))
+        if (r->shape ? y && has_size(k, k->s->g, r->n->out[0], y) : v && same_contents(v, &r->t))
             continue;
         k->s->materialize_input[r->n->id] |= (uint64_t)1 << r->input;
         good = false;
@@ -248,56 +256,85 @@ static int check_const(struct pare_shrink *k, const struct pare_graph *g, const 
     if (v && same_contents(v, &t))
         return 0;
     *good = false;
-    if (depends_on_batch(k->s, was) &&
-        n->op->shrink) { /* shrink() can express it without the batch */
+    if (pare_varies(&k->s->varying, was) && n->op->shrink) {
+        /* shrink() may express it without the size */
         k->s->materialize_input[n->id] |= (uint64_t)1 << input;
         return 0;
     }
-    if (depends_on_batch(k->s, was))
+    if (pare_varies(&k->s->varying, was))
         return pare_speedup_cannot_shrink(k->s, n,
-                                          "a constant depends on the batch and on the channels",
+                                          "a constant follows a free dimension and the channels",
                                           err);
     k->s->materialize[was->id] = true;
     return 0;
 }
 
-/* Does every output have the expected size? */
-static int check_sizes(struct pare_shrink *k, const struct pare_graph *g, const struct pare_node *n,
-                       bool *good, struct pare_err *err)
+/* Store the shapes that the node requested, instead of computing them; false: none. */
+static bool store_requests(const struct pare_shrink *k, const struct pare_node *n)
+{
+    bool any = false;
+
+    for (const struct pare_request *r = k->request; r; r = r->next)
+        if (r->n == n && !(k->s->materialize_input[n->id] >> r->input & 1)) {
+            k->s->materialize_input[n->id] |= (uint64_t)1 << r->input;
+            any = true;
+        }
+    return any;
+}
+
+/* Does every output of the node have the expected size? */
+static int check_sizes(struct pare_shrink *k, const struct pare_graph *as,
+                       const struct pare_graph *g, const struct pare_node *n, bool *good,
+                       struct pare_err *err)
 {
     for (int j = 0; j < n->n_out; j++) {
         const struct pare_value *was = n->out[j], *v;
-        bool same = true;
 
         if (!was || was->t.dtype == PARE_NONE)
             continue;
         v = pare_map_get(&g->names, was->name);
-        if (!v)
-            continue; /* swept: no output depends on it */
-        same = v->t.rank == was->t.rank;
-        for (int i = 0; i < was->t.rank && same; i++)
-            same = v->t.dim[i] == pare_keep_sets_count(k->s->kept, was, i);
-        if (same)
+        if (!v || has_size(k, as, was, v)) /* NULL: swept, no output depends on it */
             continue;
         *good = false;
-        return pare_speedup_cannot_shrink(k->s, n, "its result does not shrink as expected", err);
+        return store_requests(k, n)
+                   ? 0
+                   : pare_speedup_cannot_shrink(k->s, n, "its result does not shrink as expected",
+                                                err);
     }
     return 0;
 }
 
-static int check_all(struct pare_shrink *k, const struct pare_graph *g, bool *good,
-                     struct pare_err *err)
+static int check_all_sizes(struct pare_shrink *k, const struct pare_graph *as,
+                           const struct pare_graph *g, bool *good, struct pare_err *err)
 {
     const struct pare_speedup *s = k->s;
 
+    for (int i = 0; i < s->g->n_nodes && *good; i++)
+        if (s->live[i] && !s->removed[i])
+            PARE_TRY(check_sizes(k, as, g, s->g->node[i], good, err));
+    return 0;
+}
+
+/* Infer the smaller model for the sizes of the analysis, and for those of s->before; compare. */
+static int check_all(struct pare_shrink *k, const struct pare_model *m, bool *good,
+                     struct pare_err *err)
+{
+    struct pare_speedup *s = k->s;
+    struct pare_graph *g;
+
+    PARE_TRY(infer_smaller(s, m, pare_graph_to_analyze(s->before), &g, err));
     *good = check_requests(k, g);
     for (int i = 0; i < s->g->n_nodes; i++)
         for (int j = 0; s->live[i] && !s->removed[i] && j < s->g->node[i]->n_in; j++)
             PARE_TRY(check_const(k, g, s->g->node[i], j, good, err));
-    for (int i = 0; i < s->g->n_nodes && *good; i++)
-        if (s->live[i] && !s->removed[i])
-            PARE_TRY(check_sizes(k, g, s->g->node[i], good, err));
-    return 0;
+    PARE_TRY(check_all_sizes(k, s->g, g, good, err));
+    if (!*good)
+        return 0;
+    s->after = g;
+    if (!s->before->other[0])
+        return 0;
+    PARE_TRY(infer_smaller(s, m, s->before, &s->after, err));
+    return check_all_sizes(k, s->before, s->after, good, err);
 }
 
 /* ---- attempts -------------------------------------------------------------------------------- */
@@ -320,11 +357,9 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
         return rc;
     }
     PARE_TRY(pare_edit_model(k.e, out, err));
-    rc = infer_smaller(s, *out, &s->after, err);
     k.e = NULL;
     k.arena = s->arena;
-    if (!rc)
-        rc = check_all(&k, s->after, &good, err);
+    rc = check_all(&k, *out, &good, err);
     if (!rc && good)
         return 0;
     pare_model_free(*out);

@@ -10,58 +10,39 @@
 
 /* ---- graphs with shapes ---------------------------------------------------------------------- */
 
-/* Clone the graph and infer its shapes.  Free dimensions are 1, or those of opts->in, times `batch`
- * or `other`. */
-static int infer(struct pare_speedup *s, int64_t batch, int64_t other, struct pare_graph **out,
-                 struct pare_err *err)
+static bool is_float(enum pare_dtype t)
 {
-    struct pare_graph *g = *out = pare_graph_clone(s->arena, s->from->graph, err);
+    return t == PARE_F32 || t == PARE_F16 || t == PARE_BF16 || t == PARE_F64;
+}
 
-    if (!g)
+/* Contents that follow a free dimension are constant for one size only.  Integers keep their flag:
+ * axis relations read them, and what is written into the model is checked (shrink_attrs.c). */
+static int drop_varying(struct pare_speedup *s, struct pare_err *err)
+{
+    PARE_TRY(pare_varying_find(s->arena, s->g, &s->varying, err));
+    for (int i = 0; i < s->g->n_values; i++) {
+        struct pare_value *v = s->g->value[i];
+
+        if (is_float(v->t.dtype) && pare_varies(&s->varying, v))
+            v->flags &= ~(unsigned)PARE_V_CONST;
+    }
+    return 0;
+}
+
+/* The model's graph with shapes, and the clone to analyze. */
+static int infer(struct pare_speedup *s, struct pare_err *err)
+{
+    const struct pare_io *io;
+    struct pare_graph *from;
+
+    pare_model_inputs(s->from, &io);
+    PARE_TRY(pare_graph_infer_free(s->arena, s->from->graph, io, s->opts->in, &s->before, err));
+    from = pare_graph_to_analyze(s->before);
+    s->g = pare_graph_clone(s->arena, from, err);
+    if (!s->g)
         return err->code;
-    for (int i = 0; i < g->n_in; i++) {
-        struct pare_tensor *t = &g->in[i]->t;
-
-        for (int k = 0; k < t->rank; k++)
-            if (t->dim[k] < 0) {
-                t->dim[k] = s->opts->in ? s->opts->in[i].dim[k] : 1;
-                t->dim[k] *= k ? other : batch;
-            }
-        if (t->rank < 0 && s->opts->in)
-            *t = s->opts->in[i];
-        t->data = NULL;
-    }
-    return pare_graph_infer(g, true, err);
-}
-
-static bool has_free_dims(const struct pare_speedup *s)
-{
-    for (int i = 0; i < s->from->graph->n_in; i++)
-        for (int k = 0; k < s->from->graph->in[i]->t.rank; k++)
-            if (s->from->graph->in[i]->t.dim[k] < 0)
-                return true;
-    return false;
-}
-
-static bool knows_all_of(const struct pare_graph *g, const struct pare_graph *as)
-{
-    for (int i = 0; i < g->n_values; i++)
-        if (g->value[i]->t.dtype == PARE_NONE && as->value[i]->t.dtype != PARE_NONE)
-            return false;
-    return true;
-}
-
-/* Infer with other sizes to see what depends on them: with all free dimensions doubled, or, if that
- * fails, with the batch alone. */
-static void infer_batch2(struct pare_speedup *s)
-{
-    for (int64_t other = 2; has_free_dims(s) && other >= 1 && !s->batch2; other--) {
-        struct pare_err ignored;
-
-        if (infer(s, 2, other, &s->batch2, &ignored) ||
-            pare_graph_unshare(s->batch2, NULL, 0, &ignored) || !knows_all_of(s->batch2, s->g))
-            s->batch2 = NULL;
-    }
+    memcpy(s->g->other, from->other, sizeof(from->other));
+    return drop_varying(s, err);
 }
 
 /* ---- live nodes ------------------------------------------------------------------------------ */
@@ -141,12 +122,8 @@ static int list_ties(struct pare_speedup *s, struct pare_err *err)
 
 static int prepare(struct pare_speedup *s, struct pare_err *err)
 {
-    PARE_TRY(infer(s, 1, 1, &s->before, err));
-    s->g = pare_graph_clone(s->arena, s->before, err);
-    if (!s->g)
-        return err->code;
+    PARE_TRY(infer(s, err));
     PARE_TRY(pare_graph_unshare(s->g, NULL, 0, err));
-    infer_batch2(s);
     PARE_TRY(find_live(s, err));
     PARE_TRY(load_weights(s, err));
     return pare_speedup_widen(s, err);
@@ -203,9 +180,9 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
     rc = work(&s, smaller, err);
     if (!rc)
         rc = pare_speedup_fill_report(&s, a, r, err);
-    pare_arena_free(s.arena);
     if (!rc && !s.opts->unverified)
-        rc = pare_speedup_verify(masked, *smaller, s.opts, r, err);
+        rc = pare_speedup_verify(&s, *smaller, a, r, err);
+    pare_arena_free(s.arena);
     if (rc) {
         pare_model_free(*smaller);
         *smaller = NULL;

@@ -14,12 +14,15 @@
  *     shrink_model.c       build the smaller model and check its shapes
  *     speedup_report.c     channels, parameters and MACs before and after
  *     verify.c             run both models and compare
+ *     sample_inputs.c      random inputs that make sense to a model
+ *     verify_points.c      what to compare: outputs, and values before discontinuous nodes
  */
 #ifndef PARE_SPEEDUP_SPEEDUP_H
 #define PARE_SPEEDUP_SPEEDUP_H
 
 #include <pare/compress.h>
 
+#include "../graph/free_dims.h"
 #include "../graph/keep_sets.h"
 #include "../onnx/edit.h"
 
@@ -45,12 +48,14 @@ struct pare_speedup {
     const struct pare_model *from;
     const struct pare_speedup_opts *opts;
 
-    struct pare_graph *before; /* the model's graph, shapes inferred for a batch of 1 */
-    struct pare_graph *g;      /* a clone of `before` that is analyzed and rewired: constants with
-                                * several consumers are duplicated, floats are float32 */
-    struct pare_graph *batch2; /* like `g` for a batch of 2: which sizes depend on the batch?
-                                * NULL: no free dimension, or it cannot be inferred */
-    struct pare_graph *after;  /* graph of the smaller model, for the input shapes of `before` */
+    struct pare_graph *before; /* the model's graph, shapes inferred for a batch of 1; its other[]
+                                * are for other sizes of free dimensions (graph/free_dims.h) */
+    struct pare_graph *g;      /* a clone of before->other[0], or of `before` if it is NULL, that is
+                                * analyzed and rewired: constants with several consumers are
+                                * duplicated, floats are float32, and what follows a free dimension
+                                * is not a constant, except integers */
+    struct pare_varying varying; /* constants of `g` that follow a free dimension */
+    struct pare_graph *after;    /* graph of the smaller model, for the input shapes of `before` */
 
     struct pare_tensor *file; /* per value: the tensor in the file's type, if `g` has float32
                                * instead; dtype PARE_NONE: the same as in `g` */
@@ -177,6 +182,7 @@ struct pare_request {
     const struct pare_node *n;
     int input;
     struct pare_tensor t;
+    bool shape; /* t is the shape of the output: any contents are right that give its size */
     struct pare_request *next;
 };
 
@@ -215,9 +221,43 @@ int pare_speedup_cannot_shrink(struct pare_speedup *s, const struct pare_node *n
 
 /* ---- verify.c and speedup_report.c ----------------------------------------------------------- */
 
-int pare_speedup_verify(const struct pare_model *a, const struct pare_model *b,
-                        const struct pare_speedup_opts *o, struct pare_speedup_report *r,
-                        struct pare_err *err);
+/* Run the model and the smaller one on inputs of the shapes that s->before and its other[0] have,
+ * and compare.  Texts of the report are in the arena. */
+int pare_speedup_verify(struct pare_speedup *s, const struct pare_model *smaller,
+                        struct pare_arena *a, struct pare_speedup_report *r, struct pare_err *err);
+
+/* ---- sample_inputs.c and verify_points.c ----------------------------------------------------- */
+
+/* Inputs to run a model with. */
+struct pare_sample {
+    struct pare_arena *arena;
+    const struct pare_io *io;
+    struct pare_tensor *in;
+    bool *given; /* by input: the caller supplies its contents */
+    int n;
+};
+
+/* Fill the inputs that are not given with random contents that make sense to the model, whose graph
+ * with shapes is g. */
+int pare_sample_fill(struct pare_sample *s, const struct pare_graph *g, uint64_t seed,
+                     struct pare_err *err);
+
+/* What a value follows. */
+enum pare_point {
+    PARE_POINT_SMOOTH, /* no discontinuous operator: a rounding error remains one */
+    PARE_POINT_STEPS,  /* a discontinuous operator (PARE_OP_STEPS) */
+    PARE_POINT_RANDOM, /* random numbers: it differs in every run */
+};
+
+/* Where to compare. */
+struct pare_points {
+    uint8_t *kind;          /* by value of the model's graph: enum pare_point */
+    struct pare_strs names; /* values that enter discontinuous or random nodes, in both models */
+    const char **name;      /* = names.v */
+    const char *first;      /* type of the first such node; NULL: none */
+};
+int pare_points_find(struct pare_arena *a, const struct pare_graph *g,
+                     const struct pare_graph *small, struct pare_points *p, struct pare_err *err);
 
 int pare_speedup_fill_report(struct pare_speedup *s, struct pare_arena *a,
                              struct pare_speedup_report *r, struct pare_err *err);

@@ -187,6 +187,7 @@ int pare_speedup_fill_report(struct pare_speedup *s, struct pare_arena *a,
 {
     struct report t = { .s = s, .arena = a };
     struct pare_layer_info *was;
+    struct pare_tensor *shapes;
 
     PARE_TRY(pare_layers(s->arena, s->after, &t.layer, &t.n, err));
     PARE_TRY(pare_layers(s->arena, s->before, &was, &r->n_layers, err));
@@ -197,6 +198,13 @@ int pare_speedup_fill_report(struct pare_speedup *s, struct pare_arena *a,
         PARE_TRY(report_layer(&t, &was[i], &r->layer[i], err));
     PARE_TRY(sum_params(s->before, was, r->n_layers, &r->params, err));
     PARE_TRY(sum_params(s->after, t.layer, t.n, &r->params_left, err));
+    r->in = shapes = pare_alloc(a, (size_t)s->before->n_in + 1, sizeof(*shapes));
+    if (!shapes)
+        return pare_no_memory(err, "for the report");
+    for (int i = 0; i < s->before->n_in; i++) {
+        shapes[i] = s->before->in[i]->t;
+        shapes[i].data = NULL;
+    }
     r->macs = sum_macs(s->before);
     r->macs_left = sum_macs(s->after);
     r->nodes = count_nodes(s->before);

@@ -4,7 +4,6 @@
 
 #include "../base/arena.h"
 #include "../base/clock.h"
-#include "../base/rng.h"
 #include "../plan/plan.h"
 #include "../tensor/tensor.h"
 #include "speedup.h"
@@ -14,64 +13,45 @@
 #define TOLERANCE_F16 5e-3 /* ten times the rounding error of 11 bits */
 #define TOLERANCE_BF16 4e-2
 #define SMALL 1e-3
+#define LEAST_AGREEMENT 0.9 /* of elements that follow discontinuous operators */
 
 struct pair {
+    struct pare_speedup *s;
     const struct pare_model *m[2];
     const struct pare_speedup_opts *o;
     struct pare_arena *arena;
-    struct pare_tensor *in, *out[2];
-    bool *given;
+    struct pare_sample sample;
+    struct pare_tensor *out[2];
+    struct pare_points points;
+    bool fed; /* the inputs come from opts->feed */
+    double tolerance;
+    double equal, of; /* elements that follow discontinuous operators: the equal ones, all */
 };
 
-/* Inputs of the shapes in opts->in, or with free dimensions of 1. */
-static int make_inputs(struct pair *p, struct pare_err *err)
+/* Inputs of the shapes of the graph; with `own`, contents are the caller's where there are any. */
+static int make_inputs(struct pair *p, const struct pare_graph *g, bool own, struct pare_err *err)
 {
-    const struct pare_io *io;
-    int n = pare_model_inputs(p->m[0], &io);
+    struct pare_sample *t = &p->sample;
 
-    p->in = pare_alloc(p->arena, (size_t)n + 1, sizeof(*p->in));
-    p->given = pare_alloc(p->arena, (size_t)n + 1, sizeof(*p->given));
-    if (!p->in || !p->given)
+    t->n = pare_model_inputs(p->m[0], &t->io);
+    t->arena = p->arena;
+    t->in = pare_alloc(p->arena, (size_t)t->n + 1, sizeof(*t->in));
+    t->given = pare_alloc(p->arena, (size_t)t->n + 1, sizeof(*t->given));
+    if (!t->in || !t->given)
         return pare_no_memory(err, "for inputs");
-    for (int i = 0; i < n; i++) {
-        struct pare_tensor t = { .dtype = io[i].dtype, .rank = io[i].rank };
+    for (int i = 0; i < t->n; i++) {
+        struct pare_tensor x = g->in[i]->t;
 
-        for (int k = 0; k < io[i].rank; k++)
-            t.dim[k] = io[i].dim[k] < 0 ? 1 : io[i].dim[k];
-        if (p->o->in)
-            t = p->o->in[i];
-        p->given[i] = t.data != NULL;
-        if (t.rank < 0 || t.dtype == PARE_NONE || t.dtype == PARE_STR)
+        if (x.rank < 0 || x.dtype == PARE_NONE || x.dtype == PARE_STR)
             return pare_fail(err, PARE_ESHAPE, "input '%s' has no shape to verify with",
-                             io[i].name);
-        if (!p->given[i])
-            PARE_TRY(pare_tensor_alloc(p->arena, &t, err));
-        p->in[i] = t;
+                             t->io[i].name);
+        x.data = own && p->o->in ? p->o->in[i].data : NULL;
+        t->given[i] = x.data != NULL;
+        if (!t->given[i])
+            PARE_TRY(pare_tensor_alloc(p->arena, &x, err));
+        t->in[i] = x;
     }
-    return 0;
-}
-
-/* Floats are normally distributed; integers are 0 or 1, valid indices almost everywhere. */
-static int fill_inputs(struct pair *p, uint64_t seed, struct pare_err *err)
-{
-    struct pare_rng rng;
-    const struct pare_io *io;
-    int n = pare_model_inputs(p->m[0], &io);
-
-    pare_rng_init(&rng, seed);
-    for (int i = 0; i < n; i++) {
-        struct pare_tensor *t = &p->in[i];
-        bool real = t->dtype == PARE_F32 || t->dtype == PARE_F64 || t->dtype == PARE_F16 ||
-                    t->dtype == PARE_BF16;
-        size_t size = pare_dtype_size(t->dtype);
-
-        for (int64_t k = 0; !p->given[i] && k < pare_numel(t); k++) {
-            float v = real ? (float)pare_rng_normal(&rng) : (float)pare_rng_below(&rng, 2);
-
-            PARE_TRY(
-                pare_convert(t->dtype, (char *)t->data + (size_t)k * size, PARE_F32, &v, 1, err));
-        }
-    }
+    p->fed = own && p->o->feed;
     return 0;
 }
 
@@ -99,27 +79,74 @@ static double relative(double abs, double most)
     return abs / (most > SMALL ? most : SMALL);
 }
 
-static int compare(struct pair *p, struct pare_speedup_report *r, struct pare_err *err)
+/* The number of elements that agree. */
+static int64_t count_equal(const struct pare_tensor *a, const struct pare_tensor *b,
+                           double tolerance)
+{
+    double abs, most;
+    int64_t equal = 0;
+
+    differ(a, b, &abs, &most);
+    for (int64_t i = 0; i < pare_numel(a); i++) {
+        double x = pare_get(a, i), y = pare_get(b, i);
+
+        equal += x == y || (isnan(x) && isnan(y)) || relative(fabs(x - y), most) <= tolerance;
+    }
+    return equal;
+}
+
+static void note_difference(const struct pare_tensor *a, const struct pare_tensor *b,
+                            struct pare_speedup_report *r)
+{
+    double abs, most;
+
+    differ(a, b, &abs, &most);
+    r->max_abs = abs > r->max_abs ? abs : r->max_abs;
+    if (relative(abs, most) > r->max_rel)
+        r->max_rel = relative(abs, most);
+}
+
+static enum pare_point kind_of_output(const struct pair *p, const char *name)
+{
+    const struct pare_value *v = pare_map_get(&p->s->before->names, name);
+
+    return v ? (enum pare_point)p->points.kind[v->id] : PARE_POINT_SMOOTH;
+}
+
+static int compare(struct pair *p, struct pare_plan *plan[2], struct pare_speedup_report *r,
+                   struct pare_err *err)
 {
     const struct pare_io *io;
     int n = pare_model_outputs(p->m[0], &io);
-    double abs, most;
 
+    for (int i = 0; i < p->points.names.n; i++) {
+        const struct pare_tensor *a = pare_plan_value(plan[0], i), *b = pare_plan_value(plan[1], i);
+
+        if (pare_same_shape(a, b))
+            note_difference(a, b, r);
+    }
     for (int i = 0; i < n; i++) {
-        if (!pare_same_shape(&p->out[0][i], &p->out[1][i]))
-            return pare_fail(err, PARE_ESHAPE, "output '%s' has another shape", io[i].name);
-        if (p->out[0][i].dtype == PARE_STR)
+        const struct pare_tensor *a = &p->out[0][i], *b = &p->out[1][i];
+        enum pare_point kind = kind_of_output(p, io[i].name);
+
+        if (kind == PARE_POINT_RANDOM || a->dtype == PARE_STR)
             continue;
-        differ(&p->out[0][i], &p->out[1][i], &abs, &most);
-        r->max_abs = abs > r->max_abs ? abs : r->max_abs;
-        if (relative(abs, most) > r->max_rel)
-            r->max_rel = relative(abs, most);
+        if (kind == PARE_POINT_STEPS)
+            p->of += (double)pare_numel(a);
+        if (!pare_same_shape(a, b) && kind == PARE_POINT_SMOOTH)
+            return pare_fail(err, PARE_ESHAPE, "output '%s' has another shape", io[i].name);
+        if (!pare_same_shape(a, b))
+            continue;
+        if (kind == PARE_POINT_STEPS)
+            p->equal += (double)count_equal(a, b, p->tolerance);
+        else
+            note_difference(a, b, r);
     }
     return 0;
 }
 
-static int run_both(struct pair *p, struct pare_plan *plan[2], struct pare_speedup_report *r,
-                    struct pare_err *err)
+static int run_both(struct pair *p, struct pare_plan *plan[2], const struct pare_graph *g,
+                    struct pare_speedup_report *r, struct pare_err *err)
 {
     const struct pare_io *io;
     size_t n = (size_t)pare_model_outputs(p->m[0], &io) + 1;
@@ -131,21 +158,21 @@ static int run_both(struct pair *p, struct pare_plan *plan[2], struct pare_speed
     p->out[1] = pare_alloc(p->arena, n, sizeof(**p->out));
     if (!p->out[0] || !p->out[1])
         return pare_no_memory(err, "for outputs");
-    for (int i = 0; i < pare_model_inputs(p->m[0], &io); i++)
-        all_given &= p->given[i];
-    runs = p->o->feed ? p->o->runs : all_given ? 1 : RUNS;
+    for (int i = 0; i < p->sample.n; i++)
+        all_given &= p->sample.given[i];
+    runs = p->fed ? p->o->runs : all_given ? 1 : RUNS;
     for (int i = 0; i < runs; i++) {
         struct pare_progress now = { "verify", i, runs, pare_now() - start };
 
         if (p->o->progress && !p->o->progress(p->o->progress_user, &now))
             return pare_fail(err, PARE_ECANCEL, "verification was canceled");
-        if (p->o->feed)
-            PARE_TRY(p->o->feed(p->o->user, i, p->in, err));
+        if (p->fed)
+            PARE_TRY(p->o->feed(p->o->user, i, p->sample.in, err));
         else
-            PARE_TRY(fill_inputs(p, p->o->seed + (uint64_t)i, err));
-        PARE_TRY(pare_plan_execute(plan[0], p->in, p->out[0], err));
-        PARE_TRY(pare_plan_execute(plan[1], p->in, p->out[1], err));
-        PARE_TRY(compare(p, r, err));
+            PARE_TRY(pare_sample_fill(&p->sample, g, p->o->seed + (uint64_t)i, err));
+        PARE_TRY(pare_plan_execute(plan[0], p->sample.in, p->out[0], err));
+        PARE_TRY(pare_plan_execute(plan[1], p->sample.in, p->out[1], err));
+        PARE_TRY(compare(p, plan, r, err));
     }
     return 0;
 }
@@ -180,8 +207,8 @@ static const char *first_difference(struct pair *p, struct pare_plan *plan[2],
     struct pare_err ignored;
     double abs, most;
 
-    if (pare_plan_execute(plan[0], p->in, p->out[0], &ignored) ||
-        pare_plan_execute(plan[1], p->in, p->out[1], &ignored))
+    if (pare_plan_execute(plan[0], p->sample.in, p->out[0], &ignored) ||
+        pare_plan_execute(plan[1], p->sample.in, p->out[1], &ignored))
         return NULL;
     for (int i = 0; i < names.n; i++) {
         differ(pare_plan_value(plan[0], i), pare_plan_value(plan[1], i), &abs, &most);
@@ -222,26 +249,27 @@ static double tolerance_of(const struct pare_model *m)
     return most;
 }
 
-static int verify(struct pair *p, struct pare_speedup_report *r, struct pare_err *err)
+/* Compare at the input shapes of the graph. */
+static int verify_at(struct pair *p, const struct pare_graph *g, bool own,
+                     struct pare_speedup_report *r, struct pare_err *err)
 {
-    double tolerance = p->o->tolerance > 0 ? p->o->tolerance : tolerance_of(p->m[0]);
     struct pare_plan *plan[2] = { NULL, NULL };
     struct pare_plan_opts po = { .threads = p->o->threads };
-    int rc = make_inputs(p, err);
+    struct pare_plan_build build = { .opts = &po, .observe = p->points.names };
+    int rc = make_inputs(p, g, own, err);
 
-    po.in = p->in;
+    po.in = p->sample.in;
     for (int i = 0; i < 2 && !rc; i++)
-        rc = pare_plan_make(p->m[i], &po, &plan[i], err);
+        rc = pare_plan_build(p->m[i], &build, &plan[i], err);
     if (!rc)
-        rc = run_both(p, plan, r, err);
-    r->verified = !rc;
-    if (!rc && !(r->max_rel <= tolerance)) {
-        const char *where = find_difference(p, plan, &po, tolerance);
+        rc = run_both(p, plan, g, r, err);
+    if (!rc && !(r->max_rel <= p->tolerance)) {
+        const char *where = find_difference(p, plan, &po, p->tolerance);
 
         rc = pare_fail(err, PARE_EUNSUPPORTED,
                        "the smaller model's outputs differ by %.3g, relative %.3g, which is more "
                        "than %.3g%s%s%s",
-                       r->max_abs, r->max_rel, tolerance,
+                       r->max_abs, r->max_rel, p->tolerance,
                        where ? "; the first difference is at '" : "", where ? where : "",
                        where ? "'" : "");
     }
@@ -250,12 +278,70 @@ static int verify(struct pair *p, struct pare_speedup_report *r, struct pare_err
     return rc;
 }
 
-int pare_speedup_verify(const struct pare_model *a, const struct pare_model *b,
-                        const struct pare_speedup_opts *o, struct pare_speedup_report *r,
-                        struct pare_err *err)
+/* "x (1, 3, 64, 64), ids (1, 64)" of the inputs with free dimensions. */
+static const char *shapes_text(struct pare_arena *a, const struct pair *p,
+                               const struct pare_graph *g)
 {
-    struct pair p = { .m = { a, b }, .o = o, .arena = pare_arena_new(1 << 16) };
-    int rc = p.arena ? verify(&p, r, err) : pare_no_memory(err, "to verify");
+    const char *text = "";
+
+    for (int i = 0; i < p->sample.n && text; i++) {
+        char shape[PARE_SHAPE_TEXT];
+        bool free_dim = p->sample.io[i].rank < 0;
+
+        for (int k = 0; k < p->sample.io[i].rank; k++)
+            free_dim |= p->sample.io[i].dim[k] < 0;
+        if (free_dim)
+            text = pare_sprintf(a, "%s%s%s %s", text, *text ? ", " : "", p->sample.io[i].name,
+                                pare_shape_text(&g->in[i]->t, shape, sizeof(shape)));
+    }
+    return text;
+}
+
+/* Fill in what was compared, and where. */
+static int describe(struct pair *p, struct pare_arena *a, struct pare_speedup_report *r,
+                    struct pare_err *err)
+{
+    const struct pare_graph *g[2] = { p->s->before, p->s->before->other[0] };
+
+    for (int i = 0; i < 2 && g[i]; i++) {
+        r->shapes[i] = shapes_text(a, p, g[i]);
+        if (!r->shapes[i])
+            return pare_no_memory(err, "for the report");
+    }
+    r->agreement = p->of > 0 ? p->equal / p->of : -1;
+    r->discontinuous = p->points.first ? pare_strdup(a, p->points.first) : NULL;
+    if (p->of > 0 && r->agreement < LEAST_AGREEMENT)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "after discontinuous operators such as %s only %.1f%% of the elements of "
+                         "the smaller model's outputs agree, less than %.0f%%",
+                         p->points.first ? p->points.first : "ArgMax", 100 * r->agreement,
+                         100 * LEAST_AGREEMENT);
+    return 0;
+}
+
+static int verify(struct pair *p, struct pare_arena *a, struct pare_speedup_report *r,
+                  struct pare_err *err)
+{
+    const struct pare_graph *before = p->s->before;
+
+    p->tolerance = p->o->tolerance > 0 ? p->o->tolerance : tolerance_of(p->m[0]);
+    PARE_TRY(pare_points_find(p->arena, before, p->s->after, &p->points, err));
+    PARE_TRY(verify_at(p, before, true, r, err));
+    if (before->other[0])
+        PARE_TRY(verify_at(p, before->other[0], false, r, err));
+    PARE_TRY(describe(p, a, r, err));
+    r->verified = true;
+    return 0;
+}
+
+int pare_speedup_verify(struct pare_speedup *s, const struct pare_model *smaller,
+                        struct pare_arena *a, struct pare_speedup_report *r, struct pare_err *err)
+{
+    struct pair p = { .s = s,
+                      .m = { s->from, smaller },
+                      .o = s->opts,
+                      .arena = pare_arena_new(1 << 16) };
+    int rc = p.arena ? verify(&p, a, r, err) : pare_no_memory(err, "to verify");
 
     pare_arena_free(p.arena);
     return pare_at(err, rc, "verifying");

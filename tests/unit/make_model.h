@@ -51,7 +51,9 @@ static inline struct bin build_info(const char *name, int dtype, int rank, const
     struct bin shape = NOTHING, type = num(1, dtype);
 
     for (int i = 0; i < rank; i++)
-        shape = CAT(shape, msg(1, dim[i] < 0 ? text(2, "N") : num(1, dim[i])));
+        shape = CAT(shape, msg(1, dim[i] >= 0 ? num(1, dim[i])
+                                  : i         ? text(2, pare_sprintf(pool, "N%d", i))
+                                              : text(2, "N")));
     if (rank >= 0)
         type = CAT(type, msg(2, shape));
     return CAT(text(1, name), msg(2, msg(1, type)));

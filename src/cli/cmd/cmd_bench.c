@@ -66,7 +66,7 @@ struct contest {
 static int cmd_bench_prepare(struct contest *b, struct entry *e, const char *path,
                              struct pare_err *err)
 {
-    struct pare_shape_args args = { b->o->batch, b->o->shape, false };
+    struct pare_shape_args args = { b->o->batch, b->o->shape, false, false };
     struct pare_plan_opts opts = { .threads = (int)b->o->threads,
                                    .reference = b->o->reference,
                                    .tune = b->o->tune,

@@ -172,7 +172,7 @@ static int collect_layers(struct inspection *l, struct pare_err *err)
 
 static int inspect(struct inspection *l, struct pare_err *err)
 {
-    struct pare_shape_args args = { l->o->batch, l->o->shape, true };
+    struct pare_shape_args args = { l->o->batch, l->o->shape, true, false };
 
     PARE_TRY(pare_model_metadata(l->m, l->c->arena, &l->facts, err));
     PARE_TRY(pare_inputs_shape(l->c, l->m, &args, &l->in, err));

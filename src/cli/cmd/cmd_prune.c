@@ -5,7 +5,9 @@
 
 #include "../output_paths.h"
 #include "../print/prune_print.h"
+#include "../job/input.h"
 #include "../job/speedup_job.h"
+#include "../job/verify_inputs.h"
 #include "../../base/arena.h"
 #include "../../compress/export.h"
 #include "../../prune/prune_method.h"
@@ -13,10 +15,10 @@
 struct prune {
     const char *pruner, *config, *data, *valid, *output, *model_out, *masks, *set;
     double sparsity;
-    struct pare_strs plugin;
+    struct pare_strs plugin, input, shape;
     struct pare_ints input_shape;
     int64_t round_to;
-    bool json, quiet, dependency_aware, speedup;
+    bool json, quiet, dependency_aware, speedup, no_verify;
 };
 
 static const struct pare_opt prune_opts[] = {
@@ -45,6 +47,14 @@ static const struct pare_opt prune_opts[] = {
               "remove the masked channels from the written model, see 'pare speedup'", 0),
     PARE_INT("round-to", offsetof(struct prune, round_to),
              "with --speedup: keep a multiple of N channels", 1, 1, 4096),
+    PARE_TEXTS("shape", offsetof(struct prune, shape), "NAME=N,N,...",
+               "with --speedup: compare at this shape of an input, such as x=1,3,224,224, or size "
+               "of a free dimension: batch=8"),
+    PARE_TEXTS("input", offsetof(struct prune, input), "FILE",
+               "with --speedup: compare with this input: name=x.npy, x.npz or x.pb (default: items "
+               "of --data, or random inputs)"),
+    PARE_FLAG("no-verify", offsetof(struct prune, no_verify),
+              "with --speedup: do not run both models to compare their outputs", 0),
     PARE_TEXTS("plugin", offsetof(struct prune, plugin), "FILE",
                "load more pruners from this shared object"),
     PARE_FLAG("dependency-aware", offsetof(struct prune, dependency_aware),
@@ -101,6 +111,11 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
     j->prune.o.registry = j->common.registry;
     if (o->config && o->sparsity >= 0)
         return pare_misuse(c, err, "use either --sparsity or --config, not both");
+    if (!o->speedup && (o->shape.n || o->input.n || o->no_verify))
+        return pare_misuse(c, err, "--%s needs --speedup",
+                           o->shape.n   ? "shape"
+                           : o->input.n ? "input"
+                                        : "no-verify");
     if (!o->config && o->sparsity < 0)
         return pare_misuse(c, err, "specify --sparsity (for example 0.5) or --config");
     return 0;
@@ -150,6 +165,33 @@ static int work(struct pare_compress_job *common, struct pare_err *err)
     return pare_prune_work(&((struct job *)common)->prune, err);
 }
 
+/* Inputs to compare the two models with: files, items of the data, or random numbers. */
+static int shrink_and_verify(struct pare_cli *c, struct job *j, struct pare_err *err)
+{
+    const struct prune *o = c->opts;
+    struct pare_shape_args args = { .shape = o->shape, .lenient = true, .open = true };
+    struct pare_model *model = j->prune.tune.model;
+    struct pare_data **set = j->prune.tune.data;
+    struct pare_verify_inputs f = { .data = set[1] ? set[1] : set[0] };
+    struct pare_inputs in = { 0 };
+    int rc = 0;
+
+    if (o->input.n)
+        PARE_TRY(pare_inputs_read(c, model, o->input, &in, err));
+    PARE_TRY(pare_inputs_shape(c, model, &args, &in, err));
+    j->speedup.opts.in = in.t;
+    j->speedup.opts.n_in = in.n;
+    if (f.data && !o->input.n && !o->no_verify && in.n == 1) {
+        rc = pare_verify_inputs_open(&f, model, in.t, 64, &j->speedup.opts, err);
+        j->speedup.data = o->data;
+        j->speedup.items = f.items;
+    }
+    if (!rc)
+        rc = pare_speedup_job_run(c, &j->speedup, err);
+    pare_loader_free(f.loader);
+    return rc;
+}
+
 /* Write the masked model, or with --speedup the smaller one. */
 static int write_files(struct pare_compress_job *common, struct pare_err *err)
 {
@@ -169,8 +211,9 @@ static int write_files(struct pare_compress_job *common, struct pare_err *err)
     j->speedup = (struct pare_speedup_job){ .masked = model,
                                             .output = j->common.train.output,
                                             .seconds = 1,
-                                            .opts = { .round_to = o->round_to } };
-    return pare_speedup_job_run(c, &j->speedup, err);
+                                            .opts = { .round_to = o->round_to,
+                                                      .unverified = o->no_verify } };
+    return shrink_and_verify(c, j, err);
 }
 
 static int print_result(struct pare_compress_job *common, struct pare_err *err)

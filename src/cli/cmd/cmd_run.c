@@ -233,7 +233,7 @@ static int check_options(struct pare_cli *c, const struct pare_session *s, struc
 static int cmd_run_prepare(struct pare_cli *c, struct pare_session *s, struct pare_err *err)
 {
     const struct run *o = c->opts;
-    struct pare_shape_args args = { o->batch, o->shape, false };
+    struct pare_shape_args args = { o->batch, o->shape, false, false };
     struct pare_plan_opts opts = { .threads = (int)o->threads,
                                    .reference = o->reference,
                                    .tune = o->tune,

@@ -79,15 +79,16 @@ static int open_data(struct pare_cli *c, struct pare_data **data, struct pare_er
     return pare_data_open(o->data, o->split, &opts, data, err);
 }
 
-static int shrink_and_verify(struct pare_cli *c, struct pare_speedup_job *s, struct pare_model *m,
+static int shrink_and_verify(struct pare_cli *c, struct pare_speedup_job *s, struct pare_tensor *in,
                              struct pare_data *data, struct pare_err *err)
 {
+    const struct pare_model *m = s->masked;
     const struct speedup *o = c->opts;
     struct pare_verify_inputs f = { .data = data };
     int rc = 0;
 
     if (data)
-        rc = pare_verify_inputs_open(&f, m, s->opts.in, o->items, &s->opts, err);
+        rc = pare_verify_inputs_open(&f, m, in, o->items, &s->opts, err);
     s->data = o->data;
     s->items = f.items;
     if (!rc)
@@ -100,7 +101,7 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
                 struct pare_data *data, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
-    struct pare_shape_args args = { o->batch, o->shape, true };
+    struct pare_shape_args args = { o->batch, o->shape, true, true };
     struct pare_inputs in = { 0 };
 
     if (o->masks)
@@ -113,7 +114,7 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
     s->masked = m;
     s->opts.in = in.t;
     s->opts.n_in = in.n;
-    PARE_TRY(shrink_and_verify(c, s, m, data, err));
+    PARE_TRY(shrink_and_verify(c, s, in.t, data, err));
     return o->json ? pare_json_result(c, pare_speedup_job_json(s), err)
                    : pare_speedup_job_print(c, s, o->quiet, err);
 }
@@ -179,6 +180,9 @@ const struct pare_command pare_command_speedup = {
             "their constant contribution, such as a bias after an activation, is folded into\n"
             "the following layers.  Both models are then run on the same inputs: if the\n"
             "outputs differ by more than 1e-4 of the largest output, nothing is written.\n"
+            "If the inputs have free dimensions, two sizes of each are compared; --shape sets\n"
+            "the first.  After discontinuous operators such as ArgMax the share of equal\n"
+            "elements is compared, and the values before them.\n"
             "The table lists the layers that keep zero channels, and why.",
     .opts = speedup_opts,
     .size = sizeof(struct speedup),

@@ -203,7 +203,7 @@ static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
         bool batch = !k && args->batch;
         const char *sym = k < io->rank && io->sym[k] && *io->sym[k] ? io->sym[k] : NULL;
 
-        if (t->dim[k] >= 0)
+        if (t->dim[k] >= 0 || (args->open && !batch))
             continue;
         t->dim[k] = batch ? args->batch : 1;
         if (!batch)

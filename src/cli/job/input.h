@@ -19,6 +19,7 @@ struct pare_shape_args {
     int64_t batch;          /* for free first dimensions; 0: not given */
     struct pare_strs shape; /* "name=1,3,224,224", or "1,3,224,224", or "dimension=8" */
     bool lenient;           /* an input without a declared shape is a note, not an error */
+    bool open;              /* dimensions that are still free remain -1 */
 };
 
 /* Use the declared shapes, overridden by --shape; dimensions that are still free become 1. */

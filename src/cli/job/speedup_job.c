@@ -11,6 +11,8 @@
 #include "../../plan/plan.h"
 #include "../../base/clock.h"
 #include "../../onnx/metadata.h"
+#include "../../speedup/speedup.h"
+#include "../../tensor/tensor.h"
 
 #define WARM_UP 2
 #define MAX_RUNS 1000
@@ -19,8 +21,7 @@
 
 struct race {
     struct pare_plan *plan[2];
-    struct pare_inputs in;
-    struct pare_tensor *out;
+    struct pare_tensor *in, *out;
     double t[2][MAX_RUNS];
 };
 
@@ -35,7 +36,7 @@ static int run_one(struct race *r, int i, double *t, struct pare_err *err)
 {
     double start = pare_now();
 
-    PARE_TRY(pare_plan_execute(r->plan[i], r->in.t, r->out, err));
+    PARE_TRY(pare_plan_execute(r->plan[i], r->in, r->out, err));
     *t = pare_now() - start;
     return 0;
 }
@@ -60,11 +61,31 @@ static int run_alternately(struct pare_speedup_job *s, struct race *r, struct pa
     return 0;
 }
 
+/* Inputs of the shapes that the models were compared with. */
+static int make_inputs(struct pare_cli *c, const struct pare_speedup_job *s,
+                       struct pare_sample *sample, struct pare_err *err)
+{
+    sample->n = pare_model_inputs(s->masked, &sample->io);
+    sample->in = pare_alloc(c->arena, (size_t)sample->n + 1, sizeof(*sample->in));
+    sample->given = pare_alloc(c->arena, (size_t)sample->n + 1, sizeof(*sample->given));
+    if (!sample->in || !sample->given)
+        return pare_no_memory(err, "to measure");
+    for (int i = 0; i < sample->n; i++) {
+        sample->in[i] = s->r.in[i];
+        sample->given[i] = s->opts.in && s->opts.in[i].data;
+        if (sample->given[i])
+            sample->in[i].data = s->opts.in[i].data;
+        else
+            PARE_TRY(pare_tensor_alloc(c->arena, &sample->in[i], err));
+    }
+    return 0;
+}
+
 static int measure(struct pare_cli *c, struct pare_speedup_job *s, const struct pare_model *smaller,
                    struct pare_err *err)
 {
     struct race *r = pare_alloc(c->arena, 1, sizeof(*r));
-    struct pare_shape_args args = { .batch = 0 };
+    struct pare_sample sample = { .arena = c->arena };
     struct pare_plan_opts po = { .threads = s->opts.threads };
     const struct pare_io *io;
     int rc;
@@ -74,14 +95,11 @@ static int measure(struct pare_cli *c, struct pare_speedup_job *s, const struct 
     r->out = pare_alloc(c->arena, (size_t)pare_model_outputs(s->masked, &io) + 1, sizeof(*r->out));
     if (!r->out)
         return pare_no_memory(err, "to measure");
-    PARE_TRY(pare_inputs_shape(c, s->masked, &args, &r->in, err));
-    for (int i = 0; i < r->in.n && s->opts.in; i++) {
-        r->in.t[i] = s->opts.in[i];
-        r->in.given[i] = s->opts.in[i].data != NULL;
-    }
-    PARE_TRY(pare_inputs_fill(c, &r->in, s->opts.seed, err));
-    po.in = r->in.t;
+    PARE_TRY(make_inputs(c, s, &sample, err));
+    po.in = r->in = sample.in;
     rc = pare_plan_make(s->masked, &po, &r->plan[0], err);
+    if (!rc)
+        rc = pare_sample_fill(&sample, r->plan[0]->graph, s->opts.seed, err);
     if (!rc)
         rc = pare_plan_make(smaller, &po, &r->plan[1], err);
     if (!rc)
@@ -193,6 +211,25 @@ static int print_sums(struct pare_cli *c, const struct pare_speedup_job *s, stru
     return 0;
 }
 
+/* Where the models were compared. */
+static void print_verified(const struct pare_speedup_report *r)
+{
+    if (r->shapes[0] && *r->shapes[0]) {
+        printf("compared at ");
+        pare_put_clean(stdout, r->shapes[0]);
+        if (r->shapes[1]) {
+            printf(" and ");
+            pare_put_clean(stdout, r->shapes[1]);
+        }
+        printf("\n");
+    }
+    if (r->discontinuous)
+        printf("compared before %s and other discontinuous or random operators\n",
+               r->discontinuous);
+    if (r->agreement >= 0)
+        printf("after them, %.2f%% of the outputs' elements agree\n", 100 * r->agreement);
+}
+
 int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s, bool quiet,
                            struct pare_err *err)
 {
@@ -202,6 +239,8 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
     if (s->r.verified)
         printf("\nlargest difference of outputs: %.2g, relative: %.2g\n", s->r.max_abs,
                s->r.max_rel);
+    if (s->r.verified)
+        print_verified(&s->r);
     if (s->r.verified && s->data)
         printf("verified with %lld items of %s\n", (long long)s->items, s->data);
     if (!s->r.verified)
@@ -238,6 +277,13 @@ json_t *pare_speedup_job_json(const struct pare_speedup_job *s)
                   pare_json_whole(s->bytes), "file_bytes_left", pare_json_whole(s->bytes_left),
                   "verified", s->r.verified, "max_abs", pare_json_real(s->r.max_abs), "max_rel",
                   pare_json_real(s->r.max_rel), "layers", layers);
+    if (j && s->r.verified && s->r.shapes[0] && *s->r.shapes[0])
+        json_object_set_new(j, "shapes",
+                            json_pack("[o, o]", pare_json_text(s->r.shapes[0]),
+                                      s->r.shapes[1] ? pare_json_text(s->r.shapes[1])
+                                                     : json_null()));
+    if (j && s->r.verified && s->r.agreement >= 0)
+        json_object_set_new(j, "agreement", pare_json_real(s->r.agreement));
     if (j && s->data && s->r.verified)
         json_object_set_new(j, "items", json_integer(s->items));
     if (j && s->runs) {

@@ -23,15 +23,18 @@ static int next_input(void *user, int run, struct pare_tensor *in, struct pare_e
 }
 
 int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_model *m,
-                            const struct pare_tensor *in, int64_t items,
-                            struct pare_speedup_opts *o, struct pare_err *err)
+                            struct pare_tensor *in, int64_t items, struct pare_speedup_opts *o,
+                            struct pare_err *err)
 {
     const struct pare_io *io;
-    struct pare_loader_opts lo = { .batch = in->rank > 0 ? in->dim[0] : 1 };
+    struct pare_loader_opts lo = { .batch = in->rank > 0 && in->dim[0] > 0 ? in->dim[0] : 1 };
     int64_t runs;
 
     PARE_TRY(pare_model_fits(m, f->data, err));
     pare_model_inputs(m, &io);
+    for (int k = 0; k < in->rank; k++)
+        if (in->dim[k] < 0)
+            in->dim[k] = k && in->rank == f->data->item.rank + 1 ? f->data->item.dim[k - 1] : 1;
     lo.input = &io[0];
     runs = lo.batch > 0 ? (items < f->data->n ? items : f->data->n) / lo.batch : 0;
     if (runs < 1)

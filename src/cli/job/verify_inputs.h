@@ -13,9 +13,9 @@ struct pare_verify_inputs {
 };
 
 /* Make `o` verify with up to `items` items, in batches of the size of `in`, the model's only
- * input. */
+ * input.  Its free dimensions become those of the items. */
 int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_model *m,
-                            const struct pare_tensor *in, int64_t items,
-                            struct pare_speedup_opts *o, struct pare_err *err);
+                            struct pare_tensor *in, int64_t items, struct pare_speedup_opts *o,
+                            struct pare_err *err);
 
 #endif

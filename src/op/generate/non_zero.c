@@ -39,6 +39,7 @@ const struct pare_op pare_op_non_zero = {
              PARE_T(PARE_U4) | PARE_T(PARE_I4),
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_STEPS,
     .infer = infer,
     .forward = forward,
 };

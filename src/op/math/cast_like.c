@@ -41,9 +41,9 @@ const struct pare_op pare_op_cast_like = {
     .max_out = 1,
     .attrs = cast_like_attrs,
     .attr_size = sizeof(struct cast_like),
+    .flags = PARE_OP_STEPS | PARE_OP_FLOAT_ONLY,
     .infer = infer,
     .forward = forward,
     .backward = pare_backward_copy,
     .ties = ties,
-    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -285,13 +285,14 @@ int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_er
         .infer = pare_infer_same, .backward = pare_backward_map, .map = map, .dmap = dmap
 
 /* One input, piecewise constant: the gradient is 0. */
-#define PARE_STEP_OP(op_type, opset, text)                                 \
-    PARE_ELEMENTWISE(op_type, opset, text, "T"), .infer = pare_infer_same, \
+#define PARE_STEP_OP(op_type, opset, text)                                                         \
+    PARE_ELEMENTWISE(op_type, opset, text, "T"), .infer = pare_infer_same, .flags = PARE_OP_STEPS, \
                                                  .backward = pare_backward_zero, .map = map
 
 /* Two inputs of one type; the result is bool. */
-#define PARE_COMPARE_OP(op_type, opset, text) \
-    PARE_ELEMENTWISE(op_type, opset, text, "TT"), .infer = pare_infer_compare
+#define PARE_COMPARE_OP(op_type, opset, text)                                  \
+    PARE_ELEMENTWISE(op_type, opset, text, "TT"), .infer = pare_infer_compare, \
+                                                  .flags = PARE_OP_STEPS
 
 /* Two inputs of one type, which is also the type of the result; no gradient. */
 #define PARE_LOGIC_OP(op_type, opset, text, inputs) \

@@ -58,6 +58,7 @@ const struct pare_op pare_op_mod = {
     .max_out = 1,
     .attrs = mod_attrs,
     .attr_size = sizeof(struct mod),
+    .flags = PARE_OP_STEPS,
     .infer = pare_infer_broadcast,
     .forward = forward,
     .backward = pare_backward_map2,

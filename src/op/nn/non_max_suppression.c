@@ -208,6 +208,6 @@ const struct pare_op pare_op_non_max_suppression = {
     .max_out = 1,
     .attrs = nms_attrs,
     .attr_size = sizeof(struct nms),
-    .flags = PARE_OP_ALLOCS,
+    .flags = PARE_OP_ALLOCS | PARE_OP_STEPS,
     .forward = forward,
 };

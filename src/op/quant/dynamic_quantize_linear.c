@@ -45,6 +45,7 @@ const struct pare_op pare_op_dynamic_quantize_linear = {
     .in = "F",
     .min_out = 3,
     .max_out = 3,
+    .flags = PARE_OP_STEPS,
     .infer = infer,
     .forward = forward,
 };

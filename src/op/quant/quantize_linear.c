@@ -107,9 +107,9 @@ const struct pare_op pare_op_quantize_linear = {
     .max_out = 1,
     .attrs = quantize_attrs,
     .attr_size = sizeof(struct quantize),
+    .flags = PARE_OP_STEPS | PARE_OP_FLOAT_ONLY,
     .infer = infer,
     .forward = forward,
     .ties = ties,
     .settings = 0x6,
-    .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -17,6 +17,6 @@ void pare_arg_ties(const struct pare_node *n, struct pare_ties *t);
 #define PARE_ARG_OP(op_type, text)                                                              \
     .type = op_type, .doc = text, .since = 1, .in = "T", .types = PARE_T_NUMERIC, .min_out = 1, \
     .max_out = 1, .attrs = pare_arg_attrs, .attr_size = sizeof(struct pare_arg),                \
-    .infer = pare_arg_infer, .forward = forward, .ties = pare_arg_ties
+    .flags = PARE_OP_STEPS, .infer = pare_arg_infer, .forward = forward, .ties = pare_arg_ties
 
 #endif

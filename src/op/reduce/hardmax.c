@@ -34,6 +34,7 @@ const struct pare_op pare_op_hardmax = {
     .max_out = 1,
     .attrs = pare_softmax_attrs,
     .attr_size = sizeof(struct pare_softmax),
+    .flags = PARE_OP_STEPS,
     .infer = pare_softmax_infer,
     .forward = forward,
     .ties = pare_softmax_ties,

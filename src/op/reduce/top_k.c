@@ -172,9 +172,9 @@ const struct pare_op pare_op_top_k = {
     .max_out = 2,
     .attrs = topk_attrs,
     .attr_size = sizeof(struct topk),
+    .flags = PARE_OP_STEPS | PARE_OP_FLOAT_ONLY,
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .ties = ties,
-    .flags = PARE_OP_FLOAT_ONLY,
 };

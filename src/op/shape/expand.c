@@ -71,10 +71,10 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
         bool same = from >= 0 && x->dim[from] == y->dim[i];
 
         if (list.v[k] != 1 && pare_shrunk_free(s, n->out[0], i) && !same)
-            pare_shrunk_fail(s, "an axis of its result follows the batch");
+            pare_shrunk_fail(s, "an axis of its result follows a free dimension");
         list.v[k] = list.v[k] == 1 || same ? 1 : pare_shrunk_dim(s, n->out[0], i);
     }
-    pare_shrunk_list(s, 1, list.v, list.n);
+    pare_shrunk_shape(s, 1, list.v, list.n);
 }
 
 const struct pare_op pare_op_expand = {
@@ -84,6 +84,7 @@ const struct pare_op pare_op_expand = {
     .in = "AL",
     .min_out = 1,
     .max_out = 1,
+    .flags = PARE_OP_COPIES,
     .infer = infer,
     .forward = forward,
     .backward = backward,

@@ -92,6 +92,10 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     if (pare_shrunk_dim(s, x, axis) == x->t.dim[axis] &&
         (at->t.rank != 1 || pare_shrunk_dim(s, y, axis) == y->t.dim[axis]))
         return;
+    if (pare_shrunk_free(s, x, axis)) {
+        pare_shrunk_fail(s, "the axis that it selects from follows a free dimension");
+        return;
+    }
     if (!at->t.data || at->t.rank > 1 || pare_numel(&at->t) > MAX_PICKED) {
         pare_shrunk_fail(s, "its indices are not a short list");
         return;
@@ -113,6 +117,11 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
         v[count++] = before;
     }
     pare_shrunk_list(s, 1, v, count);
+}
+
+static int64_t index_limit(const struct pare_node *n, int input)
+{
+    return input == 1 ? n->in[0]->t.dim[pare_gather_axis(n)] : 0;
 }
 
 /* A table of vectors chosen by row is an embedding; other constants are lists of indices. */
@@ -137,7 +146,9 @@ const struct pare_op pare_op_gather = {
     .attr_size = sizeof(struct pare_gather),
     .torch = "Embedding",
     .layer = { .params = PARE_IN(0), .weight = 0, .is_layer = is_embedding, .by_default = true },
+    .flags = PARE_OP_COPIES,
     .infer = infer,
+    .index_limit = index_limit,
     .forward = forward,
     .backward = backward,
     .ties = ties,

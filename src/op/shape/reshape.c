@@ -51,7 +51,22 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_shape_set(&n->out[0]->t, x->dtype, rank, dim, err);
 }
 
-/* Write the new sizes.  Only one axis that follows the batch can be -1. */
+/* Whether axis i of y is axis i of x for all sizes: all axes before it have the same sizes, so both
+ * axes have the same stride. */
+static bool copies_axis(const struct pare_node *n, const struct pare_shrunk *s, int i)
+{
+    const struct pare_value *x = n->in[0], *y = n->out[0];
+
+    for (int k = 0; k <= i; k++)
+        if (k >= x->t.rank || x->t.dim[k] != y->t.dim[k] ||
+            pare_shrunk_dim(s, x, k) != pare_shrunk_dim(s, y, k) ||
+            pare_shrunk_free(s, x, k) != pare_shrunk_free(s, y, k))
+            return false;
+    return true;
+}
+
+/* Write the new sizes.  Of axes that follow a free dimension, those of x are 0, and one can be
+ * -1. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     const struct reshape *a = n->attr;
@@ -65,7 +80,8 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
         return;
     }
     for (int i = 0; i < rank; i++) {
-        bool copies = !was[i] && !a->allowzero, follows = pare_shrunk_free(s, y, i);
+        bool follows = pare_shrunk_free(s, y, i), zero = !a->allowzero;
+        bool copies = zero && (!was[i] || (follows && copies_axis(n, s, i)));
 
         v[i] = copies ? 0 : follows ? -1 : pare_shrunk_dim(s, y, i);
         unknown += v[i] == -1;
@@ -73,10 +89,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     for (int i = 0; i < rank && !unknown; i++)
         if (was[i] == -1)
             v[i] = -1;
-    if (unknown > 1)
-        pare_shrunk_fail(s, "two axes of its result follow the batch");
-    else
-        pare_shrunk_list(s, 1, v, rank);
+    pare_shrunk_shape(s, 1, v, rank);
 }
 
 const struct pare_op pare_op_reshape = {
@@ -88,7 +101,7 @@ const struct pare_op pare_op_reshape = {
     .max_out = 1,
     .attrs = reshape_attrs,
     .attr_size = sizeof(struct reshape),
-    .flags = PARE_OP_VIEW,
+    .flags = PARE_OP_VIEW | PARE_OP_COPIES,
     .infer = infer,
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,

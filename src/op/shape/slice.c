@@ -151,6 +151,8 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 
         if (pare_shrunk_dim(s, x, i) == x->t.dim[i])
             continue;
+        if (pare_shrunk_free(s, x, i))
+            pare_shrunk_fail(s, "the axis that it cuts follows a free dimension");
         if (at.step[i] != 1)
             pare_shrunk_fail(s, "it selects channels with steps");
         start.v[k] = kept_before(keep, at.start[i]);
@@ -172,7 +174,7 @@ const struct pare_op pare_op_slice = {
     .in = "AI?I?I?I?",
     .min_out = 1,
     .max_out = 1,
-    .flags = PARE_OP_MOVES,
+    .flags = PARE_OP_MOVES | PARE_OP_COPIES,
     .attrs = slice_attrs,
     .attr_size = sizeof(struct slice),
     .infer = infer,

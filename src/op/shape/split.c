@@ -137,6 +137,12 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     int64_t v[MAX_PARTS];
     int axis = pare_split_axis(n);
 
+    if (pare_shrunk_dim(s, n->in[0], axis) == n->in[0]->t.dim[axis])
+        return;
+    if (pare_shrunk_free(s, n->in[0], axis)) {
+        pare_shrunk_fail(s, "the axis that it splits follows a free dimension");
+        return;
+    }
     if (n->n_out > MAX_PARTS) {
         pare_shrunk_fail(s, "it has too many parts");
         return;
@@ -161,7 +167,7 @@ const struct pare_op pare_op_split = {
     .in = "AI?",
     .min_out = 1,
     .max_out = -1,
-    .flags = PARE_OP_LINEAR | PARE_OP_MOVES,
+    .flags = PARE_OP_LINEAR | PARE_OP_MOVES | PARE_OP_COPIES,
     .attrs = split_attrs,
     .attr_size = sizeof(struct split),
     .infer = infer,

@@ -209,6 +209,6 @@ const struct pare_op pare_op_unique = {
     .max_out = 4,
     .attrs = unique_attrs,
     .attr_size = sizeof(struct unique),
-    .flags = PARE_OP_ALLOCS,
+    .flags = PARE_OP_ALLOCS | PARE_OP_STEPS,
     .forward = forward,
 };

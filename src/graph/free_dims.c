@@ -1,0 +1,318 @@
+/* free_dims.c - choose sizes for free input dimensions, by trying until shape inference succeeds.
+ *
+ * Windows, strides, tables of positions and reshapes limit which sizes a model accepts, and no
+ * declaration says how.  Inference is cheap, so sizes are tried: first those of most models.
+ */
+#include "free_dims.h"
+
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../tensor/tensor.h"
+
+#define MAX_DIMS 64 /* free dimensions of different names; the others get one size */
+
+/* Free dimensions of one name. */
+struct dim {
+    const char *name; /* NULL: a dimension without a name */
+    bool batch;       /* the first axis of an input */
+    bool square;      /* several axes of an input, so it is not a batch */
+    int64_t given;    /* -1: not given */
+    int sum[2];       /* its size is the sum of these; -1: it is not a sum */
+};
+
+struct search {
+    struct pare_arena *arena;
+    const struct pare_graph *from;
+    const struct pare_io *io;
+    const struct pare_tensor *given;
+    struct dim dim[MAX_DIMS];
+    int n;
+    int (*of)[PARE_MAX_RANK]; /* by input and axis: its number in dim; -1: not free */
+};
+
+/* ---- the free dimensions --------------------------------------------------------------------- */
+
+static int find_name(const struct search *s, const char *name, size_t len)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->dim[i].name && strlen(s->dim[i].name) == len && !strncmp(s->dim[i].name, name, len))
+            return i;
+    return -1;
+}
+
+static void add_dim(struct search *s, int input, int axis)
+{
+    const char *name = s->io[input].sym[axis];
+    const struct pare_tensor *t = s->given ? &s->given[input] : NULL;
+    int d = name ? find_name(s, name, strlen(name)) : -1;
+
+    if (d < 0 && s->n < MAX_DIMS) {
+        d = s->n++;
+        s->dim[d] = (struct dim){ .name = name, .given = -1, .sum = { -1, -1 } };
+    }
+    if (d < 0)
+        d = MAX_DIMS - 1;
+    for (int k = 0; k < axis; k++)
+        s->dim[d].square |= s->of[input][k] == d;
+    s->of[input][axis] = d;
+    s->dim[d].batch |= !axis && s->io[input].rank > 1;
+    if (t && t->rank == s->io[input].rank && t->dim[axis] >= 0)
+        s->dim[d].given = t->dim[axis];
+}
+
+/* Exporters write "past + length" where a length is a sum. */
+static void find_sums(struct search *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const char *plus = s->dim[i].name ? strstr(s->dim[i].name, " + ") : NULL;
+        int a, b;
+
+        if (!plus)
+            continue;
+        a = find_name(s, s->dim[i].name, (size_t)(plus - s->dim[i].name));
+        b = find_name(s, plus + 3, strlen(plus + 3));
+        if (a >= 0 && b >= 0 && a != i && b != i) {
+            s->dim[i].sum[0] = a;
+            s->dim[i].sum[1] = b;
+        }
+    }
+}
+
+static int find_dims(struct search *s, struct pare_err *err)
+{
+    s->of = pare_alloc(s->arena, (size_t)s->from->n_in + 1, sizeof(*s->of));
+    if (!s->of)
+        return pare_no_memory(err, "to infer shapes");
+    for (int i = 0; i < s->from->n_in; i++)
+        for (int k = 0; k < PARE_MAX_RANK; k++) {
+            s->of[i][k] = -1;
+            if (k < s->io[i].rank && s->io[i].dim[k] < 0)
+                add_dim(s, i, k);
+        }
+    for (int i = 0; i < s->n; i++)
+        s->dim[i].batch &= !s->dim[i].square;
+    find_sums(s);
+    return 0;
+}
+
+/* ---- one attempt ----------------------------------------------------------------------------- */
+
+static int infer_with(const struct search *s, const int64_t *size, struct pare_graph **out,
+                      struct pare_err *err)
+{
+    struct pare_graph *g = *out = pare_graph_clone(s->arena, s->from, err);
+
+    if (!g)
+        return err->code;
+    for (int i = 0; i < g->n_in; i++) {
+        struct pare_tensor *t = &g->in[i]->t;
+
+        if (t->rank < 0 && s->given && s->given[i].rank >= 0)
+            *t = s->given[i];
+        for (int k = 0; k < t->rank; k++) {
+            int d = s->of[i][k];
+
+            if (d >= 0 && s->dim[d].sum[0] >= 0)
+                t->dim[k] = size[s->dim[d].sum[0]] + size[s->dim[d].sum[1]];
+            else if (d >= 0)
+                t->dim[k] = size[d];
+        }
+        t->data = NULL;
+    }
+    return pare_graph_infer(g, true, err);
+}
+
+/* Whether g has a shape for every value that has one in `as`. */
+static bool knows_all_of(const struct pare_graph *g, const struct pare_graph *as)
+{
+    for (int i = 0; i < g->n_values; i++)
+        if (g->value[i]->t.dtype == PARE_NONE && as->value[i]->t.dtype != PARE_NONE)
+            return false;
+    return true;
+}
+
+/* Infer with these sizes; *out remains if that is no better.  Of equally good ones, the first. */
+static int try_sizes(const struct search *s, const int64_t *size, struct pare_graph **out,
+                     int64_t *best, struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(s->arena);
+    struct pare_graph *g;
+    int rc = infer_with(s, size, &g, err);
+
+    if (rc == PARE_ENOMEM || (rc && !*out))
+        return rc;
+    if (rc || (*out && g->failed >= (*out)->failed)) {
+        pare_reset(s->arena, m);
+        return 0;
+    }
+    *out = g;
+    memcpy(best, size, MAX_DIMS * sizeof(*best));
+    return 0;
+}
+
+/* ---- the first sizes ------------------------------------------------------------------------- */
+
+static int find_first(const struct search *s, struct pare_graph **out, int64_t *size,
+                      struct pare_err *err)
+{
+    static const int64_t base[] = { 64, 256, 512, 1024, 4096, 16384, 32, 16, 8, 4, 2, 1, 3 };
+
+    *out = NULL;
+    for (size_t i = 0; i < sizeof(base) / sizeof(*base); i++) {
+        int64_t now[MAX_DIMS];
+
+        for (int d = 0; d < MAX_DIMS; d++)
+            now[d] = s->dim[d].given >= 0 ? s->dim[d].given : s->dim[d].batch ? 1 : base[i];
+        PARE_TRY(try_sizes(s, now, out, size, err));
+        if (!(*out)->failed || !s->n)
+            break;
+    }
+    return 0;
+}
+
+/* ---- other sizes ----------------------------------------------------------------------------- */
+
+/* Of a dimension that has size a, the one that rule number `rule` proposes; i: its number. */
+static int64_t other_size(int rule, int i, int64_t a)
+{
+    switch (rule) {
+    case 0: return a + 33 + 4 * i; /* odd, all different */
+    case 1: return a + 33;
+    case 2: return 2 * a + 32 * (1 + 2 * i); /* multiples of 32, all different */
+    case 3: return 2 * a + 32;
+    case 4: return 2 * a;
+    case 5: return a + 1;
+    case 6: return a > 1 ? a / 2 : 3;
+    default: return 0;
+    }
+}
+
+#define RULES 7
+
+static bool is_good(const struct pare_graph *g, const struct pare_graph *first)
+{
+    return g->failed <= first->failed && knows_all_of(g, first);
+}
+
+/* Infer with these sizes; *out remains NULL if nodes do not accept them. */
+static int accept_sizes(const struct search *s, const int64_t *size, const struct pare_graph *first,
+                        struct pare_graph **out, struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(s->arena);
+    int rc = infer_with(s, size, out, err);
+
+    if (!rc && is_good(*out, first))
+        return 0;
+    *out = NULL;
+    pare_reset(s->arena, m);
+    return rc == PARE_ENOMEM ? rc : 0;
+}
+
+/* Change every dimension that can be changed alone. */
+static int change_each(const struct search *s, const struct pare_graph *first, int64_t *size,
+                       struct pare_graph **out, struct pare_err *err)
+{
+    for (int d = 0; d < s->n; d++) {
+        int64_t was = size[d];
+        struct pare_graph *g = NULL;
+
+        for (int rule = s->dim[d].batch ? 4 : 0; rule < RULES && !g; rule++) {
+            size[d] = other_size(rule, d, was);
+            PARE_TRY(accept_sizes(s, size, first, &g, err));
+        }
+        if (g)
+            *out = g;
+        else
+            size[d] = was;
+    }
+    return 0;
+}
+
+/* Change all dimensions; if nodes do not accept it, as many as they accept. */
+static int find_other(const struct search *s, const struct pare_graph *first, const int64_t *a,
+                      int64_t *size, struct pare_graph **out, struct pare_err *err)
+{
+    *out = NULL;
+    for (int batch = 1; batch >= 0 && s->n; batch--)
+        for (int rule = 0; rule < RULES; rule++) {
+            for (int d = 0; d < s->n; d++)
+                size[d] = !s->dim[d].batch ? other_size(rule, d, a[d]) : batch ? a[d] + 2 : a[d];
+            PARE_TRY(accept_sizes(s, size, first, out, err));
+            if (*out)
+                return 0;
+        }
+    memcpy(size, a, MAX_DIMS * sizeof(*size));
+    return change_each(s, first, size, out, err);
+}
+
+/* Larger sizes, on the line through the two known ones, which keeps sums and multiples. */
+static int find_larger(const struct search *s, const struct pare_graph *first, const int64_t *a,
+                       const int64_t *b, struct pare_graph **out, struct pare_err *err)
+{
+    static const int64_t far[] = { 8, 3, 2 };
+
+    *out = NULL;
+    for (size_t i = 0; i < sizeof(far) / sizeof(*far) && !*out; i++) {
+        int64_t size[MAX_DIMS];
+        bool grows = true;
+
+        for (int d = 0; d < s->n; d++) {
+            size[d] = a[d] + far[i] * (b[d] - a[d]);
+            grows &= size[d] >= a[d];
+        }
+        if (grows)
+            PARE_TRY(accept_sizes(s, size, first, out, err));
+    }
+    return 0;
+}
+
+int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
+                          const struct pare_io *io, const struct pare_tensor *given,
+                          struct pare_graph **out, struct pare_err *err)
+{
+    struct search s = { .arena = a, .from = from, .io = io, .given = given };
+    int64_t size[MAX_DIMS] = { 0 }, other[MAX_DIMS] = { 0 };
+    struct pare_graph *g[3] = { NULL };
+
+    PARE_TRY(find_dims(&s, err));
+    PARE_TRY(find_first(&s, &g[0], size, err));
+    PARE_TRY(find_other(&s, g[0], size, other, &g[1], err));
+    if (g[1])
+        PARE_TRY(find_larger(&s, g[0], size, other, &g[2], err));
+    for (int i = 0; i < 3; i++)
+        if (g[i]) {
+            g[i]->other[0] = g[i ? 0 : 1];
+            g[i]->other[1] = g[i == 2 ? 1 : 2];
+        }
+    *out = g[0];
+    return 0;
+}
+
+/* ---- queries --------------------------------------------------------------------------------- */
+
+struct pare_graph *pare_graph_to_analyze(struct pare_graph *g)
+{
+    return g->other[0] ? (struct pare_graph *)g->other[0] : g;
+}
+
+const struct pare_value *pare_value_at(const struct pare_graph *g, const struct pare_value *v,
+                                       int i)
+{
+    const struct pare_graph *o = g->other[i];
+
+    if (!o)
+        return NULL;
+    return v->id < o->n_values ? o->value[v->id] : pare_map_get(&o->names, v->name);
+}
+
+bool pare_axis_is_free(const struct pare_graph *g, const struct pare_value *v, int axis)
+{
+    for (int i = 0; i < PARE_OTHER_SIZES; i++) {
+        const struct pare_value *o = pare_value_at(g, v, i);
+
+        if (o && (o->t.rank != v->t.rank || o->t.dim[axis] != v->t.dim[axis]))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,49 @@
+/* free_dims.h - sizes of free input dimensions to analyze a graph with, and what depends on them.
+ *
+ * Shape inference needs concrete sizes.  What holds for one size may be a coincidence: of size 1
+ * all axes look alike, and a table cut to the length of the input is constant for one length only.
+ * So a graph is inferred for up to three sets of sizes, and only what holds for all of them counts.
+ */
+#ifndef PARE_GRAPH_FREE_DIMS_H
+#define PARE_GRAPH_FREE_DIMS_H
+
+#include "graph.h"
+
+/* Clone the graph and infer it for sizes that its nodes accept.  *out has a batch of 1 and moderate
+ * sizes.  (*out)->other[0] has other sizes in every free dimension, as far as the nodes accept them,
+ * and is the one to analyze; (*out)->other[1] has larger ones.  Each points to the two others.
+ *
+ * io: the inputs as the model declares them; dimensions of one name get one size.
+ * given: shapes of the inputs for *out; a size of -1, or a rank of -1: not given; NULL: none. */
+int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
+                          const struct pare_io *io, const struct pare_tensor *given,
+                          struct pare_graph **out, struct pare_err *err);
+
+/* The graph to find axis relations in: (*out)->other[0], or the graph itself if it has none. */
+struct pare_graph *pare_graph_to_analyze(struct pare_graph *g);
+
+/* The value that v of graph g is in other[i], at other sizes; NULL: it is not there. */
+const struct pare_value *pare_value_at(const struct pare_graph *g, const struct pare_value *v,
+                                       int i);
+
+/* Whether the size of the axis follows a free dimension. */
+bool pare_axis_is_free(const struct pare_graph *g, const struct pare_value *v, int axis);
+
+/* Which constants follow free dimensions: the length of a sequence, a mask of that length. */
+struct pare_varying {
+    const struct pare_graph *g;
+    int n;
+    uint8_t *
+        *element; /* by value: one byte for each element, 1: it follows a free dimension.  NULL:
+                        * none does */
+    bool *all;    /* by value: all elements do, and the shape may */
+};
+int pare_varying_find(struct pare_arena *a, const struct pare_graph *g, struct pare_varying *v,
+                      struct pare_err *err);
+
+/* Whether the contents or the shape of the constant follow a free dimension; whether element i
+ * does. */
+bool pare_varies(const struct pare_varying *v, const struct pare_value *c);
+bool pare_varies_at(const struct pare_varying *v, const struct pare_value *c, int64_t i);
+
+#endif

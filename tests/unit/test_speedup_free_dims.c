@@ -1,0 +1,196 @@
+/* test_speedup_free_dims.c - speedup of models with free dimensions is right for all sizes. */
+#include "speedup_rig.h"
+
+#include <math.h>
+
+#include "plan/plan.h"
+
+/* Run the model on floats of one shape. */
+static struct pare_tensor run_at(struct net *n, const struct pare_model *m, int rank,
+                                 const int64_t *dim, uint64_t seed)
+{
+    struct pare_tensor in, out, keep;
+    struct pare_plan_opts o = { .threads = 1, .in = &in };
+    struct pare_plan *p;
+    struct pare_err err;
+
+    pare_rng_init(&n->r, seed);
+    in = net_random(n, 0, 1, rank, dim);
+    if (pare_plan_make(m, &o, &p, &err) || pare_plan_execute(p, &in, &out, &err))
+        fail_msg("%s", err.msg);
+    keep = build_copy(&out);
+    pare_plan_free(p);
+    return keep;
+}
+
+/* The smaller model computes the same at these shapes. */
+static void expect_same(struct net *n, const struct slim *s, int count, int rank,
+                        const int64_t (*shape)[4])
+{
+    for (int i = 0; i < count; i++) {
+        struct pare_tensor a = run_at(n, s->was, rank, shape[i], 7 + (uint64_t)i);
+        struct pare_tensor b = run_at(n, s->is, rank, shape[i], 7 + (uint64_t)i);
+
+        assert_true(a.rank == b.rank && !memcmp(a.dim, b.dim, (size_t)a.rank * sizeof(*a.dim)));
+        for (int64_t k = 0; k < pare_numel(&a); k++)
+            assert_true(fabsf(pare_f32(&a)[k] - pare_f32(&b)[k]) < 1e-4f);
+    }
+}
+
+static struct slim slim_unverified(struct net *n, const char *y)
+{
+    struct pare_speedup_opts o = { .threads = 1, .unverified = true };
+
+    build_output(&n->b, y);
+    return net_slim_with(n, &o);
+}
+
+/* Element i of the shape of x. */
+static const char *size_of(struct net *n, const char *x, int64_t i)
+{
+    const char *shape = build_node(&n->b, "Shape", NAMES(x), NOTHING);
+
+    return build_node(&n->b, "Gather", NAMES(shape, build_ints(&n->b, 1, &i)), NOTHING);
+}
+
+/* x (N, T, 8) * sin(0 .. T - 1): of length 1 the table is 0, but not of others. */
+static void table_of_length(void **state)
+{
+    struct net n = net_new(1);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1, 8)), *table, *y;
+    float sine[64 * 8];
+    struct slim s;
+
+    (void)state;
+    for (int i = 0; i < 64 * 8; i++)
+        sine[i] = sinf((float)(i / 8));
+    table = build_floats(&n.b, INTS(64, 8), sine);
+    table = build_node(&n.b, "Slice",
+                       NAMES(table, build_ints(&n.b, 1, (int64_t[]){ 0 }), size_of(&n, x, 1),
+                             build_ints(&n.b, 1, (int64_t[]){ 0 })),
+                       NOTHING);
+    y = build_node(&n.b, "Mul", NAMES(x, table), NOTHING);
+    y = net_add(&n, x, y);
+    y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, HALF, 1, 8, 12)), NOTHING);
+    y = build_node(&n.b, "MatMul", NAMES(net_relu(&n, y), WEIGHT(&n, ALL, 1, 12, 4)), NOTHING);
+    s = slim_unverified(&n, y);
+    assert_int_equal(slim_out(&s, 0), 6);
+    expect_same(&n, &s, 3, 3,
+                (const int64_t[][4]){ { 1, 1, 8, 0 }, { 2, 33, 8, 0 }, { 5, 50, 8, 0 } });
+    slim_drop(&s);
+}
+
+/* After a stride of 2, sizes 1 and 2 are both 1: the computed shape must not be a constant. */
+static void shape_after_stride(void **state)
+{
+    struct net n = net_new(2);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, -1, -1)), *h, *shape;
+    struct slim s;
+
+    (void)state;
+    h = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, HALF, 0, 8, 3, 3, 3), net_bias(&n, HALF, 8)),
+                   CAT(at_ints("pads", INTS(1, 1, 1, 1)), at_ints("strides", INTS(2, 2))));
+    h = net_relu(&n, h);
+    shape = build_node(&n.b, "Shape", NAMES(h), NOTHING);
+    h = build_node(&n.b, "Reshape", NAMES(h, build_ints(&n.b, 3, (int64_t[]){ 0, 8, -1 })),
+                   NOTHING);
+    h = build_node(&n.b, "Sigmoid", NAMES(h), NOTHING);
+    h = build_node(&n.b, "Reshape", NAMES(h, shape), NOTHING);
+    h = build_node(&n.b, "Conv", NAMES(h, WEIGHT(&n, ALL, 0, 4, 8, 1, 1)), NOTHING);
+    s = slim_unverified(&n, h);
+    assert_int_equal(slim_out(&s, 0), 4);
+    expect_same(&n, &s, 3, 4,
+                (const int64_t[][4]){ { 1, 3, 2, 2 }, { 2, 3, 20, 31 }, { 3, 3, 64, 48 } });
+    slim_drop(&s);
+}
+
+/* Attention with free batch and length, shapes computed as PyTorch does: one of three heads goes. */
+static void heads(void **state)
+{
+    struct net n = net_new(3);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1, 12)), *p[3], *shape, *y;
+    const char *four = build_ints(&n.b, 1, (int64_t[]){ 4 }), *w;
+    const char *three = build_ints(&n.b, 1, (int64_t[]){ 3 });
+    struct slim s;
+
+    (void)state;
+    shape = build_node(&n.b, "Concat", NAMES(size_of(&n, x, 0), size_of(&n, x, 1), three, four),
+                       at_int("axis", 0));
+    for (int i = 0; i < 3; i++) {
+        struct pare_tensor t = net_random(&n, 0, 0.6f, INTS(12, 12));
+
+        for (int64_t k = 0; k < 144; k++)
+            if (k % 12 / 4 == 1)
+                pare_f32(&t)[k] = 0;
+        w = build_floats(&n.b, INTS(12, 12), pare_f32(&t));
+        p[i] = build_node(&n.b, "MatMul", NAMES(x, w), NOTHING);
+        p[i] = build_node(&n.b, "Reshape", NAMES(p[i], shape), NOTHING);
+        p[i] = build_node(&n.b, "Transpose", NAMES(p[i]),
+                          at_ints("perm", 4,
+                                  i == 1 ? (int64_t[]){ 0, 2, 3, 1 } : (int64_t[]){ 0, 2, 1, 3 }));
+    }
+    y = build_node(&n.b, "MatMul", NAMES(p[0], p[1]), NOTHING);
+    y = build_node(&n.b, "Softmax", NAMES(y), NOTHING);
+    y = build_node(&n.b, "MatMul", NAMES(y, p[2]), NOTHING);
+    y = build_node(&n.b, "Transpose", NAMES(y), at_ints("perm", INTS(0, 2, 1, 3)));
+    shape = build_node(&n.b, "Concat",
+                       NAMES(size_of(&n, x, 0), size_of(&n, x, 1),
+                             build_ints(&n.b, 1, (int64_t[]){ 12 })),
+                       at_int("axis", 0));
+    y = build_node(&n.b, "Reshape", NAMES(y, shape), NOTHING);
+    y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, ALL, 1, 12, 5)), NOTHING);
+    s = slim_unverified(&n, y);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(slim_out(&s, i), 8);
+    expect_same(&n, &s, 3, 3,
+                (const int64_t[][4]){ { 1, 1, 12, 0 }, { 2, 33, 12, 0 }, { 5, 7, 12, 0 } });
+    slim_drop(&s);
+}
+
+/* Verification takes two shapes that differ in every free dimension and fit the windows. */
+static void two_shapes(void **state)
+{
+    struct net n = net_new(4);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, -1, -1)), *y;
+    struct slim s;
+
+    (void)state;
+    y = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, HALF, 0, 4, 3, 2, 2)),
+                   at_ints("dilations", INTS(70, 70))); /* spans more than the first size tried */
+    y = net_relu(&n, y);
+    build_output(&n.b, net_conv(&n, y, ALL, 4, 2, 1));
+    s = net_slim(&n);
+    assert_string_equal(s.r.shapes[0], "v0 (1, 3, 256, 256)");
+    assert_string_equal(s.r.shapes[1], "v0 (3, 3, 293, 297)");
+    slim_drop(&s);
+}
+
+/* Outputs after ArgMax are compared by the share of equal elements; token ids fit the table. */
+static void discontinuous(void **state)
+{
+    struct net n = net_new(5);
+    const char *ids = build_input(&n.b, PARE_I64, INTS(-1, -1)), *y;
+    struct slim s;
+
+    (void)state;
+    y = build_node(&n.b, "Gather", NAMES(CONST(&n, 0, 1, 300, 8), ids), NOTHING);
+    y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, HALF, 1, 8, 12)), NOTHING);
+    y = build_node(&n.b, "MatMul", NAMES(net_relu(&n, y), WEIGHT(&n, ALL, 1, 12, 6)), NOTHING);
+    build_output(&n.b, build_node(&n.b, "ArgMax", NAMES(y), at_int("axis", 2)));
+    s = net_slim(&n);
+    assert_string_equal(s.r.discontinuous, "ArgMax");
+    assert_true(s.r.agreement >= 0.99);
+    assert_true(s.r.max_rel < 1e-4);
+    slim_drop(&s);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(table_of_length), T(shape_after_stride), T(heads), T(two_shapes), T(discontinuous),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
