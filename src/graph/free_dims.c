@@ -132,7 +132,7 @@ static bool knows_all_of(const struct pare_graph *g, const struct pare_graph *as
     return true;
 }
 
-/* Infer with these sizes; *out remains if that is no better.  Of equally good ones, the first. */
+/* Infer with these sizes; replace *out if fewer nodes fail than there. */
 static int try_sizes(const struct search *s, const int64_t *size, struct pare_graph **out,
                      int64_t *best, struct pare_err *err)
 {

@@ -103,8 +103,8 @@ struct pare_shrunk;
 int64_t pare_shrunk_dim(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 const uint8_t *pare_shrunk_keep(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 
-/* Whether the size of the axis follows a free dimension of the inputs, which is unknown: it must not
- * be written into the model. */
+/* Whether the size of the axis follows a free dimension of the inputs, which is unknown: it must
+ * not be written into the model. */
 bool pare_shrunk_free(const struct pare_shrunk *s, const struct pare_value *v, int axis);
 
 /* Replace an attribute, an attribute that is a list, or a constant input of integers (a scalar

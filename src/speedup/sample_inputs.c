@@ -1,8 +1,8 @@
 /* sample_inputs.c - random inputs that make sense to a model: token ids, masks, lengths, floats.
  *
  * What an integer input means is seen from its consumers: indices into a table must be below its
- * size, and a number that is compared with a constant selects a case.  Masks and lengths are known by
- * their names.
+ * size, and a number that is compared with a constant selects a case.  Masks and lengths are known
+ * by their names.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* verify_points.c - where two models are compared: outputs, and values before discontinuous nodes.
  *
- * ArgMax, Floor or a comparison turn a rounding error into another result, and random numbers differ
- * in every run.  So the values that enter such a node are compared, and of what follows it the share
- * of equal elements; what follows random numbers is not compared.
+ * ArgMax, Floor or a comparison turn a rounding error into another result, and random numbers
+ * differ in every run.  So the values that enter such a node are compared, and of what follows it
+ * the share of equal elements; what follows random numbers is not compared.
  */
 #include <string.h>
 

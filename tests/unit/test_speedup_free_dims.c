@@ -104,7 +104,7 @@ static void shape_after_stride(void **state)
     slim_drop(&s);
 }
 
-/* Attention with free batch and length, shapes computed as PyTorch does: one of three heads goes. */
+/* Attention with free batch and length, shapes computed as PyTorch does, loses a head. */
 static void heads(void **state)
 {
     struct net n = net_new(3);
