@@ -2,8 +2,8 @@
  *
  * Relations are found for one set of sizes.  They count only if the node has the same relations for
  * other sizes: two axes may have one size by coincidence.  An axis whose size follows a free
- * dimension keeps all of its indices, except where it also counts channels: the axis (batch x heads)
- * of an attention layer loses heads.
+ * dimension keeps all of its indices, except where it also counts channels: the axis (batch x
+ * heads) of an attention layer loses heads.
  */
 #include <string.h>
 

@@ -37,7 +37,7 @@ static uint8_t *elements_of(struct pare_varying *v, struct pare_arena *a,
     return v->element[c->id];
 }
 
-/* Whether the constant has the same shape at all sizes, so that its elements can be told from each other. */
+/* Whether the constant has the same shape at all sizes, so that its elements can be compared. */
 static bool has_one_shape(const struct pare_varying *v, const struct pare_value *c)
 {
     for (int i = 0; i < PARE_OTHER_SIZES; i++) {
