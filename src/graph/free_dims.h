@@ -11,7 +11,8 @@
 
 /* Clone the graph and infer it for sizes that its nodes accept.  *out has a batch of 1 and moderate
  * sizes.  (*out)->other[0] has other sizes in every free dimension, as far as the nodes accept
- * them, and is the one to analyze; (*out)->other[1] has larger ones.  Each points to the two others.
+ * them, and is the one to analyze; (*out)->other[1] has larger ones.  Each points to the two
+ * others.
  *
  * io: the inputs as the model declares them; dimensions of one name get one size.
  * given: shapes of the inputs for *out; a size of -1, or a rank of -1: not given; NULL: none. */
