@@ -26,7 +26,7 @@ static void mark_state(const struct pare_graph *g, bool *state)
 
         for (int k = 0; k < n->n_in && n->op; k++) {
             const struct pare_value *v = n->in[k];
-            bool setting = n->op->settings >> k & 1 && strcmp(n->type, "BatchNormalization");
+            bool setting = (n->op->settings & ~n->op->statistics) >> k & 1;
 
             if (v && v->flags & PARE_V_CONST && !v->maker && g->value[v->id] == v &&
                 is_float(v->t.dtype) && v->t.rank >= 1 && !setting)

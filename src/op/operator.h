@@ -208,6 +208,7 @@ struct pare_op {
     /* PARE_IN() of inputs that are settings or statistics (Clip's bounds, BatchNormalization's mean
      * and variance), never trained parameters. */
     unsigned settings;
+    unsigned statistics; /* those of `settings` that training updates: running statistics */
 
     /* The weight's axes of output channels and of input channels (per group); -1: none.  NULL:
      * neither exists. */

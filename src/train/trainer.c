@@ -68,7 +68,7 @@ static int collect_params(struct pare_trainer *t, struct pare_err *err)
             if (!is_candidate(v) || g->value[v->id] != v)
                 continue;
             if (n->op->settings >> k & 1) {
-                if (!strcmp(n->type, "BatchNormalization"))
+                if (n->op->statistics >> k & 1)
                     PARE_TRY(add_state(t, v, err));
             } else if (n->op->backward && !seen[v->id] && !is_frozen(&t->o, v->name)) {
                 seen[v->id] = true;

@@ -398,6 +398,7 @@ const struct pare_op pare_op_batch_normalization = {
     .ties = ties,
     .save = save,
     .settings = 0x18,
+    .statistics = 0x18,
     .axes = axes,
     .constant_channel = constant_channel,
 };

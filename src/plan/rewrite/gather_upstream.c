@@ -132,12 +132,17 @@ static bool by_last_axis(const struct pare_node *n)
            !pare_reduce_axes(n, &gone, &err) && gone == 1u << last;
 }
 
+static bool is_product(const struct pare_node *n)
+{
+    return pare_node_is(n, "MatMul") || pare_node_is(n, "Gemm");
+}
+
 static enum want want(const struct region *r, const struct pare_node *n, int k, int64_t *x)
 {
     const int64_t inner = r->inner[n->out[0]->id];
 
     *x = inner;
-    if (pare_node_is(n, "MatMul") || pare_node_is(n, "Gemm"))
+    if (is_product(n))
         return of_product(n, k, inner, x);
     if (pare_node_is(n, "Transpose"))
         return of_transpose(r, n, inner, x);
@@ -184,7 +189,7 @@ static bool can_join(const struct region *r, const struct pare_node *n)
 static bool join(struct region *r, const struct pare_node *n)
 {
     r->member[n->id] = true;
-    r->products += pare_node_is(n, "MatMul") || pare_node_is(n, "Gemm");
+    r->products += is_product(n);
     for (int k = 0; k < n->n_in; k++) {
         const struct pare_value *v = n->in[k];
         int64_t inner;
