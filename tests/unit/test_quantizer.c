@@ -212,11 +212,10 @@ static void test_naive(void **state)
                  "[\"Linear\"]}]");
     float w[3] = { 0.3f, -1, 0.996f }, y[3];
     struct pare_tensor x = { PARE_F32, 1, { 3 }, w }, out = { PARE_F32, 1, { 3 }, y };
-    struct pare_layer l = { .compression = j.run, .info.name = "x" };
 
     (void)state;
     OK(pare_find_quantizer(NULL, "naive", &q, &err));
-    OK(q->quantizer->weight(&l, &x, &out, &err));
+    OK(q->quantizer->weight(&j.run->layer[0], &x, &out, &err));
     assert_true(fabs((double)y[0] - 0.2992126) < 1e-6);
     assert_true(fabs((double)y[1] + 1) < 1e-6);
     assert_true(fabs((double)y[2] - 0.9921260) < 1e-6);

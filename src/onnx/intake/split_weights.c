@@ -30,6 +30,7 @@ struct split {
         const char *weight; /* weight of the first layer with this bias or statistic */
     } * about;
     struct pare_map protos; /* TensorProto by name, once one is needed */
+    struct pare_map made;   /* names of new initializers */
 };
 
 /* What input k of a node is. */
@@ -134,7 +135,9 @@ static int split_input(struct split *s, const struct pare_node *n, int k, struct
     Onnx__NodeProto *own;
 
     PARE_TRY(find_proto(s, v->name, &t, err));
-    for (int64_t i = 2; t && (!name || pare_map_get(&s->graph->names, name)); i++) {
+    for (int64_t i = 2;
+         t && (!name || pare_map_get(&s->graph->names, name) || pare_map_get(&s->made, name));
+         i++) {
         name = pare_sprintf(s->g->m->arena, "%s.%lld", v->name,
                             (long long)(i + s->about[v->id].kept));
         if (!name)
@@ -144,6 +147,7 @@ static int split_input(struct split *s, const struct pare_node *n, int k, struct
         return 0;
     PARE_TRY(pare_intake_own_node(s->g, (size_t)pare_intake_index(s->g, n), &own, err));
     PARE_TRY(pare_intake_add_constant(s->g, t, name, NULL, err));
+    PARE_TRY(pare_map_set(&s->made, s->g->m->arena, name, own, err));
     own->input[k] = (char *)(uintptr_t)name;
     ++*s->g->count;
     return 0;
