@@ -173,5 +173,23 @@ def odd_export():
     ], opsets=(("", 15),))
 
 
-for make in (tiny_cnn, tiny_text, tiny_bert, add, foreign, odd_export):
+def odd_layer():
+    """A MatMul with a part of a table, between layers that have output channels."""
+    node = helper.make_node
+    save("odd_layer", [
+        node("MatMul", ["x", "fc1.weight"], ["h"], "/fc1/MatMul"),
+        node("Relu", ["h"], ["r"], "/Relu"),
+        node("MatMul", ["r", "fc2.weight"], ["g"], "/fc2/MatMul"),
+        node("Slice", ["table.weight", "zero", "eight", "one"], ["part"], "/table/Slice"),
+        node("MatMul", ["g", "part"], ["p"], "/table/MatMul"),
+        node("MatMul", ["p", "fc3.weight"], ["y"], "/fc3/MatMul"),
+    ], [tensor("x", [2, 4, 8])], [tensor("y", [2, 4, 5])], [
+        weights("fc1.weight", 8, 16), weights("fc2.weight", 16, 8),
+        weights("table.weight", 8, 12), weights("fc3.weight", 8, 5),
+        *(numpy_helper.from_array(np.array([n]), name)
+          for n, name in ((0, "zero"), (8, "eight"), (1, "one"))),
+    ])
+
+
+for make in (tiny_cnn, tiny_text, tiny_bert, add, foreign, odd_export, odd_layer):
     make()

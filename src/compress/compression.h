@@ -54,6 +54,11 @@ struct pare_collector {
     struct pare_collector *next;
 };
 
+/* A layer that no entry names and that the algorithm cannot handle; it stays as it is. */
+struct pare_skipped {
+    const char *name, *why;
+};
+
 struct pare_compression {
     struct pare_arena *arena, *scratch;
     struct pare_model *model;
@@ -69,6 +74,8 @@ struct pare_compression {
 
     struct pare_layer *layer;
     int n_layers;
+    struct pare_skipped *skipped;
+    int n_skipped;
     struct pare_collector *collectors;
     int last_id; /* of a collector */
 

@@ -18,7 +18,8 @@ struct pare_method {
     size_t keys_size;                            /* size of the struct that `keys` fills */
     const struct pare_algorithm *const *builtin; /* built-in algorithms; ends with NULL */
     bool all_layers;                             /* also wrap nodes without weights */
-    bool paged; /* float weights are in scratch pages; masks are created when needed */
+    bool skips_layers; /* layers that are not supported and that no entry names are skipped */
+    bool paged;        /* float weights are in scratch pages; masks are created when needed */
 
     /* Is a descriptor complete?  Copies a->pruner or a->quantizer, see pare_descriptor_copy(). */
     int (*check)(struct pare_registry *g, struct pare_algorithm *a, struct pare_err *err);

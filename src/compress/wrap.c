@@ -179,28 +179,72 @@ static int find_layers(struct pare_compression *c, struct pare_layer_info **list
     return (c->method->all_layers ? pare_layers_all : pare_layers)(c->arena, g, list, n, err);
 }
 
+/* Leave a layer as it is that no entry names and that the algorithm does not support. */
+static int skip(struct pare_compression *c, const struct pare_layer_info *info,
+                const struct pare_entry *e, struct pare_err *first, struct pare_err *err)
+{
+    struct pare_skipped *s = &c->skipped[c->n_skipped];
+    size_t n = strlen(e->where);
+    bool at = !strncmp(err->msg, e->where, n) && !strncmp(err->msg + n, ": ", 2);
+
+    s->name = pare_strdup(c->arena, info->name);
+    s->why = pare_strdup(c->arena, err->msg + (at ? n + 2 : 0));
+    if (!s->name || !s->why)
+        return pare_no_memory(err, "for the layers of a compression");
+    if (!c->n_skipped++) {
+        *first = *err;
+        pare_at(first, first->code, "layer '%s'", info->name);
+    }
+    c->layer[c->n_layers] = (struct pare_layer){ 0 };
+    *err = (struct pare_err){ 0 };
+    return 0;
+}
+
+const char *pare_compression_skipped(const struct pare_compression *c, int i, const char **why)
+{
+    if (i < 0 || i >= c->n_skipped)
+        return NULL;
+    *why = c->skipped[i].why;
+    return c->skipped[i].name;
+}
+
+/* Wrap one layer; *first: why the first layer that is skipped is. */
+static int wrap_or_skip(struct pare_compression *c, const struct pare_layer_info *info,
+                        const struct pare_entry *e, struct pare_err *first, struct pare_err *err)
+{
+    int rc;
+
+    PARE_TRY(check_type(c, info, err));
+    rc = wrap(c, info, e, &c->layer[c->n_layers], err);
+    if (rc == PARE_EUNSUPPORTED && c->method->skips_layers && e->op_names.n <= 0)
+        return skip(c, info, e, first, err);
+    PARE_TRY(pare_at(err, rc, "layer '%s'", info->name));
+    c->n_layers++;
+    return pare_at(err, wrap_second(c, &c->layer[c->n_layers - 1], err), "layer '%s'", info->name);
+}
+
 int pare_compression_wrap(struct pare_compression *c, const struct pare_config *config,
                           struct pare_err *err)
 {
+    struct pare_err first = { 0 };
     struct pare_layer_info *info;
     int n;
 
     PARE_TRY(find_layers(c, &info, &n, err));
     PARE_TRY(pare_config_check(config, info, n, err));
     c->layer = pare_alloc(c->arena, 2 * (size_t)n, sizeof(*c->layer));
-    if (!c->layer)
+    c->skipped = pare_alloc(c->arena, (size_t)n + 1, sizeof(*c->skipped));
+    if (!c->layer || !c->skipped)
         return pare_no_memory(err, "for the layers of a compression");
     for (int i = 0; i < n; i++) {
         const struct pare_entry *e = pare_config_match(config, &info[i]);
 
-        if (!e || info[i].shared)
-            continue;
-        PARE_TRY(check_type(c, &info[i], err));
-        PARE_TRY(pare_at(err, wrap(c, &info[i], e, &c->layer[c->n_layers], err), "layer '%s'",
-                         info[i].name));
-        c->n_layers++;
-        PARE_TRY(pare_at(err, wrap_second(c, &c->layer[c->n_layers - 1], err), "layer '%s'",
-                         info[i].name));
+        if (e && !info[i].shared)
+            PARE_TRY(wrap_or_skip(c, &info[i], e, &first, err));
+    }
+    if (!c->n_layers && c->n_skipped) {
+        *err = first;
+        return err->code;
     }
     if (!c->n_layers)
         return pare_fail(err, PARE_ECONFIG,

@@ -299,6 +299,7 @@ const struct pare_method pare_method_prune = {
     .open = open_state,
     .wrap = pare_compression_wrap,
     .wrap_layer = wrap_layer,
+    .skips_layers = true,
     .start = start,
     .write_weight = pare_layer_write_masked,
     .at_epoch = at_epoch,

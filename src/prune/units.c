@@ -21,8 +21,8 @@ static int need_axis(const struct pare_tensor *w, const char *name, int axis, co
 {
     if (axis >= 0 && axis < w->rank)
         return 0;
-    return pare_fail(err, PARE_ECONFIG, "granularity '%s' needs a weight with %s channels", name,
-                     what);
+    return pare_fail(err, PARE_EUNSUPPORTED, "granularity '%s' needs a weight with %s channels",
+                     name, what);
 }
 
 static int set_blocks(const struct pare_tensor *w, const struct pare_ints *block,

@@ -10,6 +10,7 @@
 #include "../job/verify_inputs.h"
 #include "../../base/arena.h"
 #include "../../compress/export.h"
+#include "../../dist/dist.h"
 #include "../../prune/prune_method.h"
 
 struct prune {
@@ -162,7 +163,12 @@ static int wrap(struct pare_compress_job *common, struct pare_err *err)
 
 static int work(struct pare_compress_job *common, struct pare_err *err)
 {
-    return pare_prune_work(&((struct job *)common)->prune, err);
+    struct job *j = (struct job *)common;
+
+    PARE_TRY(pare_prune_work(&j->prune, err));
+    if (!pare_dist_rank(common->c->dist))
+        pare_skipped_print(j->prune.compression);
+    return 0;
 }
 
 /* Inputs to compare the two models with: files, items of the data, or random numbers. */

@@ -6,6 +6,19 @@
 #include "../../base/arena.h"
 #include "../../tensor/tensor.h"
 
+void pare_skipped_print(const struct pare_compression *c)
+{
+    const char *name, *why;
+
+    for (int i = 0; (name = pare_compression_skipped(c, i, &why)); i++) {
+        fprintf(stderr, "layer '");
+        pare_put_clean(stderr, name);
+        fprintf(stderr, "' is skipped: ");
+        pare_put_clean(stderr, why);
+        fprintf(stderr, "\n");
+    }
+}
+
 /* ---- text -------------------------------------------------------------------------- */
 
 static void layer_row(struct pare_table *t, const struct pare_layer *l,

@@ -14,6 +14,9 @@ struct pare_prune_summary {
     const struct pare_speedup_job *speedup; /* with --speedup, or NULL */
 };
 
+/* On stderr: the layers that the pruner cannot handle and that no entry names. */
+void pare_skipped_print(const struct pare_compression *c);
+
 int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, bool quiet,
                      struct pare_err *err);
 int pare_prune_json(struct pare_cli *c, const struct pare_prune_summary *v, struct pare_err *err);
