@@ -36,6 +36,7 @@ struct pare_config {
 struct pare_rules {
     struct pare_rule *rule;
     int n;
+    const char *note; /* of a preset: what it leaves as it is, and why; or NULL */
 };
 
 /* From JSON text; `file` is its name for messages, or NULL.  Values are numbers, strings, booleans,

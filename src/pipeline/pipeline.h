@@ -57,6 +57,7 @@ struct pare_quantize_job {
     double least;                               /* accuracy that o.max_drop allows */
     struct pare_budget_report budget;
     bool trained;
+    const char *note;      /* what the preset leaves as it is, and why; or NULL */
     double bytes_after;    /* size of the written model with its external data */
     struct pare_half half; /* with a preset of half precision: there is no compression */
 };

@@ -80,7 +80,7 @@ bool pare_quantize_trains(const struct pare_quantize_job *j)
 }
 
 /* The quantizer and config_list of the preset, or those that are given. */
-static int make_rules(const struct pare_quantize_job *j, struct pare_compression_opts *co,
+static int make_rules(struct pare_quantize_job *j, struct pare_compression_opts *co,
                       struct pare_err *err)
 {
     const struct pare_quantize_opts *o = &j->o;
@@ -98,6 +98,7 @@ static int make_rules(const struct pare_quantize_job *j, struct pare_compression
     co->quantizer = o->quantizer ? o->quantizer : usual;
     co->rule = rules.rule;
     co->n_rules = rules.n;
+    j->note = rules.note;
     return 0;
 }
 

@@ -72,6 +72,40 @@ static enum choice choose(const struct pare_layer_info *l, int64_t all)
     return !strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear") ? QUANTIZE : LEAVE;
 }
 
+static bool is_integer(enum pare_dtype d)
+{
+    return d == PARE_I8 || d == PARE_U8 || d == PARE_I4 || d == PARE_U4 || d == PARE_I16 ||
+           d == PARE_U16;
+}
+
+/* A sentence about layers whose weights are integers, as DequantizeLinear and integer operators
+ * read them; NULL: there are none. */
+static int find_integers(const struct scan *s, struct pare_arena *a, const char **note,
+                         struct pare_err *err)
+{
+    const struct pare_layer_info *first = NULL;
+    int more = -1;
+
+    *note = NULL;
+    for (int i = 0; i < s->flow.n; i++) {
+        const struct pare_layer_info *l = &s->flow.layer[i];
+
+        if (!l->weight || !is_integer(pare_value_root(l->weight)->t.dtype))
+            continue;
+        first = first ? first : l;
+        more++;
+    }
+    if (!first)
+        return 0;
+    *note = more
+                ? pare_sprintf(
+                      a, "layer '%s' and %d more have integer weights already and stay as they are",
+                      first->name, more)
+                : pare_sprintf(a, "layer '%s' has integer weights already and stays as it is",
+                               first->name);
+    return *note ? 0 : pare_no_memory(err, "for a configuration");
+}
+
 static int find_layers(const struct pare_model *m, struct pare_arena *a, struct scan *s,
                        struct pare_err *err)
 {
@@ -140,11 +174,13 @@ static int make_rules(const struct pare_preset *p, struct scan *s, struct pare_a
     for (int k = 0; k < KINDS; k++)
         if (n[k])
             r->rule[r->n++] = (struct pare_rule){ .op_names = name[k], .keys = keys[k] };
-    if (!r->n)
-        return pare_fail(err, PARE_ECONFIG,
-                         "the model has no convolution, linear layer or large table of embeddings "
-                         "with float32 weights, so nothing would be quantized");
-    return 0;
+    PARE_TRY(find_integers(s, a, &r->note, err));
+    if (n[BOTH] + n[ALL] + n[CONVS] + n[TABLES]) /* not only outputs */
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "the model has no convolution, linear layer or large table of embeddings "
+                     "with float32 weights, so nothing would be quantized%s%s",
+                     r->note ? "; " : "", r->note ? r->note : "");
 }
 
 int pare_find_preset(const char *name, const struct pare_preset **p, struct pare_err *err)

@@ -3,7 +3,7 @@ pare new lenet --input 1,28,28 --seed 1 -o m.onnx >/dev/null
 pare quantize m.onnx --preset fp16 -o h.onnx
 pare inspect h.onnx 2>/dev/null | sed -n '2,3p;$p'
 pare quantize m.onnx --preset fp16 --compute float -o w.onnx
-pare inspect w.onnx 2>/dev/null | sed -n '$p'
+pare inspect -v w.onnx 2>/dev/null | sed -n "/^intake/p;\$p"
 pare quantize m.onnx --preset bf16 --json -o b.onnx
 pare quantize m.onnx --preset bf16 --compute half -o c.onnx
 for batch in 1 4; do

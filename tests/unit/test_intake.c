@@ -218,6 +218,82 @@ static void test_tied(void **state)
     pare_model_free(m);
 }
 
+/* ---- Cast and Transpose ---------------------------------------------------------------------- */
+
+static uint16_t half[64];
+
+static struct bin halves(const char *name, const char *dims, size_t n)
+{
+    return initializer(name, PARE_F16, dims, blob(9, half, n * sizeof(*half)));
+}
+
+static struct bin to_float(const char *in, const char *out)
+{
+    return node_with("Cast", "", in, out, msg(5, CAT(text(1, "to"), num(3, 1), num(20, 2))));
+}
+
+/* float16 weights, in the order of another framework, through a view; and the bias. */
+static struct bin stored_as_half(const char *more)
+{
+    int64_t shape[2] = { 4, 3 };
+
+    return model(CAT(halves("fc.weight", "12", 12), halves("fc.bias", "4", 4),
+                     initializer("shape", PARE_I64, "2", blob(9, shape, sizeof(shape))),
+                     node("Reshape", "", "fc.weight,shape", "a"), to_float("a", "b"),
+                     node("Transpose", "", "b", "c"), node("MatMul", "mm", "x,c", "p"),
+                     to_float("fc.bias", "d"), node("Add", "", "p,d", "y"), ends("N,3", "N,4"),
+                     *more ? output(more, PARE_F32, "3,4") : NOTHING));
+}
+
+static void test_stored(void **state)
+{
+    struct pare_model *m = parse(stored_as_half(""));
+    struct pare_value *w = pare_graph_find(m->graph, "fc.weight");
+    struct pare_err err = { 0 };
+
+    (void)state;
+    assert_int_equal(count(m, "fold_weights"), 4);
+    assert_int_equal(m->graph->n_nodes, 2);
+    assert_string_equal(first_layer(m)->name, "fc");
+    assert_int_equal(w->t.dtype, PARE_F32);
+    assert_int_equal(w->t.dim[0], 3);
+    assert_int_equal(pare_value_load(m->arena, w, &err), 0);
+    for (int i = 0; i < 12; i++)
+        assert_true(((float *)w->t.data)[i] == pare_f16_to_f32(half[i % 4 * 3 + i / 4]));
+    pare_model_free(m);
+    check_bytes(stored_as_half(""), "fold_weights");
+}
+
+/* What the graph returns, or what another node reads as it is stored, stays. */
+static void test_stored_stays(void **state)
+{
+    struct bin tied = CAT(floats("w", "3,3", ramp, 9), node("Transpose", "", "w", "t"),
+                          node("MatMul", "", "x,t", "a"), node("MatMul", "", "a,w", "y"),
+                          ends("N,3", "N,3"));
+    struct pare_model *m = parse(model(tied));
+
+    (void)state;
+    assert_int_equal(count(m, "fold_weights"), 0);
+    assert_int_equal(m->graph->n_nodes, 3);
+    pare_model_free(m);
+    m = parse(stored_as_half("c"));
+    assert_int_equal(count(m, "fold_weights"), 3); /* not the Transpose */
+    assert_non_null(pare_graph_find(m->graph, "c")->maker);
+    pare_model_free(m);
+}
+
+/* Without a layer that has its weight in one, such nodes stay. */
+static void test_stored_elsewhere(void **state)
+{
+    struct bin graph = CAT(halves("t", "4", 4), to_float("t", "u"), node("Add", "", "x,u", "y"),
+                           ends("N,4", "N,4"));
+    struct pare_model *m = parse(model(graph));
+
+    (void)state;
+    assert_int_equal(count(m, "fold_weights"), 0);
+    pare_model_free(m);
+}
+
 /* ---- merged parameters ----------------------------------------------------------------------- */
 
 static struct bin norm_attr(void)
@@ -343,6 +419,9 @@ int main(void)
         cmocka_unit_test(test_constants_in_bodies),
         cmocka_unit_test(test_views),
         cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_stored_stays),
+        cmocka_unit_test(test_stored_elsewhere),
         cmocka_unit_test(test_merged_by_identity),
         cmocka_unit_test(test_merged_directly),
         cmocka_unit_test(test_shared_bias),
@@ -352,5 +431,7 @@ int main(void)
 
     for (int i = 0; i < 60; i++) /* the last four are 0 */
         ramp[i] = 0.1f * (float)(i + 1);
+    for (int i = 0; i < 64; i++)
+        half[i] = pare_f32_to_f16(ramp[i]);
     return cmocka_run_group_tests(tests, make_pool, drop_pool);
 }

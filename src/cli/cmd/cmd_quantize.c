@@ -246,6 +246,7 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
     s->after = j->quantize.after;
     s->bytes_after = j->quantize.bytes_after;
     s->trained = j->quantize.trained;
+    s->note = j->quantize.note;
     s->history = j->common.train.progress.history;
     s->least = j->quantize.least;
     s->budget = j->quantize.budget;

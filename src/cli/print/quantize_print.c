@@ -165,6 +165,11 @@ static void print_warnings(const struct pare_quantize_summary *v, FILE *f)
     struct pare_quantize_check k;
 
     pare_compression_checked(v->compression, &k);
+    if (v->note) {
+        fprintf(f, "pare: warning: ");
+        pare_put_clean(f, v->note);
+        fprintf(f, "\n");
+    }
     if (k.left_float) {
         fprintf(f, "pare: warning: %d tensor%s stay%s float, because 8 bits would destroy %s",
                 k.left_float, k.left_float == 1 ? "" : "s", k.left_float == 1 ? "s" : "",
