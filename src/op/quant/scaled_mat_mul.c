@@ -11,7 +11,7 @@ static int check_list(const struct pare_node *n, const struct pare_scaled_mat_mu
                       bool scalar, const char *name, struct pare_err *err)
 {
     const struct pare_tensor *t = input(n, i), *b = input(n, s->b);
-    int64_t columns = b->rank ? b->dim[b->rank - 1] : 0;
+    int64_t columns = b->rank > 1 ? b->dim[b->rank - 1] : 1;
     char bt[PARE_SHAPE_TEXT];
 
     if (!t || (scalar && pare_numel(t) == 1) || (t->rank == 1 && t->dim[0] == columns))
