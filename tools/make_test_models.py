@@ -191,5 +191,32 @@ def odd_layer():
     ])
 
 
-for make in (tiny_cnn, tiny_text, tiny_bert, add, foreign, odd_export, odd_layer):
+def padded_heads():
+    """Half of conv1's channels are 0; a computed shape splits them into heads, which are padded by
+    their length."""
+    node = helper.make_node
+    conv1 = numpy_helper.to_array(weights("conv1.weight", 16, 4, 1)).copy()
+    conv1.reshape(2, 8, 4)[:, 4:] = 0
+    save("padded_heads", [
+        node("Conv", ["x", "conv1.weight"], ["c"], "/conv1/Conv"),
+        node("Shape", ["c"], ["c_shape"], "/Shape"),
+        node("Gather", ["c_shape", "first"], ["batch"], "/Gather"),
+        node("Gather", ["c_shape", "third"], ["length"], "/Gather_1"),
+        node("Concat", ["batch", "heads", "length"], ["split"], "/Concat", axis=0),
+        node("Reshape", ["c", "split"], ["h"], "/Reshape"),
+        node("Shape", ["h"], ["h_shape"], "/Shape_1"),
+        node("Gather", ["h_shape", "fourth"], ["more"], "/Gather_2"),
+        node("Concat", ["no_pads", "more"], ["pads"], "/Concat_1", axis=0),
+        node("Pad", ["h", "pads"], ["p"], "/Pad"),
+        node("Reshape", ["p", "joined"], ["j"], "/Reshape_1"),
+        node("Conv", ["j", "conv2.weight"], ["y"], "/conv2/Conv"),
+    ], [tensor("x", ["batch", 4, "length"])], [tensor("y", ["batch", 3, "twice"])], [
+        numpy_helper.from_array(conv1, "conv1.weight"), weights("conv2.weight", 3, 16, 1),
+        *(numpy_helper.from_array(np.array(v, np.int64), name) for name, v in (
+            ("first", [0]), ("third", [2]), ("fourth", [3]), ("heads", [2, 8]),
+            ("no_pads", [0] * 7), ("joined", [0, 16, -1]))),
+    ])
+
+
+for make in (tiny_cnn, tiny_text, tiny_bert, add, foreign, odd_export, odd_layer, padded_heads):
     make()

@@ -324,6 +324,8 @@ static int check_all(struct pare_shrink *k, const struct pare_model *m, bool *go
 
     PARE_TRY(infer_smaller(s, m, pare_graph_to_analyze(s->before), &g, err));
     *good = check_requests(k, g);
+    if (!*good) /* the next attempt stores them; until then, values after them have no shapes */
+        return 0;
     for (int i = 0; i < s->g->n_nodes; i++)
         for (int j = 0; s->live[i] && !s->removed[i] && j < s->g->node[i]->n_in; j++)
             PARE_TRY(check_const(k, g, s->g->node[i], j, good, err));
