@@ -133,8 +133,8 @@ static int find_layers(const struct pare_model *m, struct pare_arena *a, struct 
     return 0;
 }
 
-/* The kinds of rules: weight and input; these and the output; output alone; convolutions; tables of
- * embeddings. */
+/* The kinds of rules: weight and input; these and the output; output alone; convolutions; weights
+ * alone: tables of embeddings, layers in bodies. */
 enum kind { BOTH, ALL, OUTPUT, CONVS, TABLES, KINDS };
 
 static enum kind kind_of(const struct pare_preset *p, const struct scan *s, int i)
@@ -143,6 +143,8 @@ static enum kind kind_of(const struct pare_preset *p, const struct scan *s, int 
         return TABLES;
     if (s->choice[i] == LEAVE)
         return s->flow.rounded[i] ? OUTPUT : KINDS;
+    if (p->outputs && s->flow.layer[i].body) /* activations in bodies stay float */
+        return TABLES;
     if (p->convs && !strncmp(s->flow.layer[i].torch, "Conv", 4))
         return CONVS;
     return s->flow.rounded[i] ? ALL : BOTH;

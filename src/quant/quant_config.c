@@ -145,7 +145,10 @@ int pare_quant_make(struct pare_layer *l, const struct pare_quant_conf *c, struc
 
         PARE_TRY(find_site(c->types.v[i], &site, err));
         if (l->info.body && site != PARE_WEIGHT) /* values of bodies are not observed */
-            continue;
+            return pare_fail(err, PARE_ECONFIG,
+                             "quant_types contains %s, but activations of layers inside bodies "
+                             "stay float; use quant_types [\"weight\"] for layers in '%.64s'",
+                             site_names[site], l->info.body);
         PARE_TRY(check_site(l, site, err));
         q = &l->quant->site[site];
         PARE_TRY(set_bits(l, c, site, q, err));

@@ -169,6 +169,34 @@ static void test_quantized(void **state)
     pare_model_free(was);
 }
 
+/* Activations in bodies stay float: a config_list that asks for them is an error. */
+static void test_activations(void **state)
+{
+    static const char *const config[] = {
+        "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"op_names\": "
+        "[\"If_0/then/fc\"]}]",
+        "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"op_types\": [\"Linear\"]}]",
+        "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Linear\"]}]",
+    };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct pare_quantize_opts o = { .size = sizeof(o),
+                                        .quantizer = "naive",
+                                        .config = config[i] };
+        struct pare_model *m = parse(two_bodies()), *out = NULL;
+        int rc = pare_quantize(m, &o, &out, NULL, &err);
+
+        assert_int_equal(rc, i < 2 ? PARE_ECONFIG : 0);
+        if (rc)
+            assert_non_null(strstr(err.msg, "activations of layers inside bodies stay float"));
+        if (!i)
+            assert_non_null(strstr(err.msg, "layer 'If_0/then/fc'"));
+        pare_model_free(out);
+        pare_model_free(m);
+    }
+}
+
 /* The state doubles in every iteration, so its size in the body must not be folded: the stacked
  * results are 1, 2, 4. */
 static void test_growing_state(void **state)
@@ -205,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_layers),
                                         cmocka_unit_test(test_pruned),
                                         cmocka_unit_test(test_quantized),
+                                        cmocka_unit_test(test_activations),
                                         cmocka_unit_test(test_growing_state) };
     int rc;
 
