@@ -91,7 +91,7 @@ struct pare_tuning {
 
 struct pare_prune_opts {
     size_t size;        /* sizeof(struct pare_prune_opts), or 0 */
-    const char *pruner; /* NULL: level */
+    const char *pruner; /* NULL: level, with speedup l1: level empties no channels */
     double sparsity;    /* fraction of the weights to remove in every layer that the pruner handles,
                            except layers that produce the outputs; 0: rule or config decides */
     const struct pare_rule *rule; /* config_list as an array; NULL: none */

@@ -97,6 +97,9 @@ PARE_API int pare_compression_length(struct pare_compression *c, int64_t *epochs
 /* The number of weights whose mask is 0. */
 PARE_API int64_t pare_compression_zeros(struct pare_compression *c);
 
+/* Did op_names of the config_list choose the layer? */
+PARE_API bool pare_layer_is_named(const struct pare_layer *l);
+
 /* A layer that no entry names and that the pruner cannot handle, so it stays as it is: its name,
  * and the reason in *why.  NULL: i is past the end. */
 PARE_API const char *pare_compression_skipped(const struct pare_compression *c, int i,

@@ -201,6 +201,11 @@ static int skip(struct pare_compression *c, const struct pare_layer_info *info,
     return 0;
 }
 
+bool pare_layer_is_named(const struct pare_layer *l)
+{
+    return l->entry->op_names.n > 0;
+}
+
 const char *pare_compression_skipped(const struct pare_compression *c, int i, const char **why)
 {
     if (i < 0 || i >= c->n_skipped)

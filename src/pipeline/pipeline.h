@@ -28,6 +28,9 @@ struct pare_prune_job {
 };
 
 /* Wrap the layers of tune.model, which must be open; for checks.  Close it in any case. */
+/* The pruner that the options name, or the default. */
+const char *pare_prune_pruner(const struct pare_prune_opts *o);
+
 int pare_prune_open(struct pare_prune_job *j, struct pare_err *err);
 
 /* Wrap the layers, make the masks, fine-tune, evaluate.  tune.model has the masked weights

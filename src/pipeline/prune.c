@@ -11,6 +11,11 @@
 
 #define NONE (-1) /* a sparsity that is not given */
 
+const char *pare_prune_pruner(const struct pare_prune_opts *o)
+{
+    return o->pruner ? o->pruner : o->speedup ? "l1" : "level";
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static const char *base_of(const struct pare_prune_job *j)
@@ -54,7 +59,7 @@ int pare_prune_open(struct pare_prune_job *j, struct pare_err *err)
     struct pare_finetune *f = &j->tune;
     bool data = pare_finetune_has_data(f);
     struct pare_compression_opts co = {
-        .pruner = j->o.pruner ? j->o.pruner : "level",
+        .pruner = pare_prune_pruner(&j->o),
         .given = j->given,
         .n_given = j->n_given,
         .settings = j->o.settings,
@@ -113,7 +118,7 @@ static int try_masks(struct pare_prune_job *j, const char *pruner, bool options,
     struct pare_compression_opts co = { .registry = j->o.registry, .final = true };
     int rc;
 
-    co.pruner = j->o.pruner ? j->o.pruner : "level";
+    co.pruner = pare_prune_pruner(&j->o);
     PARE_TRY(make_rules(j, &co, err));
     co.pruner = pruner;
     if (options) {
@@ -133,7 +138,7 @@ static int try_masks(struct pare_prune_job *j, const char *pruner, bool options,
 
 int pare_prune_estimate(struct pare_prune_job *j, struct pare_err *err)
 {
-    const char *name = j->o.pruner ? j->o.pruner : "level";
+    const char *name = pare_prune_pruner(&j->o);
     const struct pare_algorithm *p;
 
     PARE_TRY(pare_find_pruner(j->o.registry, name, &p, err));

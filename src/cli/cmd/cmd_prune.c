@@ -24,7 +24,8 @@ struct prune {
 
 static const struct pare_opt prune_opts[] = {
     PARE_TEXT("pruner", offsetof(struct prune, pruner), "NAME",
-              "pruning algorithm, see 'pare list pruners'", "level"),
+              "pruning algorithm, see 'pare list pruners' (default: level; with --speedup: l1)",
+              NULL),
     PARE_FLOAT("sparsity", offsetof(struct prune, sparsity),
                "fraction of the weights to remove, in all layers the pruner supports", -1, 0,
                0.999999999),
@@ -104,7 +105,7 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
     struct pare_given *given;
 
     PARE_TRY(pare_compress_job_plugins(&j->common, &o->plugin, err));
-    PARE_TRY(pruner_options(c->arena, o->pruner, &own, err));
+    PARE_TRY(pruner_options(c->arena, pare_prune_pruner(&j->prune.o), &own, err));
     PARE_TRY(pare_split_options(c, &own, &j->prune.tune, &given, &j->prune.n_given, err));
     if (o->dependency_aware)
         given[j->prune.n_given++] = (struct pare_given){ "mode", "dependency_aware" };
@@ -215,6 +216,7 @@ static int write_files(struct pare_compress_job *common, struct pare_err *err)
         PARE_TRY(pare_model_fix_input(model, j->files.input_shape, j->files.input_rank, c->arena,
                                       NULL, err));
     j->speedup = (struct pare_speedup_job){ .masked = model,
+                                            .compression = j->prune.compression,
                                             .output = j->common.train.output,
                                             .seconds = 1,
                                             .opts = { .round_to = o->round_to,
@@ -246,6 +248,7 @@ static void init_job(struct job *j, const struct prune *o)
 {
     *j = (struct job){
         .prune = { .o = { .pruner = o->pruner,
+                          .speedup = o->speedup,
                           .sparsity = o->sparsity,
                           .config = o->config,
                           .settings = o->set },
@@ -312,7 +315,8 @@ const struct pare_command pare_command_prune = {
             "with its masks, after any training the pruner itself needs.  The training\n"
             "options are those of 'pare train'.\n"
             "With --speedup, FILE is the model without the masked channels, as written by\n"
-            "'pare speedup'; l1, l2, fpgm and slim, among others, prune channels.",
+            "'pare speedup'; l1 (its default), l2, fpgm and slim, among others, prune\n"
+            "channels.",
     .opts = prune_opts,
     .size = sizeof(struct prune),
     .min_args = 1,

@@ -141,7 +141,11 @@ int pare_reference_print(FILE *f, struct pare_arena *a, struct pare_err *err)
         "whole name |\n"
         "| `exclude` | bool | do not compress these layers |\n\n"
         "At least one of `op_types` and `op_names` is required; if both are present, a layer must "
-        "match both.\nThe other keys belong to the algorithm, see below; an unknown key is an "
+        "match both.\n"
+        "A layer that a pruner cannot handle (`out_channel` of a weight that is a slice of a "
+        "table) is skipped and\n"
+        "named on stderr; it is an error if the entry has `op_names`, or if no layer is left.\n"
+        "The other keys belong to the algorithm, see below; an unknown key is an "
         "error.\n\n",
         f);
     pruners(f);

@@ -133,6 +133,94 @@ static int save_and_measure(struct pare_cli *c, struct pare_speedup_job *s,
     return s->seconds > 0 ? measure(c, s, smaller, err) : 0;
 }
 
+/* ---- a run that removes nothing -------------------------------------------------------------- */
+
+static bool lost_channels(const struct pare_speedup_report *r, const char *name)
+{
+    for (int i = 0; i < r->n_layers; i++) {
+        const struct pare_speedup_layer *l = &r->layer[i];
+
+        if (!strcmp(l->name, name) && (l->gone || l->out_left < l->out || l->in_left < l->in))
+            return true;
+    }
+    return false;
+}
+
+/* The reason that most layers have; NULL: none has one. */
+static const char *usual_reason(const struct pare_speedup_report *r, int64_t *empty)
+{
+    const char *best = NULL;
+    int most = 0;
+
+    *empty = 0;
+    for (int i = 0; i < r->n_layers; i++) {
+        int n = 0;
+
+        *empty += r->layer[i].empty;
+        for (int k = 0; r->layer[i].why && k < r->n_layers; k++)
+            n += r->layer[k].why && !strcmp(r->layer[k].why, r->layer[i].why);
+        if (n > most) {
+            most = n;
+            best = r->layer[i].why;
+        }
+    }
+    return best;
+}
+
+/* Why hardly anything was removed, and what to do. */
+static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
+{
+    int64_t empty;
+    const char *why = usual_reason(&s->r, &empty), *text;
+
+    if (!empty && s->compression)
+        text = pare_sprintf(c->arena,
+                            "%s emptied no whole channel: use --pruner l1, or granularity "
+                            "out_channel",
+                            pare_compression_algorithm(s->compression));
+    else if (!empty)
+        text = "no layer has a channel whose weights are all 0: mask channels, for example with "
+               "'pare prune --pruner l1'";
+    else if (!why)
+        text = "few channels are masked: use a higher sparsity, or prune more layers";
+    else
+        text = pare_sprintf(c->arena,
+                            "masked channels are kept (%s): prune other layers, too, or use "
+                            "--dependency-aware",
+                            why);
+    return text ? text : "";
+}
+
+/* Says on stderr if less than 1 % is removed; an error if layers were named and none lost
+ * channels. */
+static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, struct pare_err *err)
+{
+    int64_t removed = s->r.params - s->r.params_left;
+    int named = 0;
+    bool lost = false;
+
+    for (int i = 0; s->compression && i < pare_compression_layers(s->compression); i++) {
+        const struct pare_layer *l = pare_compression_layer(s->compression, i);
+
+        named += pare_layer_is_named(l);
+        lost |= pare_layer_is_named(l) && lost_channels(&s->r, pare_layer_name(l));
+    }
+    if (named && !lost)
+        return pare_fail(err, PARE_ECONFIG, "none of the %d layers of op_names lost a channel: %s",
+                         named, advice(c, s));
+    if ((double)removed >= 0.01 * (double)s->r.params)
+        return 0;
+    pare_put_clean(stderr, s->output);
+    if (removed <= 0)
+        fprintf(stderr, ": nothing was removed: ");
+    else
+        fprintf(stderr, ": hardly anything was removed, %.2g%% of the parameters: ",
+                100 * (double)removed / (double)s->r.params);
+    pare_put_clean(stderr, advice(c, s));
+    fprintf(stderr, "\n");
+    return 0;
+}
+
 int pare_speedup_job_run(struct pare_cli *c, struct pare_speedup_job *s, struct pare_err *err)
 {
     struct pare_model *smaller;
@@ -140,6 +228,8 @@ int pare_speedup_job_run(struct pare_cli *c, struct pare_speedup_job *s, struct 
     int rc = pare_speedup(s->masked, &s->opts, c->arena, &smaller, &s->r, err);
 
     s->took = pare_now() - start;
+    if (!rc)
+        rc = check_removed(c, s, err);
     if (!rc)
         rc = save_and_measure(c, s, smaller, err);
     pare_model_free(smaller);

@@ -8,6 +8,7 @@
 
 struct pare_speedup_job {
     const struct pare_model *masked;
+    struct pare_compression *compression; /* that masked it just before; NULL: another command */
     const char *output;
     struct pare_speedup_opts opts;
     double seconds;   /* for measuring each model; 0: do not measure */
