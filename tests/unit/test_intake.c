@@ -282,6 +282,32 @@ static void test_stored_stays(void **state)
     pare_model_free(m);
 }
 
+/* A body reads the result by its name, which the initializer gets. */
+static void test_stored_for_bodies(void **state)
+{
+    struct bin then = CAT(node("MatMul", "", "x,b", "y1"), text(2, "t"),
+                          output("y1", PARE_F32, "N,3"));
+    struct bin other = CAT(node("Identity", "", "x", "y2"), text(2, "e"),
+                           output("y2", PARE_F32, "N,3"));
+    struct bin attrs = CAT(msg(5, CAT(text(1, "then_branch"), msg(6, then), num(20, 5))),
+                           msg(5, CAT(text(1, "else_branch"), msg(6, other), num(20, 5))));
+    struct bin graph = CAT(halves("w", "3,3", 9), node("Transpose", "", "w", "a"),
+                           to_float("a", "b"), node("MatMul", "", "x,b", "h"),
+                           node_with("If", "if", "c", "z", attrs), node("Add", "", "h,z", "y"),
+                           ends("N,3", "N,3"), input("c", PARE_BOOL, ""));
+    struct pare_model *m = parse(model(graph));
+    const struct pare_value *w = pare_graph_find(m->graph, "b");
+
+    (void)state;
+    assert_int_equal(count(m, "fold_weights"), 2);
+    assert_int_equal(m->graph->n_nodes, 3);
+    assert_true(w && !w->maker && w->t.dtype == PARE_F32);
+    assert_ptr_equal(m->graph->node[0]->in[1], w);
+    assert_null(pare_graph_find(m->graph, "w"));
+    pare_model_free(m);
+    check_bytes(model(graph), "fold_weights");
+}
+
 /* Without a layer that has its weight in one, such nodes stay. */
 static void test_stored_elsewhere(void **state)
 {
@@ -421,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_tied),
         cmocka_unit_test(test_stored),
         cmocka_unit_test(test_stored_stays),
+        cmocka_unit_test(test_stored_for_bodies),
         cmocka_unit_test(test_stored_elsewhere),
         cmocka_unit_test(test_merged_by_identity),
         cmocka_unit_test(test_merged_directly),

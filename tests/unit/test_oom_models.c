@@ -157,8 +157,8 @@ static void weights(void **state)
     int64_t shape[2] = { 4, 4 };
     struct bin then = CAT(constant("w", "4,4", 16), node("MatMul", "", "h,w", "y1"), text(2, "t"),
                           output("y1", PARE_F32, "N,4"));
-    struct bin other = CAT(constant("w3", "4,4", 16), node("MatMul", "", "h,w3", "y2"),
-                           text(2, "e"), output("y2", PARE_F32, "N,4"));
+    struct bin other = CAT(node("MatMul", "", "h,d", "y2"), text(2, "e"),
+                           output("y2", PARE_F32, "N,4"));
     struct bin attrs = CAT(msg(5, CAT(text(1, "then_branch"), msg(6, then), num(20, 5))),
                            msg(5, CAT(text(1, "else_branch"), msg(6, other), num(20, 5))));
     struct bin graph = CAT(initializer("fc.weight", PARE_F16, "16", blob(9, half, sizeof(half))),

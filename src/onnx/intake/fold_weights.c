@@ -2,7 +2,8 @@
  *
  * Converters store weights as float16 with a Cast to float32, or in the order of another framework
  * with a Transpose.  In a model with a layer whose weight is such a result, all of these nodes are
- * computed on load, with views between them, and the initializer keeps its name.  One with further
+ * computed on load, with views between them, and the initializer keeps its name; if a body of If,
+ * Loop or Scan reads the result, it gets the name of the result.  One with further
  * consumers is not changed: layers that share it remain tied.  Integers that DequantizeLinear reads
  * stay: the layer is quantized already.
  */
@@ -21,6 +22,7 @@ struct folds {
     bool *stored;            /* per value: a Cast or Transpose follows, after views or none */
     struct pare_map protos;  /* initializers of the main graph */
     struct pare_map renamed; /* output of a removed node to its initializer's name */
+    struct pare_map names;   /* initializer to its new name, which bodies read */
     struct pare_map result;  /* initializer to its new contents: const struct pare_tensor * */
 };
 
@@ -40,22 +42,30 @@ static bool is_weight(const struct pare_graph *g, const struct pare_value *v)
            is_float(v->t.dtype);
 }
 
-/* Whether the weight of a layer is the result of Cast or Transpose of an initializer. */
+/* Whether the value is the result of Cast or Transpose of an initializer. */
+static bool is_stored(const struct pare_graph *g, const struct pare_value *v)
+{
+    bool any = false;
+
+    while (v && v->maker && has_flag(v->maker, PARE_OP_STORAGE | PARE_OP_VIEW)) {
+        any |= (v->maker->op->flags & PARE_OP_STORAGE) != 0;
+        v = v->maker->in[0];
+    }
+    return any && v && is_weight(g, v);
+}
+
+/* Whether the weight of a layer, or what a body of If, Loop or Scan reads, is such a result. */
 static bool is_wanted(const struct pare_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const struct pare_node *n = g->node[i];
-        const struct pare_value *v = n->op && n->op->layer.params && n->op->layer.weight < n->n_in
-                                         ? n->in[n->op->layer.weight]
-                                         : NULL;
-        bool any = false;
 
-        while (v && v->maker && has_flag(v->maker, PARE_OP_STORAGE | PARE_OP_VIEW)) {
-            any |= (v->maker->op->flags & PARE_OP_STORAGE) != 0;
-            v = v->maker->in[0];
-        }
-        if (any && v && is_weight(g, v))
+        if (n->op && n->op->layer.params && n->op->layer.weight < n->n_in &&
+            is_stored(g, n->in[n->op->layer.weight]))
             return true;
+        for (int k = 0; k < n->n_cap; k++)
+            if (is_stored(g, n->cap[k]))
+                return true;
     }
     return false;
 }
@@ -137,8 +147,8 @@ static int take(struct folds *s, struct pare_node *n, struct pare_err *err)
     const char *name;
     bool done = false;
 
-    if (!has_flag(n, PARE_OP_STORAGE | PARE_OP_VIEW) || s->captured[n->out[0]->id] ||
-        n->out[0]->flags & PARE_V_OUTPUT || pare_intake_index(s->g, n) < 0)
+    if (!has_flag(n, PARE_OP_STORAGE | PARE_OP_VIEW) || n->out[0]->flags & PARE_V_OUTPUT ||
+        pare_intake_index(s->g, n) < 0)
         return 0;
     name = source(s, n);
     if (!name)
@@ -146,7 +156,10 @@ static int take(struct folds *s, struct pare_node *n, struct pare_err *err)
     PARE_TRY(compute(s, n, &done, err));
     if (!done)
         return 0;
-    PARE_TRY(pare_map_set(&s->renamed, s->scratch, n->out[0]->name, (void *)(uintptr_t)name, err));
+    PARE_TRY(
+        s->captured[n->out[0]->id]
+            ? pare_map_set(&s->names, s->scratch, name, (void *)(uintptr_t)n->out[0]->name, err)
+            : pare_map_set(&s->renamed, s->scratch, n->out[0]->name, (void *)(uintptr_t)name, err));
     PARE_TRY(pare_map_set(&s->result, s->scratch, name, &n->out[0]->t, err));
     PARE_TRY(pare_intake_change(s->g, err));
     s->g->p->node[pare_intake_index(s->g, n)] = NULL;
@@ -161,6 +174,7 @@ static int replace(struct folds *s, size_t i, struct pare_err *err)
     const Onnx__TensorProto *t = s->g->p->initializer[i];
     const struct pare_tensor *to = t->name ? pare_map_get(&s->result, t->name) : NULL;
     Onnx__TensorProto *p = to ? pare_alloc(a, 1, sizeof(*p)) : NULL;
+    const char *name;
     size_t bytes;
     void *data;
 
@@ -172,13 +186,14 @@ static int replace(struct folds *s, size_t i, struct pare_err *err)
         return pare_no_memory(err, "for '%s'", t->name);
     memcpy(data, to->data, bytes);
     onnx__tensor_proto__init(p);
-    p->name = t->name;
+    name = pare_map_get(&s->names, t->name);
+    p->name = name ? pare_strdup(a, name) : t->name;
     p->doc_string = t->doc_string;
     p->has_data_type = true;
     p->data_type = (int32_t)to->dtype;
     p->n_dims = (size_t)to->rank;
     p->dims = pare_alloc(a, PARE_MAX_RANK, sizeof(*p->dims));
-    if (!p->dims)
+    if (!p->dims || !p->name)
         return pare_no_memory(err, "for the graph");
     memcpy(p->dims, to->dim, p->n_dims * sizeof(*p->dims));
     pare_set_raw_data(p, data, bytes);
