@@ -57,6 +57,17 @@ static int64_t all_weights(const struct pare_layer_info *list, int n)
     return sum;
 }
 
+/* Does the weight have output channels, for a scale each?  A product with a constant of a batch of
+ * matrices has none. */
+static bool has_channels(const struct pare_layer_info *l)
+{
+    int out = -1, in = -1;
+
+    if (l->node->op && l->node->op->axes)
+        l->node->op->axes(l->node, &out, &in);
+    return out >= 0;
+}
+
 static enum choice choose(const struct pare_layer_info *l, int64_t all)
 {
     const struct pare_value *root = l->weight ? pare_value_root(l->weight) : NULL;
@@ -67,7 +78,7 @@ static enum choice choose(const struct pare_layer_info *l, int64_t all)
         return pare_numel(&root->t) >= all / TABLE_SHARE ? TABLE : LEAVE;
     if (l->node->op && l->node->op->layer.second) /* recurrent: no runtime has an integer form */
         return pare_same_shape(&root->t, &l->weight->t) ? TABLE : LEAVE; /* else no channels */
-    if (!l->in && !l->body)
+    if ((!l->in && !l->body) || !has_channels(l))
         return LEAVE;
     return !strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear") ? QUANTIZE : LEAVE;
 }

@@ -129,6 +129,34 @@ static void weights_beyond_the_range_stay_float(void **state)
     pare_model_free(m);
 }
 
+/* A clamped variance would give other results, unlike a clamped mask. */
+static void variances_beyond_the_range_stay_float(void **state)
+{
+    struct pare_half h = { .type = PARE_F16, .compute = true };
+    struct build b = { .opset = 15 };
+    const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ -1, K }), *one, *large;
+    float ones[K], many[K];
+    struct pare_model *m, *half;
+
+    (void)state;
+    for (int i = 0; i < K; i++) {
+        ones[i] = 1;
+        many[i] = 1e8f;
+    }
+    x = product(&b, x, 1);
+    one = build_floats(&b, 1, (int64_t[]){ K }, ones);
+    large = build_floats(&b, 1, (int64_t[]){ K }, many);
+    x = build_node(&b, "BatchNormalization", NAMES(x, one, one, one, large), NOTHING);
+    build_output(&b, build_node(&b, "Tanh", NAMES(x), NOTHING));
+    m = build_model(&b);
+    half = convert(m, &h);
+    assert_int_equal(type_of(half, "BatchNormalization"), PARE_F32);
+    assert_int_equal(h.n_kept, 1);
+    assert_int_equal(h.clamped, 0);
+    pare_model_free(half);
+    pare_model_free(m);
+}
+
 static void values_beyond_the_range_stay_float(void **state)
 {
     struct pare_model *m = network(1), *half;
@@ -198,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wide_nodes_stay_float),
         cmocka_unit_test(weights_beyond_the_range_stay_float),
+        cmocka_unit_test(variances_beyond_the_range_stay_float),
         cmocka_unit_test(values_beyond_the_range_stay_float),
         cmocka_unit_test(weights_alone_are_cast),
         cmocka_unit_test(every_allocation_may_fail),

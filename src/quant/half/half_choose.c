@@ -100,6 +100,13 @@ static bool is_param(const struct pare_node *n, int k)
     return n->op->layer.params >> k & 1;
 }
 
+/* May elements of constant input k be clamped to the range?  Only those that are added to other
+ * values, such as attention masks.  A clamped factor or variance gives other results. */
+static bool may_clamp(const struct pare_node *n, int k)
+{
+    return n->op->flags & (PARE_OP_LINEAR | PARE_OP_COPIES) && !is_param(n, k);
+}
+
 /* Constants: weights beyond the range, and settings that would become 0. */
 static int check_constants(struct pare_half_scan *s, int i, struct pare_err *err)
 {
@@ -111,10 +118,10 @@ static int check_constants(struct pare_half_scan *s, int i, struct pare_err *err
         if (!pare_half_is_weight(s, n->in[k]) || !pare_half_input(n, k))
             continue;
         PARE_TRY(pare_half_loss(s, n->in[k], &loss, err));
-        if (loss.over && is_param(n, k)) {
+        if (loss.over && !may_clamp(n, k)) {
             s->half[i] = false;
             PARE_TRY(keep(s, n,
-                          pare_sprintf(s->a, "a weight is %g, beyond the range of %s", loss.peak,
+                          pare_sprintf(s->a, "a constant is %g, beyond the range of %s", loss.peak,
                                        pare_dtype_name(s->h->type)),
                           err));
         } else if (loss.under && pare_numel(&n->in[k]->t) <= FEW && !is_param(n, k)) {
