@@ -10,8 +10,7 @@
 
 /* ---- axes ------------------------------------------------------------------------------ */
 
-/* Follow the node's weight to its initializer, usually through a Transpose: the same axis there. */
-static int root_axis(const struct pare_value *v, int axis)
+int pare_root_axis(const struct pare_value *v, int axis)
 {
     while (axis >= 0 && v->maker) {
         const struct pare_node *n = v->maker;
@@ -39,8 +38,8 @@ static void find_axes(struct pare_layer *l)
 
     if (n->op && n->op->axes)
         n->op->axes(n, &out, &in);
-    l->out_axis = root_axis(l->info.weight, out);
-    l->in_axis = root_axis(l->info.weight, in);
+    l->out_axis = pare_root_axis(l->info.weight, out);
+    l->in_axis = pare_root_axis(l->info.weight, in);
 }
 
 /* ---- one layer --------------------------------------------------------------------------- */

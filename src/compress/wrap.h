@@ -16,4 +16,8 @@ int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct p
 /* Is the type in a list such as "Conv2d|Linear"? */
 bool pare_type_listed(const char *types, const char *type);
 
+/* Follow a weight to its initializer, usually through a Transpose: the same axis there.  -1: none.
+ */
+int pare_root_axis(const struct pare_value *weight, int axis);
+
 #endif

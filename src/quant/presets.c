@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../compress/wrap.h"
 #include "../tensor/tensor.h"
 #include "int8_regions.h"
 
@@ -65,7 +66,7 @@ static bool has_channels(const struct pare_layer_info *l)
 
     if (l->node->op && l->node->op->axes)
         l->node->op->axes(l->node, &out, &in);
-    return out >= 0;
+    return pare_root_axis(l->weight, out) >= 0;
 }
 
 static enum choice choose(const struct pare_layer_info *l, int64_t all)
