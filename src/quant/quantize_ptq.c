@@ -8,7 +8,7 @@
  *     mse             least squared error of the quantized values
  *     entropy         least divergence between the values and the quantized values
  *     auto            the one of minmax, percentile, mse and entropy whose quantized model has the
- *                     least error at the outputs, on batches that are shuffled in another order
+ *                     least error at the outputs, on the calibration batches
  * The last four keep a histogram per quantization point (histogram.h).  Weights: minmax or mse.
  */
 #include <stddef.h>
