@@ -36,8 +36,8 @@ struct pare_metrics {
 };
 
 /* Run a model over a data set with labels.  opts may be NULL. */
-PARE_API int pare_evaluate(const struct pare_model *model, const struct pare_data *data,
-                           const struct pare_evaluate_opts *opts, struct pare_metrics *m,
+PARE_API int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
+                           const struct pare_evaluate_opts *opts, struct pare_metrics *metrics,
                            struct pare_err *err);
 
 /* ---- training --------------------------------------------------------------- */

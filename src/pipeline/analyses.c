@@ -117,7 +117,7 @@ static int measure(void *user, const struct pare_model *m, double *metric, struc
                                 .loss = j->x->loss,
                                 .loss_conf = j->x->loss_conf };
     struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_eval e;
+    struct pare_eval e = { 0 };
     int rc;
 
     if (!a)
