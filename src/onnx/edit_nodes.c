@@ -89,7 +89,7 @@ Onnx__AttributeProto *pare_edit_attr(struct pare_edit *e, const char *name, int 
     onnx__attribute_proto__init(at);
     at->name = pare_strdup(e->a, name);
     at->has_type = true;
-    at->type = type;
+    at->type = (Onnx__AttributeProto__AttributeType)type;
     return at->name ? at : NULL;
 }
 

@@ -173,8 +173,8 @@ static void test_quantized(void **state)
 static void test_activations(void **state)
 {
     static const char *const config[] = {
-        "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"op_names\": "
-        "[\"If_0/then/fc\"]}]",
+        ("[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"op_names\": "
+         "[\"If_0/then/fc\"]}]"),
         "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"op_types\": [\"Linear\"]}]",
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Linear\"]}]",
     };
