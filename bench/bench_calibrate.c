@@ -14,6 +14,7 @@
 #include "quant/presets.h"
 #include "compress/registry.h"
 #include "compress/compression.h"
+#include "compress/wrap.h"
 #include "data/data.h"
 #include "onnx/fold_norm.h"
 #include "plan/plan.h"
@@ -71,6 +72,7 @@ static int calibrate(const struct task *t, struct pare_err *err)
     struct pare_compression_opts o = { .quantizer = "ptq", .threads = t->threads };
     struct pare_model *folded, *model;
     struct pare_rules rules;
+    struct pare_graph *g;
     struct pare_compression *run;
     const char *usual;
     int n;
@@ -79,7 +81,8 @@ static int calibrate(const struct task *t, struct pare_err *err)
              (long long)t->steps);
     PARE_TRY(pare_model_fold_norm(t->model, &folded, &n, err));
     model = folded ? folded : t->model;
-    PARE_TRY(pare_preset("int8", model, t->arena, &usual, &rules, err));
+    PARE_TRY(pare_model_shapes(model, t->arena, &g, err));
+    PARE_TRY(pare_preset("int8", g, t->arena, &usual, &rules, err));
     o.settings = settings;
     o.rule = rules.rule;
     o.n_rules = rules.n;

@@ -267,7 +267,7 @@ int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err)
              (long long)q->bits[item % q->n_bits],
              q->o.weights ? ""
                           : ",input quant_dtype.input=uint quant_scheme.input=per_tensor_affine");
-    PARE_TRY(pare_compression_open(&pare_method_quant, q->copy, &ro, &r, err));
+    PARE_TRY(pare_compression_open(&pare_method_quant, q->copy, &ro, NULL, &r, err));
     rc = measure_item(q, r, item, err);
     pare_compression_restore(r);
     pare_compression_free(r);

@@ -10,6 +10,7 @@
 #include "../onnx/model.h"
 #include "layer_filter.h"
 #include "../compress/method.h"
+#include "../compress/wrap.h"
 #include "../prune/default_rules.h"
 #include "../prune/prune_state.h"
 
@@ -76,12 +77,14 @@ static int find_layers(struct pare_sensitivity *s, const struct pare_algorithm *
                                         .threads = s->o.threads };
     struct pare_rules rules;
     struct pare_compression *r;
+    struct pare_graph *g;
     int rc;
 
-    PARE_TRY(pare_default_rules(s->copy, p, 0.5, s->arena, &rules, err));
+    PARE_TRY(pare_model_shapes(s->copy, s->arena, &g, err));
+    PARE_TRY(pare_default_rules(g, p, 0.5, s->arena, &rules, err));
     ro.rule = rules.rule;
     ro.n_rules = rules.n;
-    PARE_TRY(pare_compression_open(&pare_method_prune, s->copy, &ro, &r, err));
+    PARE_TRY(pare_compression_open(&pare_method_prune, s->copy, &ro, g, &r, err));
     rc = select_layers(s, r, err);
     pare_compression_free(r);
     return rc;
@@ -212,7 +215,7 @@ int pare_sensitivity_item(struct pare_sensitivity *s, int item, struct pare_err 
     int rc;
 
     snprintf(keys, sizeof(keys), "sparsity=%.17g", sparsity < 0.999999999 ? sparsity : 0.999999999);
-    PARE_TRY(pare_compression_open(&pare_method_prune, s->copy, &ro, &r, err));
+    PARE_TRY(pare_compression_open(&pare_method_prune, s->copy, &ro, NULL, &r, err));
     rc = pare_compression_compress(r, err);
     if (!rc)
         rc = s->o.measure(s->o.user, s->copy, &s->metric[item], err);

@@ -57,8 +57,8 @@ static int set_up(struct pare_compression *c, const struct pare_compression_opts
 }
 
 int pare_compression_open(const struct pare_method *method, struct pare_model *model,
-                          const struct pare_compression_opts *o, struct pare_compression **to,
-                          struct pare_err *err)
+                          const struct pare_compression_opts *o, struct pare_graph *g,
+                          struct pare_compression **to, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_compression *c = a ? pare_alloc(a, 1, sizeof(*c)) : NULL;
@@ -73,6 +73,7 @@ int pare_compression_open(const struct pare_method *method, struct pare_model *m
     c->scratch = pare_arena_new(1 << 20);
     c->method = method;
     c->model = model;
+    c->graph = g;
     pare_model_retain(model);
     c->threads = o->threads;
     c->final = o->final;

@@ -97,10 +97,11 @@ struct pare_compression {
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-/* pare_compression_new() with the method chosen. */
+/* pare_compression_new() with the method chosen.  g: the model's graph with the shapes of one item
+ * (pare_model_shapes()), which lives longer than the compression; NULL: it is inferred. */
 int pare_compression_open(const struct pare_method *method, struct pare_model *model,
-                          const struct pare_compression_opts *o, struct pare_compression **c,
-                          struct pare_err *err);
+                          const struct pare_compression_opts *o, struct pare_graph *g,
+                          struct pare_compression **c, struct pare_err *err);
 
 /* Check that the algorithms have the data that they need, and call start() of each. */
 int pare_compression_start(struct pare_compression *c, struct pare_err *err);

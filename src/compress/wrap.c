@@ -152,8 +152,8 @@ static int check_type(const struct pare_compression *c, const struct pare_layer_
     return 0;
 }
 
-static int clone_with_shapes(struct pare_arena *a, const struct pare_model *m,
-                             struct pare_graph **g, struct pare_err *err)
+int pare_model_shapes(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
+                      struct pare_err *err)
 {
     *g = pare_graph_clone(a, m->graph, err);
     if (!*g)
@@ -165,18 +165,17 @@ static int clone_with_shapes(struct pare_arena *a, const struct pare_model *m,
 int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
                       struct pare_layer_info **list, int *n, struct pare_err *err)
 {
-    PARE_TRY(clone_with_shapes(a, m, g, err));
+    PARE_TRY(pare_model_shapes(m, a, g, err));
     return pare_layers(a, *g, list, n, err);
 }
 
 static int find_layers(struct pare_compression *c, struct pare_layer_info **list, int *n,
                        struct pare_err *err)
 {
-    struct pare_graph *g;
-
-    PARE_TRY(clone_with_shapes(c->arena, c->model, &g, err));
-    c->graph = g;
-    return (c->method->all_layers ? pare_layers_all : pare_layers)(c->arena, g, list, n, err);
+    if (!c->graph)
+        PARE_TRY(pare_model_shapes(c->model, c->arena, &c->graph, err));
+    return (c->method->all_layers ? pare_layers_all : pare_layers)(c->arena, c->graph, list, n,
+                                                                   err);
 }
 
 /* Leave a layer as it is that no entry names and that the algorithm does not support. */

@@ -8,6 +8,10 @@
 int pare_compression_wrap(struct pare_compression *c, const struct pare_config *config,
                           struct pare_err *err);
 
+/* A clone of the model's graph with the shapes of one item. */
+int pare_model_shapes(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
+                      struct pare_err *err);
+
 /* The layers of a model, and the clone of its graph that they refer to, with the shapes of one
  * item. */
 int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,

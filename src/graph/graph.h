@@ -80,6 +80,9 @@ int pare_value_load(struct pare_arena *a, struct pare_value *v, struct pare_err 
  * skipped like a data-dependent one, except when out of memory. */
 int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err);
 
+/* Calls of pare_graph_infer() in this process.  For tests. */
+int64_t pare_infer_count(void);
+
 /* Check the node, then infer() the shapes of its outputs. */
 int pare_node_infer(struct pare_node *n, struct pare_err *err);
 

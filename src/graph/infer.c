@@ -6,6 +6,8 @@
  */
 #include "graph.h"
 
+#include <stdatomic.h>
+
 #include "../base/arena.h"
 #include "../base/limits.h"
 #include "../tensor/tensor.h"
@@ -340,6 +342,13 @@ static int infer_graph(struct pare_graph *g, struct pare_ctx *c, size_t *budget,
     return rc;
 }
 
+static _Atomic int64_t inferences;
+
+int64_t pare_infer_count(void)
+{
+    return atomic_load(&inferences);
+}
+
 int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
 {
     struct pare_arena *scratch = pare_arena_new(1 << 16);
@@ -351,6 +360,7 @@ int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
     size_t budget = budget_of(g);
     int rc = 0;
 
+    atomic_fetch_add(&inferences, 1);
     if (!scratch)
         return pare_no_memory(err, "to infer shapes");
     for (int i = 0; i < g->n_in && !rc; i++)

@@ -11,6 +11,6 @@ int pare_compression_new(struct pare_model *model, const struct pare_compression
     PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
     if (!o.pruner == !o.quantizer)
         return pare_fail(err, PARE_ECONFIG, "a run has either a pruner or a quantizer");
-    return pare_compression_open(o.pruner ? &pare_method_prune : &pare_method_quant, model, &o, c,
-                                 err);
+    return pare_compression_open(o.pruner ? &pare_method_prune : &pare_method_quant, model, &o,
+                                 NULL, c, err);
 }

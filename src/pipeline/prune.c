@@ -5,7 +5,8 @@
 
 #include "../base/arena.h"
 #include "../base/sized.h"
-#include "../compress/compression.h"
+#include "../compress/method.h"
+#include "../compress/wrap.h"
 #include "../prune/default_rules.h"
 #include "../prune/prune_method.h"
 
@@ -28,14 +29,16 @@ static const char *base_of(const struct pare_prune_job *j)
     return base ? base : "level";
 }
 
-/* A sparsity alone: all layers that the pruner handles, or its base where it has one. */
+/* A sparsity alone: all layers that the pruner handles, or its base where it has one.  *g: the
+ * graph with shapes that this needs, for wrapping the layers; NULL: it needs none. */
 static int make_rules(const struct pare_prune_job *j, struct pare_compression_opts *co,
-                      struct pare_err *err)
+                      struct pare_graph **g, struct pare_err *err)
 {
     const struct pare_prune_opts *o = &j->o;
     const struct pare_algorithm *p;
     struct pare_rules rules;
 
+    *g = NULL;
     co->config = o->config;
     co->rule = o->rule;
     co->n_rules = o->n_rules;
@@ -46,9 +49,10 @@ static int make_rules(const struct pare_prune_job *j, struct pare_compression_op
     PARE_TRY(pare_find_pruner(o->registry, co->pruner, &p, err));
     if (p->flags & PARE_USES_BASE)
         PARE_TRY(pare_find_pruner(o->registry, base_of(j), &p, err));
-    PARE_TRY(pare_at(err,
-                     pare_default_rules(j->tune.model, p, o->sparsity, j->tune.arena, &rules, err),
-                     "%s", j->tune.path));
+    PARE_TRY(
+        pare_at(err, pare_model_shapes(j->tune.model, j->tune.arena, g, err), "%s", j->tune.path));
+    PARE_TRY(pare_at(err, pare_default_rules(*g, p, o->sparsity, j->tune.arena, &rules, err), "%s",
+                     j->tune.path));
     co->rule = rules.rule;
     co->n_rules = rules.n;
     return 0;
@@ -68,9 +72,10 @@ int pare_prune_open(struct pare_prune_job *j, struct pare_err *err)
         .seed = data ? (uint64_t)f->options->c.seed : 0,
         .threads = data ? (int)f->options->c.threads : 0,
     };
+    struct pare_graph *g;
 
-    PARE_TRY(make_rules(j, &co, err));
-    PARE_TRY(pare_compression_new(f->model, &co, &j->compression, err));
+    PARE_TRY(make_rules(j, &co, &g, err));
+    PARE_TRY(pare_compression_open(&pare_method_prune, f->model, &co, g, &j->compression, err));
     pare_compression_share_with(j->compression, f->dist);
     pare_compression_on_progress(j->compression, j->o.progress, j->o.user);
     return data ? pare_compression_attach(j->compression, f->trainer, f->data[0],
@@ -116,17 +121,18 @@ static int try_masks(struct pare_prune_job *j, const char *pruner, bool options,
                      struct pare_err *err)
 {
     struct pare_compression_opts co = { .registry = j->o.registry, .final = true };
+    struct pare_graph *g;
     int rc;
 
     co.pruner = pare_prune_pruner(&j->o);
-    PARE_TRY(make_rules(j, &co, err));
+    PARE_TRY(make_rules(j, &co, &g, err));
     co.pruner = pruner;
     if (options) {
         co.given = j->given;
         co.n_given = j->n_given;
         co.settings = j->o.settings;
     }
-    rc = pare_compression_new(j->tune.model, &co, &j->compression, err);
+    rc = pare_compression_open(&pare_method_prune, j->tune.model, &co, g, &j->compression, err);
     if (!rc)
         rc = pare_compression_compress(j->compression, err);
     if (!rc && !pare_compression_zeros(j->compression))

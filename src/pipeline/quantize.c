@@ -7,6 +7,8 @@
 
 #include "../base/arena.h"
 #include "../base/sized.h"
+#include "../compress/method.h"
+#include "../compress/wrap.h"
 #include "../onnx/fold_norm.h"
 #include "../quant/conv_bn_quant.h"
 #include "../quant/export_qdq.h"
@@ -79,27 +81,39 @@ bool pare_quantize_trains(const struct pare_quantize_job *j)
            (q && (q->length || q->flags & PARE_NEEDS_STEPS));
 }
 
-/* The quantizer and config_list of the preset, or those that are given. */
+/* The quantizer and config_list of the preset, or those that are given.  *g: the graph with shapes
+ * that this needs, for wrapping the layers; NULL: it needs none. */
 static int make_rules(struct pare_quantize_job *j, struct pare_compression_opts *co,
-                      struct pare_err *err)
+                      struct pare_graph **g, struct pare_err *err)
 {
     const struct pare_quantize_opts *o = &j->o;
     struct pare_rules rules;
     const char *usual;
 
+    *g = NULL;
     co->quantizer = o->quantizer;
     co->config = o->config;
     co->rule = o->rule;
     co->n_rules = o->n_rules;
     if (!o->preset)
         return 0;
-    PARE_TRY(pare_at(err, pare_preset(o->preset, j->tune.model, j->tune.arena, &usual, &rules, err),
-                     "%s", j->tune.path));
+    PARE_TRY(
+        pare_at(err, pare_model_shapes(j->tune.model, j->tune.arena, g, err), "%s", j->tune.path));
+    PARE_TRY(pare_at(err, pare_preset(o->preset, *g, j->tune.arena, &usual, &rules, err), "%s",
+                     j->tune.path));
     co->quantizer = o->quantizer ? o->quantizer : usual;
     co->rule = rules.rule;
     co->n_rules = rules.n;
     j->note = rules.note;
     return 0;
+}
+
+static int open_quantizer(struct pare_model *m, const struct pare_compression_opts *co,
+                          struct pare_graph *g, struct pare_compression **c, struct pare_err *err)
+{
+    if (!co->quantizer) /* says so */
+        return pare_compression_new(m, co, c, err);
+    return pare_compression_open(&pare_method_quant, m, co, g, c, err);
 }
 
 static int open_compression(struct pare_quantize_job *j, struct pare_err *err)
@@ -115,9 +129,10 @@ static int open_compression(struct pare_quantize_job *j, struct pare_err *err)
         .seed = data ? (uint64_t)f->options->c.seed : 0,
         .threads = data ? (int)f->options->c.threads : 0,
     };
+    struct pare_graph *g;
 
-    PARE_TRY(make_rules(j, &co, err));
-    PARE_TRY(pare_compression_new(f->model, &co, &j->compression, err));
+    PARE_TRY(make_rules(j, &co, &g, err));
+    PARE_TRY(open_quantizer(f->model, &co, g, &j->compression, err));
     if (j->load_calibration)
         PARE_TRY(pare_compression_calibrate(j->compression, j->load_calibration, err));
     pare_compression_share_with(j->compression, f->dist);
@@ -290,13 +305,14 @@ int pare_quantize_estimate(struct pare_quantize_job *j, double *saved, struct pa
 {
     struct pare_compression_opts co = { .registry = j->o.registry };
     struct pare_compression *c;
+    struct pare_graph *g;
 
     if (pare_quantize_is_half(j)) {
         *saved = pare_half_saved(j->tune.model);
         return 0;
     }
-    PARE_TRY(make_rules(j, &co, err));
-    PARE_TRY(pare_compression_new(j->tune.model, &co, &c, err));
+    PARE_TRY(make_rules(j, &co, &g, err));
+    PARE_TRY(open_quantizer(j->tune.model, &co, g, &c, err));
     *saved = 0;
     for (int i = 0; i < pare_compression_layers(c); i++) {
         const struct pare_layer *l = pare_compression_layer(c, i);

@@ -266,13 +266,26 @@ static void take_logits(struct pare_graph *g, unsigned flags)
     g->out[0] = v;
 }
 
+/* Has the graph been inferred completely, for these inputs? */
+static bool is_inferred_for(const struct pare_graph *g, const struct pare_tensor *in)
+{
+    bool same = g && in && !g->failed;
+
+    for (int i = 0; same && i < g->n_in; i++)
+        same = g->in[i]->t.dtype == in[i].dtype && pare_is_tensor(&in[i]) &&
+               pare_same_shape(&g->in[i]->t, &in[i]);
+    return same;
+}
+
 /* The graph with concrete shapes. */
 static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
                       const struct pare_plan_build *b, struct pare_err *err)
 {
+    bool inferred = !b->slice && !b->train && is_inferred_for(b->shaped, o->in);
+
     if (b->slice && b->slice->like)
         return like_graph(p, b->slice->like, err);
-    p->graph = pare_graph_clone(p->arena, p->model->graph, err);
+    p->graph = pare_graph_clone(p->arena, inferred ? b->shaped : p->model->graph, err);
     if (!p->graph)
         return err->code;
     PARE_TRY(pare_graph_drop_unknown(p->graph, err));
@@ -283,7 +296,8 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
     PARE_TRY(pare_plan_observe(p, b->observe, err));
     if (b->train)
         PARE_TRY(pare_plan_add_params(p, b->train, err));
-    PARE_TRY(pare_graph_infer(p->graph, false, err));
+    if (!inferred)
+        PARE_TRY(pare_graph_infer(p->graph, false, err));
     take_logits(p->graph, b->logits);
     return 0;
 }

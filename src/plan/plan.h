@@ -111,6 +111,10 @@ struct pare_plan_build {
      * PARE_OP_SIGMOID (graph/output_logits.h).  0: output 0 is that of the model. */
     unsigned logits;
 
+    /* The model's graph, inferred for the shapes of opts->in, which lives longer than the plan: it
+     * is cloned and not inferred again, unless nodes failed or shapes differ.  NULL: none. */
+    const struct pare_graph *shaped;
+
     const struct pare_plan_slice *slice; /* a plan for one micro-batch of another; or NULL */
     const struct pare_plan_train *train; /* compute gradients, from output 0; NULL: inference */
 };

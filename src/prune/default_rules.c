@@ -86,12 +86,12 @@ static int make_rules(const struct scan *s, const struct pare_algorithm *p, doub
     return (*rule)[0].keys ? 0 : -1;
 }
 
-int pare_default_rules(struct pare_model *m, const struct pare_algorithm *p, double sparsity,
+int pare_default_rules(struct pare_graph *g, const struct pare_algorithm *p, double sparsity,
                        struct pare_arena *a, struct pare_rules *r, struct pare_err *err)
 {
-    struct scan s = { .arena = a };
+    struct scan s = { .arena = a, .g = g };
 
-    PARE_TRY(pare_model_layers(m, a, &s.g, &s.layer, &s.n, err));
+    PARE_TRY(pare_layers(a, g, &s.layer, &s.n, err));
     if (make_rules(&s, p, sparsity, &r->rule, &r->n))
         return pare_no_memory(err, "for a configuration");
     if (!r->n)

@@ -118,18 +118,13 @@ static int find_integers(const struct scan *s, struct pare_arena *a, const char 
     return *note ? 0 : pare_no_memory(err, "for a configuration");
 }
 
-static int find_layers(const struct pare_model *m, struct pare_arena *a, struct scan *s,
+static int find_layers(struct pare_graph *g, struct pare_arena *a, struct scan *s,
                        struct pare_err *err)
 {
-    struct pare_graph *g = pare_graph_clone(a, m->graph, err);
     struct pare_layer_info *list;
     int64_t all;
     int n;
 
-    if (!g)
-        return err->code;
-    pare_graph_bind(g, 1);
-    PARE_TRY(pare_graph_infer(g, true, err));
     PARE_TRY(pare_layers_all(a, g, &list, &n, err));
     s->flow = (struct pare_int8_scan){ .g = g, .layer = list, .n = n };
     s->flow.chosen = pare_alloc(a, (size_t)n + 1, sizeof(*s->flow.chosen));
@@ -224,7 +219,7 @@ bool pare_preset_is_dynamic(const char *name)
     return name && !pare_find_preset(name, &p, &err) && p->dynamic;
 }
 
-int pare_preset(const char *name, const struct pare_model *m, struct pare_arena *a,
+int pare_preset(const char *name, struct pare_graph *g, struct pare_arena *a,
                 const char **quantizer, struct pare_rules *rules, struct pare_err *err)
 {
     const struct pare_preset *p;
@@ -235,6 +230,6 @@ int pare_preset(const char *name, const struct pare_model *m, struct pare_arena 
         return pare_fail(err, PARE_ECONFIG, "preset %s converts to half precision and has no rules",
                          name);
     *quantizer = p->quantizer;
-    PARE_TRY(find_layers(m, a, &s, err));
+    PARE_TRY(find_layers(g, a, &s, err));
     return make_rules(p, &s, a, rules, err);
 }

@@ -32,9 +32,9 @@ const struct pare_preset *pare_half_preset(const char *name);
 /* Does the preset write a file with dynamic activation quantization?  NULL: no. */
 bool pare_preset_is_dynamic(const char *name);
 
-/* The quantizer and the config_list of a preset, for this model's convolutions and linear
- * layers. */
-int pare_preset(const char *name, const struct pare_model *m, struct pare_arena *a,
+/* The quantizer and the config_list of a preset, for the convolutions and linear layers of
+ * a model.  g: its graph with the shapes of one item. */
+int pare_preset(const char *name, struct pare_graph *g, struct pare_arena *a,
                 const char **quantizer, struct pare_rules *rules, struct pare_err *err);
 
 #endif

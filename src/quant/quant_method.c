@@ -126,8 +126,10 @@ static int wrap_layer(struct pare_layer *l, const void *keys, struct pare_err *e
 
 static int wrap(struct pare_compression *c, const struct pare_config *config, struct pare_err *err)
 {
-    if (c->quant->settings.equalize)
+    if (c->quant->settings.equalize) {
         PARE_TRY(pare_model_equalize(c->model, &c->quant->equalized, err));
+        c->graph = NULL; /* its folded constants are those of the old weights */
+    }
     PARE_TRY(pare_compression_wrap(c, config, err));
     c->quant->in_graph = true;
     PARE_TRY(pare_conv_bn_find(c, err));

@@ -336,6 +336,7 @@ static int check_all(struct pare_shrink *k, const struct pare_model *m, bool *go
     if (!s->before->other[0])
         return 0;
     PARE_TRY(infer_smaller(s, m, s->before, &s->after, err));
+    s->after->other[0] = g;
     return check_all_sizes(k, s->before, s->after, good, err);
 }
 

@@ -160,9 +160,10 @@ static int work(struct pare_speedup *s, struct pare_model **out, struct pare_err
                      MAX_ROUNDS, s->g->node[s->unshrinkable->node]->name, s->unshrinkable->why);
 }
 
-int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts *opts,
-                 struct pare_arena *a, struct pare_model **smaller, struct pare_speedup_report *r,
-                 struct pare_err *err)
+int pare_speedup_run(const struct pare_model *masked, const struct pare_speedup_opts *opts,
+                     struct pare_arena *a, struct pare_model **smaller,
+                     struct pare_speedup_report *r, struct pare_speedup_graphs *graphs,
+                     struct pare_err *err)
 {
     struct pare_speedup_opts o;
     struct pare_speedup s = { .from = masked, .opts = &o };
@@ -170,6 +171,7 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
 
     memset(r, 0, sizeof(*r));
     *smaller = NULL;
+    *graphs = (struct pare_speedup_graphs){ NULL, NULL, NULL };
     PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
     if (o.in && o.n_in != masked->n_in)
         return pare_fail(err, PARE_ECONFIG, "the shapes of %d inputs are given, the model has %d",
@@ -182,10 +184,23 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
         rc = pare_speedup_fill_report(&s, a, r, err);
     if (!rc && !s.opts->unverified)
         rc = pare_speedup_verify(&s, *smaller, a, r, err);
-    pare_arena_free(s.arena);
     if (rc) {
+        pare_arena_free(s.arena);
         pare_model_free(*smaller);
         *smaller = NULL;
+    } else {
+        *graphs = (struct pare_speedup_graphs){ s.arena, s.before, s.after };
     }
+    return rc;
+}
+
+int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts *opts,
+                 struct pare_arena *a, struct pare_model **smaller, struct pare_speedup_report *r,
+                 struct pare_err *err)
+{
+    struct pare_speedup_graphs graphs;
+    int rc = pare_speedup_run(masked, opts, a, smaller, r, &graphs, err);
+
+    pare_arena_free(graphs.arena);
     return rc;
 }

@@ -55,7 +55,8 @@ struct pare_speedup {
                                 * duplicated, floats are float32, and what follows a free dimension
                                 * is not a constant, except integers */
     struct pare_varying varying; /* constants of `g` that follow a free dimension */
-    struct pare_graph *after;    /* graph of the smaller model, for the input shapes of `before` */
+    struct pare_graph *after;    /* graph of the smaller model, for the input shapes of `before`;
+                                  * its other[0]: for those of before->other[0], NULL: none */
 
     struct pare_tensor *file; /* per value: the tensor in the file's type, if `g` has float32
                                * instead; dtype PARE_NONE: the same as in `g` */
@@ -258,6 +259,17 @@ struct pare_points {
 };
 int pare_points_find(struct pare_arena *a, const struct pare_graph *g,
                      const struct pare_graph *small, struct pare_points *p, struct pare_err *err);
+
+/* pare_speedup() that returns the graphs with shapes of both models, for the input shapes of the
+ * report.  They live in *graphs, which the caller frees; NULL on error. */
+struct pare_speedup_graphs {
+    struct pare_arena *arena;
+    const struct pare_graph *before, *after;
+};
+int pare_speedup_run(const struct pare_model *masked, const struct pare_speedup_opts *opts,
+                     struct pare_arena *a, struct pare_model **smaller,
+                     struct pare_speedup_report *r, struct pare_speedup_graphs *graphs,
+                     struct pare_err *err);
 
 int pare_speedup_fill_report(struct pare_speedup *s, struct pare_arena *a,
                              struct pare_speedup_report *r, struct pare_err *err);

@@ -249,9 +249,9 @@ static double tolerance_of(const struct pare_model *m)
     return most;
 }
 
-/* Compare at the input shapes of the graph. */
-static int verify_at(struct pair *p, const struct pare_graph *g, bool own,
-                     struct pare_speedup_report *r, struct pare_err *err)
+/* Compare at the input shapes of the graphs, which are those of the two models. */
+static int verify_at(struct pair *p, const struct pare_graph *g, const struct pare_graph *small,
+                     bool own, struct pare_speedup_report *r, struct pare_err *err)
 {
     struct pare_plan *plan[2] = { NULL, NULL };
     struct pare_plan_opts po = { .threads = p->o->threads };
@@ -259,8 +259,10 @@ static int verify_at(struct pair *p, const struct pare_graph *g, bool own,
     int rc = make_inputs(p, g, own, err);
 
     po.in = p->sample.in;
-    for (int i = 0; i < 2 && !rc; i++)
+    for (int i = 0; i < 2 && !rc; i++) {
+        build.shaped = i ? small : g;
         rc = pare_plan_build(p->m[i], &build, &plan[i], err);
+    }
     if (!rc)
         rc = run_both(p, plan, g, r, err);
     if (!rc && !(r->max_rel <= p->tolerance)) {
@@ -322,13 +324,13 @@ static int describe(struct pair *p, struct pare_arena *a, struct pare_speedup_re
 static int verify(struct pair *p, struct pare_arena *a, struct pare_speedup_report *r,
                   struct pare_err *err)
 {
-    const struct pare_graph *before = p->s->before;
+    const struct pare_graph *before = p->s->before, *after = p->s->after;
 
     p->tolerance = p->o->tolerance > 0 ? p->o->tolerance : tolerance_of(p->m[0]);
-    PARE_TRY(pare_points_find(p->arena, before, p->s->after, &p->points, err));
-    PARE_TRY(verify_at(p, before, true, r, err));
+    PARE_TRY(pare_points_find(p->arena, before, after, &p->points, err));
+    PARE_TRY(verify_at(p, before, after, true, r, err));
     if (before->other[0])
-        PARE_TRY(verify_at(p, before->other[0], false, r, err));
+        PARE_TRY(verify_at(p, before->other[0], after->other[0], false, r, err));
     PARE_TRY(describe(p, a, r, err));
     r->verified = true;
     return 0;

@@ -13,6 +13,7 @@
 #include "quant/qscale.h"
 #include "quant/presets.h"
 #include "compress/registry.h"
+#include "compress/wrap.h"
 #include "onnx/fold_norm.h"
 
 static struct pare_err err;
@@ -506,15 +507,17 @@ static void preset_ends_steps(void **state)
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\"]}]");
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_rules rules;
+    struct pare_graph *g;
     const char *quantizer;
 
     (void)state;
-    OK(pare_preset("int8", j->model, a, &quantizer, &rules, &err));
+    OK(pare_model_shapes(j->model, a, &g, &err));
+    OK(pare_preset("int8", g, a, &quantizer, &rules, &err));
     assert_string_equal(quantizer, "ptq");
     assert_int_equal(rules.n, 2);
     assert_string_equal(rules.rule[0].op_names[0], "conv1"); /* followed by a ReLU */
     assert_string_equal(rules.rule[1].op_names[0], "relu1"); /* the scores of fc2 stay float */
-    assert_int_equal(pare_preset("int7", j->model, a, &quantizer, &rules, &err), PARE_ECONFIG);
+    assert_int_equal(pare_preset("int7", g, a, &quantizer, &rules, &err), PARE_ECONFIG);
     pare_arena_free(a);
     close_job(j);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "compress/wrap.h"
 #include "quant/qscale.h"
 #include "quant/presets.h"
 #include "io/npz.h"
@@ -129,12 +130,14 @@ static void make(struct made *m, const char *net, const int64_t chw[3], const ch
     struct pare_compression_opts o = { .settings = settings, .threads = 2 };
     struct pare_export e = { .onnx = m->path, .nbits = nbits };
     struct pare_rules rules;
+    struct pare_graph *g;
 
     snprintf(m->path, sizeof(m->path), PATH, (long)getpid());
     ok(pare_model_new(net, chw, 10, 3, &m->model, &rig_err));
     ok(pare_model_save(m->model, m->path, NULL, &rig_err));
     m->bytes[0] = size_of(m->path);
-    ok(pare_preset("w4", m->model, pool, &o.quantizer, &rules, &rig_err));
+    ok(pare_model_shapes(m->model, pool, &g, &rig_err));
+    ok(pare_preset("w4", g, pool, &o.quantizer, &rules, &rig_err));
     o.rule = rules.rule;
     o.n_rules = rules.n;
     ok(pare_compression_new(m->model, &o, &m->run, &rig_err));

@@ -82,11 +82,12 @@ static int make_inputs(struct pare_cli *c, const struct pare_speedup_job *s,
 }
 
 static int measure(struct pare_cli *c, struct pare_speedup_job *s, const struct pare_model *smaller,
-                   struct pare_err *err)
+                   const struct pare_speedup_graphs *g, struct pare_err *err)
 {
     struct race *r = pare_alloc(c->arena, 1, sizeof(*r));
     struct pare_sample sample = { .arena = c->arena };
     struct pare_plan_opts po = { .threads = s->opts.threads };
+    struct pare_plan_build build = { .opts = &po, .microbatch = PARE_MICROBATCH_AUTO };
     const struct pare_io *io;
     int rc;
 
@@ -97,11 +98,13 @@ static int measure(struct pare_cli *c, struct pare_speedup_job *s, const struct 
         return pare_no_memory(err, "to measure");
     PARE_TRY(make_inputs(c, s, &sample, err));
     po.in = r->in = sample.in;
-    rc = pare_plan_make(s->masked, &po, &r->plan[0], err);
+    build.shaped = g->before;
+    rc = pare_plan_build(s->masked, &build, &r->plan[0], err);
     if (!rc)
         rc = pare_sample_fill(&sample, r->plan[0]->graph, s->opts.seed, err);
+    build.shaped = g->after;
     if (!rc)
-        rc = pare_plan_make(smaller, &po, &r->plan[1], err);
+        rc = pare_plan_build(smaller, &build, &r->plan[1], err);
     if (!rc)
         rc = run_alternately(s, r, err);
     pare_plan_free(r->plan[0]);
@@ -122,7 +125,8 @@ static double file_size(struct pare_arena *a, const char *path)
 }
 
 static int save_and_measure(struct pare_cli *c, struct pare_speedup_job *s,
-                            const struct pare_model *smaller, struct pare_err *err)
+                            const struct pare_model *smaller, const struct pare_speedup_graphs *g,
+                            struct pare_err *err)
 {
     struct pare_metadata f;
 
@@ -130,7 +134,7 @@ static int save_and_measure(struct pare_cli *c, struct pare_speedup_job *s,
     s->bytes = (double)f.bytes;
     PARE_TRY(pare_model_save(smaller, s->output, NULL, err));
     s->bytes_left = file_size(c->arena, s->output);
-    return s->seconds > 0 ? measure(c, s, smaller, err) : 0;
+    return s->seconds > 0 ? measure(c, s, smaller, g, err) : 0;
 }
 
 /* ---- a run that removes nothing -------------------------------------------------------------- */
@@ -223,15 +227,17 @@ static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, s
 
 int pare_speedup_job_run(struct pare_cli *c, struct pare_speedup_job *s, struct pare_err *err)
 {
+    struct pare_speedup_graphs graphs;
     struct pare_model *smaller;
     double start = pare_now();
-    int rc = pare_speedup(s->masked, &s->opts, c->arena, &smaller, &s->r, err);
+    int rc = pare_speedup_run(s->masked, &s->opts, c->arena, &smaller, &s->r, &graphs, err);
 
     s->took = pare_now() - start;
     if (!rc)
         rc = check_removed(c, s, err);
     if (!rc)
-        rc = save_and_measure(c, s, smaller, err);
+        rc = save_and_measure(c, s, smaller, &graphs, err);
+    pare_arena_free(graphs.arena);
     pare_model_free(smaller);
     return rc;
 }

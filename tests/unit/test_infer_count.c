@@ -1,0 +1,118 @@
+/* test_infer_count.c - how often prune, speedup and quantize infer the shapes of a whole graph. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <pare/compress.h>
+
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+static struct pare_err err;
+
+#define OK(call)                     \
+    do {                             \
+        if (call)                    \
+            fail_msg("%s", err.msg); \
+    } while (0)
+
+static const int64_t gray[3] = { 1, 8, 8 };
+
+static int64_t count_prune(const char *settings, const struct pare_speedup_opts *shrink)
+{
+    struct pare_prune_opts o = { .pruner = "l1",
+                                 .sparsity = 0.5,
+                                 .settings = settings,
+                                 .speedup = true,
+                                 .shrink = shrink };
+    struct pare_model *m, *out;
+    int64_t before;
+
+    OK(pare_model_new("lenet", gray, 10, 1, &m, &err));
+    before = pare_infer_count();
+    OK(pare_prune(m, &o, &out, NULL, &err));
+    before = pare_infer_count() - before;
+    pare_model_free(out);
+    pare_model_free(m);
+    return before;
+}
+
+/* The masked graph is changed, so it is inferred again, for three sizes of the batch; the smaller
+ * graph for two of them.  Wrapping the layers needs one inference, verification none. */
+static void prune_and_shrink(void **state)
+{
+    struct pare_speedup_opts unverified = { .unverified = true };
+
+    (void)state;
+    assert_int_equal(count_prune(NULL, &unverified), 6);
+    assert_int_equal(count_prune(NULL, NULL), 6);
+    assert_int_equal(count_prune("mode=dependency_aware", NULL), 6);
+}
+
+static int64_t count_quantize(const char *preset, const char *settings)
+{
+    struct pare_quantize_opts o = { .preset = preset, .settings = settings };
+    struct pare_model *m, *out;
+    int64_t before;
+
+    OK(pare_model_new("lenet", gray, 10, 1, &m, &err));
+    if (!strcmp(preset, "int8"))
+        OK(pare_data_open("digits", "train", NULL, &o.tuning.data, &err));
+    o.tuning.settings = o.tuning.data ? "threads=1" : NULL;
+    before = pare_infer_count();
+    OK(pare_quantize(m, &o, &out, NULL, &err));
+    before = pare_infer_count() - before;
+    pare_data_free(o.tuning.data);
+    pare_model_free(out);
+    pare_model_free(m);
+    return before;
+}
+
+/* The rules of the preset and the wrapped layers share a graph.  Calibration builds a plan of the
+ * model, the check afterward one of the float and one of the quantized model. */
+static void quantize(void **state)
+{
+    (void)state;
+    assert_int_equal(count_quantize("int8-weights", NULL), 1);
+    assert_int_equal(count_quantize("int8", "observer=minmax"), 4);
+}
+
+/* A plan clones a graph that has been inferred for its inputs, and infers for any others. */
+static void plans_take_shapes(void **state)
+{
+    struct pare_tensor in = { PARE_F32, 4, { 1, 1, 8, 8 }, NULL };
+    struct pare_plan_opts po = { .in = &in, .threads = 1 };
+    struct pare_plan_build b = { .opts = &po };
+    struct pare_plan *first, *second;
+    struct pare_model *m;
+    int64_t before;
+
+    (void)state;
+    OK(pare_model_new("lenet", gray, 10, 1, &m, &err));
+    OK(pare_plan_build(m, &b, &first, &err));
+    b.shaped = first->graph;
+    before = pare_infer_count();
+    OK(pare_plan_build(m, &b, &second, &err));
+    assert_int_equal(pare_infer_count() - before, 0);
+    pare_plan_free(second);
+    in.dim[0] = 2;
+    OK(pare_plan_build(m, &b, &second, &err));
+    assert_int_equal(pare_infer_count() - before, 1);
+    assert_int_equal(second->graph->out[0]->t.dim[0], 2);
+    pare_plan_free(second);
+    pare_plan_free(first);
+    pare_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prune_and_shrink),
+        cmocka_unit_test(quantize),
+        cmocka_unit_test(plans_take_shapes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
