@@ -62,10 +62,11 @@ test-interop: ## compare whole networks with PyTorch and ONNX Runtime; ALL=1: al
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -L '^(interop$(if $(ALL),|all))$$'
 
-test-models: ## take real models from npm packages through every step, compare with ONNX Runtime; NAMES="alexa yolov8n"
+test-models: ## take real models from npm packages and PyTorch exports through every step, compare with ONNX Runtime; NAMES="alexa yolov8n"
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) tests/real_models/real_models.py $(BUILD) $(NAMES)
+	@$(if $(NAMES),,$(PYTHON) tests/real_models/exports.py $(BUILD))
 
 bench: ## measure Pare, ONNX Runtime and PyTorch, then training, quantizers, block sparsity; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
 	@BUILD=$(BUILD) tools/deps.sh build test interop
