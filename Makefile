@@ -16,7 +16,7 @@ bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 # Test labels that `make test` skips.
 skipped = interop|all
 # Tests that `make asan QUICK=1` skips: the slowest, and those that mostly run other programs.
-slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_budget|train_|analyze)
+slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_accuracy_drop|train_|analyze)
 threaded = test_loader test_plan test_microbatch test_train test_threads test_winograd test_gemm_packed test_depthwise \
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress

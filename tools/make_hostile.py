@@ -4,8 +4,8 @@
 Run it from the project's folder after a change; its output is committed and deterministic.  Needs
 only Python.  tests/hostile/cases.txt has the command and the expected error for each file.
 
-A large file is written as NAME.rep, lines of "count hex": the bytes, repeated count times, with the
-number of the repetition, in six digits, in place of ##.  The test expands the file.
+A large file is written as NAME.rep, lines of "count hex": the bytes are repeated count times, and
+## stands for the number of the repetition in six digits.  The test expands the file.
 """
 import gzip
 import math
@@ -16,7 +16,7 @@ import zlib
 
 OUT = sys.argv[1] if len(sys.argv) > 1 else "tests/hostile"
 LARGEST = 10000
-COUNT = b"\1?\2?\3?"  # stands for the number of the repetition, and is as long
+COUNT = b"\1?\2?\3?"  # placeholder of the same length for the number of the repetition
 
 
 def put(name, data):
@@ -29,7 +29,7 @@ def put(name, data):
         f.write(data)
 
 
-# ---- protobuf, by hand: real writers refuse to write these ------------------------------------
+# ---- protobuf, encoded here because protobuf libraries refuse to write such files ------------------
 
 def varint(v):
     v &= (1 << 64) - 1
@@ -120,7 +120,7 @@ def simple(inits=(), nodes=None, **kw):
 
 
 def times(n, b):
-    """What a line of a .rep stands for."""
+    """The bytes that a line of a .rep file expands to."""
     return b"".join(b.replace(COUNT, b"%06d" % i) for i in range(n))
 
 
@@ -132,9 +132,9 @@ def wire():
     put("wire-length-64.onnx", num(1, 8) + b"\x3a" + b"\xff" * 9 + b"\x01" + b"xx")
     put("wire-endless-number.onnx", b"\x08" + b"\xff" * 24)
     put("wire-group.onnx", num(1, 8) + b"\x3b\x3c")
-    put("wire-other-type.onnx", blob(1, "eight") + blob(7, graph([])))
+    put("wire-wrong-type.onnx", blob(1, "eight") + blob(7, graph([])))
     put("wire-packed.onnx", simple([blob(1, b"\x02\x80") + num(2, FLOAT) + blob(8, "w")]))
-    put("wire-twice.onnx", good + blob(7, graph([])))
+    put("wire-duplicate-field.onnx", good + blob(7, graph([])))
     put("wire-zero-byte.onnx", simple(nodes=[node("Re\0lu", ["x"], ["y"])]))
     put("wire-field-zero.onnx", num(1, 8) + b"\x02\x00")
     put("wire-no-graph.onnx", num(1, 8) + blob(8, num(2, 13)))
@@ -151,7 +151,8 @@ def wire():
     put("wire-text.onnx", [(1, num(1, 8) + text), (n // 7, b"%producer"[:7]), (n % 7, b"x"),
                            (1, blob(7, graph([])))])
     k = 1000001
-    put("graph-nodes.onnx", [(1, num(1, 8) + varint(7 << 3 | 2) + varint(2 * k)), (k, b"\x0a\x00")])
+    put("graph-too-many-nodes.onnx", [(1, num(1, 8) + varint(7 << 3 | 2) + varint(2 * k)),
+                                      (k, b"\x0a\x00")])
     k = 12000000
     put("wire-unpacked.onnx", [(1, num(1, 8) + varint(7 << 3 | 2) + varint(2 * k)),
                                (k, b"\x2a\x00")])
@@ -162,30 +163,31 @@ def wire():
 def graphs():
     put("graph-cycle.onnx", simple(nodes=[node("Relu", ["b"], ["a"]), node("Relu", ["a"], ["b"]),
                                           node("Add", ["x", "a"], ["y"])]))
-    put("graph-no-producer.onnx", simple(nodes=[node("Relu", ["ghost"], ["y"])]))
-    put("graph-twice.onnx", simple(nodes=[node("Relu", ["x"], ["y"]), node("Abs", ["x"], ["y"])]))
-    put("graph-output.onnx", model(graph([], [value("x", [2])], [value("ghost", [2])])))
+    put("graph-undefined-input.onnx", simple(nodes=[node("Relu", ["ghost"], ["y"])]))
+    put("graph-duplicate-output.onnx", simple(nodes=[node("Relu", ["x"], ["y"]),
+                                                     node("Abs", ["x"], ["y"])]))
+    put("graph-undefined-output.onnx", model(graph([], [value("x", [2])], [value("ghost", [2])])))
     put("graph-no-opset.onnx", simple(opset=0))
-    put("graph-ir.onnx", simple(ir=1 << 40))
-    put("graph-imports.onnx", simple(more=b"".join(
+    put("graph-ir-version.onnx", simple(ir=1 << 40))
+    put("graph-too-many-imports.onnx", simple(more=b"".join(
         blob(8, blob(1, "d%d" % i) + num(2, 1)) for i in range(200))))
-    put("graph-attributes.onnx", simple(nodes=[node("Relu", ["x"], ["y"], b"".join(
+    put("graph-too-many-attributes.onnx", simple(nodes=[node("Relu", ["x"], ["y"], b"".join(
         int_("a%d" % i, i) for i in range(257)))]))
-    put("graph-attribute-twice.onnx", simple(nodes=[node("Softmax", ["x"], ["y"], int_("axis", 0) +
-                                                         int_("axis", 1))]))
+    put("graph-duplicate-attribute.onnx", simple(nodes=[node(
+        "Softmax", ["x"], ["y"], int_("axis", 0) + int_("axis", 1))]))
     put("graph-attribute-ref.onnx", simple(nodes=[node("Softmax", ["x"], ["y"], blob(
         5, blob(1, "axis") + blob(21, "outer") + num(20, 2)))]))
-    put("graph-inputs.onnx", simple(nodes=[node("Relu", ["x"] * 400, ["y"])]))
-    nameless = model(graph(  # the filter is omitted, but not the bias after it
+    put("graph-too-many-inputs.onnx", simple(nodes=[node("Relu", ["x"] * 400, ["y"])]))
+    omitted = model(graph(  # the filter is omitted, but not the bias after it
         [node("Conv", ["x", "", "v"], ["c"]),
          node("BatchNormalization", ["c", "v", "v", "v", "v"], ["y"])],
         [value("x", [1, 2, 4, 4])], [value("y", [1, 2, 2, 2])], [tensor("v", [2], f32s(1, 2))]))
-    put("graph-nameless-round.onnx", nameless)
-    put("graph-nameless-shrink.onnx", nameless)
-    put("graph-foreign.onnx", simple(nodes=[node("system", ["x"], ["y"], domain="os")],
+    put("graph-omitted-weight-quantize.onnx", omitted)
+    put("graph-omitted-weight-speedup.onnx", omitted)
+    put("graph-unknown-domain.onnx", simple(nodes=[node("system", ["x"], ["y"], domain="os")],
                                      more=blob(8, blob(1, "os") + num(2, 1))))
     fn = blob(1, "f") + blob(4, "x") + blob(5, "y") + blob(9, num(2, 13)) + blob(10, "mine")
-    put("function-itself.onnx", simple(
+    put("function-recursive.onnx", simple(
         nodes=[node("f", ["x"], ["y"], domain="mine")],
         functions=[fn + blob(7, node("f", ["x"], ["y"], domain="mine"))],
         more=blob(8, blob(1, "mine") + num(2, 1))))
@@ -201,7 +203,7 @@ def graphs():
                   blob(9, blob(1, "mine") + num(2, 1)) + blob(10, "mine"))
     put("function-bomb.onnx", simple(nodes=[node("f0", ["x"], ["y"], domain="mine")], functions=fs,
                                      more=blob(8, blob(1, "mine") + num(2, 1))))
-    # A text of 16 MB in a function that is called 20 times.
+    # A string of 16 MB in a function that is called 20 times.
     n = 16000000
     fn = (blob(1, "f") + blob(4, "x") + blob(5, "y") + blob(9, num(2, 13)) + blob(10, "mine") +
           blob(7, node("Relu", ["x"], ["y"])) + varint(8 << 3 | 2) + varint(n))
@@ -209,7 +211,7 @@ def graphs():
                   [value("x", [2])], [value("y0", [2])])
     put("function-bytes.onnx", [(1, model(calls, more=blob(8, blob(1, "mine") + num(2, 1))) +
                                  varint(25 << 3 | 2) + varint(len(fn) + n) + fn), (n, b"d")])
-    # The error message must hold whatever the file says: CVE-2024-27319 read beyond the text.
+    # Strings that are printed in error messages: CVE-2024-27319 read beyond the end of one.
     put("text-long.onnx", simple(nodes=[node("O" * 1500, ["x" * 1500], ["y" * 1500],
                                              name="n" * 1000)]))
     put("text-format.onnx", simple(nodes=[node("%s%n%x%1000000d", ["%s%s%s%n"], ["y"],
@@ -229,8 +231,8 @@ def tensors():
                                         [value("y", [2])], [tensor("w", [1] * 9, f32s(1))])))
     put("tensor-short.onnx", simple([tensor("w", [1 << 30], f32s(1, 2))]))
     put("tensor-long.onnx", simple([tensor("w", [1], f32s(1, 2))]))
-    put("tensor-typed.onnx", simple([tensor("w", [1 << 30], None, FLOAT, f32(4, 1.0))]))
-    put("tensor-type.onnx", model(graph([node("Add", ["x", "w"], ["y"])], [value("x", [2])],
+    put("tensor-short-float-data.onnx", simple([tensor("w", [1 << 30], None, FLOAT, f32(4, 1.0))]))
+    put("tensor-unknown-type.onnx", model(graph([node("Add", ["x", "w"], ["y"])], [value("x", [2])],
                                         [value("y", [2])], [tensor("w", [1], b"1234", 99)])))
     put("tensor-int4.onnx", simple([tensor("w", [5], b"12", INT4)]))
     put("tensor-text-raw.onnx", model(graph([node("Identity", ["w"], ["y"])], [],
@@ -251,7 +253,7 @@ def tensors():
 
 
 def running():
-    """Sound files that ask for the impossible when they run."""
+    """Valid files that need too much memory or have impossible sizes when they run."""
     def run(name, op, inits, attrs=b"", ins=None, dtype=FLOAT, dims=(2,)):
         ins = ins or ["x"] + [t for t, _ in inits]
         put(name, model(graph([node(op, ins, ["y"], attrs)], [value("x", dims, dtype)],
@@ -287,8 +289,8 @@ def running():
          (("a", 0), ("b", (1 << 63) - 1), ("c", 1))])))
 
 
-def hollow():
-    """Billions of rows of nothing, which take no room in a file, and must take none elsewhere."""
+def empty_tensors():
+    """Tensors with billions of rows and no elements, which must not take memory either."""
     many = 1 << 31
 
     def one(name, op, x, inits=(), attrs=b"", outs=("y",), opset=13):
@@ -296,18 +298,18 @@ def hollow():
                               [value("x", x)], [value(o) for o in outs],
                               [tensor(n, d, f32s(*[1] * math.prod(d))) for n, d in inits]),
                         opset=opset))
-    put("hollow-concat.onnx", model(graph(
+    put("empty-concat.onnx", model(graph(
         [node("Concat", ["x", "x"], ["y"], int_("axis", 1))], [value("x", [1 << 35, 0])],
         [value("y")])))
-    one("hollow-det.onnx", "Det", [0, 1 << 20, 1 << 20])
-    one("hollow-norm.onnx", "LayerNormalization", [0, many], [("s", [1])], opset=17)
-    one("hollow-rnn.onnx", "RNN", [0, many, 2], [("w", [1, 3, 2]), ("r", [1, 3, 3])],
+    one("empty-det.onnx", "Det", [0, 1 << 20, 1 << 20])
+    one("empty-norm.onnx", "LayerNormalization", [0, many], [("s", [1])], opset=17)
+    one("empty-rnn.onnx", "RNN", [0, many, 2], [("w", [1, 3, 2]), ("r", [1, 3, 3])],
         int_("hidden_size", 3))
-    one("hollow-unique.onnx", "Unique", [0, many, 0], (), int_("axis", 1), ("y", "i"))
+    one("empty-unique.onnx", "Unique", [0, many, 0], (), int_("axis", 1), ("y", "i"))
 
 
 def folding():
-    """Constants of a few bytes from which much can be computed before anything runs."""
+    """Constants of a few bytes that constant folding could expand to gigabytes."""
     def sum_of(name, nodes, inits):
         put(name, model(graph(nodes + [node("ReduceMax", ["c"], ["m"], int_("keepdims", 0)),
                                        node("Add", ["x", "m"], ["y"])],
@@ -327,7 +329,7 @@ def folding():
 
 
 def bodies():
-    """Loops without end, or whose states grow; long sequences."""
+    """Endless loops, loops whose state grows, and long sequences."""
     def loop(name, nodes, ins, inits=(), last="y", x=(2,)):
         inner = graph(nodes, [value("i", [], INT64), value("go", [], BOOL), value("s")],
                       [value("more", [], BOOL), value("t")])
@@ -346,41 +348,42 @@ def bodies():
         [value("x", [(1 << 16) + 1])], [value("y", [], INT64)])))
 
 
-def resuming():
+def recipes():
+    """A recipe whose run record is a pipe."""
     put("resume-pipe.json", '{"model": "m.onnx", "data": "digits", "output": "o.onnx",\n "steps": '
         '[{"step": "prune", "sparsity": 0.5}]}\n')
 
 
 def choices():
-    """Lists of kernels (--choices)."""
+    """Files of tuning choices (--choices)."""
     put("choices-binary.txt", bytes(range(256)))
     put("choices-escape.txt", b"conv_1x1_packed\tConv \x1b[2J\n")
-    put("choices-line.txt", [(1, b"conv_1x1_packed\t"), (8192, b"k"), (1, b"\n")])
-    put("choices-lines.txt", [(20001, b"conv_1x1_packed\tk" + COUNT + b"\n")])
-    put("choices-name.txt", b"n" * 65 + b"\tConv\n")
-    put("choices-zero.txt", b"conv_1x1_packed\0\tConv\nconv_panel\tConv\n")
+    put("choices-long-line.txt", [(1, b"conv_1x1_packed\t"), (8192, b"k"), (1, b"\n")])
+    put("choices-too-many-lines.txt", [(20001, b"conv_1x1_packed\tk" + COUNT + b"\n")])
+    put("choices-long-name.txt", b"n" * 65 + b"\tConv\n")
+    put("choices-zero-byte.txt", b"conv_1x1_packed\0\tConv\nconv_depthwise\tConv\n")
 
 
-def outside():
-    """External data: what the model names must be beneath its folder, and what it says there."""
+def external_data():
+    """External data: files must be beneath the model's folder and have the declared size."""
     def put_at(name, *pairs, dims=(4,)):
         put(name, simple([external("w", dims, *pairs)]))
 
     def at(name, location, **kw):
         put_at(name, ("location", location), **kw)
-    at("external-above.onnx", "../victim.bin")
-    at("external-around.onnx", "junk/../../victim.bin")
+    at("external-parent-folder.onnx", "../victim.bin")
+    at("external-parent-of-subfolder.onnx", "junk/../../victim.bin")
     at("external-absolute.onnx", "/etc/passwd")
-    at("external-back.onnx", "..\\victim.bin")
+    at("external-backslash.onnx", "..\\victim.bin")
     at("external-link.onnx", "w.bin")
     at("external-link-folder.onnx", "sub/victim.bin")
     at("external-proc.onnx", "/proc/self/environ")
     at("external-hard-link.onnx", "w.bin")
     at("external-pipe.onnx", "w.bin")
     at("external-folder.onnx", ".")
-    at("external-gone.onnx", "w.bin")
-    at("external-name.onnx", "n" * 300)
-    at("external-size.onnx", "w.bin")
+    at("external-missing.onnx", "w.bin")
+    at("external-long-name.onnx", "n" * 300)
+    at("external-too-large.onnx", "w.bin")
     put_at("external-offset.onnx", ("location", "w.bin"), ("offset", "17"))
     put_at("external-overflow.onnx", ("location", "w.bin"), ("offset", str((1 << 64) - 4)),
            ("length", "16"))
@@ -389,14 +392,15 @@ def outside():
     put_at("external-negative.onnx", ("location", "w.bin"), ("offset", "-1"))
     put_at("external-number.onnx", ("location", "w.bin"), ("length", "0x10"))
     put_at("external-huge-number.onnx", ("location", "w.bin"), ("length", "9" * 40))
-    put_at("external-twice.onnx", ("location", "w.bin"), ("location", "../victim.bin"))
-    put_at("external-keys.onnx", ("__class__", "x"), ("basepath", "/etc"), ("tensor", "9" * 30))
+    put_at("external-duplicate-key.onnx", ("location", "w.bin"), ("location", "../victim.bin"))
+    put_at("external-unknown-keys.onnx", ("__class__", "x"), ("basepath", "/etc"),
+           ("tensor", "9" * 30))
     put_at("external-short.onnx", ("location", "w.bin"), ("length", "8"))
     # 820 files, each named in 20 ways: 16,400.
     w = [blob(5, external("%c%s" % (97 + i, COUNT.decode()), [1],
                           ("location", "./" * i + "w" + COUNT.decode()))) for i in range(20)]
     g = graph([node("Relu", ["x"], ["y"])], [value("x", [2])], [value("y", [2])])
-    put("external-files.onnx", [(1, num(1, 8) + blob(8, num(2, 13)) + varint(7 << 3 | 2) +
+    put("external-too-many-files.onnx", [(1, num(1, 8) + blob(8, num(2, 13)) + varint(7 << 3 | 2) +
                                  varint(len(g) + 820 * sum(map(len, w))) + g)] +
         [(820, x) for x in w])
     for name in ("external-cut", "external-cut-save"):
@@ -404,7 +408,8 @@ def outside():
                                         [value("y")],
                                         [external("w", [256, 16], ("location", "cut.bin"))])))
     conv = [node("Conv", ["x", "w"], ["y"])]
-    for name, location in (("save-above.onnx", "../victim.bin"), ("save-over.onnx", "w.onnx")):
+    for name, location in (("save-parent-folder.onnx", "../victim.bin"),
+                           ("save-over-weights.onnx", "w.onnx")):
         put(name, model(graph(conv, [value("x", [1, 1, 3, 3])], [value("y")],
                               [external("w", [2, 1, 3, 3], ("location", location))])))
     put("save-link.onnx", model(graph(conv, [value("x", [1, 1, 3, 3])], [value("y")],
@@ -418,16 +423,16 @@ def crc(data):
 
 
 class Entry:
-    """A file in an archive; what is said of it may be a lie."""
+    """A file in a zip archive; keyword arguments replace fields of its header by wrong values."""
 
-    def __init__(self, name, data, deflate=False, **lies):
+    def __init__(self, name, data, deflate=False, **wrong):
         self.name = name.encode()
         c = zlib.compressobj(9, zlib.DEFLATED, -15)
         self.body = c.compress(data) + c.flush() if deflate else data
         self.method = 8 if deflate else 0
         self.crc, self.size, self.packed, self.flags = crc(data), len(data), len(self.body), 0
         self.extra, self.at = b"", None
-        self.__dict__.update(lies)
+        self.__dict__.update(wrong)
 
     def common(self):
         return struct.pack("<HHHHHIIIHH", 20, self.flags, self.method, 0, 0x21, self.crc,
@@ -477,13 +482,13 @@ def numpy_files():
     put("npy-object.npy", array("(1,)", "|O", b"\x80\x04cos\nsystem\n."))
     put("npy-short.npy", array("(1073741824,)", data=f32s(1)))
     put("npy-code.npy", npy("{'descr': __import__('os').system('id'), 'shape': (1,), }", f32s(1)))
-    put("npy-twice.npy", npy("{'shape': (1,), 'shape': (2,), 'descr': '<f4', "
+    put("npy-duplicate-key.npy", npy("{'shape': (1,), 'shape': (2,), 'descr': '<f4', "
                              "'fortran_order': False}", f32s(1)))
 
-    put("npz-above.npz", archive(Entry("../../x.npy", one)))
+    put("npz-parent-folder.npz", archive(Entry("../../x.npy", one)))
     put("npz-absolute.npz", archive(Entry("/tmp/x.npy", one)))
     put("npz-backslash.npz", archive(Entry("..\\x.npy", one)))
-    put("npz-twice.npz", archive(Entry("x.npy", one), Entry("x.npy", one)))
+    put("npz-duplicate-entry.npz", archive(Entry("x.npy", one), Entry("x.npy", one)))
     put("npz-check-sum.npz", archive(Entry("x.npy", one, crc=1)))
     put("npz-encrypted.npz", archive(Entry("x.npy", one, flags=1)))
     put("npz-method.npz", archive(Entry("x.npy", one, method=14)))
@@ -496,9 +501,9 @@ def numpy_files():
     lines = b"".join(Entry(n, one + bytes(300)).line(0) for n in
                      ("a.npy", "b.npy", "c.npy", "d.npy"))
     put("npz-overlap.npz", e.local() + lines + end(4, len(lines), len(e.local())))
-    put("npz-longer.npz", archive(Entry("x.npy", bytes(5000), True, size=10)))
+    put("npz-size-too-small.npz", archive(Entry("x.npy", bytes(5000), True, size=10)))
     put("npz-not-numpy.npz", archive(Entry("x.txt", b"hello")))
-    put("npz-inside.npz", archive(Entry("x.npy", array("(1073741824,)", data=f32s(1)), True)))
+    put("npz-short-array.npz", archive(Entry("x.npy", array("(1073741824,)", data=f32s(1)), True)))
     put("npz-cut.npz", archive(Entry("x.npy", one))[:-10])
     put("npz-empty.npz", b"PK")
     n = 65537
@@ -508,7 +513,7 @@ def numpy_files():
             b"PK\6\7" + struct.pack("<IQI", 0, len(head) + n * len(line), 1) +
             b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 0xffff, 0xffff, 0xffffffff, 0xffffffff, 0))
     put("npz-entries.npz", [(1, head), (n, line), (1, tail)])
-    # Really 3 MB of deflate that unpack to as much as they can.
+    # 3 MB of deflate data that claim to expand to 3 GB.
     size, n = 0xc0000000, 0xc0000000 // 1000
     head = Entry("x.npy", b"", True, size=size, packed=n, body=b"")
     line = head.line(0)
@@ -523,7 +528,7 @@ def text(s):
 
 
 def store(key="0", kind="FloatStorage", n=4):
-    """A storage by its persistent id."""
+    """The pickled persistent id of a storage."""
     return (b"(" + text("storage") + b"ctorch\n" + kind.encode() + b"\n" + text(key) + text("cpu") +
             b"J" + struct.pack("<I", n) + b"tQ")
 
@@ -566,40 +571,41 @@ def torch_files():
     put("pth-call-storage.pth", pth(b"\x80\x02ctorch\nFloatStorage\n)R."))
     put("pth-protocol.pth", pth(b"\x80\xff}."))
     put("pth-memo.pth", pth(b"\x80\x02}r\xff\xff\xff\xff."))
-    put("pth-memo-gone.pth", pth(b"\x80\x02j\xff\xff\xff\x7f."))
+    put("pth-memo-missing.pth", pth(b"\x80\x02j\xff\xff\xff\x7f."))
     put("pth-no-stop.pth", pth(b"\x80\x02}"))
     put("pth-underflow.pth", pth(b"\x80\x02s."))
     put("pth-text.pth", pth(b"\x80\x02X\xff\xff\xff\xffabc."))
     put("pth-long.pth", pth(b"\x80\x02\x8a\xff" + b"\xff" * 255 + b"."))
     deep = b"\x80\x02" + (b"}" + text("k")) * 40 + b"}" + b"s" * 40 + b"."
     put("pth-deep.pth", pth(deep))
-    put("pth-itself.pth", pth(b"\x80\x02]q\0h\0a."))
-    # Pairs of the same pair twice, 28 levels: 2^28 names.
+    put("pth-recursive.pth", pth(b"\x80\x02]q\0h\0a."))
+    # Each pair contains the previous pair twice, 28 levels: 2^28 names.
     shared = b"\x80\x02](]q\0" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1)
                                           for i in range(28)) + b"e."
     put("pth-shared.pth", pth(shared))
     put("pth-objects.pth", pth(b"\x80\x02]" + b"]a" * ((1 << 20) + 1) + b".", packed=True))
     put("pth-stack.pth", pth(b"\x80\x02" + b"N" * ((1 << 20) + 1) + b".", packed=True))
-    put("pth-reach.pth", pth(state(a_tensor(store(), 1, [4], [1])), four))
+    put("pth-beyond-storage.pth", pth(state(a_tensor(store(), 1, [4], [1])), four))
     put("pth-strides.pth", pth(state(a_tensor(store(), 0, [1 << 40, 1 << 40], [1 << 40, 1])), four))
     put("pth-stride-overflow.pth", pth(state(a_tensor(store(), 0, [3, 2],
                                                       [(1 << 63) - 1, 1])), four))
     put("pth-stride-bomb.pth", pth(state(a_tensor(store(), 0, [1 << 31, 2], [0, 1])), four))
     put("pth-negative.pth", pth(state(a_tensor(store(), -1, [1], [1])), four))
     put("pth-rank.pth", pth(state(a_tensor(store(), 0, [1] * 9, [1] * 9)), four))
-    put("pth-storage-lies.pth", pth(state(a_tensor(store(n=1 << 30), 0, [1 << 29], [1])), four))
-    put("pth-storage-gone.pth", pth(state(a_tensor(store("7"), 0, [4], [1])), four))
+    put("pth-storage-size.pth", pth(state(a_tensor(store(n=1 << 30), 0, [1 << 29], [1])), four))
+    put("pth-storage-missing.pth", pth(state(a_tensor(store("7"), 0, [4], [1])), four))
     put("pth-storage-key.pth", pth(state(a_tensor(store("../../etc/passwd"), 0, [4], [1])), four))
     put("pth-storage-long.pth", pth(state(a_tensor(store("k" * 33), 0, [4], [1])),
                                     ("k" * 33, f32s(1, 2, 3, 4))))
-    put("pth-storage-two.pth", pth(b"\x80\x02}(" + text("a") + a_tensor(store(), 0, [4], [1]) +
+    put("pth-storage-conflict.pth", pth(b"\x80\x02}(" + text("a") + a_tensor(store(), 0, [4], [1]) +
                                    text("b") + a_tensor(store(n=5), 0, [4], [1]) + b"u.", four))
-    put("pth-twice.pth", pth(b"\x80\x02}(" + text("a") + a_tensor(store(), 0, [4], [1]) +
+    put("pth-duplicate-name.pth", pth(b"\x80\x02}(" + text("a") + a_tensor(store(), 0, [4], [1]) +
                              text("a") + a_tensor(store(), 0, [4], [1]) + b"u.", four))
     put("pth-name.pth", pth(b"\x80\x02}(" + text("n" * 1500) + a_tensor(store(), 0, [4], [1]) +
                             b"u.", four))
-    put("pth-above.pth", pth(state(a_tensor(store(), 0, [4], [1])), four, root="../up"))
-    put("pth-order.pth", archive(Entry("a/data.pkl", b"\x80\x02}."), Entry("a/byteorder", b"big")))
+    put("pth-parent-folder.pth", pth(state(a_tensor(store(), 0, [4], [1])), four, root="../up"))
+    put("pth-byte-order.pth", archive(Entry("a/data.pkl", b"\x80\x02}."),
+                                      Entry("a/byteorder", b"big")))
     put("pth-script.pth", archive(Entry("a/data.pkl", b"\x80\x02}."),
                                   Entry("a/code/__torch__.py", b"import os")))
     put("pth-legacy.pth", bytes.fromhex("80028a0a6cfc9c46f9206aa85019") + b".\x80\x02M\xe9\x03.")
@@ -608,7 +614,7 @@ def torch_files():
     e = Entry("a/data.pkl", pickle, body=b"")
     line = Entry("a/data.pkl", pickle).line(0)
     e.packed = len(pickle)
-    put("pth-storages.pth", [(1, e.local() + b"\x80\2]"), (n, many), (1, b"." + line),
+    put("pth-too-many-storages.pth", [(1, e.local() + b"\x80\2]"), (n, many), (1, b"." + line),
                              (1, end(1, len(line), len(e.local()) + len(pickle)))])
     n = (1 << 24) + 1
     e = Entry("a/data.pkl", b"", size=n, packed=n, body=b"")
@@ -641,14 +647,14 @@ def safetensors():
     put_at("st-outside.safetensors", t(8, 12))
     put_at("st-negative.safetensors", t(-4, 0))
     put_at("st-backwards.safetensors", t(8, 4))
-    put_at("st-tail.safetensors", t(0, 4))
+    put_at("st-trailing-data.safetensors", t(0, 4))
     put_at("st-huge-offset.safetensors", t(0, 1 << 62))
     put_at("st-number.safetensors", t(0, "1" + "0" * 30))
     put_at("st-overflow.safetensors", t(0, 8, "[4294967296,4294967296,4294967296]"))
     put_at("st-shape.safetensors", t(0, 8, "[-1,-2]"))
     put_at("st-rank.safetensors", t(0, 4, "[1,1,1,1,1,1,1,1,1]"))
     put_at("st-dtype.safetensors", t(0, 8, "[1]", "X99"))
-    put_at("st-twice.safetensors", t(0, 4), t(4, 8))
+    put_at("st-duplicate-name.safetensors", t(0, 4), t(4, 8))
     put_at("st-bool.safetensors", t(0, 8, "[8]", "BOOL"))
     put("st-utf8.safetensors", st(b'{"\xff\xfe":1}'))
     put("st-deep.safetensors", st('{"w":' + "[" * 2500 + "]" * 2500 + "}"))
@@ -659,21 +665,21 @@ def json_files():
     entry = '"sparsity": 0.5, "op_types": ["default"]'
     put("config-deep.json", "[" * 65 + "]" * 65)
     put("config-deeper.json", "[" * 3000)
-    put("config-twice.json", '[{%s, "sparsity": 0.9}]' % entry)
+    put("config-duplicate-key.json", '[{%s, "sparsity": 0.9}]' % entry)
     put("config-number.json", '[{"sparsity": 1e999, "op_types": ["default"]}]')
     put("config-integer.json", '[{"sparsity": 123456789012345678901234567890, '
                                '"op_types": ["default"]}]')
     put("config-nan.json", '[{"sparsity": NaN, "op_types": ["default"]}]')
     put("config-utf8.json", b'[{"op_types": ["\xff\xfe"]}]')
-    put("config-zero.json", '[{"op_types": ["a\\u0000b"]}]')
+    put("config-zero-byte.json", '[{"op_types": ["a\\u0000b"]}]')
     put("config-surrogate.json", '[{"op_types": ["\\ud800"]}]')
     put("config-cut.json", '[{"op_types": ["default')
-    put("config-more.json", "[{%s}] [1]" % entry)
-    put("config-pattern.json", '[{"sparsity": 0.5, "op_names": ["re:%s"]}]' % ("(a*)*" * 200))
-    put("config-keys.json", "[{%s}]" % ",".join('"%x":1' % i for i in range(1001)))
+    put("config-trailing-data.json", "[{%s}] [1]" % entry)
+    put("config-slow-regex.json", '[{"sparsity": 0.5, "op_names": ["re:%s"]}]' % ("(a*)*" * 200))
+    put("config-too-many-keys.json", "[{%s}]" % ",".join('"%x":1' % i for i in range(1001)))
     put("config-size.json", [(1, b"["), (1 << 20, b" "), (1, b"]")])
     put("recipe-deep.json", '{"steps": ' + "[" * 70 + "]" * 70 + "}")
-    put("recipe-twice.json", '{"model": "a.onnx", "model": "b.onnx", "steps": []}')
+    put("recipe-duplicate-key.json", '{"model": "a.onnx", "model": "b.onnx", "steps": []}')
     put("recipe-utf8.json", b'{"model": "\xc0\xaf.onnx", "steps": []}')
     put("recipe-number.json", '{"model": "a.onnx", "seed": 1e400, "steps": []}')
     put("recipe-list.json", "[1, 2, 3]")
@@ -694,7 +700,7 @@ def jpeg(w, h, scans=b"", progressive=False):
     def part(mark, body):
         return b"\xff" + bytes([mark]) + struct.pack(">H", len(body) + 2) + body
     frame = struct.pack(">BHHB", 8, h, w, 1) + b"\1\x11\0"
-    # One code of one bit, which is 0: "nothing" for a DC value, "end of block" for AC values.
+    # A Huffman code of one bit for the symbol 0: difference 0 for DC, "end of block" for AC.
     codes = bytes([1] + [0] * 15) + b"\0"
     return (b"\xff\xd8" + part(0xdb, b"\0" + b"\1" * 64) +
             part(0xc2 if progressive else 0xc0, frame) + part(0xc4, b"\0" + codes) +
@@ -710,7 +716,7 @@ def data_files():
     row = zlib.compress(b"\0" + bytes(9))
     put("png-pixels.png", png(100000, 100000, data=row))
     put("png-limit.png", png(8193, 8192, data=row))
-    put("png-nothing.png", png(0, 4, data=row))
+    put("png-zero-width.png", png(0, 4, data=row))
     put("png-cut.png", png(3, 1, data=row, cut=45))
     put("png-short.png", png(3, 3, data=row))
     put("png-check-sum.png", png(3, 1, data=row)[:40] + b"\0" + png(3, 1, data=row)[41:])
@@ -719,9 +725,9 @@ def data_files():
     put("png-chunk.png", png(3, 1, data=row)[:33] + b"\x7f\xff\xff\xffIDATxx")
     put("jpeg-pixels.jpg", jpeg(65500, 65500, scan(0, 63)))
     put("jpeg-cut.jpg", jpeg(64, 64, scan(0, 63))[:60])
-    put("jpeg-nothing.jpg", jpeg(0, 0, scan(0, 63)))
+    put("jpeg-zero-size.jpg", jpeg(0, 0, scan(0, 63)))
     put("jpeg-scans.jpg", jpeg(16, 16, scan(0, 0) + scan(1, 63) * 200, True))
-    put("jpeg-ends.jpg", jpeg(512, 512, scan(0, 63, body=b""))[:-2])
+    put("jpeg-cut-scan.jpg", jpeg(512, 512, scan(0, 63, body=b""))[:-2])
 
     def idx(kind, dims, data=b"", rank=None):
         return (bytes([0, 0, kind, len(dims) if rank is None else rank]) +
@@ -736,7 +742,7 @@ def data_files():
     bomb = gzip.compress(idx(8, [60000, 28, 28]) + bytes(100), 9, mtime=0)
     put("idx-gz-ratio-ubyte.gz", bomb)
     put("idx-gz-cut-ubyte.gz", gzip.compress(idx(8, [4, 2, 2], bytes(16)), 9, mtime=0)[:-6])
-    put("idx-gz-more-ubyte.gz", gzip.compress(idx(8, [1, 2, 2], bytes(900)), 9, mtime=0))
+    put("idx-gz-trailing-data-ubyte.gz", gzip.compress(idx(8, [1, 2, 2], bytes(900)), 9, mtime=0))
     head = gzip.compress(idx(8, [1 << 20, 4096]), 9, mtime=0)
     put("idx-gz-growth-ubyte.gz", [(1, head), ((1 << 32) // 1000, b"\0")])
     put("cifar-cut_batch.bin", bytes(1000))
@@ -757,9 +763,10 @@ def plugins():
 
 def main():
     os.makedirs(OUT, exist_ok=True)
-    for part in (wire, graphs, tensors, running, hollow, folding, bodies, choices, resuming, outside,
-                 numpy_files, torch_files, safetensors, json_files, data_files, plugins):
-        part()
+    for make in (wire, graphs, tensors, running, empty_tensors, folding, bodies, choices, recipes,
+                 external_data, numpy_files, torch_files, safetensors, json_files, data_files,
+                 plugins):
+        make()
 
 
 main()

@@ -15,7 +15,7 @@ OUT = sys.argv[1] if len(sys.argv) > 1 else "tests/models"
 
 
 def weights(name, *shape, scale=0.5):
-    """Numbers that look random and need no generator: a sine sampled at odd places."""
+    """Values that look random and need no generator: samples of a sine."""
     n = int(np.prod(shape))
     x = np.sin(np.arange(1, n + 1) * 12.9898 + sum(name.encode())) * scale
     return numpy_helper.from_array(x.astype(np.float32).reshape(shape), name)
@@ -35,7 +35,7 @@ def save(name, nodes, inputs, outputs, initializers=(), opsets=(("", 13),)):
     assert os.path.getsize(path) < 3072, path
 
 
-def put(path, array, name):
+def save_tensor(path, array, name):
     path = os.path.join(OUT, path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as f:
@@ -43,7 +43,7 @@ def put(path, array, name):
 
 
 def tiny_cnn():
-    """As PyTorch exports it: names of weights and scopes of nodes, a free batch."""
+    """A CNN as PyTorch exports it: names of weights, scopes of nodes, a free batch."""
     node = helper.make_node
     save("tiny_cnn", [
         node("Conv", ["image", "conv1.weight", "conv1.bias"], ["c1"], "/conv1/Conv",
@@ -87,7 +87,7 @@ def tiny_text():
 
 
 def tiny_bert():
-    """Attention with a mask of -1e9, two integer inputs, and arrays named as these."""
+    """Attention with a mask of -1e9 and two integer inputs; an .npz with an array for each."""
     node, const = helper.make_node, numpy_helper.from_array
     heads = const(np.array([0, 0, 2, 2], np.int64), "heads")
     split = [node("MatMul", ["x", w + ".weight"], [w + "_m"], f"/{w}/MatMul") for w in "qkv"]
@@ -123,38 +123,38 @@ def tiny_bert():
 
 
 def add():
-    """Two inputs and their data: as a data set, with a wrong result, and as .npz."""
+    """One Add, with inputs and outputs as .pb files (also an incorrect output), .npz and .npy."""
     save("add", [helper.make_node("Add", ["a", "b"], ["sum"], "add")],
          [tensor("a", [2, 3]), tensor("b", [3])], [tensor("sum", [2, 3])])
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     b = np.array([10, 20, 30], np.float32)
-    wrong = a + b
-    wrong[1, 2] = 36
-    for folder, result in (("add_right", a + b), ("add_wrong", wrong)):
-        put(folder + "/input_0.pb", a, "a")
-        put(folder + "/input_1.pb", b, "b")
-        put(folder + "/output_0.pb", result, "sum")
+    incorrect = a + b
+    incorrect[1, 2] = 36
+    for folder, result in (("add_correct", a + b), ("add_incorrect", incorrect)):
+        save_tensor(folder + "/input_0.pb", a, "a")
+        save_tensor(folder + "/input_1.pb", b, "b")
+        save_tensor(folder + "/output_0.pb", result, "sum")
     np.savez(os.path.join(OUT, "add_in.npz"), b=b, a=a)
     np.save(os.path.join(OUT, "add_b.npy"), b)
 
 
-def foreign():
-    """A node of a custom domain: kept, shown, not run."""
-    save("foreign", [
+def unknown_operator():
+    """A node of a custom domain, which Pare keeps and lists but cannot run."""
+    save("unknown_operator", [
         helper.make_node("Relu", ["x"], ["r"], "first"),
         helper.make_node("Mystery", ["r"], ["m"], "second", domain="com.example"),
         helper.make_node("Relu", ["m"], ["y"], "third"),
     ], [tensor("x", [1, 4])], [tensor("y", [1, 4])], opsets=(("", 13), ("com.example", 1)))
 
 
-def odd_export():
-    """A fresh network: weights in Constant nodes, batch normalization in training mode whose
+def exporter_habits():
+    """An untrained network: weights in Constant nodes, batch normalization in training mode whose
     statistics share initializers with scale and bias, Softmax at the end."""
     node = helper.make_node
 
     def constant(name, *shape):
         return node("Constant", [], [name], value=weights("", *shape))
-    save("odd_export", [
+    save("exporter_habits", [
         constant("conv1.weight", 8, 1, 3, 3), constant("fc.weight", 8, 10),
         node("Identity", ["bn1.weight"], ["bn1.running_var"]),
         node("Identity", ["bn1.bias"], ["bn1.running_mean"]),
@@ -173,10 +173,10 @@ def odd_export():
     ], opsets=(("", 15),))
 
 
-def odd_layer():
-    """A MatMul with a part of a table, between layers that have output channels."""
+def sliced_weight():
+    """A MatMul whose weight is a Slice of an initializer, between layers with output channels."""
     node = helper.make_node
-    save("odd_layer", [
+    save("sliced_weight", [
         node("MatMul", ["x", "fc1.weight"], ["h"], "/fc1/MatMul"),
         node("Relu", ["h"], ["r"], "/Relu"),
         node("MatMul", ["r", "fc2.weight"], ["g"], "/fc2/MatMul"),
@@ -218,5 +218,6 @@ def padded_heads():
     ])
 
 
-for make in (tiny_cnn, tiny_text, tiny_bert, add, foreign, odd_export, odd_layer, padded_heads):
+for make in (tiny_cnn, tiny_text, tiny_bert, add, unknown_operator, exporter_habits, sliced_weight,
+             padded_heads):
     make()

@@ -20,12 +20,12 @@ ls a.onnx a.run.json 2>/dev/null
 ls a.steps | grep -v "tmp$" | sed 's/-[0-9a-f]*\././'
 pare compress recipe.json --resume >out 2>log
 head -4 out | sed 's/accuracy.*//'
-[ "$(grep -c '^epoch' log)" -lt 80 ] && echo not all epochs again
+[ "$(grep -c '^epoch' log)" -lt 80 ] && echo epochs are not repeated
 cmp a.onnx whole.onnx && echo the same bytes
 epochs() { grep -c '"valid_top1"' "$1"; }
-[ "$(epochs a.run.json)" = "$(epochs whole.json)" ] && echo the whole history
+[ "$(epochs a.run.json)" = "$(epochs whole.json)" ] && echo the history is complete
 # Pruned weights stay 0 during training.
-[ "$(grep -c '"zeros": 0.49\|"zeros": 0.5' a.run.json)" -ge 2 ] && echo zeros stay
+[ "$(grep -c '"zeros": 0.49\|"zeros": 0.5' a.run.json)" -ge 2 ] && echo pruned weights stay 0
 # Ctrl-C prints how to resume.
 rm a.onnx a.run.json
 rm log

@@ -1,1 +1,2 @@
+# Dependency groups of layers.
 pare inspect --groups models/tiny_cnn.onnx

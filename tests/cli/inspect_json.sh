@@ -1,1 +1,2 @@
+# Layers and weights as JSON.
 pare inspect --json --weights models/tiny_text.onnx

@@ -1,3 +1,4 @@
+# Files that do not exist.
 pare inspect nowhere.onnx
 echo $? >&2
 pare run nowhere.onnx

@@ -1,1 +1,2 @@
+# Without a command: the usage, on stderr.
 pare

@@ -4,7 +4,7 @@ table() { sed -n 's/^\([a-z0-9]*\)  *[A-Z][A-Za-z0-9]*  *(.*)  *\([0-9.]*%\)  *\
 prune() { pare prune m.onnx --config "$1" -o out.onnx | table; }
 echo "--- one entry"
 prune '[{"sparsity": 0.7, "op_types": ["Conv2d", "Linear"]}]'
-echo "--- a file: all, two of them less, one not at all"
+echo "--- a file: all layers, two at another sparsity, one excluded"
 cat >list.json <<'END'
 [
     {
@@ -22,6 +22,6 @@ cat >list.json <<'END'
 ]
 END
 prune list.json
-echo "--- back in, and exclude that is false"
+echo "--- an excluded layer included again, and exclude: false"
 prune '[{"sparsity": 0.5, "op_types": ["default"]}, {"exclude": true, "op_types": ["Gemm"]},
         {"sparsity": 0.9, "op_names": ["fc1"]}, {"exclude": false, "sparsity": 0.2, "op_names": ["re:.*2"]}]'

@@ -1,1 +1,2 @@
-pare run models/add.onnx --check models/add_right --json
+# Outputs and comparison as JSON.
+pare run models/add.onnx --check models/add_correct --json

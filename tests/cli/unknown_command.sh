@@ -1,3 +1,4 @@
+# A mistyped command gives the closest name.
 pare insect
 echo $? >&2
 pare wobble

@@ -1,3 +1,4 @@
+# Mistyped and unknown options.
 pare bench --thread 2 models/add.onnx
 echo $? >&2
 pare inspect --frobnicate models/add.onnx

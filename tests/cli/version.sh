@@ -1,1 +1,2 @@
+# The version.
 pare --version

@@ -2,15 +2,17 @@
  *
  *     LD_PRELOAD=fault_shim.so FAULT_AT=3 FAULT_KIND=full FAULT_HIT=file pare ...
  *
- * The FAULT_AT-th call that changes files fails as FAULT_KIND says, and FAULT_HIT gets its name; if
- * there are fewer calls, the file is not created.  FAULT_COUNT gets the number of calls.  Counted
- * are open for writing, write, fsync, close of what was written, rename, mkdir; not those on 0, 1,
- * 2 and on folders.
- *     full    ENOSPC        io      EIO
- *     short   a write takes a part; nothing else fails
- *     intr    EINTR, of writes only
- *     memory  malloc and its like say no, when our own code or the formats' libraries ask
- *     kernels the same, when oneDNN and the C++ library ask
+ * Call number FAULT_AT fails as FAULT_KIND specifies, and the name of its function is written to
+ * the file FAULT_HIT, which is not created if there are fewer calls.  The number of calls is
+ * written to the file FAULT_COUNT.  Counted calls: open for writing, write, fsync and close of
+ * files opened for writing, rename, mkdir; descriptors 0, 1 and 2 and folders are not counted.
+ *     full     ENOSPC
+ *     io       EIO
+ *     short    a write accepts only half of its bytes; no other call fails
+ *     intr     EINTR, writes only
+ *     memory   malloc, calloc, realloc and posix_memalign called by Pare or by the libraries that
+ *              read and write file formats return NULL
+ *     kernels  the same, called by oneDNN and the C++ library
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,7 +32,8 @@
 
 static atomic_long calls;
 
-/* Asked for at every call: looked up once.  A race finds the same twice. */
+/* Called at every intercepted call, so the variable is looked up once; threads that race store the
+ * same value. */
 static bool is_kind(const char *kind)
 {
     static const char *_Atomic found;
@@ -44,8 +47,9 @@ static bool is_kind(const char *kind)
     return !strcmp(k, kind);
 }
 
-/* Is this the call?  Says so in the file, without the functions below. */
-static bool hit(const char *name)
+/* Counts a call and tells whether it must fail; if so, writes its name to FAULT_HIT by system calls
+ * that are not intercepted. */
+static bool must_fail(const char *name)
 {
     const char *at = getenv("FAULT_AT"), *to = getenv("FAULT_HIT");
     int fd;
@@ -60,124 +64,124 @@ static bool hit(const char *name)
     return true;
 }
 
-static bool of_files(void)
+static bool is_file_fault(void)
 {
     return is_kind("full") || is_kind("io");
 }
 
-static int no(void)
+static int fail(void)
 {
     errno = is_kind("full") ? ENOSPC : EIO;
     return -1;
 }
 
-/* A regular file that may be written. */
-static bool counts(int fd)
+/* A regular file opened for writing. */
+static bool is_counted(int fd)
 {
     struct stat st;
-    long how;
+    long flags;
 
     if (fd <= 2 || fstat(fd, &st) || !S_ISREG(st.st_mode))
         return false;
-    how = syscall(SYS_fcntl, fd, F_GETFL);
-    return (how & O_ACCMODE) != O_RDONLY;
+    flags = syscall(SYS_fcntl, fd, F_GETFL);
+    return (flags & O_ACCMODE) != O_RDONLY;
 }
 
 EXPORT ssize_t write(int fd, const void *data, size_t n)
 {
-    if (!is_kind("memory") && !is_kind("kernels") && counts(fd) && hit("write")) {
+    if (!is_kind("memory") && !is_kind("kernels") && is_counted(fd) && must_fail("write")) {
         if (is_kind("short") && n > 1) {
             n /= 2;
         } else if (is_kind("intr")) {
             errno = EINTR;
             return -1;
-        } else if (of_files()) {
-            return no();
+        } else if (is_file_fault()) {
+            return fail();
         }
     }
     return syscall(SYS_write, fd, data, n);
 }
 
-/* No test pulls the plug: what is said to be on the disk may be on its way, which takes no time. */
+/* No test cuts the power, so data need not reach the disk; that saves time. */
 EXPORT int fsync(int fd)
 {
-    if (of_files() && counts(fd) && hit("fsync"))
-        return no();
+    if (is_file_fault() && is_counted(fd) && must_fail("fsync"))
+        return fail();
     return fcntl(fd, F_GETFD) < 0 ? -1 : 0;
 }
 
-/* What was opened to be written; a duplicate that is only held may be closed as it likes. */
+/* Descriptors that open() returned for writing; closing a duplicate of one is not counted. */
 static bool opened[1024];
 
 EXPORT int close(int fd)
 {
     bool mine = fd >= 0 && fd < 1024 && opened[fd];
-    bool fails = of_files() && mine && counts(fd) && hit("close");
+    bool fails = is_file_fault() && mine && is_counted(fd) && must_fail("close");
     int rc = (int)syscall(SYS_close, fd);
 
     if (mine)
         opened[fd] = false;
-    return fails ? no() : rc;
+    return fails ? fail() : rc;
 }
 
 EXPORT int rename(const char *from, const char *to)
 {
-    if (of_files() && hit("rename"))
-        return no();
+    if (is_file_fault() && must_fail("rename"))
+        return fail();
     return (int)syscall(SYS_rename, from, to);
 }
 
 EXPORT int renameat(int from_dir, const char *from, int to_dir, const char *to)
 {
-    if (of_files() && hit("rename"))
-        return no();
+    if (is_file_fault() && must_fail("rename"))
+        return fail();
     return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, 0);
 }
 
 EXPORT int mkdir(const char *path, mode_t mode)
 {
-    if (of_files() && hit("mkdir"))
-        return no();
+    if (is_file_fault() && must_fail("mkdir"))
+        return fail();
     return (int)syscall(SYS_mkdir, path, mode);
 }
 
-static int open_at(int dir, const char *path, int how, mode_t mode)
+static int open_at(int dir, const char *path, int flags, mode_t mode)
 {
     int fd;
 
-    if (of_files() && (how & O_ACCMODE) != O_RDONLY && strncmp(path, "/dev/", 5) != 0 &&
-        strncmp(path, "/proc/", 6) != 0 && strncmp(path, "/sys/", 5) != 0 && hit("open"))
-        return no();
-    fd = (int)syscall(SYS_openat, dir, path, how, mode);
+    if (is_file_fault() && (flags & O_ACCMODE) != O_RDONLY && strncmp(path, "/dev/", 5) != 0 &&
+        strncmp(path, "/proc/", 6) != 0 && strncmp(path, "/sys/", 5) != 0 && must_fail("open"))
+        return fail();
+    fd = (int)syscall(SYS_openat, dir, path, flags, mode);
     if (fd >= 0 && fd < 1024)
-        opened[fd] = (how & O_ACCMODE) != O_RDONLY;
+        opened[fd] = (flags & O_ACCMODE) != O_RDONLY;
     return fd;
 }
 
-EXPORT int open(const char *path, int how, ...)
+EXPORT int open(const char *path, int flags, ...)
 {
     va_list ap;
     mode_t mode;
 
-    va_start(ap, how);
-    mode = how & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+    va_start(ap, flags);
+    mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
     va_end(ap);
-    return open_at(AT_FDCWD, path, how, mode);
+    return open_at(AT_FDCWD, path, flags, mode);
 }
 
-EXPORT int openat(int dir, const char *path, int how, ...)
+EXPORT int openat(int dir, const char *path, int flags, ...)
 {
     va_list ap;
     mode_t mode;
 
-    va_start(ap, how);
-    mode = how & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+    va_start(ap, flags);
+    mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
     va_end(ap);
-    return open_at(dir, path, how, mode);
+    return open_at(dir, path, flags, mode);
 }
 
 /* Write the number of calls, for a first run. */
-__attribute__((destructor)) static void tell(void)
+__attribute__((destructor)) static void write_count(void)
 {
     const char *to = getenv("FAULT_COUNT");
     char text[32];
@@ -198,57 +202,57 @@ void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
 
-/* Is the caller in one of these files?  dladdr() takes most of the time of a command, so what it
- * said of a place is kept, in a word: the place, and in its lowest bit the answer. */
-static bool is_of(const void *caller, const char *const *who)
+/* Is the caller in one of these libraries?  dladdr() would take most of the time of a command, so
+ * its answers are cached: each entry holds a caller's address, and the answer in its lowest bit. */
+static bool is_called_by(const void *caller, const char *const *library)
 {
-    static _Atomic uintptr_t known[4096];
-    uintptr_t place = (uintptr_t)caller, slot = (place >> 2) % 4096, was = known[slot];
-    bool ours = false;
+    static _Atomic uintptr_t cache[4096];
+    uintptr_t address = (uintptr_t)caller, slot = (address >> 2) % 4096, entry = cache[slot];
+    bool found = false;
     Dl_info info;
 
-    if (was >> 1 == place)
-        return was & 1;
+    if (entry >> 1 == address)
+        return entry & 1;
     if (dladdr(caller, &info) && info.dli_fname)
-        for (; *who && !ours; who++)
-            ours = strstr(info.dli_fname, *who) != NULL;
-    known[slot] = place << 1 | ours;
-    return ours;
+        for (; *library && !found; library++)
+            found = strstr(info.dli_fname, *library) != NULL;
+    cache[slot] = address << 1 | found;
+    return found;
 }
 
-/* Threads and the linker end the process when they get none: not theirs. */
-static bool asks(const void *caller)
+/* Allocations of the thread library and the dynamic linker do not fail: that ends the process. */
+static bool allocation_fails(const void *caller)
 {
     static const char *const formats[] = { "/pare",   "/libjansson", "/libzip", "/libprotobuf-c",
                                            "/libpng", "/libjpeg",    "/libz.",  NULL };
     static const char *const kernels[] = { "/libdnnl", "/libstdc++", NULL };
-    const char *const *who = is_kind("kernels") ? kernels : formats;
+    const char *const *library = is_kind("kernels") ? kernels : formats;
     static _Thread_local bool inside;
-    bool ours;
+    bool fails;
 
     if (inside || !(is_kind("memory") || is_kind("kernels")))
         return false;
     inside = true;
-    ours = is_of(caller, who) && hit("malloc");
+    fails = is_called_by(caller, library) && must_fail("malloc");
     inside = false;
-    if (ours)
+    if (fails)
         errno = ENOMEM;
-    return ours;
+    return fails;
 }
 
 EXPORT void *malloc(size_t n)
 {
-    return asks(__builtin_return_address(0)) ? NULL : __libc_malloc(n);
+    return allocation_fails(__builtin_return_address(0)) ? NULL : __libc_malloc(n);
 }
 
 EXPORT void *calloc(size_t n, size_t size)
 {
-    return asks(__builtin_return_address(0)) ? NULL : __libc_calloc(n, size);
+    return allocation_fails(__builtin_return_address(0)) ? NULL : __libc_calloc(n, size);
 }
 
 EXPORT int posix_memalign(void **p, size_t align, size_t n)
 {
-    if (asks(__builtin_return_address(0)))
+    if (allocation_fails(__builtin_return_address(0)))
         return ENOMEM;
     *p = __libc_memalign(align, n);
     return *p ? 0 : ENOMEM;
@@ -256,6 +260,6 @@ EXPORT int posix_memalign(void **p, size_t align, size_t n)
 
 EXPORT void *realloc(void *p, size_t n)
 {
-    return asks(__builtin_return_address(0)) ? NULL : __libc_realloc(p, n);
+    return allocation_fails(__builtin_return_address(0)) ? NULL : __libc_realloc(p, n);
 }
 #endif

@@ -3,7 +3,7 @@
 # error, and nothing changes.
 #
 # usage: output_paths.sh PARE SHIM [all|some]
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/fault_functions.sh"
 refused=0
 
 "$pare" new lenet --input 1,8,8 --width 0.25 -o m.onnx || exit 1
@@ -17,16 +17,18 @@ chmod 555 shut
 echo text >file
 sha256sum m.onnx p.onnx k.pth >sums
 
+# refuse WHAT COMMAND...: the command must fail with one message
 refuse() {
     what=$1
     shift
     "$@" >out 2>err
     code=$?
     [ $code = 1 ] || wrong "$what: exit code $code"
-    one_sentence || wrong "$what: $(cat err)"
+    one_message || wrong "$what: $(cat err)"
     refused=$((refused + 1))
 }
 
+# each OUTPUT [PREFIX...]: every command must refuse to write this output
 each() {
     to=$1
     shift
@@ -50,7 +52,7 @@ else
 fi
 
 # Other outputs over inputs: the model, its weights, masks, data, records; and two outputs in one file.
-# A model whose weights are in a file of another kind, by its name.
+# external MODEL FILE: a model whose external data has the name of another kind of file
 external() {
     "$pare" export m.onnx --external -o "$1" >out && mv "$1.data" "$2" && sed -i "s/$1\.data/$2/" "$1"
 }
@@ -68,7 +70,7 @@ external ll.onnx ll-quant.onnx
 digits="--data digits --limit 16"
 sha256sum ./*.onnx ./*.npz ./*.pth ./weight* w.safetensors c.json r.json c.run.json >>sums
 refuse "run over weights" "$pare" run e.onnx -o weights.npz
-refuse "run over what it compares with" "$pare" run m.onnx --check x.npz -o x.npz
+refuse "run over the expected outputs" "$pare" run m.onnx --check x.npz -o x.npz
 refuse "run over its input" "$pare" run m.onnx --input input=x.npz -o x.npz
 refuse "run over its choices" "$pare" run m.onnx --tune --choices o.npz -o o.npz
 refuse "choices over the model" "$pare" run m.onnx --tune --choices m.onnx
@@ -86,8 +88,8 @@ refuse "calibration over calibration" "$pare" quantize m.onnx --preset int8 $dig
 refuse "checkpoint over weights" "$pare" train iii.onnx $digits --epochs 1 --quiet -o o.onnx --checkpoint w.safetensors
 refuse "model over its teacher" "$pare" train m.onnx $digits --epochs 1 --quiet -o p.onnx --teacher p.onnx
 refuse "state over weights, export" "$pare" export f.onnx -o o.onnx --state weights.pth
-refuse "model over weights, folded" "$pare" export jj.onnx --fold -o weights.onnx
-refuse "smaller model over weights, by its own name" "$pare" speedup kk.onnx --no-bench
+refuse "model with folded batch normalization over weights" "$pare" export jj.onnx --fold -o weights.onnx
+refuse "smaller model over weights, by its default name" "$pare" speedup kk.onnx --no-bench
 refuse "smaller model over masks" "$pare" speedup m.onnx --no-bench --masks k.pth -o k.pth
 refuse "masked model over masks" "$pare" apply m.onnx --masks k.pth -o k.pth
 refuse "quantized model over weights" "$pare" quantize ll.onnx --preset int8 $digits -o ll-quant.onnx

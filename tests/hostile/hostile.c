@@ -1,24 +1,25 @@
-/* hostile.c - run every malicious or broken file and compare the error message: hostile PARE FOLDER
- * [case...]
+/* hostile.c - run a command on every malicious or broken file and compare the error message.
+ *
+ *     hostile PARE FOLDER [CASE...]
  *
  * FOLDER/cases.txt has a paragraph for each case:
  *
- *     [name]                  the files are those of FOLDER that are called name.something
- *     make symlink /etc x     and what cannot be committed: symlink, hardlink, move, copy A B (A is
- *                             a file of the tests); fifo, dir A; sparse A BYTES; bytes A COUNT;
- *                             many A COUNT: A000000, A000001, ... of four bytes
- *     preload endless_folder  loaded before the C library, from the folder SHIMS
- *     limit PARE_MAX_NODES    the limit of base/limits.h that it goes beyond (check_limits.sh)
- *     run inspect name.onnx   what pare is asked to do
- *     says pare: ...          all that it must answer, on the standard error
- *     code 1                  its exit code, if it is not 1
- *     memory 500              megabytes that it may take, if not the usual
+ *     [name]                  copy the files FOLDER/name.*
+ *     make symlink /etc x     make a file that cannot be committed: symlink, hardlink, move, copy
+ *                             A B (A is a file of tests/); fifo, dir A; sparse A BYTES;
+ *                             bytes A COUNT; many A COUNT: A000000, ... of four bytes
+ *     preload endless_folder  preload this library of the folder SHIMS
+ *     limit PARE_MAX_NODES    the limit of base/limits.h that the file exceeds (check_limits.sh)
+ *     run inspect name.onnx   the arguments of pare
+ *     says pare: ...          its complete standard error
+ *     code 1                  its exit code (default: 1)
+ *     memory 500              limit of its memory in megabytes (default: MEMORY)
  *     writes                  it may leave files in its folder
  *
- * The command runs in a new folder.  It must answer just that, within SECONDS of work, with MEMORY,
- * and leave the folder, the folder above it and the file victim.bin there as they were.  A file
- * name.x.rep is a short description of name.x, see tools/make_hostile.py.  BLESS=1 writes the
- * answers into cases.txt instead; look at the difference before committing it.
+ * The command runs in a new folder.  It must print exactly that message within SECONDS of CPU time
+ * and the memory limit, and must not change the folder, its parent or the file victim.bin there.
+ * A file name.x.rep is a short description of name.x, see tools/make_hostile.py.  BLESS=1 writes
+ * the messages into cases.txt instead; read the diff before committing it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,9 +38,9 @@
 #include <unistd.h>
 
 #ifndef SECONDS
-#define SECONDS 10 /* of work */
+#define SECONDS 10 /* of CPU time */
 #endif
-#define PATIENCE 6 /* times that, on a busy machine */
+#define PATIENCE 6 /* elapsed time may be this multiple of SECONDS, on a busy machine */
 #ifndef MEMORY
 #define MEMORY 200 /* MB */
 #endif
@@ -56,7 +57,7 @@ struct test {
 };
 
 struct outcome {
-    char text[4096]; /* of the standard error, without the last line's end */
+    char text[4096]; /* standard error, without the last newline */
     int status;
     double seconds;
     long memory; /* MB */
@@ -64,7 +65,7 @@ struct outcome {
 };
 
 static const char *folder, *pare;
-static char top[512]; /* the folder above the one that the command runs in */
+static char top[512]; /* parent of the folder that the command runs in */
 
 static void die(const char *what, const char *name)
 {
@@ -103,7 +104,7 @@ static void copy(const char *from, const char *to)
         die("cannot write", to);
 }
 
-/* Lines of "count hex"; ## in it is the number of the repetition, in six digits. */
+/* Expand lines of "count hex"; ## is the number of the repetition in six digits. */
 static void expand(const char *from, const char *to)
 {
     static char line[1 << 16], bytes[1 << 15];
@@ -135,7 +136,8 @@ static void expand(const char *from, const char *to)
         die("cannot write", to);
 }
 
-static void count_up(const char *name, int n)
+/* A file of n bytes 0, 1, 2, ... */
+static void write_bytes(const char *name, int n)
 {
     FILE *f = open_or_die(name, "wb");
 
@@ -150,11 +152,11 @@ static void make_many(const char *name, int n)
 
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof(path), "%s%06d", name, i);
-        count_up(path, 4);
+        write_bytes(path, 4);
     }
 }
 
-/* All files of the case. */
+/* Copy or expand all files of the case. */
 static void copy_files(const char *name)
 {
     DIR *d = opendir(folder);
@@ -179,7 +181,7 @@ static void copy_files(const char *name)
     closedir(d);
 }
 
-static void make(const char *line)
+static void make_file(const char *line)
 {
     char what[16] = "", a[1024] = "", b[1024] = "", from[PATH_MAX];
     int rc = 0;
@@ -199,7 +201,7 @@ static void make(const char *line)
     else if (!strcmp(what, "copy"))
         copy(from, b);
     else if (!strcmp(what, "bytes"))
-        count_up(a, (int)strtol(b, NULL, 10));
+        write_bytes(a, (int)strtol(b, NULL, 10));
     else if (!strcmp(what, "many"))
         make_many(a, (int)strtol(b, NULL, 10));
     else if (!strcmp(what, "sparse"))
@@ -210,11 +212,11 @@ static void make(const char *line)
         die("cannot make", line);
 }
 
-/* ---- a folder as it is -------------------------------------------------------------------- */
+/* ---- state of a folder -------------------------------------------------------------------- */
 
-/* Names, kinds, sizes and times of everything below, as one number; `but` and what is in it is not
- * looked at. */
-static uint64_t sum_tree(const char *path, const char *but)
+/* A hash of names, types, sizes and times of everything below the folder, without entries named
+ * `except`. */
+static uint64_t hash_tree(const char *path, const char *except)
 {
     DIR *d = opendir(path);
     uint64_t sum = 0;
@@ -226,11 +228,11 @@ static uint64_t sum_tree(const char *path, const char *but)
         uint64_t h = 14695981039346656037u;
         struct stat st;
 
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, but))
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, except))
             continue;
         snprintf(sub, sizeof(sub), "%s/%s", path, e->d_name);
         if (lstat(sub, &st))
-            die("cannot look at", sub);
+            die("cannot stat", sub);
         for (const char *p = sub; *p; p++)
             h = (h ^ (unsigned char)*p) * 1099511628211u;
         h = (h ^ (uint64_t)st.st_mode) * 1099511628211u;
@@ -238,7 +240,7 @@ static uint64_t sum_tree(const char *path, const char *but)
         h = (h ^ (uint64_t)(S_ISDIR(st.st_mode) ? 0 : st.st_mtim.tv_nsec)) * 1099511628211u;
         sum += h;
         if (S_ISDIR(st.st_mode))
-            sum += sum_tree(sub, but);
+            sum += hash_tree(sub, except);
     }
     closedir(d);
     return sum;
@@ -268,7 +270,7 @@ static void preload(const char *name)
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
 }
 
-static void start(const struct test *t, int err)
+static void exec_command(const struct test *t, int err)
 {
     static char line[4096], *word[MAX_WORDS + 2];
     int n = 0, null = open("/dev/null", O_RDWR);
@@ -291,7 +293,7 @@ static void start(const struct test *t, int err)
     _exit(127);
 }
 
-/* The process is over, or time is. */
+/* Wait until the process ends; kill it when its time is over. */
 static void wait_for(pid_t pid, struct outcome *o)
 {
     const struct timespec pause = { 0, 2000000 };
@@ -324,7 +326,7 @@ static void run(const struct test *t, struct outcome *o)
     if (pid < 0)
         die("cannot start", pare);
     if (!pid)
-        start(t, err);
+        exec_command(t, err);
     wait_for(pid, o);
     n = pread(err, o->text, sizeof(o->text) - 1, 0);
     o->text[n > 0 ? n : 0] = '\0';
@@ -338,33 +340,33 @@ static void run(const struct test *t, struct outcome *o)
 
 static bool complain(const struct test *t, const char *what, const struct outcome *o)
 {
-    printf("%s: %s (%.2f s, %ld MB)\n  said:     %s\n  expected: %s\n", t->name, what, o->seconds,
+    printf("%s: %s (%.2f s, %ld MB)\n  printed:  %s\n  expected: %s\n", t->name, what, o->seconds,
            o->memory, o->text, t->says ? t->says : "");
     return false;
 }
 
-static bool judge(const struct test *t, const struct outcome *o, bool touched)
+static bool check(const struct test *t, const struct outcome *o, bool changed)
 {
     char what[64];
 
     if (o->hung)
         return complain(t, "did not end in time", o);
     if (WIFSIGNALED(o->status) && WTERMSIG(o->status) == SIGXCPU)
-        return complain(t, "worked too long", o);
+        return complain(t, "exceeded its CPU time", o);
     if (WIFSIGNALED(o->status)) {
-        snprintf(what, sizeof(what), "died of signal %d", WTERMSIG(o->status));
+        snprintf(what, sizeof(what), "was killed by signal %d", WTERMSIG(o->status));
         return complain(t, what, o);
     }
     if (WEXITSTATUS(o->status) != t->code) {
-        snprintf(what, sizeof(what), "ended with %d, not %d", WEXITSTATUS(o->status), t->code);
+        snprintf(what, sizeof(what), "exited with %d, not %d", WEXITSTATUS(o->status), t->code);
         return complain(t, what, o);
     }
-    if (touched)
+    if (changed)
         return complain(t, "changed files", o);
     if (o->memory > t->memory)
-        return complain(t, "took too much memory", o);
+        return complain(t, "used too much memory", o);
     if (!getenv("BLESS") && strcmp(t->says ? t->says : "", o->text) != 0)
-        return complain(t, "said something else", o);
+        return complain(t, "printed another message", o);
     return true;
 }
 
@@ -380,24 +382,24 @@ static bool try_case(struct test *t, struct outcome *o)
     snprintf(in, sizeof(in), "%s/in", top);
     if (!dir || chdir(top) || mkdir(in, 0777))
         die("cannot make", top);
-    count_up("victim.bin", VICTIM);
+    write_bytes("victim.bin", VICTIM);
     if (chdir(in))
         die("cannot enter", in);
     copy_files(t->name);
     for (int i = 0; i < t->n_make; i++)
-        make(t->make[i]);
-    before = sum_tree(top, t->writes ? "in" : "");
+        make_file(t->make[i]);
+    before = hash_tree(top, t->writes ? "in" : "");
     run(t, o);
-    good = judge(t, o, sum_tree(top, t->writes ? "in" : "") != before);
+    good = check(t, o, hash_tree(top, t->writes ? "in" : "") != before);
     if (chdir("/"))
         die("cannot enter", "/");
     remove_tree(top);
     return good;
 }
 
-/* ---- the table ---------------------------------------------------------------------------- */
+/* ---- cases.txt ---------------------------------------------------------------------------- */
 
-static char *line_of(FILE *f)
+static char *next_line(FILE *f)
 {
     static char buf[8192];
     size_t n;
@@ -410,6 +412,7 @@ static char *line_of(FILE *f)
     return buf;
 }
 
+/* The rest of a line that begins with the word; NULL if it does not. */
 static const char *after(const char *line, const char *word)
 {
     size_t n = strlen(word);
@@ -417,7 +420,7 @@ static const char *after(const char *line, const char *word)
     return !strncmp(line, word, n) && line[n] == ' ' ? line + n + 1 : NULL;
 }
 
-static void begin(struct test *t, const char *line)
+static void begin_case(struct test *t, const char *line)
 {
     free(t->name), free(t->run), free(t->says), free(t->preload);
     for (int i = 0; i < t->n_make; i++)
@@ -446,10 +449,10 @@ static void read_line(struct test *t, const char *line)
     else if ((v = after(line, "memory")))
         t->memory = strtol(v, NULL, 10) * MEMORY / 200;
     else if (*line && *line != '#' && !after(line, "limit"))
-        die("what is this:", line);
+        die("unknown line", line);
 }
 
-struct tally {
+struct counts {
     int cases, bad;
     double slowest;
     long most;
@@ -457,7 +460,7 @@ struct tally {
     char **only;
 };
 
-static bool chosen(const struct tally *c, const char *name)
+static bool is_selected(const struct counts *c, const char *name)
 {
     for (int i = 0; i < c->n_only; i++)
         if (!strncmp(name, c->only[i], strlen(c->only[i])))
@@ -465,15 +468,15 @@ static bool chosen(const struct tally *c, const char *name)
     return !c->n_only;
 }
 
-/* The case that is complete is run; with BLESS, what it said is written down. */
-static void finish(struct test *t, struct tally *c, FILE *bless)
+/* Run the case that was read; with BLESS, write its message. */
+static void finish_case(struct test *t, struct counts *c, FILE *bless)
 {
     static struct outcome o;
 
     if (!t->name)
         return;
     memset(&o, 0, sizeof(o));
-    if (!chosen(c, t->name)) {
+    if (!is_selected(c, t->name)) {
         if (bless && t->says)
             fprintf(bless, "says %s\n", t->says);
         return;
@@ -489,7 +492,7 @@ static void finish(struct test *t, struct tally *c, FILE *bless)
 int main(int argc, char **argv)
 {
     static struct test t;
-    struct tally c = { .n_only = argc - 3, .only = argv + 3 };
+    struct counts c = { .n_only = argc - 3, .only = argv + 3 };
     char table[PATH_MAX], temp[PATH_MAX + 8], here[PATH_MAX], program[PATH_MAX];
     FILE *f, *bless = NULL;
 
@@ -504,12 +507,12 @@ int main(int argc, char **argv)
     f = open_or_die(table, "r");
     if (getenv("BLESS"))
         bless = open_or_die(temp, "w");
-    for (char *line; (line = line_of(f));) {
+    for (char *line; (line = next_line(f));) {
         bool ends = !*line || *line == '[';
 
         if (ends) {
-            finish(&t, &c, bless);
-            begin(&t, *line ? line : "]");
+            finish_case(&t, &c, bless);
+            begin_case(&t, *line ? line : "]");
             if (!*line)
                 free(t.name), t.name = NULL;
         } else {
@@ -518,7 +521,7 @@ int main(int argc, char **argv)
         if (bless && !after(line, "says"))
             fprintf(bless, "%s\n", line);
     }
-    finish(&t, &c, bless);
+    finish_case(&t, &c, bless);
     fclose(f);
     if (bless && (fclose(bless) || rename(temp, table)))
         die("cannot write", table);

@@ -136,7 +136,7 @@ static void odd_export(void **state)
     const void *p;
 
     (void)state;
-    assert_int_equal(pare_file_read(pool, "models/odd_export.onnx", &p, &file.n, &err), 0);
+    assert_int_equal(pare_file_read(pool, "models/exporter_habits.onnx", &p, &file.n, &err), 0);
     file.p = (unsigned char *)(uintptr_t)p;
     all_ways(file, "odd_export");
 }

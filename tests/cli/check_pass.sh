@@ -1,1 +1,0 @@
-pare run models/add.onnx --check models/add_right

@@ -1,1 +1,0 @@
-pare help >/dev/full

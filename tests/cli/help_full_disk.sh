@@ -1,0 +1,2 @@
+# A full standard output is an error.
+pare help >/dev/full

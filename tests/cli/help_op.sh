@@ -1,4 +1,0 @@
-pare help op Relu
-echo
-pare help op reshape
-pare help op Rellu

@@ -1,0 +1,2 @@
+# Help of an unknown command gives the closest name.
+pare help inspct

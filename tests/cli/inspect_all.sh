@@ -1,1 +1,0 @@
-pare inspect --all models/tiny_cnn.onnx

@@ -1,0 +1,2 @@
+# --all lists every node, not only layers.
+pare inspect --all models/tiny_cnn.onnx

@@ -1,1 +1,0 @@
-pare inspect models/tiny_cnn.onnx

@@ -1,1 +1,0 @@
-pare inspect models/foreign.onnx

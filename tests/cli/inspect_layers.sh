@@ -1,0 +1,2 @@
+# Layers, shapes, parameters and multiply-accumulates.
+pare inspect models/tiny_cnn.onnx

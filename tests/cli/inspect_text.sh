@@ -1,1 +1,0 @@
-pare inspect --shape length=7 --weights models/tiny_text.onnx

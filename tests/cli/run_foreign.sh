@@ -1,1 +1,0 @@
-pare run models/foreign.onnx

@@ -1,3 +1,0 @@
-# Inputs by name, by order, and random.
-pare run models/add.onnx --input b=models/add_b.npy --input models/add_right/input_0.pb
-pare run models/add.onnx --input a=models/add_b.npy
