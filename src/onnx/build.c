@@ -94,6 +94,12 @@ static void declare(struct pare_value *v, const Onnx__TypeProto *type)
     declare_tensor(&v->t, type);
 }
 
+/* The batch of an input or output of the model, if it is declared as 1 but any is accepted. */
+static bool is_freed(const struct pare_model *m, int rank, const int64_t *dim)
+{
+    return m->any_batch && rank > 0 && dim[0] == 1;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Add a value; it is an error if the graph has one of this name. */
@@ -169,6 +175,8 @@ static int add_inputs(struct pare_scope *sc, const Onnx__GraphProto *p)
         PARE_TRY(make_value(sc, name, "input", &v));
         v->flags |= PARE_V_INPUT;
         declare(v, p->input[i]->type);
+        if (!sc->up && is_freed(sc->b->m, v->t.rank, v->t.dim))
+            v->t.dim[0] = -1;
         type[g->n_in] = v->t;
         g->in[g->n_in++] = v;
     }
@@ -492,7 +500,12 @@ static int list_io(struct pare_build *b, Onnx__ValueInfoProto **info, size_t n,
         if (io == &b->m->in && (!v || !(v->flags & PARE_V_INPUT)))
             continue;
         (*io)[count].name = str(info[i]->name);
-        read_type(info[i]->type, &(*io)[count++]);
+        read_type(info[i]->type, &(*io)[count]);
+        if (is_freed(b->m, (*io)[count].rank, (*io)[count].dim)) {
+            (*io)[count].dim[0] = -1;
+            (*io)[count].sym[0] = "N";
+        }
+        count++;
     }
     return count;
 }

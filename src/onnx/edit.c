@@ -188,6 +188,7 @@ int pare_edit_new(const struct pare_model *m, struct pare_edit **edit, struct pa
     }
     to->path = m->path;
     to->dir = m->dir;
+    to->any_batch = m->any_batch;
     pare_model_borrow(to, m);
     to->proto = &e->model;
     e->from = m;

@@ -78,6 +78,9 @@ int pare_edit_forget_shape(struct pare_edit *e, const char *name, struct pare_er
  * the shapes that the file declares for other values. */
 int pare_edit_free_batch(struct pare_edit *e, const char *name, struct pare_err *err);
 
+/* The new model accepts any batch where 1 is declared (struct pare_model: any_batch). */
+void pare_edit_any_batch(struct pare_edit *e);
+
 /* ---- nodes, named by a value that they make -------------------------------------------------- */
 
 #define PARE_EDIT_INPUTS 9

@@ -74,3 +74,9 @@ int pare_edit_free_batch(struct pare_edit *e, const char *name, struct pare_err 
     g->n_value_info = 0;
     return 0;
 }
+
+void pare_edit_any_batch(struct pare_edit *e)
+{
+    e->to->any_batch = true;
+    e->graph.n_value_info = 0;
+}

@@ -38,6 +38,7 @@ void pare_model_free(struct pare_model *m)
     if (!m || atomic_fetch_sub(&m->references, 1) > 1)
         return;
     base = m->base;
+    pare_model_free(m->adopted);
     pare_pages_free(m->pages);
     pare_arena_free(m->shared);
     pare_arena_free(m->arena);
@@ -48,6 +49,22 @@ void pare_model_borrow(struct pare_model *m, const struct pare_model *base)
 {
     m->base = (struct pare_model *)(uintptr_t)base;
     pare_model_retain(m->base);
+}
+
+void pare_model_adopt(struct pare_model *m, struct pare_model *edited)
+{
+    if (!m->file)
+        m->file = m->proto;
+    m->proto = edited->proto;
+    m->graph = edited->graph;
+    m->in = edited->in;
+    m->out = edited->out;
+    m->n_in = edited->n_in;
+    m->n_out = edited->n_out;
+    m->any_batch = edited->any_batch;
+    edited->base = m->adopted; /* instead of a reference to m */
+    m->adopted = edited;
+    atomic_fetch_sub(&m->references, 1);
 }
 
 /* A hint for files of other formats that users confuse with ONNX. */

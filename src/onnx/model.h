@@ -16,15 +16,19 @@ struct pare_model {
     atomic_int references;    /* pare_model_free() frees the model when it becomes 0 */
     struct pare_model *base; /* the model whose memory this one shares and holds a reference to, for
                                * example the one that it was edited from (edit.h); NULL: none */
-    struct pare_arena *shared; /* more memory that is freed with the model; NULL: none */
-    const char *path;          /* for error messages */
-    const char *dir;           /* the folder of external data; NULL: none */
-    void *proto;               /* Onnx__ModelProto, used in src/onnx/ only */
+    struct pare_arena *shared;  /* more memory that is freed with the model; NULL: none */
+    struct pare_model *adopted; /* the memory of edits that this model has taken; NULL: none */
+    const char *path;           /* for error messages */
+    const char *dir;            /* the folder of external data; NULL: none */
+    void *proto;                /* Onnx__ModelProto, used in src/onnx/ only */
     const void *file;          /* the protobuf as it was read, if intake changed `proto` and nothing
                                 * else did: saving writes it.  NULL: saving writes `proto` */
     struct pare_load_opts how; /* how it was loaded */
     struct pare_intake_count *intake; /* one per step of intake (intake/intake.h) */
     int n_intake;
+    bool any_batch; /* inputs and outputs with a declared batch of 1 accept any batch in memory;
+                     * saving writes the declared one (plan/batch/free_batch.h) */
+    const char *one_batch;    /* why the batch of 1 cannot be freed; NULL: not known */
     struct pare_graph *graph; /* the main graph, with the shapes that the file declares */
     struct pare_io *in, *out; /* inputs, without initializers, and outputs of the main graph */
     int n_in, n_out;
@@ -48,6 +52,14 @@ static inline void pare_model_touch(struct pare_model *m)
 {
     m->file = NULL;
 }
+
+/* Make m what was made of it by an edit, which is freed: m keeps its address, its notes about
+ * intake and the protobuf that was read.  Values and nodes of the graph from before stay valid
+ * memory, but no longer belong to the model. */
+void pare_model_adopt(struct pare_model *m, struct pare_model *edited);
+
+/* Add to the count of a step of intake. */
+void pare_model_counted(struct pare_model *m, const char *step, int64_t n);
 
 /* ---- serialized forms ------------------------------------------------------------------------ */
 

@@ -319,6 +319,12 @@ static int duplicate(const struct pare_model *m, struct pare_arena *a, struct pa
 
     PARE_TRY(pack(m, a, &p, err));
     rc = pare_model_parse_with(p.bytes, p.len, NULL, &m->how, copy, err);
+    if (!rc && m->any_batch && !m->file) {
+        (*copy)->any_batch = true;
+        rc = pare_model_build(*copy, err);
+        if (rc)
+            pare_model_free(*copy);
+    }
     if (rc || !p.pages) {
         pare_pages_free(p.pages);
         return rc;

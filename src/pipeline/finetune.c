@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../plan/batch/free_batch.h"
 
 int pare_finetune_new(struct pare_model *model, const struct pare_tuning *t,
                       struct pare_finetune *f, struct pare_err *err)
@@ -106,9 +107,19 @@ static int hold_zeros(struct pare_finetune *f, struct pare_err *err)
     return 0;
 }
 
+/* Training takes batches: a batch of 1 that the model declares is freed in memory. */
+static int free_batch(struct pare_finetune *f, struct pare_err *err)
+{
+    if (f->observe || f->options->data.batch == 1)
+        return 0;
+    PARE_TRY(pare_at(err, pare_model_try_batch(f->model, err), "%s", f->path));
+    return f->teacher ? pare_at(err, pare_model_try_batch(f->teacher, err), "teacher") : 0;
+}
+
 int pare_finetune_open(struct pare_finetune *f, struct pare_err *err)
 {
     PARE_TRY(open_teacher(f, err));
+    PARE_TRY(free_batch(f, err));
     f->options->trainer.teacher = f->teacher;
     PARE_TRY(open_data(f, err));
     if (f->teacher)

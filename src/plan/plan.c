@@ -99,13 +99,17 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
                              in->rank, PARE_MAX_RANK);
         for (int k = 0; fits && t->rank >= 0 && k < t->rank; k++)
             fits = t->dim[k] < 0 || t->dim[k] == in->dim[k];
-        if (!fits)
-            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s%s",
+        if (!fits) {
+            bool one = t->rank == in->rank && t->rank > 0 && t->dim[0] == 1 && in->dim[0] > 1;
+            const char *why = one ? p->model->one_batch : NULL;
+
+            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s%s%s",
                              g->in[i]->name, pare_shape_text(in, have, sizeof(have)),
-                             pare_shape_text(t, want, sizeof(want)),
-                             t->rank == in->rank && t->rank > 0 && t->dim[0] == 1 && in->dim[0] > 1
-                                 ? "; 'pare export --free-batch' frees a batch of 1"
-                                 : "");
+                             pare_shape_text(t, want, sizeof(want)), why ? "; " : "",
+                             why   ? why
+                             : one ? "; 'pare export --free-batch' frees a batch of 1"
+                                   : "");
+        }
         if (t->dtype != in->dtype && !is_other(g, i))
             return pare_fail(err, PARE_ESHAPE, "input '%s' is %s, the model takes %s",
                              g->in[i]->name, pare_dtype_name(in->dtype), pare_dtype_name(t->dtype));

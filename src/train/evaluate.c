@@ -152,7 +152,7 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
     if (lo.n_inputs > 0) {
         lo.input = io;
         r.fixed = io[0].rank > 0 && io[0].dim[0] > 0 ? io[0].dim[0] : 0;
-        lo.batch = lo.batch ? lo.batch : r.fixed;
+        lo.batch = r.fixed ? r.fixed : lo.batch;
     }
     rc = pare_loader_new(data, &lo, &loader, err);
     while (!rc && !(o->stop && *o->stop)) {

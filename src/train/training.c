@@ -5,6 +5,7 @@
 
 #include "../base/arena.h"
 #include "../base/sized.h"
+#include "../plan/batch/free_batch.h"
 
 /* The option "valid" names a data set; it belongs to no option table. */
 static void take_valid(struct pare_given *g, int *n, const char **valid)
@@ -45,6 +46,11 @@ static int make(struct pare_training *l, const char *data, const struct pare_tra
     PARE_TRY(pare_train_options_make(g, n, o->teacher != NULL, l->arena, &l->setup, err));
     PARE_TRY(find_teacher(l, o->teacher, err));
     l->setup->trainer.teacher = l->teacher;
+    if (l->setup->data.batch != 1) {
+        PARE_TRY(pare_model_try_batch(l->model, err));
+        if (l->teacher)
+            PARE_TRY(pare_model_try_batch(l->teacher, err));
+    }
     if (data) {
         PARE_TRY(pare_train_options_data(l->setup, l->model, data, valid, l->data, err));
     } else {

@@ -30,13 +30,13 @@ static struct pare_model *network(bool mixes, int64_t batch)
 
 static void test_frees(void **state)
 {
-    struct pare_model *m = network(false, 1), *freed;
+    struct pare_model *m = network(false, 1), *freed = network(false, 1);
     struct pare_tensor x = build_tensor(PARE_F32, 3, (int64_t[]){ 5, 2, 6 }), y[2], item = x;
     struct pare_plan_opts five = { .in = &x, .n_in = 1 };
     struct pare_plan *p, *one;
 
     (void)state;
-    if (pare_model_free_batch(m, &freed, &err))
+    if (pare_model_free_batch(freed, &err))
         fail_msg("%s", err.msg);
     assert_int_equal(freed->in[0].dim[0], -1);
     assert_string_equal(freed->in[0].sym[0], "N");
@@ -61,12 +61,13 @@ static void test_frees(void **state)
 
 static void refuses(bool mixes, int64_t batch, const char *why)
 {
-    struct pare_model *m = network(mixes, batch), *freed;
+    struct pare_model *m = network(mixes, batch);
 
-    assert_int_equal(pare_model_free_batch(m, &freed, &err), PARE_EUNSUPPORTED);
+    assert_int_equal(pare_model_free_batch(m, &err), PARE_EUNSUPPORTED);
     if (!strstr(err.msg, why))
         fail_msg("'%s' lacks '%s'", err.msg, why);
-    assert_null(freed);
+    assert_false(m->any_batch);
+    assert_int_equal(m->in[0].dim[0], batch);
     pare_model_free(m);
 }
 
@@ -78,11 +79,80 @@ static void test_refuses(void **state)
     refuses(false, 2, "is not 1");
 }
 
+/* A class token that Concat reads: as a constant, by Expand, Tile or ConstantOfShape of constants;
+ * then the heads of an attention, (1, 4, 6) to (1, 4, 2, 3) to (2, 4, 3) and back. */
+static struct pare_model *token(const char *maker)
+{
+    static float cls[6] = { 1, 2, 3, 4, 5, 6 };
+    struct build b = { .opset = 13 };
+    const char *t = build_floats(&b, 3, (int64_t[]){ 1, 1, 6 }, cls), *x;
+
+    if (!strcmp(maker, "Expand") || !strcmp(maker, "Tile"))
+        t = build_node(&b, maker, NAMES(t, build_ints(&b, 3, (int64_t[]){ 1, 1, 1 })), NOTHING);
+    else if (!strcmp(maker, "ConstantOfShape"))
+        t = build_node(&b, maker, NAMES(build_ints(&b, 3, (int64_t[]){ 1, 1, 6 })), NOTHING);
+    x = build_input(&b, PARE_F32, 3, (int64_t[]){ 1, 3, 6 });
+    x = build_node(&b, "Concat", NAMES(t, x), at_int("axis", 1));
+    x = build_node(&b, "Reshape", NAMES(x, build_ints(&b, 4, (int64_t[]){ 1, 4, 2, 3 })), NOTHING);
+    x = build_node(&b, "Transpose", NAMES(x), at_ints("perm", 4, (int64_t[]){ 0, 2, 1, 3 }));
+    x = build_node(&b, "Reshape", NAMES(x, build_ints(&b, 3, (int64_t[]){ 2, -1, 3 })), NOTHING);
+    x = build_node(&b, "Softmax", NAMES(x), at_int("axis", 1));
+    x = build_node(&b, "Reshape", NAMES(x, build_ints(&b, 4, (int64_t[]){ 1, 2, 4, 3 })), NOTHING);
+    x = build_node(&b, "Transpose", NAMES(x), at_ints("perm", 4, (int64_t[]){ 0, 2, 1, 3 }));
+    build_output(&b, build_node(&b, "Reshape", NAMES(x, build_ints(&b, 3, (int64_t[]){ 1, -1, 6 })),
+                                NOTHING));
+    return build_model(&b);
+}
+
+static void test_constants(void **state)
+{
+    static const char *const makers[] = { "", "Expand", "Tile", "ConstantOfShape" };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct pare_model *m = token(makers[i]), *declared;
+
+        if (pare_model_free_batch(m, &err))
+            fail_msg("%s: %s", makers[i], err.msg);
+        assert_int_equal(pare_model_declare_batch(m, &declared, &err), 0);
+        assert_int_equal(declared->in[0].dim[0], -1);
+        pare_model_free(declared);
+        pare_model_free(m);
+    }
+}
+
+/* What is saved declares the batch of 1; without a change it is what was read. */
+static void test_saves_one(void **state)
+{
+    struct pare_model *m = network(false, 1), *again;
+    void *before, *after;
+    size_t n, k;
+
+    (void)state;
+    assert_int_equal(pare_model_pack(m, pool, &before, &n, &err), 0);
+    assert_int_equal(pare_model_try_batch(m, &err), 0);
+    assert_true(m->any_batch);
+    assert_int_equal(pare_model_pack(m, pool, &after, &k, &err), 0);
+    assert_int_equal(n, k);
+    assert_memory_equal(before, after, n);
+    pare_model_touch(m);
+    assert_int_equal(pare_model_duplicate(m, &again, &err), 0);
+    assert_int_equal(again->in[0].dim[0], -1);
+    pare_model_free(again);
+    assert_int_equal(pare_model_pack(m, pool, &after, &k, &err), 0);
+    assert_int_equal(pare_model_parse(after, k, NULL, &again, &err), 0);
+    assert_int_equal(again->in[0].dim[0], 1);
+    pare_model_free(again);
+    pare_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frees),
         cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_saves_one),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

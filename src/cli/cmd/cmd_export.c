@@ -67,8 +67,10 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
         PARE_TRY(pare_model_fix_input(m, o->input_shape.v, o->input_shape.n, c->arena, NULL, err));
     if (o->intake)
         pare_model_touch(m);
-    if (o->free_batch)
-        PARE_TRY(pare_model_free_batch(m, &freed, err));
+    if (o->free_batch) {
+        PARE_TRY(pare_model_free_batch(m, err));
+        PARE_TRY(pare_model_declare_batch(m, &freed, err));
+    }
     last = freed ? freed : m;
     if (o->fold)
         rc = pare_model_fold_norm(last, &folded, &n, err);

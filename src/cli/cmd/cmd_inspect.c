@@ -17,6 +17,7 @@
 #include "../../graph/layer.h"
 #include "../../io/tensor_file.h"
 #include "../../onnx/metadata.h"
+#include "../../plan/batch/free_batch.h"
 #include "../../tensor/tensor.h"
 
 struct inspect {
@@ -36,7 +37,8 @@ static const struct pare_opt inspect_opts[] = {
     PARE_TEXTS("shape", offsetof(struct inspect, shape), "NAME=N,N,...",
                "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
     PARE_FLAG("json", offsetof(struct inspect, json), "print the result as JSON", 0),
-    PARE_FLAG("verbose", offsetof(struct inspect, verbose), "print what intake changed on load", 0),
+    PARE_FLAG("verbose", offsetof(struct inspect, verbose),
+              "print what intake changed on load, and whether a batch of 1 can be freed", 0),
     PARE_OPT_END
 };
 
@@ -475,6 +477,27 @@ static int print_json(const struct inspection *l, struct pare_err *err)
 
 /* ---- the command ----------------------------------------------------------- */
 
+/* What intake changed on load, and whether training could free a batch of 1, which is found by
+ * running a copy of the model. */
+static int print_intake(const struct inspection *l, struct pare_err *err)
+{
+    struct pare_model *copy = NULL;
+    const struct pare_io *in;
+    int rc;
+
+    pare_intake_print(l->m, stdout);
+    if (!pare_model_inputs(l->m, &in) || in[0].rank < 1 || in[0].dim[0] != 1)
+        return 0;
+    PARE_TRY(pare_model_duplicate(l->m, &copy, err));
+    rc = pare_model_try_batch(copy, err);
+    if (!rc && copy->any_batch)
+        printf("intake fixed_batch: training frees the batch of 1\n");
+    else if (!rc && copy->one_batch)
+        printf("intake fixed_batch: %s\n", copy->one_batch);
+    pare_model_free(copy);
+    return rc;
+}
+
 static int cmd_inspect_run(struct pare_cli *c, struct pare_err *err)
 {
     struct inspection l = { .c = c, .o = c->opts };
@@ -494,15 +517,15 @@ static int cmd_inspect_run(struct pare_cli *c, struct pare_err *err)
     } else if (!rc) {
         print_head(&l);
         print_inputs_outputs(&l);
-        if (l.o->verbose)
-            pare_intake_print(l.m, stdout);
+        rc = l.o->verbose ? print_intake(&l, err) : 0;
         if (l.o->groups)
             pare_groups_print(c->arena, l.group, l.n_groups);
         else if (l.o->all)
             print_nodes(&l);
         else
             print_layers(&l);
-        rc = print_totals(&l, err);
+        if (!rc)
+            rc = print_totals(&l, err);
     }
     pare_model_free(l.m);
     return rc;

@@ -1,8 +1,7 @@
 /* free_batch.c - a model with a fixed batch of 1, changed so that it accepts any batch.
  *
- * torch.onnx.export without dynamic_axes fixes the batch of its example input, also in the constant
- * shapes of Reshape: (1, 64, -1).  The first element becomes 0, which copies the input's dimension
- * 0, if that is the batch, else -1 if the shape has no -1 yet.
+ * torch.onnx.export without dynamic_axes fixes the batch of its example input, also in constant
+ * shapes such as (1, 64, -1), which batch_constants.c rewrites.
  */
 #include "free_batch.h"
 
@@ -10,7 +9,6 @@
 #include <string.h>
 
 #include "../../base/arena.h"
-#include "../../onnx/edit.h"
 #include "../../tensor/tensor.h"
 #include "../plan.h"
 
@@ -18,8 +16,11 @@
 
 /* ---- the change ------------------------------------------------------------------------------ */
 
+/* Inputs without a batch of 1, such as a sampling rate, are the same for all items. */
 static int check_inputs(const struct pare_model *m, struct pare_err *err)
 {
+    int found = 0;
+
     if (!m->n_in || !m->n_out)
         return pare_fail(err, PARE_EUNSUPPORTED, "the model has no inputs or no outputs");
     for (int i = 0; i < m->n_in; i++) {
@@ -28,60 +29,30 @@ static int check_inputs(const struct pare_model *m, struct pare_err *err)
         if (io->rank > 0 && io->dim[0] < 0)
             return pare_fail(err, PARE_EUNSUPPORTED, "the batch of input '%s' is free already",
                              io->name);
-        if (io->rank < 1 || io->dim[0] != 1)
-            return pare_fail(err, PARE_EUNSUPPORTED,
-                             "dimension 0 of input '%s' is not 1, so it cannot be freed", io->name);
+        found += io->rank > 0 && io->dim[0] == 1;
     }
+    if (!found)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "dimension 0 of input '%s' is not 1, so it cannot be freed",
+                         m->in[0].name);
     return 0;
 }
 
-/* The constant shape of a Reshape that contains the batch; NULL: none. */
-static const struct pare_tensor *batch_shape(const struct pare_model *m, const struct pare_node *n)
+static int change(const struct pare_model *m, struct pare_model **freed, int64_t *count,
+                  struct pare_err *err)
 {
-    const struct pare_value *s = n->n_in > 1 ? n->in[1] : NULL;
+    struct pare_edit *e;
+    int rc;
 
-    if (!n->op || strcmp(n->type, "Reshape") || !s || !(s->flags & PARE_V_CONST) || !s->t.data ||
-        s->t.dtype != PARE_I64 || pare_numel(&s->t) < 1 || pare_i64(&s->t)[0] != 1 ||
-        n->in[0]->flags & PARE_V_CONST || !pare_model_has_node(m, n))
-        return NULL;
-    return &s->t;
-}
-
-static int free_reshape(struct pare_edit *e, const struct pare_node *n,
-                        const struct pare_tensor *shape, struct pare_err *err)
-{
-    const struct pare_tensor *x = &n->in[0]->t;
-    struct pare_tensor to = *shape;
-    const char *name;
-    bool open = false;
-
-    for (int64_t i = 0; i < pare_numel(shape); i++)
-        open |= pare_i64(shape)[i] == -1;
-    if (open && (x->rank < 1 || x->dim[0] != 1))
-        return 0;
-    PARE_TRY(pare_tensor_alloc(pare_edit_arena(e), &to, err));
-    memcpy(to.data, shape->data, (size_t)pare_numel(shape) * sizeof(int64_t));
-    pare_i64(&to)[0] = x->rank > 0 && x->dim[0] == 1 ? 0 : -1;
-    PARE_TRY(pare_edit_add_constant(e, "free_batch.shape", &to, &name, err));
-    return pare_edit_set_input(e, n, 1, name, err);
-}
-
-static int change(const struct pare_model *m, struct pare_edit *e, struct pare_err *err)
-{
-    struct pare_graph *g = pare_graph_clone(pare_edit_arena(e), m->graph, err);
-
-    if (!g)
-        return err->code;
-    pare_graph_bind(g, 1);
-    PARE_TRY(pare_graph_infer(g, false, err));
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct pare_tensor *shape = batch_shape(m, g->node[i]);
-
-        if (shape)
-            PARE_TRY(free_reshape(e, g->node[i], shape, err));
-    }
-    PARE_TRY(pare_edit_free_batch(e, "N", err));
-    return pare_edit_sweep(e, err);
+    PARE_TRY(pare_edit_new(m, &e, err));
+    rc = pare_batch_constants(m, e, count, err);
+    pare_edit_any_batch(e);
+    if (!rc)
+        rc = pare_edit_sweep(e, err);
+    if (!rc)
+        return pare_edit_model(e, freed, err);
+    pare_edit_free(e);
+    return rc;
 }
 
 /* ---- the check ------------------------------------------------------------------------------- */
@@ -124,7 +95,7 @@ static int make_inputs(struct check *c, struct pare_err *err)
         PARE_TRY(pare_tensor_alloc(c->arena, &c->both[i], err));
         PARE_TRY(fill(c->arena, &c->both[i], err));
         c->in[i] = c->both[i];
-        c->in[i].dim[0] = 1;
+        c->in[i].dim[0] = c->one->graph->in[i]->t.rank ? c->one->graph->in[i]->t.dim[0] : 0;
     }
     return 0;
 }
@@ -132,6 +103,12 @@ static int make_inputs(struct check *c, struct pare_err *err)
 static size_t item_bytes(const struct pare_tensor *t)
 {
     return (size_t)pare_numel(t) * pare_dtype_size(t->dtype);
+}
+
+/* Whether input i has one row for each item. */
+static bool is_item(const struct check *c, int i)
+{
+    return c->in[i].rank > 0 && c->in[i].dim[0] != c->both[i].dim[0];
 }
 
 static bool same_item(const struct pare_tensor *one, const struct pare_tensor *all, int item)
@@ -163,7 +140,8 @@ static int compare(struct check *c, struct pare_err *err)
     PARE_TRY(pare_plan_execute(c->two, c->both, c->all, err));
     for (int item = 0; item < 2; item++) {
         for (int i = 0; i < c->one->graph->n_in; i++)
-            c->in[i].data = (char *)c->both[i].data + (size_t)item * item_bytes(&c->in[i]);
+            c->in[i].data = (char *)c->both[i].data +
+                            (is_item(c, i) ? (size_t)item * item_bytes(&c->in[i]) : 0);
         PARE_TRY(pare_plan_execute(c->one, c->in, c->out, err));
         for (int i = 0; i < c->one->graph->n_out; i++)
             if (!same_item(&c->out[i], &c->all[i], item))
@@ -175,15 +153,34 @@ static int compare(struct check *c, struct pare_err *err)
     return 0;
 }
 
+/* Shapes that the nodes accept; the batch is `batch`. */
+static int find_shapes(const struct pare_model *m, struct pare_arena *a, int64_t batch,
+                       struct pare_tensor *in, struct pare_err *err)
+{
+    struct pare_graph *g;
+
+    PARE_TRY(pare_graph_infer_free(a, m->graph, m->in, NULL, &g, err));
+    for (int i = 0; i < m->n_in; i++) {
+        in[i] = g->in[i]->t;
+        if (in[i].rank > 0 && m->in[i].dim[0] == 1)
+            in[i].dim[0] = batch;
+    }
+    return 0;
+}
+
 static int verify(const struct pare_model *m, const struct pare_model *freed, struct pare_err *err)
 {
     struct check c = { .arena = pare_arena_new(1 << 16) };
-    struct pare_plan_opts one = { .batch = 1 }, two = { .batch = 2 };
-    int rc = c.arena ? pare_plan_make(m, &one, &c.one, err)
-                     : pare_no_memory(err, "to compare models");
+    struct pare_tensor *in = c.arena ? pare_alloc(c.arena, (size_t)m->n_in, sizeof(*in)) : NULL;
+    struct pare_plan_opts o = { .in = in, .n_in = m->n_in };
+    int rc = in ? find_shapes(m, c.arena, 1, in, err) : pare_no_memory(err, "to compare models");
 
     if (!rc)
-        rc = pare_plan_make(freed, &two, &c.two, err);
+        rc = pare_plan_make(m, &o, &c.one, err);
+    if (!rc)
+        rc = find_shapes(m, c.arena, 2, in, err);
+    if (!rc)
+        rc = pare_plan_make(freed, &o, &c.two, err);
     if (!rc)
         rc = compare(&c, err);
     pare_plan_free(c.one);
@@ -192,25 +189,50 @@ static int verify(const struct pare_model *m, const struct pare_model *freed, st
     return rc;
 }
 
-int pare_model_free_batch(const struct pare_model *m, struct pare_model **freed,
-                          struct pare_err *err)
+int pare_model_free_batch(struct pare_model *m, struct pare_err *err)
+{
+    struct pare_model *freed = NULL;
+    int64_t count = 0;
+    int rc;
+
+    PARE_TRY(check_inputs(m, err));
+    rc = change(m, &freed, &count, err);
+    if (!rc)
+        rc = verify(m, freed, err);
+    if (rc) {
+        pare_model_free(freed);
+        return pare_at(err, rc, "the batch cannot be freed");
+    }
+    pare_model_adopt(m, freed);
+    pare_model_counted(m, "fixed_batch", count + 1);
+    return 0;
+}
+
+int pare_model_try_batch(struct pare_model *m, struct pare_err *err)
+{
+    int rc;
+
+    for (int i = 0; i < m->n_in; i++)
+        if (m->one_batch || (m->in[i].rank > 0 && m->in[i].dim[0] < 0))
+            return 0;
+    rc = pare_model_free_batch(m, err);
+    if (rc == PARE_ENOMEM || !rc)
+        return rc;
+    m->one_batch = pare_strdup(m->arena, err->msg);
+    return m->one_batch ? 0 : pare_no_memory(err, "to free the batch");
+}
+
+int pare_model_declare_batch(const struct pare_model *m, struct pare_model **declared,
+                             struct pare_err *err)
 {
     struct pare_edit *e;
     int rc;
 
-    *freed = NULL;
-    PARE_TRY(check_inputs(m, err));
+    *declared = NULL;
     PARE_TRY(pare_edit_new(m, &e, err));
-    rc = change(m, e, err);
-    if (rc) {
-        pare_edit_free(e);
-        return pare_at(err, rc, "the batch cannot be freed");
-    }
-    PARE_TRY(pare_edit_model(e, freed, err));
-    rc = verify(m, *freed, err);
+    rc = pare_edit_free_batch(e, "N", err);
     if (!rc)
-        return 0;
-    pare_model_free(*freed);
-    *freed = NULL;
-    return pare_at(err, rc, "the batch cannot be freed");
+        return pare_edit_model(e, declared, err);
+    pare_edit_free(e);
+    return rc;
 }
