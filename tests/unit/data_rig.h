@@ -1,10 +1,10 @@
 /* data_rig.h - fixture for tests of data sets: a temporary folder with small data files.
  *
- *     begin(&r);
- *     put(&r, "train/cat/1.png", bytes, len);      creates folders as needed
- *     open_ok(&r, "train", "", "batch=2 pad=1");   path below the folder, with options
- *     open_bad(&r, "x.npz", "a part of the message");
- *     end(&r);
+ *     rig_begin(&r);
+ *     rig_write(&r, "train/cat/1.png", bytes, len);    creates folders as needed
+ *     expect_open(&r, "train", "", "batch=2 pad=1");   path below the folder, split, options
+ *     expect_open_error(&r, "x.npz", "", "", "part of the message");
+ *     rig_end(&r);
  */
 #ifndef PARE_TESTS_DATA_RIG_H
 #define PARE_TESTS_DATA_RIG_H
@@ -34,7 +34,7 @@ struct rig {
     struct pare_err err;
 };
 
-static inline void begin(struct rig *r)
+static inline void rig_begin(struct rig *r)
 {
     memset(r, 0, sizeof(*r));
     strncpy(r->dir, "/tmp/pare_data_XXXXXX", sizeof(r->dir) - 1);
@@ -43,7 +43,7 @@ static inline void begin(struct rig *r)
     assert_non_null(r->arena);
 }
 
-static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+static inline int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
 {
     (void)st;
     (void)type;
@@ -51,7 +51,7 @@ static inline int remove_one(const char *path, const struct stat *st, int type, 
     return remove(path);
 }
 
-static inline void close_all(struct rig *r)
+static inline void close_data(struct rig *r)
 {
     pare_loader_free(r->loader);
     pare_data_free(r->data);
@@ -59,19 +59,19 @@ static inline void close_all(struct rig *r)
     r->data = NULL;
 }
 
-static inline void end(struct rig *r)
+static inline void rig_end(struct rig *r)
 {
-    close_all(r);
-    nftw(r->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    close_data(r);
+    nftw(r->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     pare_arena_free(r->arena);
 }
 
-static inline const char *at(struct rig *r, const char *name)
+static inline const char *rig_path(struct rig *r, const char *name)
 {
     return pare_sprintf(r->arena, "%s/%s", r->dir, name);
 }
 
-static inline void put(struct rig *r, const char *name, const void *data, size_t len)
+static inline void rig_write(struct rig *r, const char *name, const void *data, size_t len)
 {
     char *path = pare_sprintf(r->arena, "%s/%s", r->dir, name);
     FILE *f;
@@ -88,8 +88,8 @@ static inline void put(struct rig *r, const char *name, const void *data, size_t
     assert_int_equal(fclose(f), 0);
 }
 
-/* Options as "name=value name=value". */
-static inline int apply(struct rig *r, const char *text, struct pare_data_opts *o)
+/* Parses options, "name=value name=value". */
+static inline int parse_options(struct rig *r, const char *text, struct pare_data_opts *o)
 {
     struct pare_setting set[16];
     char *copy = pare_strdup(r->arena, text), *save = NULL;
@@ -110,44 +110,45 @@ static inline int apply(struct rig *r, const char *text, struct pare_data_opts *
 }
 
 /* `spec` with a leading ':' is a data set's name, else a path below the folder. */
-static inline int open_set(struct rig *r, const char *spec, const char *split, const char *opts)
+static inline int open_data(struct rig *r, const char *spec, const char *split, const char *opts)
 {
     struct pare_data_opts o;
     int rc;
 
-    close_all(r);
+    close_data(r);
     r->err = (struct pare_err){ 0 };
-    rc = apply(r, opts, &o);
+    rc = parse_options(r, opts, &o);
     if (!rc)
-        rc = pare_data_open(*spec == ':' ? spec + 1 : at(r, spec), split, &o, &r->data, &r->err);
+        rc = pare_data_open(*spec == ':' ? spec + 1 : rig_path(r, spec), split, &o, &r->data,
+                            &r->err);
     assert_int_equal(rc, r->err.code);
     assert_int_equal(rc == 0, r->data != NULL);
     return rc;
 }
 
-static inline void open_ok(struct rig *r, const char *spec, const char *split, const char *opts)
+static inline void expect_open(struct rig *r, const char *spec, const char *split, const char *opts)
 {
-    if (open_set(r, spec, split, opts))
+    if (open_data(r, spec, split, opts))
         fail_msg("%s: %s", spec, r->err.msg);
 }
 
-static inline void says(const struct rig *r, const char *part)
+static inline void expect_message(const struct rig *r, const char *part)
 {
     if (!strstr(r->err.msg, part))
         fail_msg("expected \"%s\" in: %s", part, r->err.msg);
 }
 
-static inline void open_bad(struct rig *r, const char *spec, const char *split, const char *opts,
-                            const char *part)
+static inline void expect_open_error(struct rig *r, const char *spec, const char *split,
+                                     const char *opts, const char *part)
 {
-    if (!open_set(r, spec, split, opts))
+    if (!open_data(r, spec, split, opts))
         fail_msg("%s was opened; expected: %s", spec, part);
-    says(r, part);
+    expect_message(r, part);
 }
 
 /* ---- batches ------------------------------------------------------------------------ */
 
-static inline void load(struct rig *r, bool train, uint64_t seed)
+static inline void start_loader(struct rig *r, bool train, uint64_t seed)
 {
     struct pare_loader_opts o = { .train = train, .seed = seed };
 
@@ -157,7 +158,7 @@ static inline void load(struct rig *r, bool train, uint64_t seed)
         fail_msg("%s", r->err.msg);
 }
 
-static inline const struct pare_batch *next(struct rig *r)
+static inline const struct pare_batch *next_batch(struct rig *r)
 {
     const struct pare_batch *b;
 
@@ -167,7 +168,7 @@ static inline const struct pare_batch *next(struct rig *r)
 }
 
 /* Item i of the opened set, as float32: batches of one, in order. */
-static inline const float *item(struct rig *r, int64_t i)
+static inline const float *read_item(struct rig *r, int64_t i)
 {
     struct pare_loader_opts o = { .batch = 1 };
     struct pare_loader_pos pos;
@@ -177,7 +178,7 @@ static inline const float *item(struct rig *r, int64_t i)
     pos = pare_loader_tell(r->loader);
     pos.at = i;
     assert_int_equal(pare_loader_seek(r->loader, &pos, &r->err), 0);
-    return pare_f32(&next(r)->x);
+    return pare_f32(&next_batch(r)->x);
 }
 
 /* ---- files --------------------------------------------------------------------------- */

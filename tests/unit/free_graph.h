@@ -1,8 +1,8 @@
-/* free_graph.h - random networks whose batch, length, height and width are free, by seed.
+/* free_graph.h - random networks with free batch, length, height and width, reproducible by seed.
  *
- * Pictures (B, C, H, W) and sequences (B, T, C).  Shapes are computed in the graph, as exporters
+ * Images (B, C, H, W) and sequences (B, T, C).  Shapes are computed in the graph, as exporters
  * write them: Shape, Gather or Slice, arithmetic, Concat, Reshape; tables (positions, rotary
- * angles, causal masks) are sliced to the length.  Only channels are numbers here: two values have
+ * angles, causal masks) are sliced to the length.  Only channels are constants: two values have
  * the same other axes if they have the same `grid`.
  */
 #ifndef PARE_TEST_FREE_GRAPH_H
@@ -15,14 +15,14 @@
 #include "base/rng.h"
 
 enum { FG_VALUES = 120, FG_TABLE = 64 };
-enum fg_kind { FG_PICTURE, FG_SEQUENCE };
+enum fg_kind { FG_IMAGE, FG_SEQUENCE };
 
 struct fg_value {
     const char *name;
     enum fg_kind kind;
     int64_t C;
     int grid, scale; /* scale: the product of strides so far */
-    bool tabled;     /* the length is at most FG_TABLE */
+    bool fits_table; /* the length is at most FG_TABLE */
     int uses;
 };
 
@@ -72,7 +72,7 @@ static inline const char *fg_use(struct fg *g, int x)
     return g->v[x].name;
 }
 
-/* Most often a recent value of that kind; -1: there is none. */
+/* A value of that kind, most often a recent one; -1: none found. */
 static inline int fg_pick(struct fg *g, enum fg_kind kind)
 {
     for (int tries = 0; tries < 10; tries++) {
@@ -98,7 +98,7 @@ static inline const char *fg_transpose(struct fg *g, const char *x, int n, const
 
 /* ---- computed sizes -------------------------------------------------------------------------- */
 
-/* Size i of x as a list of one number, in one of the forms of exporters. */
+/* Size i of x as a list of one number, in one of the forms that exporters write. */
 static inline const char *fg_dim(struct fg *g, const char *x, int64_t i)
 {
     const char *shape = fg_node(g, "Shape", x, NULL, NOTHING), *one;
@@ -117,7 +117,7 @@ static inline const char *fg_dim(struct fg *g, const char *x, int64_t i)
     }
 }
 
-/* A number in a computed shape: a constant, which may be computed as well. */
+/* A number of a computed shape: a constant, or a product of constants. */
 static inline const char *fg_number(struct fg *g, int64_t v)
 {
     if (v > 1 && v % 2 == 0 && fg_chance(g, 10))
@@ -126,7 +126,7 @@ static inline const char *fg_number(struct fg *g, int64_t v)
     return build_ints(&g->b, 1, &v);
 }
 
-/* Reshape to (a, b, c, ...): a number, or -10 - i for size i of `of`. */
+/* Reshape to dim[]: each is a number, or FG_SIZE(i) for size i of `of`. */
 static inline const char *fg_reshape(struct fg *g, const char *x, const char *of, int n,
                                      const int64_t *dim)
 {
@@ -140,7 +140,7 @@ static inline const char *fg_reshape(struct fg *g, const char *x, const char *of
 }
 #define FG_SIZE(i) (-10 - (i))
 
-/* A sum of elementwise operators that exporters write for activations. */
+/* An activation, as one operator or as the operators that exporters write. */
 static inline const char *fg_act(struct fg *g, const char *x)
 {
     static const char *const plain[] = { "Relu", "Sigmoid", "Tanh", "Softplus" };
@@ -157,7 +157,7 @@ static inline const char *fg_act(struct fg *g, const char *x)
     }
 }
 
-/* ---- pictures -------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 static inline int fg_conv_to(struct fg *g, int x, int64_t C, int64_t stride)
 {
@@ -188,7 +188,7 @@ static inline int fg_conv_to(struct fg *g, int x, int64_t C, int64_t stride)
 
 static inline void fg_conv(struct fg *g)
 {
-    int x = fg_pick(g, FG_PICTURE);
+    int x = fg_pick(g, FG_IMAGE);
 
     if (x >= 0)
         fg_conv_to(g, x, fg_int(g, 2, 16), g->v[x].scale < 8 && fg_chance(g, 25) ? 2 : 1);
@@ -196,7 +196,7 @@ static inline void fg_conv(struct fg *g)
 
 static inline void fg_residual(struct fg *g)
 {
-    int x = fg_pick(g, FG_PICTURE), y;
+    int x = fg_pick(g, FG_IMAGE), y;
 
     if (x < 0)
         return;
@@ -206,7 +206,7 @@ static inline void fg_residual(struct fg *g)
 
 static inline void fg_pool(struct fg *g)
 {
-    int x = fg_pick(g, FG_PICTURE);
+    int x = fg_pick(g, FG_IMAGE);
     bool half = fg_chance(g, 60), max = fg_chance(g, 50);
     struct fg_value v;
 
@@ -228,7 +228,7 @@ static inline void fg_pool(struct fg *g)
 /* x gate(mean of x). */
 static inline void fg_squeeze(struct fg *g)
 {
-    int x = fg_pick(g, FG_PICTURE);
+    int x = fg_pick(g, FG_IMAGE);
     int64_t C, M = fg_int(g, 1, 6);
     const char *s;
 
@@ -243,10 +243,10 @@ static inline void fg_squeeze(struct fg *g)
            g->v[x], C);
 }
 
-/* Up to the size of an earlier picture, then joined with it: a UNet's skip. */
+/* Resize to the size of an earlier image and join with it: the skip connection of a UNet. */
 static inline void fg_up(struct fg *g)
 {
-    int x = fg_pick(g, FG_PICTURE), to = fg_pick(g, FG_PICTURE);
+    int x = fg_pick(g, FG_IMAGE), to = fg_pick(g, FG_IMAGE);
     const char *sizes, *y, *part[2];
     bool both = fg_chance(g, 50);
 
@@ -280,7 +280,7 @@ static inline void fg_up(struct fg *g)
 /* GroupNorm as exporters write it: (B, G, -1), InstanceNormalization, the shape of x. */
 static inline void fg_group_norm(struct fg *g)
 {
-    int x = fg_pick(g, FG_PICTURE);
+    int x = fg_pick(g, FG_IMAGE);
     int64_t G, C;
     const char *y, *name;
 
@@ -305,7 +305,7 @@ static inline void fg_group_norm(struct fg *g)
 /* A table of positions, sliced to (H, W). */
 static inline void fg_position(struct fg *g)
 {
-    int x = fg_pick(g, FG_PICTURE);
+    int x = fg_pick(g, FG_IMAGE);
     const char *t, *ends, *name;
 
     if (x < 0)
@@ -322,10 +322,10 @@ static inline void fg_position(struct fg *g)
 
 static inline int fg_attend(struct fg *g, int x);
 
-/* Tokens of a picture, attention, and the picture again. */
+/* An image as tokens, attention, and the tokens as an image again. */
 static inline void fg_tokens(struct fg *g)
 {
-    int x = fg_pick(g, FG_PICTURE), y;
+    int x = fg_pick(g, FG_IMAGE), y;
     struct fg_value v, s;
     const char *name, *t;
 
@@ -347,7 +347,7 @@ static inline void fg_tokens(struct fg *g)
                     NOTHING);
     s.kind = FG_SEQUENCE;
     s.grid = g->grids++;
-    s.tabled = false;
+    s.fits_table = false;
     y = fg_add(g, fg_transpose(g, t, INTS(0, 2, 1)), s, v.C);
     y = fg_attend(g, y);
     t = fg_transpose(g, fg_use(g, y), INTS(0, 2, 1));

@@ -6,7 +6,7 @@
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-/* x W + b from I to O channels.  With `heads`, the columns of those in `dead` are 0. */
+/* x W + b from I to O channels.  With `heads`, the columns of the heads in `dead` are 0. */
 static inline const char *fg_linear(struct fg *g, const char *x, int64_t I, int64_t O,
                                     int64_t heads, unsigned dead)
 {
@@ -30,8 +30,8 @@ static inline const char *fg_linear(struct fg *g, const char *x, int64_t I, int6
     return y;
 }
 
-/* A table (FG_TABLE, ...) cut to the length of x, by Slice or by Gather with a range. */
-static inline const char *fg_cut(struct fg *g, const char *table, const char *x, int axis)
+/* A table (FG_TABLE, ...) sliced to the length of x, by Slice or by Gather with a Range. */
+static inline const char *fg_slice_table(struct fg *g, const char *table, const char *x, int axis)
 {
     int64_t zero = 0, step = 1;
     const char *length = fg_dim(g, x, 1), *range;
@@ -53,7 +53,7 @@ static inline const char *fg_cut(struct fg *g, const char *table, const char *x,
 static inline const char *fg_rotary(struct fg *g, const char *x, const char *of, int64_t d)
 {
     struct pare_tensor t[2];
-    const char *half[2], *table[2], *turned;
+    const char *half[2], *table[2], *rotated;
     int64_t from[2] = { 0, d / 2 }, to[2] = { d / 2, d };
 
     for (int k = 0; k < 2; k++) {
@@ -63,16 +63,16 @@ static inline const char *fg_rotary(struct fg *g, const char *x, const char *of,
 
             pare_f32(&t[k])[i] = (float)(k ? sin(angle) : cos(angle));
         }
-        table[k] = fg_cut(g, build_floats(&g->b, 2, t[k].dim, pare_f32(&t[k])), of, 0);
+        table[k] = fg_slice_table(g, build_floats(&g->b, 2, t[k].dim, pare_f32(&t[k])), of, 0);
         half[k] = build_node(&g->b, "Slice",
                              NAMES(x, build_ints(&g->b, 1, &from[k]), build_ints(&g->b, 1, &to[k]),
                                    build_ints(&g->b, INTS(3))),
                              NOTHING);
     }
-    turned = build_node(&g->b, "Concat", NAMES(fg_node(g, "Neg", half[1], NULL, NOTHING), half[0]),
-                        at_int("axis", 3));
+    rotated = build_node(&g->b, "Concat", NAMES(fg_node(g, "Neg", half[1], NULL, NOTHING), half[0]),
+                         at_int("axis", 3));
     return fg_node(g, "Add", fg_node(g, "Mul", x, table[0], NOTHING),
-                   fg_node(g, "Mul", turned, table[1], NOTHING), NOTHING);
+                   fg_node(g, "Mul", rotated, table[1], NOTHING), NOTHING);
 }
 
 /* (B, T, heads d) as (B, heads, T, d). */
@@ -118,7 +118,7 @@ static inline int fg_attend(struct fg *g, int x)
 {
     struct fg_value v = g->v[x];
     int64_t heads = fg_int(g, 1, 4), d = 2 * fg_int(g, 1, 3), E = heads * d;
-    bool rotary = v.tabled && fg_chance(g, 50), mask = v.tabled && fg_chance(g, 40);
+    bool rotary = v.fits_table && fg_chance(g, 50), mask = v.fits_table && fg_chance(g, 40);
     const char *name = fg_use(g, x), *part[3], *y;
     unsigned dead = fg_chance(g, 60) ? (unsigned)fg_int(g, 0, (1 << heads) - 2) : 0;
 
@@ -145,7 +145,7 @@ static inline void fg_attention(struct fg *g)
         fg_attend(g, x);
 }
 
-/* A feed-forward block, perhaps gated, with a residual. */
+/* A feed-forward block with a residual connection; some are gated. */
 static inline void fg_feed_forward(struct fg *g)
 {
     int x = fg_pick(g, FG_SEQUENCE);
@@ -190,18 +190,19 @@ static inline void fg_layer_norm(struct fg *g)
                g->v[x], g->v[x].C);
 }
 
-/* Learned positions: a table cut to the length, (T, C) or (1, T, C). */
+/* Learned positions: a table sliced to the length, (T, C) or (1, T, C). */
 static inline void fg_positions(struct fg *g)
 {
     int x = fg_pick(g, FG_SEQUENCE), lead = fg_chance(g, 50);
     const char *t, *name;
 
-    if (x < 0 || !g->v[x].tabled)
+    if (x < 0 || !g->v[x].fits_table)
         return;
     name = fg_use(g, x);
     t = lead ? FG_CONST(g, 0, 0.5f, 1, FG_TABLE, g->v[x].C)
              : FG_CONST(g, 0, 0.5f, FG_TABLE, g->v[x].C);
-    fg_add(g, fg_node(g, "Add", name, fg_cut(g, t, name, lead), NOTHING), g->v[x], g->v[x].C);
+    fg_add(g, fg_node(g, "Add", name, fg_slice_table(g, t, name, lead), NOTHING), g->v[x],
+           g->v[x].C);
 }
 
 /* A convolution along the sequence, (B, C, T) inside. */
@@ -229,7 +230,7 @@ static inline void fg_conv1d(struct fg *g)
 
 /* ---- joins -------------------------------------------------------------------------------- */
 
-/* Two values with the same axes: a sum, a product, or one after the other. */
+/* The sum, product or concatenation of two values with the same axes. */
 static inline void fg_join(struct fg *g)
 {
     int x = fg_pick(g, g->kind), y = -1;
@@ -244,7 +245,7 @@ static inline void fg_join(struct fg *g)
     if (concat)
         fg_add(g,
                build_node(&g->b, "Concat", NAMES(fg_use(g, x), fg_use(g, y)),
-                          at_int("axis", g->kind == FG_PICTURE ? 1 : 2)),
+                          at_int("axis", g->kind == FG_IMAGE ? 1 : 2)),
                g->v[x], g->v[x].C + g->v[y].C);
     else
         fg_add(g, fg_node(g, fg_chance(g, 70) ? "Add" : "Mul", fg_use(g, x), fg_use(g, y), NOTHING),
@@ -255,7 +256,7 @@ static inline void fg_join(struct fg *g)
 static inline void fg_context(struct fg *g)
 {
     int x = fg_pick(g, g->kind);
-    bool picture = g->kind == FG_PICTURE;
+    bool image = g->kind == FG_IMAGE;
     int64_t C, M = fg_int(g, 2, 9);
     const char *s, *name;
 
@@ -264,10 +265,10 @@ static inline void fg_context(struct fg *g)
     C = g->v[x].C;
     name = fg_use(g, x);
     s = fg_node(g, "ReduceMean", name, NULL,
-                CAT(picture ? at_ints("axes", INTS(2, 3)) : at_ints("axes", INTS(1)),
+                CAT(image ? at_ints("axes", INTS(2, 3)) : at_ints("axes", INTS(1)),
                     at_int("keepdims", 0)));
     s = fg_linear(g, fg_act(g, fg_linear(g, s, C, M, 0, 0)), M, C, 0, 0);
-    if (!picture)
+    if (!image)
         s = fg_node(g, "Unsqueeze", s, build_ints(&g->b, INTS(1)), NOTHING);
     else if (fg_chance(g, 50))
         s = fg_node(g, "Reshape", s, build_ints(&g->b, INTS(-1, C, 1, 1)), NOTHING);
@@ -282,25 +283,26 @@ static inline void fg_input(struct fg *g, int64_t C)
 {
     static const char *const names[2][4] = { { "batch", "", "height", "width" },
                                              { "batch", "length", "", "" } };
-    bool picture = g->kind == FG_PICTURE;
-    int rank = picture ? 4 : 3;
+    bool image = g->kind == FG_IMAGE;
+    int rank = image ? 4 : 3;
     struct bin shape = NOTHING;
     const char *name = build_name(&g->b);
 
     for (int i = 0; i < rank; i++) {
-        bool channels = i == (picture ? 1 : 2);
+        bool channels = i == (image ? 1 : 2);
 
         g->fixed[i] = channels ? C : fg_chance(g, 80) ? -1 : i == 0 ? fg_int(g, 1, 2) : 24;
         shape = CAT(shape,
-                    msg(1, g->fixed[i] < 0 ? text(2, names[!picture][i]) : num(1, g->fixed[i])));
+                    msg(1, g->fixed[i] < 0 ? text(2, names[!image][i]) : num(1, g->fixed[i])));
     }
     build_put(&g->b,
               msg(11, CAT(text(1, name), msg(2, msg(1, CAT(num(1, PARE_F32), msg(2, shape)))))));
     fg_add(g, name,
-           (struct fg_value){ .kind = g->kind, .grid = g->grids++, .scale = 1, .tabled = true }, C);
+           (struct fg_value){ .kind = g->kind, .grid = g->grids++, .scale = 1, .fits_table = true },
+           C);
 }
 
-/* The values that nothing reads are outputs, each after one more layer. */
+/* Values without a consumer become outputs, each after one more layer. */
 static inline void fg_outputs(struct fg *g)
 {
     int n = g->n;
@@ -311,7 +313,7 @@ static inline void fg_outputs(struct fg *g)
 
         if (v.uses || g->n > FG_VALUES - 2)
             continue;
-        if (v.kind == FG_PICTURE)
+        if (v.kind == FG_IMAGE)
             y = fg_node(g, "Conv", fg_use(g, i), FG_CONST(g, 0, 1, 3, v.C, 1, 1), NOTHING);
         else
             y = fg_linear(g, fg_use(g, i), v.C, 3, 0, 0);
@@ -321,7 +323,7 @@ static inline void fg_outputs(struct fg *g)
 
 static inline void fg_make(struct fg *g, uint64_t seed)
 {
-    static void (*const picture[])(struct fg *) = {
+    static void (*const image[])(struct fg *) = {
         fg_conv, fg_conv, fg_conv,       fg_residual, fg_residual, fg_pool, fg_squeeze,
         fg_up,   fg_up,   fg_group_norm, fg_position, fg_tokens,   fg_join, fg_context
     };
@@ -334,16 +336,16 @@ static inline void fg_make(struct fg *g, uint64_t seed)
     memset(g, 0, sizeof(*g));
     pare_rng_init(&g->r, seed);
     g->b.opset = 17;
-    g->kind = fg_chance(g, 50) ? FG_PICTURE : FG_SEQUENCE;
+    g->kind = fg_chance(g, 50) ? FG_IMAGE : FG_SEQUENCE;
     fg_input(g, 2 * fg_int(g, 1, 4));
     count = (int)fg_int(g, 2, 8);
     for (int i = 0; i < count && g->n < FG_VALUES - 20 && g->b.n < BUILD_PARTS - 200; i++)
-        if (g->kind == FG_PICTURE)
-            picture[fg_int(g, 0, (int)(sizeof(picture) / sizeof(*picture)) - 1)](g);
+        if (g->kind == FG_IMAGE)
+            image[fg_int(g, 0, (int)(sizeof(image) / sizeof(*image)) - 1)](g);
         else
             sequence[fg_int(g, 0, (int)(sizeof(sequence) / sizeof(*sequence)) - 1)](g);
     if (g->n == 1)
-        (g->kind == FG_PICTURE ? fg_conv : fg_project)(g);
+        (g->kind == FG_IMAGE ? fg_conv : fg_project)(g);
     fg_outputs(g);
 }
 

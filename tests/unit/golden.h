@@ -1,15 +1,16 @@
 /* golden.h - compare small networks, forward and backward, with PyTorch in float64.
  *
  *     net_open(&t, "golden/mlp.npz");
- *     y = add(&t, "Gemm", IN(leaf(&t, "x0"), leaf(&t, "w")), ATTRS("transB", "1"));
- *     run(&t, true, array(&t, "", "gy0"));
- *     same(&t, &y->t, "", "y0");
- *     same_grads(&t, "grad.");
+ *     y = add_node(&t, "Gemm", IN(leaf(&t, "x0"), leaf(&t, "w")), ATTRS("transB", "1"));
+ *     run_net(&t, true, find_array(&t, "", "gy0"));
+ *     expect_close(&t, &y->t, "", "y0");
+ *     expect_grads(&t, "grad.");
  *     net_close(&t);
  *
- * tests/golden/<net>.npz has, under these names: the input x<i>, its result y<i> and the gradient
- * gy<i> of that, for each batch i; the parameters; grad.<name> of all; after.<name> of what
- * training changed; and eval.<...> without training.  tools/golden.py writes it.
+ * tests/golden/<net>.npz has these arrays: for each batch i the input x<i>, the output y<i> and the
+ * output's gradient gy<i>; the parameters; the gradient grad.<name> of each input and parameter;
+ * after.<name>, what training changed; eval.<...>, the same in inference.  tools/golden.py writes
+ * the file.
  */
 #ifndef PARE_TESTS_GOLDEN_H
 #define PARE_TESTS_GOLDEN_H
@@ -52,8 +53,8 @@ static inline void net_close(struct net *t)
     pare_arena_free(t->arena);
 }
 
-static inline const struct pare_tensor *array(const struct net *t, const char *prefix,
-                                              const char *name)
+static inline const struct pare_tensor *find_array(const struct net *t, const char *prefix,
+                                                   const char *name)
 {
     char full[64];
 
@@ -65,7 +66,7 @@ static inline const struct pare_tensor *array(const struct net *t, const char *p
     return NULL;
 }
 
-static inline void give_grad(struct net *t, struct pare_value *v)
+static inline void alloc_grad(struct net *t, struct pare_value *v)
 {
     assert_int_equal(pare_tensor_new(t->arena, &v->grad, PARE_F32, v->t.rank, v->t.dim, &t->err),
                      0);
@@ -78,13 +79,13 @@ static inline struct pare_value *leaf(struct net *t, const char *name)
 
     assert_true(t->n_leaves <= MAX_LEAVES);
     v->name = name;
-    v->t = *array(t, "", name);
-    give_grad(t, v);
+    v->t = *find_array(t, "", name);
+    alloc_grad(t, v);
     return v;
 }
 
-/* Something that has no gradient. */
-static inline struct pare_value *given(struct net *t, const char *name)
+/* An array of the file without a gradient. */
+static inline struct pare_value *constant_input(struct net *t, const char *name)
 {
     struct pare_value *v = leaf(t, name);
 
@@ -95,8 +96,8 @@ static inline struct pare_value *given(struct net *t, const char *name)
 /* The next node, with its attributes in pairs; returns its first output. */
 #define IN(...) ((struct pare_value *[]){ __VA_ARGS__, NULL })
 #define ATTRS(...) ((const char *[]){ __VA_ARGS__, NULL })
-static inline struct pare_value *add(struct net *t, const char *type, struct pare_value **in,
-                                     const char **attrs)
+static inline struct pare_value *add_node(struct net *t, const char *type, struct pare_value **in,
+                                          const char **attrs)
 {
     struct one_op *f = &t->node[t->n++];
 
@@ -112,25 +113,25 @@ static inline struct pare_value *add(struct net *t, const char *type, struct par
         fail_msg("%s: %s", type, f->err.msg);
     if (f->node.op->save)
         f->node.save = pare_alloc(t->arena, f->node.op->save(&f->node) + 1, 1);
-    give_grad(t, f->out[0]);
+    alloc_grad(t, f->out[0]);
     return f->out[0];
 }
 
-static inline void zero(struct pare_value *v)
+static inline void zero_grad(struct pare_value *v)
 {
     memset(v->grad.data, 0, (size_t)pare_numel(&v->t) * sizeof(float));
 }
 
-/* One batch through the net and back; gradients of leaves are added up.  gy is of the last node's
- * first output; others may have theirs set before. */
-static inline void run(struct net *t, bool train, const struct pare_tensor *gy)
+/* A forward and a backward pass; gradients of leaves accumulate.  gy is the gradient of the last
+ * node's first output; the caller may set gradients of other outputs before. */
+static inline void run_net(struct net *t, bool train, const struct pare_tensor *gy)
 {
     struct pare_ctx c = { .threads = 1, .train = train };
     struct one_op *f = t->node;
     int rc = 0;
 
     for (int i = 0; i < t->n && !rc; i++) {
-        zero(f[i].out[0]);
+        zero_grad(f[i].out[0]);
         c.scratch = f[i].scratch, c.results = f[i].arena;
         rc = pare_node_forward(&f[i].node, &c, &t->err);
     }
@@ -145,30 +146,31 @@ static inline void run(struct net *t, bool train, const struct pare_tensor *gy)
         fail_msg("%s", t->err.msg);
 }
 
-/* Equal but for 1e-4 of each element, and 1e-5 of a usual one. */
-static inline void same(const struct net *t, const struct pare_tensor *got, const char *prefix,
-                        const char *name)
+/* Expects each element to differ by at most 1e-4 of its value plus 1e-5 of the array's root mean
+ * square. */
+static inline void expect_close(const struct net *t, const struct pare_tensor *got,
+                                const char *prefix, const char *name)
 {
-    const struct pare_tensor *want = array(t, prefix, name);
-    double square = 0, usual;
+    const struct pare_tensor *want = find_array(t, prefix, name);
+    double square = 0, rms;
 
     assert_int_equal(pare_numel(got), pare_numel(want));
     for (int64_t i = 0; i < pare_numel(want); i++)
         square += pare_get(want, i) * pare_get(want, i);
-    usual = sqrt(square / (double)pare_numel(want));
-    assert_true(usual > 0);
+    rms = sqrt(square / (double)pare_numel(want));
+    assert_true(rms > 0);
     for (int64_t i = 0; i < pare_numel(want); i++)
         if (!(fabs(pare_get(got, i) - pare_get(want, i)) <=
-              1e-4 * fabs(pare_get(want, i)) + 1e-5 * usual))
+              1e-4 * fabs(pare_get(want, i)) + 1e-5 * rms))
             fail_msg("%s%s: element %lld is %.9g, expected %.9g", prefix, name, (long long)i,
                      pare_get(got, i), pare_get(want, i));
 }
 
-static inline void same_grads(const struct net *t, const char *prefix)
+static inline void expect_grads(const struct net *t, const char *prefix)
 {
     for (int i = 0; i < t->n_leaves; i++)
         if (t->leaf[i].grad.data)
-            same(t, &t->leaf[i].grad, prefix, t->leaf[i].name);
+            expect_close(t, &t->leaf[i].grad, prefix, t->leaf[i].name);
 }
 
 #endif

@@ -13,7 +13,7 @@ struct golden {
     int n;
 };
 
-static inline struct pare_tensor *find(struct golden *g, const char *prefix, const char *name)
+static inline struct pare_tensor *find_array(struct golden *g, const char *prefix, const char *name)
 {
     char full[128];
 
@@ -24,17 +24,17 @@ static inline struct pare_tensor *find(struct golden *g, const char *prefix, con
     return NULL;
 }
 
-/* Within a part of the largest number. */
-static inline void same(const char *name, const char *what, const struct pare_tensor *got,
-                        const struct pare_tensor *want, double tolerance)
+/* Expects each element to differ by at most `tolerance` times the largest magnitude. */
+static inline void expect_close(const char *name, const char *what, const struct pare_tensor *got,
+                                const struct pare_tensor *want, double tolerance)
 {
-    double most = 0;
+    double largest = 0;
 
     assert_int_equal(pare_numel(got), pare_numel(want));
     for (int64_t i = 0; i < pare_numel(want); i++)
-        most = fmax(most, fabs((double)pare_f32(want)[i]));
+        largest = fmax(largest, fabs((double)pare_f32(want)[i]));
     for (int64_t i = 0; i < pare_numel(want); i++)
-        if (!(fabs((double)pare_f32(got)[i] - (double)pare_f32(want)[i]) <= tolerance * most))
+        if (!(fabs((double)pare_f32(got)[i] - (double)pare_f32(want)[i]) <= tolerance * largest))
             fail_msg("%s, %s: element %lld is %.9g, expected %.9g", name, what, (long long)i,
                      (double)pare_f32(got)[i], (double)pare_f32(want)[i]);
 }

@@ -5,13 +5,14 @@
  *     grad_in(&f, "3,2", -1, 1);
  *     grad_check(&f);                          // ends f, too
  *
- * The loss is L = sum over all float32 outputs of gy * y, with random gy, summed in double.  Every
+ * The loss is L = sum over all float32 outputs of gy * y, with random gy, summed in float64.  Every
  * float32 input element is moved by -2h, -h, h and 2h; the four-point formula
  *     dL/dx = (8 (L(x+h) - L(x-h)) - (L(x+2h) - L(x-2h))) / 12h
- * has an error of order h^4, so h can be large enough for float32.  Stay 2h away from kinks.
+ * has an error of order h^4, so h can be large enough for float32.  Inputs must be 2h away from
+ * kinks.
  *
- * Also checked: a second backward() adds the same again; inputs without a gradient, and gradients
- * of outputs that are absent, are left alone; backward() changes no input and no output.
+ * Also checked: a second backward() adds the same gradient again; inputs without a gradient and
+ * absent outputs are not written; backward() changes no input and no output.
  */
 #ifndef PARE_TESTS_GRAD_H
 #define PARE_TESTS_GRAD_H
@@ -23,7 +24,7 @@
 #include "base/rng.h"
 
 struct grad_opts {
-    bool train;        /* pare_ctx.train, and a generator that starts anew in every run */
+    bool train;        /* pare_ctx.train, with the same random numbers in every run */
     unsigned skip;     /* bit i: input i gets no gradient, ever */
     unsigned skip_out; /* bit i: nothing depends on output i */
     double step;       /* h; 0 means 1e-2 */
@@ -34,8 +35,8 @@ struct grad_run {
     struct one_op *f;
     struct grad_opts o;
     struct pare_rng rng;
-    void *kept[ONE_OP_MAX]; /* the inputs' bytes: training may change running statistics */
-    double noise;           /* what float32 outputs leave of the differences */
+    void *saved[ONE_OP_MAX]; /* the inputs' bytes: training may change running statistics */
+    double noise;            /* rounding error of differences of float32 outputs */
 };
 
 /* ---- inputs ------------------------------------------------------------------ */
@@ -53,7 +54,7 @@ static inline int64_t grad_count(const char *shape)
     return n;
 }
 
-/* The next input: evenly random in [lo, hi); the same in every run, different for every input. */
+/* The next input: uniform in [lo, hi), the same in every run, different for every input. */
 static inline void grad_in(struct one_op *f, const char *shape, double lo, double hi)
 {
     int64_t n = grad_count(shape);
@@ -68,7 +69,8 @@ static inline void grad_in(struct one_op *f, const char *shape, double lo, doubl
 }
 
 /* The next input: odd multiples of gap / 2 around zero in random order, so that any two elements
- * differ by at least gap and all are at least gap / 2 from zero.  For kinks and choices. */
+ * differ by at least gap and all are at least gap / 2 from zero.  For operators with kinks or
+ * comparisons. */
 static inline void grad_in_distinct(struct one_op *f, const char *shape, double gap)
 {
     int64_t n = grad_count(shape);
@@ -94,8 +96,8 @@ static inline size_t grad_bytes(const struct pare_tensor *t)
     return (size_t)pare_numel(t) * pare_dtype_size(t->dtype);
 }
 
-/* Is in[i] float32, wanted, and not a repetition of an earlier input? */
-static inline bool grad_wanted(const struct grad_run *g, int i)
+/* Has in[i] a gradient: is it float32, not skipped, and not the same value as an earlier input? */
+static inline bool grad_has_input(const struct grad_run *g, int i)
 {
     struct one_op *f = g->f;
 
@@ -107,7 +109,7 @@ static inline bool grad_wanted(const struct grad_run *g, int i)
     return true;
 }
 
-static inline bool grad_used(const struct grad_run *g, int i)
+static inline bool grad_has_output(const struct grad_run *g, int i)
 {
     struct pare_value *v = g->f->out[i];
 
@@ -146,12 +148,12 @@ static inline void grad_backward(struct grad_run *g)
     pare_reset(f->scratch, m);
 }
 
-/* Running statistics back to what they were; the element under test stays moved. */
+/* Restores all inputs: the moved element, and running statistics that training changed. */
 static inline void grad_restore(struct grad_run *g)
 {
     for (int i = 0; i < g->f->node.n_in; i++)
         if (g->f->in[i])
-            memcpy(g->f->in[i]->t.data, g->kept[i], grad_bytes(&g->f->in[i]->t));
+            memcpy(g->f->in[i]->t.data, g->saved[i], grad_bytes(&g->f->in[i]->t));
 }
 
 static inline double grad_loss(struct grad_run *g)
@@ -160,7 +162,7 @@ static inline double grad_loss(struct grad_run *g)
 
     grad_forward(g);
     for (int i = 0; i < g->f->node.n_out; i++)
-        for (int64_t k = 0; grad_used(g, i) && k < pare_numel(&g->f->out[i]->t); k++)
+        for (int64_t k = 0; grad_has_output(g, i) && k < pare_numel(&g->f->out[i]->t); k++)
             sum += (double)pare_f32(&g->f->out[i]->grad)[k] * (double)pare_f32(&g->f->out[i]->t)[k];
     return sum;
 }
@@ -193,7 +195,7 @@ static inline void grad_attach(struct grad_run *g, struct pare_value *v)
                      0);
 }
 
-/* Run once to know the shapes; give every wanted input and used output a gradient. */
+/* Runs once to infer shapes; allocates the gradients of inputs and outputs. */
 static inline void grad_begin(struct grad_run *g, struct one_op *f, const struct grad_opts *o)
 {
     struct pare_rng r;
@@ -207,9 +209,9 @@ static inline void grad_begin(struct grad_run *g, struct one_op *f, const struct
     g->o.tol = g->o.tol > 0 ? g->o.tol : 1e-3;
     for (int i = 0; i < f->node.n_in; i++)
         if (f->in[i]) {
-            g->kept[i] = pare_alloc(f->arena, grad_bytes(&f->in[i]->t) + 1, 1);
-            assert_non_null(g->kept[i]);
-            memcpy(g->kept[i], f->in[i]->t.data, grad_bytes(&f->in[i]->t));
+            g->saved[i] = pare_alloc(f->arena, grad_bytes(&f->in[i]->t) + 1, 1);
+            assert_non_null(g->saved[i]);
+            memcpy(g->saved[i], f->in[i]->t.data, grad_bytes(&f->in[i]->t));
         }
     if (op_run(f))
         fail_msg("%s: %s", f->node.type, f->err.msg);
@@ -219,7 +221,7 @@ static inline void grad_begin(struct grad_run *g, struct one_op *f, const struct
     grad_restore(g);
     pare_rng_init(&r, 3);
     for (int i = 0; i < f->node.n_out; i++)
-        if (grad_used(g, i)) {
+        if (grad_has_output(g, i)) {
             grad_attach(g, f->out[i]);
             for (int64_t k = 0; k < pare_numel(&f->out[i]->t); k++) {
                 float gy = (float)(2 * pare_rng_uniform(&r) - 1);
@@ -231,7 +233,7 @@ static inline void grad_begin(struct grad_run *g, struct one_op *f, const struct
         }
     g->noise = 3e-7 * sqrt(square) / g->o.step + 1e-7;
     for (int i = 0; i < f->node.n_in; i++)
-        if (grad_wanted(g, i))
+        if (grad_has_input(g, i))
             grad_attach(g, f->in[i]);
 }
 
@@ -244,7 +246,7 @@ static inline void *grad_copy(struct grad_run *g, const void *data, size_t bytes
     return c;
 }
 
-/* A second time: all gradients double, exactly; nothing else changes. */
+/* A second backward() doubles all gradients and changes nothing else. */
 static inline void grad_check_twice(struct grad_run *g)
 {
     struct one_op *f = g->f;
@@ -252,7 +254,7 @@ static inline void grad_check_twice(struct grad_run *g)
     void *y[ONE_OP_MAX] = { 0 };
 
     for (int i = 0; i < f->node.n_in; i++)
-        if (grad_wanted(g, i))
+        if (grad_has_input(g, i))
             first[i] = grad_copy(g, f->in[i]->grad.data, grad_bytes(&f->in[i]->grad));
     for (int i = 0; i < f->node.n_out; i++)
         if (f->out[i])
@@ -263,42 +265,42 @@ static inline void grad_check_twice(struct grad_run *g)
             double want = 2 * (double)first[i][k], got = (double)pare_f32(&f->in[i]->grad)[k];
 
             if (!(fabs(got - want) <= 1e-5 * (1 + fabs(want))))
-                fail_msg("%s: input %d, element %lld: %g after two backward runs, not %g",
+                fail_msg("%s: input %d, element %lld: %g after two backward passes, expected %g",
                          f->node.type, i, (long long)k, got, want);
         }
         if (f->in[i])
-            assert_memory_equal(f->in[i]->t.data, g->kept[i], grad_bytes(&f->in[i]->t));
+            assert_memory_equal(f->in[i]->t.data, g->saved[i], grad_bytes(&f->in[i]->t));
     }
     for (int i = 0; i < f->node.n_out; i++)
         if (f->out[i])
             assert_memory_equal(f->out[i]->t.data, y[i], grad_bytes(&f->out[i]->t));
 }
 
-/* One input at a time: the same gradient as when all are wanted, none for the others. */
+/* Each input's gradient, requested alone, equals the one computed with all others. */
 static inline void grad_check_alone(struct grad_run *g, float **want)
 {
     struct one_op *f = g->f;
 
     for (int i = 0; i < f->node.n_in; i++) {
-        void *kept[ONE_OP_MAX] = { 0 };
+        void *saved[ONE_OP_MAX] = { 0 };
 
-        if (!grad_wanted(g, i))
+        if (!grad_has_input(g, i))
             continue;
         for (int k = 0; k < f->node.n_in; k++)
             if (f->in[k] && f->in[k] != f->in[i]) {
-                kept[k] = f->in[k]->grad.data;
+                saved[k] = f->in[k]->grad.data;
                 f->in[k]->grad.data = NULL;
             }
         memset(f->in[i]->grad.data, 0, grad_bytes(&f->in[i]->grad));
         grad_backward(g);
         for (int k = 0; k < f->node.n_in; k++)
-            if (kept[k])
-                f->in[k]->grad.data = kept[k];
+            if (saved[k])
+                f->in[k]->grad.data = saved[k];
         for (int64_t k = 0; k < pare_numel(&f->in[i]->t); k++) {
             double got = (double)pare_f32(&f->in[i]->grad)[k];
 
             if (!(fabs(got - (double)want[i][k]) <= 1e-5 * (1 + fabs(got))))
-                fail_msg("%s: input %d, element %lld: %g when only it is wanted, else %g",
+                fail_msg("%s: input %d, element %lld: %g when requested alone, expected %g",
                          f->node.type, i, (long long)k, got, (double)want[i][k]);
         }
     }
@@ -314,7 +316,7 @@ static inline void grad_check_with(struct one_op *f, const struct grad_opts *o)
     grad_restore(&g);
     grad_backward(&g);
     for (int i = 0; i < f->node.n_in; i++)
-        if (grad_wanted(&g, i))
+        if (grad_has_input(&g, i))
             got[i] = grad_copy(&g, f->in[i]->grad.data, grad_bytes(&f->in[i]->grad));
     grad_check_twice(&g);
     grad_check_alone(&g, got);

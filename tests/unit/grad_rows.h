@@ -19,7 +19,7 @@ struct row {
     struct grad_opts o;
 };
 
-static inline void add_input(struct one_op *f, const char *text)
+static inline void row_add_input(struct one_op *f, const char *text)
 {
     double v[16];
     char shape[16];
@@ -43,8 +43,8 @@ static inline void add_input(struct one_op *f, const char *text)
     }
 }
 
-/* f has the row's operator, inputs and attributes. */
-static inline void begin_row(struct one_op *f, const struct row *r)
+/* Fills f with the row's operator, inputs and attributes. */
+static inline void row_begin(struct one_op *f, const struct row *r)
 {
     char text[256], *save = NULL;
 
@@ -52,7 +52,7 @@ static inline void begin_row(struct one_op *f, const struct row *r)
     f->node.n_out = r->outs ? r->outs : 1;
     snprintf(text, sizeof(text), "%s", r->in);
     for (char *t = strtok_r(text, " ", &save); t; t = strtok_r(NULL, " ", &save))
-        add_input(f, t);
+        row_add_input(f, t);
     snprintf(text, sizeof(text), "%s", r->attrs ? r->attrs : "");
     for (char *t = strtok_r(text, " ", &save); t; t = strtok_r(NULL, " ", &save)) {
         char *eq = strchr(t, '=');
@@ -69,7 +69,7 @@ static inline void check_rows(const struct row *r)
 
     for (; r->type; r++) {
         print_message("%s(%s) %s\n", r->type, r->in, r->attrs ? r->attrs : "");
-        begin_row(&f, r);
+        row_begin(&f, r);
         grad_check_with(&f, &r->o);
     }
 }

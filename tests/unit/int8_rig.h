@@ -1,4 +1,4 @@
-/* int8_rig.h - fixture for tests of int8 kernels: quantized graphs against the plain kernels. */
+/* int8_rig.h - fixture for tests of int8 kernels: quantized graphs against reference kernels. */
 #ifndef PARE_TESTS_INT8_RIG_H
 #define PARE_TESTS_INT8_RIG_H
 
@@ -18,22 +18,22 @@ struct rig {
     float x_scale;
     const char *real; /* the float value quantized last, and its scale */
     float real_scale;
-    bool long_sums; /* int8 kernels accept this on every machine */
+    bool long_sums; /* int8 kernels accept the graph on machines without VNNI, too */
 };
 
-static inline int64_t between(struct rig *g, int64_t lo, int64_t hi)
+static inline int64_t random_between(struct rig *g, int64_t lo, int64_t hi)
 {
     return lo + (int64_t)pare_rng_below(&g->r, (uint64_t)(hi - lo + 1));
 }
 
-static inline void begin(struct rig *g, uint64_t seed)
+static inline void rig_begin(struct rig *g, uint64_t seed)
 {
     memset(g, 0, sizeof(*g));
     g->b.opset = 13;
     pare_rng_init(&g->r, seed);
 }
 
-/* One 8-bit constant of a type. */
+/* A scalar 8-bit constant. */
 static inline const char *zero_point(struct rig *g, int dtype, int zero)
 {
     uint8_t byte = (uint8_t)zero;
@@ -42,8 +42,8 @@ static inline const char *zero_point(struct rig *g, int dtype, int zero)
 }
 
 /* Random bytes as the graph's input, with scale and zero point; returns the dequantized value. */
-static inline const char *real_input(struct rig *g, int dtype, int zero, int rank,
-                                     const int64_t *dim)
+static inline const char *dequantized_input(struct rig *g, int dtype, int zero, int rank,
+                                            const int64_t *dim)
 {
     const char *x = build_input(&g->b, dtype, rank, dim);
 
@@ -71,12 +71,12 @@ static inline const char *dequantize(struct rig *g, const char *x, float scale, 
 }
 
 /* int8 weights with output channels on axis `axis`, and a bias of int32 or float; returns both
- * dequantized.  There is one scale, or one per channel. */
-static inline const char *weights(struct rig *g, int rank, const int64_t *dim, int axis,
-                                  const char **bias)
+ * dequantized.  The scale is one number or one per channel. */
+static inline const char *quantized_weights(struct rig *g, int rank, const int64_t *dim, int axis,
+                                            const char **bias)
 {
     int64_t n = 1, O = dim[axis];
-    bool each = between(g, 0, 1);
+    bool each = random_between(g, 0, 1);
     int8_t *w, *zero = pare_alloc(pool, (size_t)O, 1);
     float *s = pare_alloc(pool, (size_t)O, sizeof(*s)), *xs = pare_alloc(pool, (size_t)O, 4);
     int32_t *b = pare_alloc(pool, (size_t)O, 4), *none = pare_alloc(pool, (size_t)O, 4);
@@ -86,15 +86,15 @@ static inline const char *weights(struct rig *g, int rank, const int64_t *dim, i
         n *= dim[i];
     w = pare_alloc(pool, (size_t)n, 1);
     for (int64_t i = 0; i < n; i++)
-        w[i] = (int8_t)between(g, -128, 127);
+        w[i] = (int8_t)random_between(g, -128, 127);
     for (int64_t i = 0; i < O; i++) {
         s[i] = each || !i ? (float)(0.001 + 0.01 * pare_rng_uniform(&g->r)) : s[0];
         xs[i] = g->x_scale * s[i];
-        b[i] = (int32_t)between(g, -20000, 20000);
+        b[i] = (int32_t)random_between(g, -20000, 20000);
     }
     q = build_const(&g->b, PARE_I8, rank, dim, w);
     scale = build_floats(&g->b, each, &O, s);
-    if (bias && between(g, 0, 1))
+    if (bias && random_between(g, 0, 1))
         *bias = build_node(&g->b, "DequantizeLinear",
                            NAMES(build_const(&g->b, PARE_I32, 1, &O, b),
                                  build_floats(&g->b, 1, &O, xs),
@@ -115,9 +115,9 @@ static inline const char *weights(struct rig *g, int rank, const int64_t *dim, i
 static struct {
     int64_t same, all;
     double worst;
-} seen;
+} totals;
 
-static inline bool runs(const struct pare_plan *p, const char *kernel)
+static inline bool has_kernel(const struct pare_plan *p, const char *kernel)
 {
     for (int i = 0; i < p->n_steps; i++)
         if (!strcmp(p->step[i]->kernel->name, kernel))
@@ -125,8 +125,8 @@ static inline bool runs(const struct pare_plan *p, const char *kernel)
     return false;
 }
 
-static inline struct pare_tensor result(const struct pare_model *m, const struct rig *g,
-                                        bool reference, int threads, const char *kernel)
+static inline struct pare_tensor run_model(const struct pare_model *m, const struct rig *g,
+                                           bool reference, int threads, const char *kernel)
 {
     struct pare_plan_opts o = { .reference = reference, .threads = threads };
     struct pare_tensor out, copy;
@@ -139,11 +139,11 @@ static inline struct pare_tensor result(const struct pare_model *m, const struct
                                                    .without = threads ? NULL : without },
                         &p, &err))
         fail_msg("%s", err.msg);
-    if (kernel && threads && !runs(p, kernel) &&
-        !(runs(p, "conv_int8_exact") && !p->backend.vnni) &&
-        !(runs(p, "conv_depthwise_int8") && !strcmp(kernel, "conv_int8")) &&
+    if (kernel && threads && !has_kernel(p, kernel) &&
+        !(has_kernel(p, "conv_int8_exact") && !p->backend.vnni) &&
+        !(has_kernel(p, "conv_depthwise_int8") && !strcmp(kernel, "conv_int8")) &&
         (p->backend.vnni || g->long_sums))
-        fail_msg("%s is not used", kernel);
+        fail_msg("the plan does not use %s", kernel);
     memset(p->memory, 0xff, p->memory_bytes);
     if (pare_plan_execute(p, &g->x, &out, &err))
         fail_msg("%s", err.msg);
@@ -152,8 +152,8 @@ static inline struct pare_tensor result(const struct pare_model *m, const struct
     return copy;
 }
 
-/* The float values before the last quantization, by the plain kernels. */
-static inline struct pare_tensor reals(const struct rig *g)
+/* The float values before the last quantization, by the reference kernels. */
+static inline struct pare_tensor float_values(const struct rig *g)
 {
     struct pare_plan_opts o = { .reference = true, .threads = 1 };
     struct pare_tensor out[2], copy;
@@ -172,52 +172,52 @@ static inline struct pare_tensor reals(const struct rig *g)
     return copy;
 }
 
-/* So close to a half that float32 may round either way. */
-static inline bool is_half(const struct rig *g, const struct pare_tensor *real, int64_t i)
+/* Is the value so close to a half step that float32 may round either way? */
+static inline bool near_half(const struct rig *g, const struct pare_tensor *real, int64_t i)
 {
     double v = pare_get(real, i) / (double)g->real_scale;
 
     return fabs(v - floor(v) - 0.5) < 1e-3;
 }
 
-/* No element differs by more than `step` from the plain kernels' result, and by that only where
- * rounding is undecided; with that kernel, and (threads 0) with the one that replaces it. */
-static inline void check(struct rig *g, const char *kernel, uint64_t seed, double step)
+/* Expects that no element differs by more than `step` from the reference kernels' result, and with
+ * step 1 only near half steps; with that kernel on 1 and 2 threads, and (threads 0) without it. */
+static inline void check_kernel(struct rig *g, const char *kernel, uint64_t seed, double step)
 {
     struct pare_model *m = build_model(&g->b);
-    struct pare_tensor want = result(m, g, true, 1, NULL), real = { 0 };
+    struct pare_tensor want = run_model(m, g, true, 1, NULL), real = { 0 };
     bool rounded;
 
     if (g->real)
-        real = reals(g);
+        real = float_values(g);
     rounded = real.data && pare_numel(&real) == pare_numel(&want) && step == 1;
 
     for (int threads = kernel ? 0 : 1; threads <= 2; threads++) {
-        struct pare_tensor got = result(m, g, false, threads, kernel);
+        struct pare_tensor got = run_model(m, g, false, threads, kernel);
 
         for (int64_t i = 0; i < pare_numel(&want); i++) {
             double d = fabs(pare_get(&got, i) - pare_get(&want, i));
 
-            if (!(d <= step) || (d > 0 && rounded && !is_half(g, &real, i)))
-                fail_msg("seed %llu: element %lld is %g, not %g", (unsigned long long)seed,
+            if (!(d <= step) || (d > 0 && rounded && !near_half(g, &real, i)))
+                fail_msg("seed %llu: element %lld is %g, expected %g", (unsigned long long)seed,
                          (long long)i, pare_get(&got, i), pare_get(&want, i));
-            seen.same += threads && d == 0;
-            seen.all += threads > 0;
+            totals.same += threads && d == 0;
+            totals.all += threads > 0;
         }
     }
     pare_model_free(m);
 }
 
-static inline void report(const char *what, double least)
+static inline void report_equal(const char *what, double least)
 {
     print_message("%s: %.4f %% of %lld elements equal\n", what,
-                  100.0 * (double)seen.same / (double)seen.all, (long long)seen.all);
-    assert_true((double)seen.same >= least * (double)seen.all);
-    memset(&seen, 0, sizeof(seen));
+                  100.0 * (double)totals.same / (double)totals.all, (long long)totals.all);
+    assert_true((double)totals.same >= least * (double)totals.all);
+    memset(&totals, 0, sizeof(totals));
 }
 
-/* A scale that keeps most results in the type. */
-static inline float y_scale(const struct rig *g, double products)
+/* An output scale with which most results do not saturate. */
+static inline float output_scale(const struct rig *g, double products)
 {
     return (float)((double)g->x_scale * 0.006 * 74 * 74 * sqrt(products) / 40);
 }

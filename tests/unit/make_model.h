@@ -6,7 +6,7 @@
  *     build_output(&b, y);
  *     struct pare_model *m = build_model(&b);
  *
- * Names are made up and live in `pool`, like the model's bytes: the model must be freed before
+ * Generated names live in `pool`, like the model's bytes: the model must be freed before
  * the pool is.
  */
 #ifndef PARE_TEST_BUILD_H
@@ -21,7 +21,7 @@ enum { BUILD_PARTS = 512 };
 struct build {
     struct bin part[BUILD_PARTS]; /* fields of the GraphProto */
     int n, opset;
-    const char *prefix; /* of made-up names; a branch needs one of its own */
+    const char *prefix; /* of generated names; NULL: "v"; a body needs a different one */
     int names;
 };
 
@@ -45,7 +45,7 @@ static inline struct bin build_dims(int rank, const int64_t *dim, unsigned field
     return all;
 }
 
-/* A ValueInfoProto; rank -1 leaves the shape open, a dimension of -1 is free. */
+/* A ValueInfoProto; rank -1: no shape; a dimension of -1 is free. */
 static inline struct bin build_info(const char *name, int dtype, int rank, const int64_t *dim)
 {
     struct bin shape = NOTHING, type = num(1, dtype);
@@ -145,7 +145,7 @@ static inline struct bin at_graph(const char *name, const struct build *g)
         __VA_ARGS__                                                                         \
     }
 
-/* A node with n_out outputs, whose names go to out[]; "" among the inputs is an absent one. */
+/* A node with n_out outputs, whose names are written to out[]; the input "" is absent. */
 static inline void build_node_outs(struct build *b, const char *type, int n_in,
                                    const char *const *in, struct bin attrs, int n_out,
                                    const char **out)
@@ -209,9 +209,9 @@ static inline struct pare_tensor build_copy(const struct pare_tensor *t)
     return c;
 }
 
-/* Make a plan, with micro-batches of `items` unless 0, while the n-th block of memory, or
- * request -n of an arena, fails: an out-of-memory error, or success without it.  False: there
- * are fewer. */
+/* Makes a plan, with micro-batches of `items` unless 0, while the n-th block of memory (n > 0) or
+ * the arena request -n (n < 0) fails; expects an out-of-memory error, or success without that
+ * memory.  Returns false if there are fewer allocations. */
 static inline bool build_plan_fails(const struct pare_model *m, const struct pare_plan_opts *o,
                                     int64_t items, int n, int *failures)
 {

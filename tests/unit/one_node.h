@@ -1,10 +1,10 @@
 /* one_node.h - run one operator on a few tensors, for tests.
  *
- *     struct fixture f = start("Add", 13);
- *     input(&f, PARE_F32, 1, DIMS(2), a);
- *     input(&f, PARE_F32, 0, NULL, b);
- *     floats_are(run(&f), 2, want);
- *     stop(&f);
+ *     struct fixture f = fixture_begin("Add", 13);
+ *     add_input(&f, PARE_F32, 1, DIMS(2), a);
+ *     add_input(&f, PARE_F32, 0, NULL, b);
+ *     expect_floats(run_op(&f), 2, want);
+ *     fixture_end(&f);
  */
 #ifndef PARE_TESTS_ONE_NODE_H
 #define PARE_TESTS_ONE_NODE_H
@@ -38,7 +38,7 @@ struct fixture {
     struct pare_ctx ctx;
 };
 
-static inline struct fixture start_op(const struct pare_op *op, int version)
+static inline struct fixture fixture_begin_op(const struct pare_op *op, int version)
 {
     struct fixture f = { .arena = pare_arena_new(1 << 14), .scratch = pare_arena_new(1 << 14) };
 
@@ -53,20 +53,20 @@ static inline struct fixture start_op(const struct pare_op *op, int version)
     return f;
 }
 
-static inline struct fixture start(const char *type, int version)
+static inline struct fixture fixture_begin(const char *type, int version)
 {
-    return start_op(pare_find_op("", type), version);
+    return fixture_begin_op(pare_find_op("", type), version);
 }
 
-static inline void stop(struct fixture *f)
+static inline void fixture_end(struct fixture *f)
 {
     pare_arena_free(f->scratch);
     pare_arena_free(f->arena);
 }
 
 /* The next input; without data it holds zeros. */
-static inline void input(struct fixture *f, enum pare_dtype dtype, int rank, const int64_t *dim,
-                         const void *data)
+static inline void add_input(struct fixture *f, enum pare_dtype dtype, int rank, const int64_t *dim,
+                             const void *data)
 {
     struct pare_value *v = &f->value[f->node.n_in];
     size_t bytes;
@@ -79,12 +79,12 @@ static inline void input(struct fixture *f, enum pare_dtype dtype, int rank, con
     f->in[f->node.n_in++] = v;
 }
 
-static inline void absent(struct fixture *f)
+static inline void add_absent_input(struct fixture *f)
 {
     f->in[f->node.n_in++] = NULL;
 }
 
-static inline int run_with(struct fixture *f, const struct pare_setting *set, int n_set)
+static inline int run_with_attrs(struct fixture *f, const struct pare_setting *set, int n_set)
 {
     void *attr = pare_alloc(f->arena, 1, f->node.op->attr_size + 1);
 
@@ -98,9 +98,9 @@ static inline int run_with(struct fixture *f, const struct pare_setting *set, in
     return pare_node_eval(&f->node, &f->ctx, &f->err);
 }
 
-static inline const struct pare_tensor *run(struct fixture *f)
+static inline const struct pare_tensor *run_op(struct fixture *f)
 {
-    int rc = run_with(f, NULL, 0);
+    int rc = run_with_attrs(f, NULL, 0);
 
     if (rc)
         print_error("%s\n", f->err.msg);
@@ -108,26 +108,27 @@ static inline const struct pare_tensor *run(struct fixture *f)
     return &f->out[0]->t;
 }
 
-static inline struct pare_setting number(const char *name, double v)
+static inline struct pare_setting float_attr(const char *name, double v)
 {
     return (struct pare_setting){ .name = name, .type = PARE_OPT_FLOAT, .num = v };
 }
 
-static inline struct pare_setting whole(const char *name, int64_t v)
+static inline struct pare_setting int_attr(const char *name, int64_t v)
 {
     return (struct pare_setting){ .name = name, .type = PARE_OPT_INT, .whole = v };
 }
 
-static inline void floats_are(const struct pare_tensor *t, int64_t n, const float *want)
+static inline void expect_floats(const struct pare_tensor *t, int64_t n, const float *want)
 {
     assert_int_equal(t->dtype, PARE_F32);
     assert_int_equal(pare_numel(t), n);
     for (int64_t i = 0; i < n; i++)
         if (isnan(want[i]) ? !isnan(pare_f32(t)[i]) : pare_f32(t)[i] != want[i])
-            fail_msg("element %d is %g, not %g", (int)i, (double)pare_f32(t)[i], (double)want[i]);
+            fail_msg("element %d is %g, expected %g", (int)i, (double)pare_f32(t)[i],
+                     (double)want[i]);
 }
 
-static inline void bytes_are(const struct pare_tensor *t, size_t n, const void *want)
+static inline void expect_bytes(const struct pare_tensor *t, size_t n, const void *want)
 {
     size_t bytes;
 

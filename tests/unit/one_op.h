@@ -1,9 +1,9 @@
-/* one_op.h - one node on its own, for tests of operators.
+/* one_op.h - fixture for tests of operators: one node with its inputs and outputs.
  *
  *     op_begin(&f, "Gemm", 13);
  *     op_in(&f, PARE_F32, "2,3", LIST(1, 2, 3, 4, 5, 6));
  *     op_attr(&f, "transB", "1");
- *     op_gives(&f, 0, PARE_F32, "(2, 2)", LIST(...));
+ *     op_expect(&f, 0, PARE_F32, "(2, 2)", LIST(...));
  *     op_end(&f);
  */
 #ifndef PARE_TESTS_ONE_OP_H
@@ -98,7 +98,7 @@ static inline void op_in_none(struct one_op *f)
     f->in[f->node.n_in++] = NULL;
 }
 
-/* Run it, once; n_out outputs unless said before.  Returns the code. */
+/* Runs the node once; later calls return the code of the first. */
 static inline int op_run(struct one_op *f)
 {
     struct pare_ctx c = { .scratch = f->scratch, .results = f->arena, .threads = 1 };
@@ -118,8 +118,8 @@ static inline int op_run(struct one_op *f)
     return f->rc;
 }
 
-static inline void op_gives(struct one_op *f, int out, enum pare_dtype d, const char *shape,
-                            const double *want)
+static inline void op_expect(struct one_op *f, int out, enum pare_dtype d, const char *shape,
+                             const double *want)
 {
     const struct pare_tensor *y;
     char buf[PARE_SHAPE_TEXT];
@@ -130,15 +130,15 @@ static inline void op_gives(struct one_op *f, int out, enum pare_dtype d, const 
     assert_string_equal(pare_dtype_name(y->dtype), pare_dtype_name(d));
     assert_string_equal(pare_shape_text(y, buf, sizeof(buf)), shape);
     for (int64_t i = 0; i < pare_numel(y); i++) {
-        double got = pare_get(y, i), slack = d == PARE_F16 ? 1e-3 : 1e-5;
+        double got = pare_get(y, i), tolerance = d == PARE_F16 ? 1e-3 : 1e-5;
 
-        if (!(got == want[i]) && !(got - want[i] < slack && want[i] - got < slack))
+        if (!(got == want[i]) && !(got - want[i] < tolerance && want[i] - got < tolerance))
             fail_msg("%s: element %lld is %g, expected %g", f->node.type, (long long)i, got,
                      want[i]);
     }
 }
 
-static inline void op_fails(struct one_op *f, const char *text)
+static inline void op_expect_error(struct one_op *f, const char *text)
 {
     assert_int_not_equal(op_run(f), 0);
     assert_string_equal(f->err.msg, text);

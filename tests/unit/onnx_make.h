@@ -1,6 +1,6 @@
 /* onnx_make.h - write ONNX messages by hand, valid or not, for tests.
  *
-* A message is the concatenation of its fields:
+ * A message is the concatenation of its fields:
  *     struct bin relu = CAT(text(1, "x"), text(2, "y"), text(4, "Relu"));
  *     struct bin file = model(CAT(msg(1, relu), input("x", 1, "2,3"), output("y", 1, "2,3")));
  * Field numbers are those of onnx.proto.  Memory is taken from `pool` and never freed before the
@@ -100,7 +100,7 @@ static inline struct bin list(unsigned field, const char *s, int numbers)
     return all;
 }
 
-/* ---- parts of a model; those with a field number of their own are ready for GraphProto ---- */
+/* ---- parts of a model; those with a field number are fields of GraphProto ---------------- */
 
 static inline struct bin node_with(const char *type, const char *name, const char *in,
                                    const char *out, struct bin more)

@@ -1,12 +1,12 @@
 /* op_rig.h - fixture for tests of single operators: one node with its values.
  *
- *     begin(&r, "Slice", 13);
- *     SHAPED(&r, 2, 4);            float32 inputs with values 0, 1, 2, ...
- *     I64(&r, 1);                  lists of int64
- *     attr(&r, "axis", "1");       attributes as text
- *     run_ok(&r, 1);               with one output
- *     CHECK(&r, 0, 1, 2, 3);       output 0 has these elements
- *     end(&r);
+ *     rig_begin(&r, "Slice", 13);
+ *     COUNTING(&r, 2, 4);          a float32 input of this shape with the values 0, 1, 2, ...
+ *     I64(&r, 1);                  an input that is a list of int64
+ *     set_attr(&r, "axis", "1");   an attribute, as text
+ *     expect_ok(&r, 1);            run with one output
+ *     EXPECT(&r, 0, 1, 2, 3);      output 0 has these elements
+ *     rig_end(&r);
  */
 #ifndef PARE_TESTS_OP_RIG_H
 #define PARE_TESTS_OP_RIG_H
@@ -32,7 +32,7 @@ struct rig {
     struct pare_err err;
 };
 
-static inline void begin(struct rig *r, const char *type, int version)
+static inline void rig_begin(struct rig *r, const char *type, int version)
 {
     memset(r, 0, sizeof(*r));
     r->arena = pare_arena_new(1 << 12);
@@ -49,13 +49,13 @@ static inline void begin(struct rig *r, const char *type, int version)
         r->value[i].name = "v";
 }
 
-static inline void end(struct rig *r)
+static inline void rig_end(struct rig *r)
 {
     pare_arena_free(r->arena);
     pare_arena_free(r->scratch);
 }
 
-static inline void attr(struct rig *r, const char *name, const char *text)
+static inline void set_attr(struct rig *r, const char *name, const char *text)
 {
     const struct pare_opt *o = pare_opt_find(r->node.op->attrs, name);
 
@@ -63,8 +63,8 @@ static inline void attr(struct rig *r, const char *name, const char *text)
     assert_int_equal(pare_opt_parse(o, text, &r->set[r->n_set++], r->arena, &r->err), 0);
 }
 
-static inline void input(struct rig *r, enum pare_dtype d, int rank, const int64_t *dim,
-                         const void *data)
+static inline void add_input(struct rig *r, enum pare_dtype d, int rank, const int64_t *dim,
+                             const void *data)
 {
     struct pare_value *v = &r->value[r->node.n_in];
 
@@ -74,16 +74,16 @@ static inline void input(struct rig *r, enum pare_dtype d, int rank, const int64
     r->in[r->node.n_in++] = v;
 }
 
-static inline void counting(struct rig *r, int rank, const int64_t *dim)
+static inline void add_counting_input(struct rig *r, int rank, const int64_t *dim)
 {
     struct pare_tensor *t = &r->value[r->node.n_in].t;
 
-    input(r, PARE_F32, rank, dim, NULL);
+    add_input(r, PARE_F32, rank, dim, NULL);
     for (int64_t i = 0; i < pare_numel(t); i++)
         pare_f32(t)[i] = (float)i;
 }
 
-static inline void absent(struct rig *r)
+static inline void add_absent_input(struct rig *r)
 {
     r->in[r->node.n_in++] = NULL;
 }
@@ -94,11 +94,11 @@ static inline void absent(struct rig *r)
 #define N_INTS(...) ((int)(sizeof(INTS(__VA_ARGS__)) / sizeof(int64_t)))
 #define N_FLOATS(...) ((int)(sizeof(FLOATS(__VA_ARGS__)) / sizeof(float)))
 
-#define SHAPED(r, ...) counting(r, N_INTS(__VA_ARGS__), INTS(__VA_ARGS__))
-#define I64(r, ...) input(r, PARE_I64, 1, INTS(N_INTS(__VA_ARGS__)), INTS(__VA_ARGS__))
-#define F32(r, ...) input(r, PARE_F32, 1, INTS(N_FLOATS(__VA_ARGS__)), FLOATS(__VA_ARGS__))
+#define COUNTING(r, ...) add_counting_input(r, N_INTS(__VA_ARGS__), INTS(__VA_ARGS__))
+#define I64(r, ...) add_input(r, PARE_I64, 1, INTS(N_INTS(__VA_ARGS__)), INTS(__VA_ARGS__))
+#define F32(r, ...) add_input(r, PARE_F32, 1, INTS(N_FLOATS(__VA_ARGS__)), FLOATS(__VA_ARGS__))
 
-static inline int run(struct rig *r, int n_out)
+static inline int run_op(struct rig *r, int n_out)
 {
     struct pare_ctx c = { .scratch = r->scratch, .results = r->arena, .threads = 1 };
     void *a = pare_alloc(r->arena, 1, r->node.op->attr_size + 1);
@@ -113,22 +113,22 @@ static inline int run(struct rig *r, int n_out)
     return pare_node_eval(&r->node, &c, &r->err);
 }
 
-static inline void run_ok(struct rig *r, int n_out)
+static inline void expect_ok(struct rig *r, int n_out)
 {
-    if (run(r, n_out))
+    if (run_op(r, n_out))
         fail_msg("%s: %s", r->node.type, r->err.msg);
 }
 
 /* Expects an error that contains `text`; ends the rig. */
-static inline void run_fails(struct rig *r, int n_out, const char *text)
+static inline void expect_error(struct rig *r, int n_out, const char *text)
 {
-    assert_int_not_equal(run(r, n_out), 0);
+    assert_int_not_equal(run_op(r, n_out), 0);
     if (!strstr(r->err.msg, text))
         fail_msg("'%s' is not in '%s'", text, r->err.msg);
-    end(r);
+    rig_end(r);
 }
 
-static inline void check(struct rig *r, int k, const float *want, int64_t count)
+static inline void expect_floats(struct rig *r, int k, const float *want, int64_t count)
 {
     const struct pare_tensor *y = &r->out[k]->t;
 
@@ -138,6 +138,6 @@ static inline void check(struct rig *r, int k, const float *want, int64_t count)
             fail_msg("element %d is %g, expected %g", (int)i, (double)pare_f32(y)[i],
                      (double)want[i]);
 }
-#define CHECK(r, k, ...) check(r, k, FLOATS(__VA_ARGS__), N_FLOATS(__VA_ARGS__))
+#define EXPECT(r, k, ...) expect_floats(r, k, FLOATS(__VA_ARGS__), N_FLOATS(__VA_ARGS__))
 
 #endif

@@ -29,7 +29,7 @@ static inline void ok(int rc)
         fail_msg("%s", rig_err.msg);
 }
 
-static inline void near(double got, double want, double tolerance)
+static inline void expect_near(double got, double want, double tolerance)
 {
     if (!(fabs(got - want) <= tolerance))
         fail_msg("%.9g, expected %.9g", got, want);
@@ -37,26 +37,26 @@ static inline void near(double got, double want, double tolerance)
 
 /* ---- one layer, without a model ------------------------------------------------------------ */
 
-struct lone {
+struct pruner_rig {
     struct pare_arena *arena;
     const struct pare_algorithm *p;
-    struct pare_compression run;
+    struct pare_compression compression;
     struct pare_prune_state prune;
     struct pare_layer layer;
     struct pare_layer_prune layer_prune;
     struct pare_entry entry;
-    struct pare_trainer trainer; /* only to count steps */
+    struct pare_trainer trainer; /* counts steps only */
     struct pare_optim optim;
     float *score;
 };
 
-/* The pruner with its options, both as "name=value ...", and a layer with this weight. */
-static inline void lone_open(struct lone *f, const char *pruner, const char *settings,
-                             const struct pare_tensor *w, const struct pare_grain *g)
+/* A pruner with settings and keys, "name=value ...", and a layer with the weight w. */
+static inline void pruner_rig_open(struct pruner_rig *f, const char *pruner, const char *settings,
+                                   const struct pare_tensor *w, const struct pare_grain *g)
 {
-    struct pare_compression *r = &f->run;
+    struct pare_compression *r = &f->compression;
     struct pare_given *given = NULL;
-    struct pare_option_group part;
+    struct pare_option_group group;
     int n = 0;
 
     memset(f, 0, sizeof(*f));
@@ -79,9 +79,9 @@ static inline void lone_open(struct lone *f, const char *pruner, const char *set
     r->state[0] = pare_alloc(f->arena, f->p->state_size + 1, 1);
     if (settings)
         ok(pare_given_split(settings, f->arena, &given, &n, &rig_err));
-    part = (struct pare_option_group){ "pruner", f->p->name, f->p->opts, r->conf[0] };
+    group = (struct pare_option_group){ "pruner", f->p->name, f->p->opts, r->conf[0] };
     if (f->p->opts)
-        ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
+        ok(pare_option_group_fill(&group, given, n, f->arena, &rig_err));
     f->layer.compression = r;
     f->layer.info = (struct pare_layer_info){ .name = "alone", .torch = "Linear", .type = "Gemm" };
     f->layer.w = *w;
@@ -90,42 +90,42 @@ static inline void lone_open(struct lone *f, const char *pruner, const char *set
     f->layer.entry = &f->entry;
     f->layer.state[0] = pare_alloc(f->arena, f->p->layer_size + 1, 1);
     f->layer.conf[0] = pare_alloc(f->arena, f->p->conf_size + 1, 1);
-    part = (struct pare_option_group){ "pruner", f->p->name, f->p->keys, f->layer.conf[0] };
+    group = (struct pare_option_group){ "pruner", f->p->name, f->p->keys, f->layer.conf[0] };
     if (f->p->keys)
-        ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
+        ok(pare_option_group_fill(&group, given, n, f->arena, &rig_err));
     ok(pare_tensor_new(f->arena, &f->layer.mask, PARE_BOOL, w->rank, w->dim, &rig_err));
     memset(f->layer.mask.data, 1, (size_t)pare_numel(w));
     ok(pare_units_make(w, g, &f->layer_prune.units, &rig_err));
     f->score = pare_alloc(f->arena, (size_t)f->layer_prune.units.n, sizeof(float));
 }
 
-static inline void lone_close(struct lone *f)
+static inline void pruner_rig_close(struct pruner_rig *f)
 {
-    pare_arena_free(f->run.scratch);
+    pare_arena_free(f->compression.scratch);
     pare_arena_free(f->arena);
 }
 
-/* One step with this gradient, which may be changed. */
-static inline void lone_step(struct lone *f, const struct pare_tensor *grad)
+/* One training step with this gradient, which the pruner may change. */
+static inline void pruner_rig_step(struct pruner_rig *f, const struct pare_tensor *grad)
 {
     f->layer.grad = *grad;
-    f->run.in_step = true;
-    ok(f->p->before_step(&f->run, &rig_err));
-    f->run.in_step = false;
+    f->compression.in_step = true;
+    ok(f->p->before_step(&f->compression, &rig_err));
+    f->compression.in_step = false;
     f->optim.step++;
     if (f->p->on_step)
-        ok(f->p->on_step(&f->run, f->optim.step, &rig_err));
+        ok(f->p->on_step(&f->compression, f->optim.step, &rig_err));
 }
 
-static inline const float *lone_score(struct lone *f)
+static inline const float *pruner_rig_score(struct pruner_rig *f)
 {
-    ok(f->p->pruner->score(&f->run, &f->layer, f->score, &rig_err));
+    ok(f->p->pruner->score(&f->compression, &f->layer, f->score, &rig_err));
     return f->score;
 }
 
 /* ---- networks ------------------------------------------------------------------------------ */
 
-/* The network of NNI's tests. */
+/* The network of NNI's tests, "t1". */
 static inline struct pare_flow t1_build(struct pare_net *n, struct pare_flow x)
 {
     x = pare_net_conv(n, x, "conv1", (struct pare_conv){ .out = 5, .kernel = 5, .bias = true });
@@ -138,7 +138,7 @@ static inline struct pare_flow t1_build(struct pare_net *n, struct pare_flow x)
     return pare_net_apply(n, pare_net_linear(n, x, "fc2", n->classes), "LogSoftmax", "softmax");
 }
 
-/* For the digits, with batch normalization. */
+/* A network for the digits, with batch normalization: "small". */
 static inline struct pare_flow small_build(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 8, .kernel = 3, .pad = 1, .bias = true };
@@ -181,7 +181,8 @@ static inline struct pare_tensor *rig_weight(struct pare_model *m, const char *n
 }
 
 /* Channel c of the first axis is filled with first + c * step. */
-static inline void rig_fill(struct pare_model *m, const char *name, float first, float step)
+static inline void rig_fill_channels(struct pare_model *m, const char *name, float first,
+                                     float step)
 {
     struct pare_tensor *t = rig_weight(m, name);
     int64_t size = pare_numel(t) / t->dim[0];
@@ -190,8 +191,8 @@ static inline void rig_fill(struct pare_model *m, const char *name, float first,
         pare_f32(t)[i] = first + (float)(i / size) * step;
 }
 
-static inline struct pare_compression *rig_run(struct pare_model *m, const char *pruner,
-                                               const char *config, const char *settings)
+static inline struct pare_compression *rig_compression(struct pare_model *m, const char *pruner,
+                                                       const char *config, const char *settings)
 {
     struct pare_compression_opts o = { .pruner = pruner, .config = config, .settings = settings };
     struct pare_compression *r;
@@ -207,7 +208,7 @@ static inline struct pare_layer *rig_layer(struct pare_compression *r, const cha
     for (int i = 0; i < pare_compression_layers(r); i++)
         if (!strcmp(pare_layer_name(pare_compression_layer(r, i)), name))
             return pare_compression_layer(r, i);
-    fail_msg("the run has no layer %s", name);
+    fail_msg("the compression has no layer %s", name);
     return NULL;
 }
 
@@ -228,7 +229,7 @@ static inline const char *rig_kept(const struct pare_tensor *mask, char text[64]
     return text;
 }
 
-static inline void rig_expect(struct pare_compression *r, const char *layer, const char *kept)
+static inline void rig_expect_kept(struct pare_compression *r, const char *layer, const char *kept)
 {
     struct pare_layer *l = rig_layer(r, layer);
     char text[64];
@@ -248,14 +249,14 @@ static inline double rig_accuracy(struct pare_training *l)
 }
 
 /* Number of removed weights of a layer. */
-static inline int64_t rig_gone(struct pare_layer *l)
+static inline int64_t rig_removed(struct pare_layer *l)
 {
     const struct pare_tensor *m = pare_layer_mask(l);
-    int64_t gone = 0;
+    int64_t removed = 0;
 
     for (int64_t i = 0; i < pare_numel(m); i++)
-        gone += !((const uint8_t *)m->data)[i];
-    return gone;
+        removed += !((const uint8_t *)m->data)[i];
+    return removed;
 }
 
 #endif

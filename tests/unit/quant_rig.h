@@ -11,19 +11,19 @@
 
 /* ---- one layer, without a model ------------------------------------------------------------ */
 
-struct alone {
+struct quantizer_rig {
     struct pare_arena *arena;
     const struct pare_algorithm *a;
-    const struct pare_quantizer *z; /* a's */
-    struct pare_compression run;
+    const struct pare_quantizer *z; /* a->quantizer */
+    struct pare_compression compression;
     struct pare_quant_state quant;
     struct pare_layer layer;
     struct pare_layer_quant layer_quant;
-    struct pare_trainer trainer; /* only to count steps */
+    struct pare_trainer trainer; /* counts steps only */
     struct pare_optim optim;
 };
 
-/* A pare_quant as from quant_dtype and quant_scheme: "int" or not, symmetric or not. */
+/* A pare_quant as from quant_dtype and quant_scheme: signed ("int") or not, symmetric or not. */
 static inline struct pare_quant make_quant(int bits, bool has_sign, bool symmetric, int axis)
 {
     int64_t half = (int64_t)1 << (bits - 1);
@@ -39,12 +39,13 @@ static inline struct pare_quant make_quant(int bits, bool has_sign, bool symmetr
 }
 
 /* A layer with this weight; its `sites` (a bit mask) are quantized as q specifies. */
-static inline void alone_open(struct alone *f, const char *quantizer, const char *settings,
-                              const struct pare_tensor *w, unsigned sites, struct pare_quant q)
+static inline void quantizer_rig_open(struct quantizer_rig *f, const char *quantizer,
+                                      const char *settings, const struct pare_tensor *w,
+                                      unsigned sites, struct pare_quant q)
 {
-    struct pare_compression *r = &f->run;
+    struct pare_compression *r = &f->compression;
     struct pare_given *given = NULL;
-    struct pare_option_group part;
+    struct pare_option_group group;
     int n = 0;
 
     memset(f, 0, sizeof(*f));
@@ -69,9 +70,9 @@ static inline void alone_open(struct alone *f, const char *quantizer, const char
     r->state[0] = pare_alloc(f->arena, f->a->state_size + 1, 1);
     if (settings)
         ok(pare_given_split(settings, f->arena, &given, &n, &rig_err));
-    part = (struct pare_option_group){ "quantizer", f->a->name, f->a->opts, r->conf[0] };
+    group = (struct pare_option_group){ "quantizer", f->a->name, f->a->opts, r->conf[0] };
     if (f->a->opts)
-        ok(pare_option_group_fill(&part, given, n, f->arena, &rig_err));
+        ok(pare_option_group_fill(&group, given, n, f->arena, &rig_err));
     f->layer.compression = r;
     f->layer.info = (struct pare_layer_info){ .name = "alone", .torch = "Linear", .type = "Gemm" };
     if (w)
@@ -86,25 +87,25 @@ static inline void alone_open(struct alone *f, const char *quantizer, const char
         ok(f->a->start(r, &rig_err));
 }
 
-static inline void alone_close(struct alone *f)
+static inline void quantizer_rig_close(struct quantizer_rig *f)
 {
-    pare_arena_free(f->run.scratch);
+    pare_arena_free(f->compression.scratch);
     pare_arena_free(f->arena);
 }
 
-static inline int alone_round(struct alone *f, enum pare_quant_site site,
-                              const struct pare_tensor *x, struct pare_tensor *y)
+static inline int quantizer_rig_quantize(struct quantizer_rig *f, enum pare_quant_site site,
+                                         const struct pare_tensor *x, struct pare_tensor *y)
 {
     pare_quantize_fn *const fn[PARE_QUANT_SITES] = { f->z->weight, f->z->input, f->z->output };
-    struct pare_call_scope t = pare_call_begin(&f->run, 0);
+    struct pare_call_scope t = pare_call_begin(&f->compression, 0);
     int rc = fn[site](&f->layer, x, y, &rig_err);
 
-    pare_call_end(&f->run, t);
+    pare_call_end(&f->compression, t);
     return rc;
 }
 
 /* An existing buffer, or NULL. */
-static inline struct pare_tensor *alone_buffer(struct alone *f, const char *name)
+static inline struct pare_tensor *quantizer_rig_buffer(struct quantizer_rig *f, const char *name)
 {
     for (struct pare_buffer *b = f->layer.buffers; b; b = b->next)
         if (!strcmp(b->name, name))
@@ -112,12 +113,12 @@ static inline struct pare_tensor *alone_buffer(struct alone *f, const char *name
     return NULL;
 }
 
-static inline double value(struct alone *f, const char *name, int64_t i)
+static inline double buffer_value(struct quantizer_rig *f, const char *name, int64_t i)
 {
-    struct pare_tensor *t = alone_buffer(f, name);
+    struct pare_tensor *t = quantizer_rig_buffer(f, name);
 
     if (!t)
-        fail_msg("no buffer %s", name);
+        fail_msg("the layer has no buffer %s", name);
     assert_true(i < pare_numel(t));
     return (double)pare_f32(t)[i];
 }
@@ -128,8 +129,8 @@ static inline double value(struct alone *f, const char *name, int64_t i)
 
 struct job {
     struct pare_model *model;
-    struct pare_training *learn;
-    struct pare_compression *run;
+    struct pare_training *training;
+    struct pare_compression *compression;
 };
 
 static inline struct job job_open(struct pare_model *m, const char *quantizer, const char *config,
@@ -141,19 +142,19 @@ static inline struct job job_open(struct pare_model *m, const char *quantizer, c
     struct job j = { .model = m };
 
     o.threads = 1;
-    ok(pare_training_open(j.model, "digits", train, &j.learn, &rig_err));
+    ok(pare_training_open(j.model, "digits", train, &j.training, &rig_err));
     if (quantizer) {
-        ok(pare_compression_new(j.model, &o, &j.run, &rig_err));
-        ok(pare_compression_follow(j.run, j.learn, &rig_err));
-        ok(pare_compression_compress(j.run, &rig_err));
+        ok(pare_compression_new(j.model, &o, &j.compression, &rig_err));
+        ok(pare_compression_follow(j.compression, j.training, &rig_err));
+        ok(pare_compression_compress(j.compression, &rig_err));
     }
     return j;
 }
 
 static inline void job_close(struct job *j)
 {
-    pare_compression_free(j->run);
-    pare_training_free(j->learn);
+    pare_compression_free(j->compression);
+    pare_training_free(j->training);
     pare_model_free(j->model);
 }
 

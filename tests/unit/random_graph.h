@@ -1,8 +1,8 @@
 /* random_graph.h - random networks, reproducible by seed, to test plans.
  *
  * A graph starts from one or two inputs and grows by a dozen random pieces, each of which reads
- * values that exist, preferably recent ones.  Sizes stay small and values stay near 1, so that
- * two ways to compute the same network agree to a few digits less than float32 has.
+ * existing values, preferably recent ones.  Sizes stay small and values stay near 1, so that
+ * two kernels for the same network agree to a few digits less than float32 has.
  */
 #ifndef PARE_TEST_RANDOM_GRAPH_H
 #define PARE_TEST_RANDOM_GRAPH_H
@@ -27,11 +27,11 @@ struct rg {
     struct build b;
     struct rg_value v[RG_VALUES];
     int n, n_in;
-    int64_t limit;                    /* elements of a value */
+    int64_t limit;                    /* largest number of elements of a value */
     struct pare_tensor in[RG_INPUTS]; /* shapes of the inputs */
 };
 
-/* ---- chance ----------------------------------------------------------------------------- */
+/* ---- random choices ---------------------------------------------------------------------- */
 
 static inline int64_t rg_int(struct rg *g, int64_t lo, int64_t hi)
 {
@@ -72,7 +72,7 @@ static inline int64_t rg_numel(const struct rg_value *v)
     return n;
 }
 
-/* Its name, for messages. */
+/* The name of value i, as an input of a new node: counts the use. */
 static inline const char *rg_name(struct rg *g, int i)
 {
     g->v[i].uses++;
@@ -94,7 +94,7 @@ static inline int rg_like(struct rg *g, const char *name, int x)
     return rg_add(g, name, v.rank, v.dim);
 }
 
-/* A value of at least lo and at most hi axes, most often a recent one; -1 when there is none. */
+/* A value of lo to hi axes, most often a recent one; -1: none found. */
 static inline int rg_pick(struct rg *g, int lo, int hi)
 {
     for (int tries = 0; tries < 12; tries++) {
@@ -119,13 +119,13 @@ static inline int rg_binary(struct rg *g, const char *type, int a, int b, int li
     return rg_like(g, build_node(&g->b, type, NAMES(left, rg_name(g, b)), NOTHING), like);
 }
 
-/* The other operand is a constant of any name. */
+/* An operator whose second operand is the constant named `c`. */
 static inline int rg_with(struct rg *g, const char *type, int x, const char *c)
 {
     return rg_like(g, build_node(&g->b, type, NAMES(rg_name(g, x), c), NOTHING), x);
 }
 
-/* ---- convolution and what follows it -------------------------------------------------------- */
+/* ---- convolutions and the operators that follow them ---------------------------------------- */
 
 struct rg_window {
     int64_t k[3], s[3], d[3], pads[6], out[3];
@@ -346,7 +346,7 @@ static inline void rg_squeeze_excite(struct rg *g)
     C = g->v[x].dim[1];
     one[0] = g->v[x].dim[0];
     one[1] = C;
-    if (rg_chance(g, 30)) /* a gate for each image, or the same for all: by position */
+    if (rg_chance(g, 30)) /* a gate per image and channel */
         s = rg_add(g, build_node(&g->b, "GlobalMaxPool", NAMES(rg_name(g, x)), NOTHING),
                    g->v[x].rank, one);
     else

@@ -27,7 +27,7 @@ static inline void rg_pool(struct rg *g)
         int64_t ext, room;
 
         if (!max || v.dim[i + 2] < 2)
-            w.d[i] = 1; /* or a window could meet nothing but padding */
+            w.d[i] = 1; /* otherwise a window could contain only padding */
         if (w.pads[i] >= w.k[i])
             w.pads[i] = w.k[i] - 1;
         if (w.pads[nd + i] >= w.k[i])
@@ -92,8 +92,9 @@ static inline void rg_pad_pool(struct rg *g)
            v.rank, v.dim);
 }
 
-/* Means and maxima over any axes, mostly those of space. */
-static inline int rg_reduce_over(struct rg *g, const char *type, int x, const bool *gone, bool keep)
+/* A reduction over the axes in `reduced`. */
+static inline int rg_reduce_over(struct rg *g, const char *type, int x, const bool *reduced,
+                                 bool keep)
 {
     struct rg_value v = g->v[x];
     int64_t axes[PARE_MAX_RANK], dim[PARE_MAX_RANK];
@@ -102,10 +103,10 @@ static inline int rg_reduce_over(struct rg *g, const char *type, int x, const bo
     struct bin attrs;
 
     for (int i = 0; i < v.rank; i++) {
-        if (gone[i])
+        if (reduced[i])
             axes[n++] = rg_chance(g, 20) ? i - v.rank : i;
-        if (!gone[i] || keep)
-            dim[rank++] = gone[i] ? 1 : v.dim[i];
+        if (!reduced[i] || keep)
+            dim[rank++] = reduced[i] ? 1 : v.dim[i];
     }
     attrs = CAT(at_int("keepdims", keep), as_input ? NOTHING : at_ints("axes", n, axes));
     return rg_add(g,
@@ -118,16 +119,17 @@ static inline int rg_reduce_over(struct rg *g, const char *type, int x, const bo
 static inline void rg_reduce(struct rg *g)
 {
     int x = rg_pick(g, 2, 5), any = 0;
-    bool gone[PARE_MAX_RANK], space = rg_chance(g, 60);
+    bool reduced[PARE_MAX_RANK], space = rg_chance(g, 60);
 
     if (x < 0)
         return;
     for (int i = 0; i < g->v[x].rank; i++) {
-        gone[i] = space ? i > 1 : rg_chance(g, 50);
-        any += gone[i];
+        reduced[i] = space ? i > 1 : rg_chance(g, 50);
+        any += reduced[i];
     }
     if (any)
-        rg_reduce_over(g, rg_chance(g, 85) ? "ReduceMean" : "ReduceMax", x, gone, rg_chance(g, 50));
+        rg_reduce_over(g, rg_chance(g, 85) ? "ReduceMean" : "ReduceMax", x, reduced,
+                       rg_chance(g, 50));
 }
 
 /* ---- movement ------------------------------------------------------------------------------ */
@@ -298,7 +300,7 @@ static inline void rg_split(struct rg *g)
     }
 }
 
-/* Values that differ at most along the axis; the same one may come twice. */
+/* Concatenates values that differ at most along the axis; one value may appear twice. */
 static inline void rg_concat(struct rg *g)
 {
     int x = rg_pick(g, 1, 5), axis, n = 0;
@@ -334,7 +336,7 @@ static inline void rg_concat(struct rg *g)
         rg_add(g, build_node(&g->b, "Concat", n, in, at_int("axis", axis)), v.rank, v.dim);
 }
 
-/* A Reshape whose shape the graph computes: folded when the plan is made. */
+/* A Reshape whose shape the graph computes: the plan folds it. */
 static inline void rg_shape_chain(struct rg *g)
 {
     int x = rg_pick(g, 2, 5);
@@ -448,12 +450,12 @@ static inline void rg_softmax(struct rg *g)
                  at_int("axis", rg_chance(g, 60) ? -1 : rg_int(g, 0, g->v[x].rank - 1)));
 }
 
-/* LayerNormalization over the last axis, the operator or what stands for it before there was
- * one. */
+/* LayerNormalization over the last axis: one operator, or the operators that exporters write before
+ * opset 17. */
 static inline void rg_layer_norm(struct rg *g)
 {
     int x = rg_pick(g, 2, 5), d, m, y;
-    bool gone[PARE_MAX_RANK] = { 0 };
+    bool reduced[PARE_MAX_RANK] = { 0 };
     int64_t L;
     const char *scale, *bias;
 
@@ -470,11 +472,11 @@ static inline void rg_layer_norm(struct rg *g)
                 x);
         return;
     }
-    gone[g->v[x].rank - 1] = true;
-    m = rg_reduce_over(g, "ReduceMean", x, gone, true);
+    reduced[g->v[x].rank - 1] = true;
+    m = rg_reduce_over(g, "ReduceMean", x, reduced, true);
     d = rg_binary(g, "Sub", x, m, x);
     m = rg_with(g, "Pow", d, build_scalar(&g->b, 2));
-    m = rg_reduce_over(g, "ReduceMean", m, gone, true);
+    m = rg_reduce_over(g, "ReduceMean", m, reduced, true);
     m = rg_with(g, "Add", m, build_scalar(&g->b, 1e-2f));
     m = rg_unary(g, "Sqrt", m, NOTHING);
     y = rg_binary(g, "Div", d, m, d);
@@ -484,7 +486,7 @@ static inline void rg_layer_norm(struct rg *g)
         rg_with(g, "Add", y, bias);
 }
 
-/* With a constant that is broadcast in one of the usual ways. */
+/* An elementwise operator with a constant of a broadcast shape. */
 static inline void rg_broadcast(struct rg *g)
 {
     static const char *const types[] = { "Add", "Mul", "Sub", "Max", "PRelu", "Min" };
@@ -504,7 +506,7 @@ static inline void rg_broadcast(struct rg *g)
     rg_with(g, type, x, rg_const(g, r - skip, v.dim + skip, 0.2f, 0.8f));
 }
 
-/* Two computed values, broadcast to the first. */
+/* An elementwise operator of two computed values, broadcast to the first. */
 static inline void rg_combine(struct rg *g)
 {
     static const char *const types[] = { "Add", "Mul", "Sub", "Max", "Mean", "Sum" };
@@ -539,12 +541,12 @@ static inline void rg_cast(struct rg *g)
     y = rg_unary(g, "Cast", x, at_int("to", PARE_F64));
     y = rg_unary(g, "Cast", y, at_int("to", PARE_F32));
     (void)y;
-    /* The float64 value is not to be picked by others, which want float32. */
+    /* Drop the float64 value, so that no other operator picks it. */
     g->v[g->n - 2] = g->v[g->n - 1];
     g->n--;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- whole graphs --------------------------------------------------------------------------- */
 
 static inline void rg_inputs(struct rg *g)
 {
@@ -564,7 +566,7 @@ static inline void rg_inputs(struct rg *g)
     }
 }
 
-/* Values without a consumer are mostly outputs; so are some with one, and sometimes an input
+/* Most values without a consumer are outputs; so are some with one, and sometimes an input
  * or a constant. */
 static inline void rg_outputs(struct rg *g)
 {

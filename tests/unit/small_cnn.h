@@ -36,7 +36,8 @@ static inline const char *small_weights(struct small_cnn *c, float mid, int rank
 }
 #define SMALL(c, mid, ...) small_weights(c, mid, INTS(__VA_ARGS__))
 
-/* Each weight in a statement of its own: the numbers must come in the same order everywhere. */
+/* Each weight is a separate statement, so that random numbers are drawn in the same order by every
+ * compiler. */
 static inline const char *small_block(struct small_cnn *c, const char *x, int64_t in, int64_t out)
 {
     const char *w = SMALL(c, 0, out, in, 3, 3), *bias = SMALL(c, 0, out), *y;

@@ -1,8 +1,8 @@
 /* small_net.h - networks of a few nodes with random weights, one function each.
  *
- *     MAKES(half)
+ *     NETWORK(half)
  *     {
- *         return NODE("Gemm", NAMES(n->x, weight(n, INTS(8, 4))), NOTHING);
+ *         return NODE("Gemm", NAMES(n->x, random_weight(n, INTS(8, 4))), NOTHING);
  *     }
  */
 #ifndef PARE_TEST_SMALL_NET_H
@@ -14,7 +14,7 @@ struct net {
     struct build b;
     struct pare_rng r;
     float scale;       /* of weights */
-    const char *x, *t; /* its inputs, as far as the test wants them */
+    const char *x, *t; /* inputs; NULL if the test has none */
 };
 
 static inline void net_begin(struct net *n, uint64_t seed, float scale)
@@ -25,7 +25,7 @@ static inline void net_begin(struct net *n, uint64_t seed, float scale)
     pare_rng_init(&n->r, seed);
 }
 
-static inline const char *weight(struct net *n, int rank, const int64_t *dim)
+static inline const char *random_weight(struct net *n, int rank, const int64_t *dim)
 {
     struct pare_tensor w = build_tensor(PARE_F32, rank, dim);
 
@@ -33,9 +33,9 @@ static inline const char *weight(struct net *n, int rank, const int64_t *dim)
     return build_floats(&n->b, rank, dim, w.data);
 }
 
-/* Within such a function. */
+/* NETWORK(name) defines such a function; NODE and LIST are used in its body. */
 #define NODE(type, names, attrs) build_node(&n->b, type, names, attrs)
 #define LIST(...) build_ints(&n->b, INTS(__VA_ARGS__))
-#define MAKES(name) static const char *name(struct net *n)
+#define NETWORK(name) static const char *name(struct net *n)
 
 #endif

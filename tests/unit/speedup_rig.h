@@ -13,20 +13,14 @@
 
 #include "base/rng.h"
 
-enum {
-    ALL,
-    HALF,
-    FRONT,
-    NONE,
-    BACK
-}; /* which output channels have weights: all, the even ones, the first half, none, the second
-    * half */
+/* Which output channels have weights: all, the even ones, the first half, none, the second half. */
+enum { ALL, HALF, FRONT, NONE, BACK };
 
 struct net {
     struct build b;
     struct pare_rng r;
-    bool plain; /* convolutions are not padded */
-    bool bare;  /* masked biases are 0, too */
+    bool unpadded;  /* convolutions are not padded */
+    bool zero_bias; /* biases of masked channels are 0 */
 };
 
 static inline struct net net_new(uint64_t seed)
@@ -37,7 +31,7 @@ static inline struct net net_new(uint64_t seed)
     return n;
 }
 
-static inline bool net_has(int which, int64_t i, int64_t n)
+static inline bool net_keeps(int which, int64_t i, int64_t n)
 {
     return which == ALL || (which == HALF && i % 2 == 0) || (which == FRONT && i < n / 2) ||
            (which == BACK && i >= n / 2);
@@ -72,7 +66,7 @@ static inline const char *net_weight(struct net *n, int which, int axis, int ran
     for (int i = axis + 1; i < rank; i++)
         inner *= dim[i];
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        if (!net_has(which, i / inner % dim[axis], dim[axis]))
+        if (!net_keeps(which, i / inner % dim[axis], dim[axis]))
             pare_f32(&t)[i] = 0;
     return build_floats(&n->b, rank, dim, pare_f32(&t));
 }
@@ -82,8 +76,8 @@ static inline const char *net_bias(struct net *n, int which, int64_t O)
 {
     struct pare_tensor t = net_random(n, 0.2f, 0.5f, 1, &O);
 
-    for (int64_t i = 0; i < O && n->bare; i++)
-        if (!net_has(which, i, O))
+    for (int64_t i = 0; i < O && n->zero_bias; i++)
+        if (!net_keeps(which, i, O))
             pare_f32(&t)[i] = 0;
     return build_floats(&n->b, 1, &O, pare_f32(&t));
 }
@@ -93,16 +87,16 @@ static inline const char *net_conv(struct net *n, const char *x, int which, int6
                                    int64_t K)
 {
     const char *w = WEIGHT(n, which, 0, O, I, K, K), *b = net_bias(n, which, O);
-    int64_t p = n->plain ? 0 : K / 2;
+    int64_t p = n->unpadded ? 0 : K / 2;
 
     return build_node(&n->b, "Conv", NAMES(x, w, b), at_ints("pads", INTS(p, p, p, p)));
 }
 
-static inline const char *net_group(struct net *n, const char *x, int which, int64_t C,
-                                    int64_t each, int64_t K)
+static inline const char *net_grouped_conv(struct net *n, const char *x, int which, int64_t C,
+                                           int64_t each, int64_t K)
 {
     const char *w = WEIGHT(n, which, 0, C, each, K, K), *b = net_bias(n, which, C);
-    int64_t p = n->plain ? 0 : K / 2;
+    int64_t p = n->unpadded ? 0 : K / 2;
 
     return build_node(&n->b, "Conv", NAMES(x, w, b),
                       CAT(at_ints("pads", INTS(p, p, p, p)), at_int("group", C / each)));
@@ -146,68 +140,69 @@ static inline const char *net_image(struct net *n)
 
 /* ---- shrinking ------------------------------------------------------------------------------- */
 
-struct slim {
-    struct pare_model *was, *is;
+struct speedup_result {
+    struct pare_model *before, *after;
     struct pare_speedup_report r;
 };
 
-static inline struct slim net_slim_with(struct net *n, const struct pare_speedup_opts *o)
+static inline struct speedup_result net_speedup_with(struct net *n,
+                                                     const struct pare_speedup_opts *o)
 {
-    struct slim s;
+    struct speedup_result s;
     struct pare_err err;
 
-    s.was = build_model(&n->b);
-    if (pare_speedup(s.was, o, pool, &s.is, &s.r, &err))
+    s.before = build_model(&n->b);
+    if (pare_speedup(s.before, o, pool, &s.after, &s.r, &err))
         fail_msg("%s", err.msg);
     assert_true(s.r.verified || o->unverified);
     return s;
 }
 
 /* Shrinks the model; fails if the result computes something else. */
-static inline struct slim net_slim(struct net *n)
+static inline struct speedup_result net_speedup(struct net *n)
 {
     struct pare_speedup_opts o = { .threads = 1 };
 
-    return net_slim_with(n, &o);
+    return net_speedup_with(n, &o);
 }
 
-static inline void slim_drop(struct slim *s)
+static inline void speedup_free(struct speedup_result *s)
 {
-    pare_model_free(s->is);
-    pare_model_free(s->was);
+    pare_model_free(s->after);
+    pare_model_free(s->before);
 }
 
-/* Remaining channels of layer i, counting the layers that sum over channels, in order. */
-static inline int64_t slim_out(const struct slim *s, int i)
+/* Remaining output channels of linear node i, in the order of the report. */
+static inline int64_t speedup_out_channels(const struct speedup_result *s, int i)
 {
     for (int k = 0; k < s->r.n_layers; k++)
         if (s->r.layer[k].out >= 0 && i-- == 0)
             return s->r.layer[k].gone ? 0 : s->r.layer[k].out_left;
-    fail_msg("there is no such layer");
+    fail_msg("the report has fewer layers");
     return -1;
 }
 
-static inline int64_t slim_in(const struct slim *s, int i)
+static inline int64_t speedup_in_channels(const struct speedup_result *s, int i)
 {
     for (int k = 0; k < s->r.n_layers; k++)
         if (s->r.layer[k].out >= 0 && i-- == 0)
             return s->r.layer[k].gone ? 0 : s->r.layer[k].in_left;
-    fail_msg("there is no such layer");
+    fail_msg("the report has fewer layers");
     return -1;
 }
 
 /* Shrinks the model, checks the remaining channels of the layers' outputs, and frees it. */
 static inline void net_expect(struct net *n, const char *y, int count, const int64_t *out)
 {
-    struct slim s;
+    struct speedup_result s;
 
     build_output(&n->b, y);
-    s = net_slim(n);
+    s = net_speedup(n);
     for (int i = 0; i < count; i++)
-        if (slim_out(&s, i) != out[i])
+        if (speedup_out_channels(&s, i) != out[i])
             fail_msg("layer %d has %lld channels left, expected %lld", i,
-                     (long long)slim_out(&s, i), (long long)out[i]);
-    slim_drop(&s);
+                     (long long)speedup_out_channels(&s, i), (long long)out[i]);
+    speedup_free(&s);
 }
 #define EXPECT(n, y, ...) net_expect(n, y, INTS(__VA_ARGS__))
 

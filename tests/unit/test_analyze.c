@@ -25,7 +25,7 @@ static struct pare_err err;
             fail_msg("%s", err.msg); \
     } while (0)
 
-/* ---- counts: the numbers of NNI's FlopsCounterTest (spec N16) ------------------------------- */
+/* ---- counts: the values of NNI's FlopsCounterTest (spec N16) -------------------------------- */
 
 static const char *zeros(struct build *b, int rank, const int64_t *dim)
 {
@@ -39,8 +39,8 @@ static const char *conv(struct build *b, const char *x, const char *w, const cha
     return build_node(b, "Conv", NAMES(x, w, bias), NOTHING);
 }
 
-static void counts_are(const struct build *b, int64_t batch, bool full, double flops,
-                       int64_t params)
+static void expect_counts(const struct build *b, int64_t batch, bool full, double flops,
+                          int64_t params)
 {
     struct pare_model *m = build_model(b);
     struct pare_graph *g = pare_graph_clone(pool, m->graph, &err);
@@ -78,21 +78,21 @@ static void small_model(struct build *b)
     build_output(b, x);
 }
 
-static void test_count_full(void **state)
+static void test_counts_of_all_operators(void **state)
 {
     struct build b = { .opset = 13 };
 
     (void)state;
     small_model(&b);
-    counts_are(&b, 1, true, 610, 240);
-    counts_are(&b, 2, true, 610, 240);
+    expect_counts(&b, 1, true, 610, 240);
+    expect_counts(&b, 2, true, 610, 240);
     /* Without biases and the other operators: 60 + 200, and without the normalization's
      * parameters. */
-    counts_are(&b, 1, false, 260, 230);
+    expect_counts(&b, 1, false, 260, 230);
 }
 
 /* One convolution, then another one five times: its parameters count once. */
-static void test_count_shared(void **state)
+static void test_shared_weights_count_once(void **state)
 {
     struct build b = { .opset = 13 };
     const char *x = build_input(&b, PARE_F32, 4, (int64_t[]){ -1, 3, 2, 2 });
@@ -104,11 +104,11 @@ static void test_count_shared(void **state)
     for (int i = 0; i < 5; i++)
         x = conv(&b, x, w, bias);
     build_output(&b, x);
-    counts_are(&b, 1, false, 560, 50);
+    expect_counts(&b, 1, false, 560, 50);
 }
 
 /* An LSTM of 3 steps, 4 in, 5 out: 4 (h (i + h) + h) + 4 h for each step. */
-static void test_count_lstm(void **state)
+static void test_counts_of_lstm(void **state)
 {
     struct build b = { .opset = 14 };
     const char *x = build_input(&b, PARE_F32, 3, (int64_t[]){ 3, 1, 4 }), *y;
@@ -119,7 +119,7 @@ static void test_count_lstm(void **state)
                          zeros(&b, 3, (int64_t[]){ 1, 20, 5 })),
                    at_int("hidden_size", 5));
     build_output(&b, y);
-    counts_are(&b, 1, false, 3 * (4 * (5 * 9 + 5) + 20), 180);
+    expect_counts(&b, 1, false, 3 * (4 * (5 * 9 + 5) + 20), 180);
 }
 
 /* ---- sensitivity -------------------------------------------------------------------------- */
@@ -130,7 +130,7 @@ struct probe {
     int calls;
 };
 
-static int left(void *user, const struct pare_model *m, double *metric, struct pare_err *e)
+static int fraction_kept(void *user, const struct pare_model *m, double *metric, struct pare_err *e)
 {
     struct probe *p = user;
     const struct pare_value *v = pare_graph_find(m->graph, p->weight);
@@ -152,26 +152,26 @@ static struct pare_model *lenet(void)
     return m;
 }
 
-static void bytes_of(const struct pare_model *m, void **bytes, size_t *len)
+static void pack_model(const struct pare_model *m, void **bytes, size_t *len)
 {
     OK(pare_model_pack(m, pool, bytes, len, &err));
 }
 
-static void test_sensitivity(void **state)
+static void test_sensitivity_of_each_layer(void **state)
 {
     static const double steps[] = { 0.25, 0.5, 0.75 };
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
     struct pare_sensitivity_setup o = { .pruner = "l1",
                                         .sparsity = { steps, 3 },
-                                        .measure = left,
+                                        .measure = fraction_kept,
                                         .user = &p };
     struct pare_sensitivity *s, *again;
     void *before, *after;
     size_t n_before, n_after;
 
     (void)state;
-    bytes_of(m, &before, &n_before);
+    pack_model(m, &before, &n_before);
     OK(pare_sensitivity_new(m, &o, &s, &err));
     assert_int_equal(s->n_layers, 3); /* fc2 makes the outputs: its channels cannot be removed */
     assert_true(s->base == 1);
@@ -183,21 +183,21 @@ static void test_sensitivity(void **state)
 
             assert_true(fabs(s->metric[i * 3 + k] - want) < 1e-12);
         }
-    /* Items are independent of each other and of the order. */
+    /* Items do not depend on each other or on their order. */
     OK(pare_sensitivity_new(m, &o, &again, &err));
     for (int i = 8; i >= 0; i--)
         OK(pare_sensitivity_item(again, i, &err));
     assert_memory_equal(again->metric, s->metric, 9 * sizeof(double));
     pare_sensitivity_free(again);
     pare_sensitivity_free(s);
-    bytes_of(m, &after, &n_after);
+    pack_model(m, &after, &n_after);
     assert_int_equal(n_before, n_after);
     assert_memory_equal(before, after, n_before);
     pare_model_free(m);
 }
 
-/* A layer with half of its channels removed already loses half of the others. */
-static void test_sensitivity_already(void **state)
+/* Of a layer with 40 % of its channels removed before, sparsity 0.5 removes half of the others. */
+static void test_sensitivity_of_a_pruned_layer(void **state)
 {
     static const double steps[] = { 0.5 };
     struct pare_model *m = lenet();
@@ -206,7 +206,7 @@ static void test_sensitivity_already(void **state)
     struct pare_sensitivity_setup o = { .pruner = "l1",
                                         .sparsity = { steps, 1 },
                                         .layers = { (const char *[]){ "re:conv[23]" }, 1 },
-                                        .measure = left,
+                                        .measure = fraction_kept,
                                         .user = &p };
     struct pare_sensitivity *s;
     int64_t n = pare_numel(&v->t);
@@ -226,7 +226,7 @@ static void test_sensitivity_already(void **state)
 
 /* Number of sparsities of conv2 measured until this mode stops; the metrics are 0.9, 0.8, ...
  * 0.1. */
-static int measured(const char *mode, double value)
+static int count_measured(const char *mode, double value)
 {
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
@@ -234,7 +234,7 @@ static int measured(const char *mode, double value)
                                         .layers = { (const char *[]){ "conv2" }, 1 },
                                         .early_stop = mode,
                                         .early_stop_value = value,
-                                        .measure = left,
+                                        .measure = fraction_kept,
                                         .user = &p };
     struct pare_sensitivity *s;
     int n = 0;
@@ -250,67 +250,69 @@ static int measured(const char *mode, double value)
     return n;
 }
 
-static void test_early_stop(void **state)
+static void test_early_stop_modes(void **state)
 {
     (void)state;
-    assert_int_equal(measured("none", 0), 9);
-    assert_int_equal(measured("minimize", 0.55), 5);
-    assert_int_equal(measured("maximize", 0.55), 1);
-    assert_int_equal(measured("dropped", 0.35), 4);
-    assert_int_equal(measured("raised", 0.1), 9);
-    assert_int_equal(measured("raised", -0.5), 1);
+    assert_int_equal(count_measured("none", 0), 9);
+    assert_int_equal(count_measured("minimize", 0.55), 5);
+    assert_int_equal(count_measured("maximize", 0.55), 1);
+    assert_int_equal(count_measured("dropped", 0.35), 4);
+    assert_int_equal(count_measured("raised", 0.1), 9);
+    assert_int_equal(count_measured("raised", -0.5), 1);
 }
 
-static void refused(struct pare_sensitivity_setup o, const char *why)
+static void expect_error(struct pare_sensitivity_setup o, const char *why)
 {
     struct pare_model *m = lenet();
     struct probe p = { .weight = "conv2.weight" };
     struct pare_sensitivity *s;
 
-    o.measure = left;
+    o.measure = fraction_kept;
     o.user = &p;
     assert_int_not_equal(pare_sensitivity_new(m, &o, &s, &err), 0);
     if (!strstr(err.msg, why))
-        fail_msg("'%s' does not say '%s'", err.msg, why);
+        fail_msg("expected '%s' in: %s", why, err.msg);
     pare_model_free(m);
 }
 
-static void test_refused(void **state)
+static void test_wrong_options_are_errors(void **state)
 {
     static const double falling[] = { 0.5, 0.25 }, whole[] = { 1 };
     static const char *const typo[] = { "conv3" }, *const bad[] = { "re:(" };
 
     (void)state;
-    refused((struct pare_sensitivity_setup){ .pruner = "taylor" }, "needs only weights");
-    refused((struct pare_sensitivity_setup){ .pruner = "agp" }, "needs only weights");
-    refused((struct pare_sensitivity_setup){ .pruner = "missing" }, "missing");
-    refused((struct pare_sensitivity_setup){ .pruner = "l1", .sparsity = { falling, 2 } },
-            "must be ascending");
-    refused((struct pare_sensitivity_setup){ .pruner = "l1", .sparsity = { whole, 1 } },
-            "less than 1");
-    refused((struct pare_sensitivity_setup){ .pruner = "l1", .layers = { typo, 1 } },
-            "did you mean");
-    refused((struct pare_sensitivity_setup){ .pruner = "l1", .layers = { bad, 1 } }, "pattern");
-    refused((struct pare_sensitivity_setup){ .pruner = "l1", .early_stop = "soon" }, "dropped");
+    expect_error((struct pare_sensitivity_setup){ .pruner = "taylor" }, "needs only weights");
+    expect_error((struct pare_sensitivity_setup){ .pruner = "agp" }, "needs only weights");
+    expect_error((struct pare_sensitivity_setup){ .pruner = "missing" }, "missing");
+    expect_error((struct pare_sensitivity_setup){ .pruner = "l1", .sparsity = { falling, 2 } },
+                 "must be ascending");
+    expect_error((struct pare_sensitivity_setup){ .pruner = "l1", .sparsity = { whole, 1 } },
+                 "less than 1");
+    expect_error((struct pare_sensitivity_setup){ .pruner = "l1", .layers = { typo, 1 } },
+                 "did you mean");
+    expect_error((struct pare_sensitivity_setup){ .pruner = "l1", .layers = { bad, 1 } },
+                 "pattern");
+    expect_error((struct pare_sensitivity_setup){ .pruner = "l1", .early_stop = "soon" },
+                 "dropped");
 }
 
 /* ---- quantization error ---------------------------------------------------------------------- */
 
-static float value(int64_t i)
+static float test_value(int64_t i)
 {
     return (float)((i * 7919 % 1000) - 499) / 300;
 }
 
-/* x rounded to q levels on each side of 0 for the largest value. */
-static double rounded(double x, double largest, double q)
+/* x quantized to q levels on each side of 0, the last one at `largest`. */
+static double quantized(double x, double largest, double q)
 {
     double scale = largest / q;
 
     return nearbyint(x / scale) * scale;
 }
 
-/* A Linear of 6 to 4, weights only: all five results by hand. */
-static void test_rounding(void **state)
+/* A Linear of 6 to 4, weights only: all five results against sums in float64. */
+static void test_quantization_error_of_one_layer(void **state)
 {
     enum { N = 3, K = 6, M = 4 };
     struct build b = { .opset = 13 };
@@ -324,9 +326,9 @@ static void test_rounding(void **state)
 
     (void)state;
     for (int i = 0; i < M * K; i++)
-        pare_f32(&w)[i] = value(i + 5);
+        pare_f32(&w)[i] = test_value(i + 5);
     for (int i = 0; i < N * K; i++)
-        pare_f32(&in)[i] = value(i * 3 + 1);
+        pare_f32(&in)[i] = test_value(i * 3 + 1);
     build_output(&b, build_node(&b, "Gemm", NAMES(x, build_floats(&b, 2, w.dim, w.data)),
                                 at_int("transB", 1)));
     m = build_model(&b);
@@ -338,7 +340,7 @@ static void test_rounding(void **state)
         for (int k = 0; k < K; k++) {
             double v = (double)pare_f32(&w)[j * K + k];
 
-            r[k] = rounded(v, largest, 7);
+            r[k] = quantized(v, largest, 7);
             ww += v * v;
             noise += (v - r[k]) * (v - r[k]);
         }
@@ -369,7 +371,7 @@ static void test_rounding(void **state)
 
 /* More bits are better, quantized inputs cost accuracy, the model is not changed, and layers are
  * independent. */
-static void test_rounding_lenet(void **state)
+static void test_quantization_error_of_lenet(void **state)
 {
     struct pare_model *m = lenet();
     struct pare_tensor in = build_tensor(PARE_F32, 4, (int64_t[]){ 4, 1, 28, 28 });
@@ -380,8 +382,8 @@ static void test_rounding_lenet(void **state)
 
     (void)state;
     for (int64_t i = 0; i < pare_numel(&in); i++)
-        pare_f32(&in)[i] = value(i);
-    bytes_of(m, &before, &n_before);
+        pare_f32(&in)[i] = test_value(i);
+    pack_model(m, &before, &n_before);
     OK(pare_qerror_new(m, &o, &all, &err));
     OK(pare_qerror_run(all, &err));
     assert_int_equal(all->n_layers, 4);
@@ -402,39 +404,25 @@ static void test_rounding_lenet(void **state)
     pare_qerror_free(one);
     pare_qerror_free(only);
     pare_qerror_free(all);
-    bytes_of(m, &after, &n_after);
+    pack_model(m, &after, &n_after);
     assert_int_equal(n_before, n_after);
     assert_memory_equal(before, after, n_before);
     pare_model_free(m);
 }
 
-static int open_pool(void **state)
-{
-    (void)state;
-    pool = pare_arena_new(1 << 16);
-    return pool ? 0 : -1;
-}
-
-static int close_pool(void **state)
-{
-    (void)state;
-    pare_arena_free(pool);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_count_full),
-        cmocka_unit_test(test_count_shared),
-        cmocka_unit_test(test_count_lstm),
-        cmocka_unit_test(test_sensitivity),
-        cmocka_unit_test(test_sensitivity_already),
-        cmocka_unit_test(test_early_stop),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_rounding_lenet),
+        cmocka_unit_test(test_counts_of_all_operators),
+        cmocka_unit_test(test_shared_weights_count_once),
+        cmocka_unit_test(test_counts_of_lstm),
+        cmocka_unit_test(test_sensitivity_of_each_layer),
+        cmocka_unit_test(test_sensitivity_of_a_pruned_layer),
+        cmocka_unit_test(test_early_stop_modes),
+        cmocka_unit_test(test_wrong_options_are_errors),
+        cmocka_unit_test(test_quantization_error_of_one_layer),
+        cmocka_unit_test(test_quantization_error_of_lenet),
     };
 
-    return cmocka_run_group_tests(tests, open_pool, close_pool);
+    return cmocka_run_group_tests(tests, make_pool, drop_pool);
 }

@@ -25,8 +25,8 @@ static int64_t label[N];
             fail_msg("%s", err.msg); \
     } while (0)
 
-/* Classes are told by the sum of both inputs only. */
-static void fill(void)
+/* Only the sum of both inputs determines the class. */
+static void fill_data(void)
 {
     for (int i = 0; i < N * 4; i++) {
         label[i / 4] = i / 4 % 2;
@@ -36,7 +36,7 @@ static void fill(void)
 }
 
 /* Inputs `a` and `b`, outputs `logits` (N, 2) and `negated` (N, 4). */
-static struct pare_model *two_inputs(void)
+static struct pare_model *make_two_input_model(void)
 {
     struct pare_model *m;
     struct pare_builder *k;
@@ -61,11 +61,11 @@ static struct pare_model *two_inputs(void)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static void plans_check_counts(void **state)
+static void test_plan_checks_counts_of_tensors(void **state)
 {
     struct pare_tensor in[2] = { { PARE_F32, 2, { 1, 4 }, a }, { PARE_F32, 2, { 1, 4 }, b } };
     struct pare_plan_opts o = { .size = sizeof(o), .in = in, .n_in = 1 };
-    struct pare_model *m = two_inputs();
+    struct pare_model *m = make_two_input_model();
     struct pare_tensor out[3] = { { .rank = 77 }, { .rank = 77 }, { .rank = 77 } };
     struct pare_plan *p;
 
@@ -86,8 +86,8 @@ static void plans_check_counts(void **state)
     pare_plan_free(p);
 }
 
-/* A newer field that is set is refused by every call that takes options. */
-static void others_check_sizes(void)
+/* Every call that takes options refuses a struct with a set field that it does not know. */
+static void expect_newer_options_rejected(void)
 {
     struct {
         struct pare_compression_opts o;
@@ -110,7 +110,7 @@ static void others_check_sizes(void)
                                                      "\"quant_bits\": 8, "
                                                      "\"op_types\": [\"Linear\"]}]" };
     struct pare_budget_report r;
-    struct pare_model *m = two_inputs();
+    struct pare_model *m = make_two_input_model();
     struct pare_compression *c;
 
     assert_int_equal(pare_model_save(m, "never.onnx", &so.o, &err), PARE_EUNSUPPORTED);
@@ -124,7 +124,7 @@ static void others_check_sizes(void)
     pare_model_free(m);
 }
 
-static void structs_of_other_versions(void **state)
+static void test_option_structs_of_other_versions(void **state)
 {
     struct {
         struct pare_plan_opts o;
@@ -132,7 +132,7 @@ static void structs_of_other_versions(void **state)
     } newer = { .o = { .size = sizeof(newer) } };
     struct pare_plan_opts older = { .size = offsetof(struct pare_plan_opts, reference),
                                     .reference = true };
-    struct pare_model *m = two_inputs();
+    struct pare_model *m = make_two_input_model();
     struct pare_plan *p;
 
     (void)state;
@@ -145,7 +145,7 @@ static void structs_of_other_versions(void **state)
     older.size = 3;
     assert_int_equal(pare_plan_new(m, &older, &p, &err), PARE_ECONFIG);
     pare_model_free(m);
-    others_check_sizes();
+    expect_newer_options_rejected();
     assert_int_equal(pare_abi(), PARE_ABI);
     assert_int_equal(pare_struct_size("pare_plan_opts"), sizeof(struct pare_plan_opts));
     assert_int_equal(pare_struct_size("pare_nothing"), 0);
@@ -153,7 +153,7 @@ static void structs_of_other_versions(void **state)
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-static int get(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *e)
+static int copy_item(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *e)
 {
     ++*(int *)user;
     if (n_in != 2)
@@ -163,7 +163,7 @@ static int get(void *user, int64_t item, struct pare_tensor *in, int n_in, struc
     return 0;
 }
 
-/* Inputs are found by name, in whatever order they are given. */
+/* Inputs are found by name, in any order. */
 static struct pare_data *open_data(int *calls)
 {
     struct pare_input in[2] = { { "b", { PARE_F32, 2, { N, 4 }, b } },
@@ -176,20 +176,20 @@ static struct pare_data *open_data(int *calls)
                                   .input = calls ? one : in,
                                   .n_inputs = 2,
                                   .y = &y,
-                                  .get = calls ? get : NULL,
+                                  .get = calls ? copy_item : NULL,
                                   .user = calls,
                                   .batch = 40 };
     struct pare_data *d;
 
-    fill();
+    fill_data();
     OK(pare_data_from_arrays(&arrays, &d, &err));
     return d;
 }
 
-static void two_inputs_train(void **state)
+static void test_training_on_two_named_inputs(void **state)
 {
     struct pare_training_opts o = { .size = sizeof(o), .settings = "epochs=60 lr=0.1 threads=1" };
-    struct pare_model *m = two_inputs();
+    struct pare_model *m = make_two_input_model();
     struct pare_training *t;
     struct pare_metrics from_get, before, after;
     struct pare_data *d;
@@ -217,11 +217,11 @@ static void two_inputs_train(void **state)
     pare_data_free(d);
 }
 
-static void data_that_does_not_fit(void **state)
+static void test_data_that_does_not_fit_the_model(void **state)
 {
     struct pare_input in = { "c", { PARE_F32, 2, { N, 4 }, a } };
     struct pare_arrays arrays = { .n = N, .input = &in, .n_inputs = 1 };
-    struct pare_model *m = two_inputs();
+    struct pare_model *m = make_two_input_model();
     struct pare_training_opts o = { .size = 0 };
     struct pare_training *t;
     struct pare_metrics x;
@@ -234,23 +234,25 @@ static void data_that_does_not_fit(void **state)
     pare_data_free(d);
     in.t.dim[0] = N - 1;
     assert_int_equal(pare_data_from_arrays(&arrays, &d, &err), PARE_ESHAPE);
-    assert_int_equal(pare_training_new(m, &o, &t, &err), PARE_ECONFIG); /* no data: a sentence */
+    assert_int_equal(pare_training_new(m, &o, &t, &err), PARE_ECONFIG); /* no data */
     assert_int_equal(pare_training_open(m, NULL, NULL, &t, &err), PARE_ECONFIG);
     pare_model_free(m);
 }
 
 /* ---- compression ----------------------------------------------------------------------------- */
 
-static bool stop(void *user, const struct pare_progress *p)
+static bool cancel_at_second_call(void *user, const struct pare_progress *p)
 {
     assert_non_null(p->what);
     return ++*(int *)user < 2;
 }
 
-static void quantize_and_read_back(void **state)
+static void test_quantized_model_lists_its_scales(void **state)
 {
     int64_t shape[3] = { 1, 8, 8 };
-    struct pare_quantize_opts o = { .size = sizeof(o), .preset = "int8", .progress = stop };
+    struct pare_quantize_opts o = { .size = sizeof(o),
+                                    .preset = "int8",
+                                    .progress = cancel_at_second_call };
     struct pare_model *m, *q;
     struct pare_model_quant w, x;
     struct pare_quantize_report r;
@@ -281,7 +283,7 @@ static void quantize_and_read_back(void **state)
 }
 
 /* The scale of a pooled tensor is not the scale of the convolution before the pool. */
-static void float_outputs_have_no_scale(void **state)
+static void test_float_outputs_have_no_scale(void **state)
 {
     static const char *const names[] = { "conv2", NULL };
     struct pare_rule rule = { .op_names = names, .keys = "quant_types=input quant_bits=8" };
@@ -305,19 +307,24 @@ static void float_outputs_have_no_scale(void **state)
     pare_data_free(o.tuning.data);
 }
 
-/* Tuning, verification and training end where the caller says so. */
-static void long_work_is_canceled(void **state)
+/* A progress callback that returns false cancels tuning, verification and training. */
+static void test_progress_callback_cancels(void **state)
 {
     int64_t shape[3] = { 1, 8, 8 };
     int calls = 1;
-    struct pare_plan_opts plan = { .tune = true, .threads = 1, .progress = stop, .user = &calls };
-    struct pare_prune_opts prune = {
-        .pruner = "l1",
-        .sparsity = 0.5,
-        .speedup = true,
-        .shrink = &(struct pare_speedup_opts){ .progress = stop, .progress_user = &calls }
-    };
-    struct pare_prune_opts tune = { .sparsity = 0.5, .progress = stop, .user = &calls };
+    struct pare_plan_opts plan = { .tune = true,
+                                   .threads = 1,
+                                   .progress = cancel_at_second_call,
+                                   .user = &calls };
+    struct pare_prune_opts prune = { .pruner = "l1",
+                                     .sparsity = 0.5,
+                                     .speedup = true,
+                                     .shrink = &(struct pare_speedup_opts){
+                                         .progress = cancel_at_second_call,
+                                         .progress_user = &calls } };
+    struct pare_prune_opts tune = { .sparsity = 0.5,
+                                    .progress = cancel_at_second_call,
+                                    .user = &calls };
     struct pare_model *m, *s;
     struct pare_plan *p;
 
@@ -336,7 +343,7 @@ static void long_work_is_canceled(void **state)
     pare_model_free(m);
 }
 
-static void prune_and_free_in_any_order(void **state)
+static void test_models_are_freed_in_any_order(void **state)
 {
     int64_t shape[3] = { 1, 8, 8 };
     struct pare_prune_opts o = { .pruner = "l1", .sparsity = 0.5, .speedup = true };
@@ -369,7 +376,7 @@ static void prune_and_free_in_any_order(void **state)
 
 /* An export with a fixed input shape writes it into the file only: the model in memory keeps its
  * free batch, so that training continues. */
-static void export_keeps_shapes_in_memory(void **state)
+static void test_export_keeps_shapes_in_memory(void **state)
 {
     int64_t chw[3] = { 1, 8, 8 }, fixed[4] = { 1, 1, 8, 8 };
     struct pare_training_opts to = { .settings = "epochs=1 limit=256 threads=1" };
@@ -427,7 +434,7 @@ static void export_keeps_shapes_in_memory(void **state)
 }
 
 /* A scheme per channel gives one scale per output channel, in memory and in the file. */
-static void naive_has_scales_per_channel(void **state)
+static void test_naive_has_scales_per_channel(void **state)
 {
     int64_t chw[3] = { 1, 8, 8 };
     struct pare_compression_opts co = {
@@ -470,15 +477,15 @@ static void naive_has_scales_per_channel(void **state)
     pare_model_free(m);
 }
 
-static bool count_calls(void *user, const struct pare_progress *p)
+static bool count_and_cancel_at_second_call(void *user, const struct pare_progress *p)
 {
     (void)p;
     return ++*(int *)user < 2;
 }
 
-/* What `pare analyze` prints, as library calls: the model stays as it is, and the analysis can be
+/* What `pare analyze` prints, as library calls: the model is not changed, and the analysis can be
  * canceled. */
-static void analyses(void **state)
+static void test_analyses_of_a_model(void **state)
 {
     const double sparsity[] = { 0.5, 0.9 };
     const char *const layers[] = { "conv1", "re:fc.*", NULL };
@@ -510,7 +517,7 @@ static void analyses(void **state)
     assert_true(s.n_layers >= 2 && s.n_sparsities == 2);
     assert_string_equal(s.name[0], "conv1");
     assert_true(s.metric[1] >= 0 && s.metric[1] <= 1);
-    so.progress = count_calls;
+    so.progress = count_and_cancel_at_second_call;
     so.user = &calls;
     assert_int_equal(pare_analyze_sensitivity(m, data, &so, arena, &s, &err), PARE_ECANCEL);
     assert_int_equal(calls, 2);
@@ -529,17 +536,17 @@ static void analyses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(analyses),
-        cmocka_unit_test(export_keeps_shapes_in_memory),
-        cmocka_unit_test(naive_has_scales_per_channel),
-        cmocka_unit_test(plans_check_counts),
-        cmocka_unit_test(structs_of_other_versions),
-        cmocka_unit_test(two_inputs_train),
-        cmocka_unit_test(data_that_does_not_fit),
-        cmocka_unit_test(quantize_and_read_back),
-        cmocka_unit_test(float_outputs_have_no_scale),
-        cmocka_unit_test(long_work_is_canceled),
-        cmocka_unit_test(prune_and_free_in_any_order),
+        cmocka_unit_test(test_analyses_of_a_model),
+        cmocka_unit_test(test_export_keeps_shapes_in_memory),
+        cmocka_unit_test(test_naive_has_scales_per_channel),
+        cmocka_unit_test(test_plan_checks_counts_of_tensors),
+        cmocka_unit_test(test_option_structs_of_other_versions),
+        cmocka_unit_test(test_training_on_two_named_inputs),
+        cmocka_unit_test(test_data_that_does_not_fit_the_model),
+        cmocka_unit_test(test_quantized_model_lists_its_scales),
+        cmocka_unit_test(test_float_outputs_have_no_scale),
+        cmocka_unit_test(test_progress_callback_cancels),
+        cmocka_unit_test(test_models_are_freed_in_any_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 
 enum { ITEMS = 2, TOKENS = 11, HEADS = 3, DIM = 16, WIDTH = HEADS * DIM };
 
-static const char *times(struct net *n, const char *x, float v)
+static const char *scale(struct net *n, const char *x, float v)
 {
     return NODE("Mul", NAMES(x, build_scalar(&n->b, v)), NOTHING);
 }
@@ -18,7 +18,7 @@ static const char *reshape(struct net *n, const char *x, const char *shape)
     return NODE("Reshape", NAMES(x, shape), NOTHING);
 }
 
-static const char *turn(struct net *n, const char *x, int rank, const int64_t *perm)
+static const char *transpose(struct net *n, const char *x, int rank, const int64_t *perm)
 {
     return NODE("Transpose", NAMES(x), at_ints("perm", rank, perm));
 }
@@ -33,195 +33,199 @@ static const char *softmax(struct net *n, const char *x)
     return NODE("Softmax", NAMES(x), at_int("axis", -1));
 }
 
-static const char *product(struct net *n, const char *a, const char *b)
+static const char *matmul(struct net *n, const char *a, const char *b)
 {
     return NODE("MatMul", NAMES(a, b), NOTHING);
 }
 
-static const char *joint(struct net *n)
+static const char *joint_projection(struct net *n)
 {
-    return product(n, n->x, weight(n, INTS(WIDTH, 3 * WIDTH)));
+    return matmul(n, n->x, random_weight(n, INTS(WIDTH, 3 * WIDTH)));
 }
 
-/* (2, 11, 48) as (2, 3, 11, 16) */
-static const char *heads(struct net *n, const char *x)
+/* (2, 11, 48) as (2, 3, 11, 16). */
+static const char *split_heads(struct net *n, const char *x)
 {
-    return turn(n, reshape(n, x, LIST(ITEMS, -1, HEADS, DIM)), INTS(0, 2, 1, 3));
+    return transpose(n, reshape(n, x, LIST(ITEMS, -1, HEADS, DIM)), INTS(0, 2, 1, 3));
 }
 
-static const char *merge(struct net *n, const char *x)
+static const char *merge_heads(struct net *n, const char *x)
 {
-    return reshape(n, turn(n, x, INTS(0, 2, 1, 3)), LIST(0, 0, -1));
+    return reshape(n, transpose(n, x, INTS(0, 2, 1, 3)), LIST(0, 0, -1));
 }
 
-/* As timm: one Split, keys transposed at once, a scale on queries. */
-MAKES(by_split)
+/* As timm writes it: one Split, one Transpose for keys, a scale on queries. */
+NETWORK(by_split)
 {
     const char *part[3], *k;
 
-    build_node_outs(&n->b, "Split", NAMES(joint(n)), at_int("axis", -1), 3, part);
-    k = turn(n, reshape(n, part[1], LIST(ITEMS, -1, HEADS, DIM)), INTS(0, 2, 3, 1));
-    k = product(n, times(n, heads(n, part[0]), 0.25f), k);
-    return merge(n, product(n, softmax(n, k), heads(n, part[2])));
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    k = transpose(n, reshape(n, part[1], LIST(ITEMS, -1, HEADS, DIM)), INTS(0, 2, 3, 1));
+    k = matmul(n, scale(n, split_heads(n, part[0]), 0.25f), k);
+    return merge_heads(n, matmul(n, softmax(n, k), split_heads(n, part[2])));
 }
 
-/* As torchvision: sequence first, items and heads are one axis, queries divided. */
-MAKES(sequence_first)
+/* As torchvision writes it: sequence first, items and heads are one axis, queries divided. */
+NETWORK(sequence_first)
 {
-    const char *x = turn(n, joint(n), INTS(1, 0, 2)), *part[3], *y;
+    const char *x = transpose(n, joint_projection(n), INTS(1, 0, 2)), *part[3], *y;
 
     for (int i = 0; i < 3; i++) {
         part[i] = slice(n, x, i * WIDTH, (i + 1) * WIDTH);
         part[i] = reshape(n, part[i], LIST(TOKENS, ITEMS * HEADS, DIM));
-        part[i] = turn(n, part[i], INTS(1, 0, 2));
+        part[i] = transpose(n, part[i], INTS(1, 0, 2));
     }
     part[0] = NODE("Div", NAMES(part[0], build_scalar(&n->b, 4)), NOTHING);
-    y = product(n, part[0], turn(n, part[1], INTS(0, 2, 1)));
-    y = turn(n, product(n, softmax(n, y), part[2]), INTS(1, 0, 2));
+    y = matmul(n, part[0], transpose(n, part[1], INTS(0, 2, 1)));
+    y = transpose(n, matmul(n, softmax(n, y), part[2]), INTS(1, 0, 2));
     y = reshape(n, y, LIST(TOKENS * ITEMS, WIDTH));
-    return reshape(n, product(n, y, weight(n, INTS(WIDTH, WIDTH))), LIST(TOKENS, ITEMS, WIDTH));
+    return reshape(n, matmul(n, y, random_weight(n, INTS(WIDTH, WIDTH))),
+                   LIST(TOKENS, ITEMS, WIDTH));
 }
 
-/* One axis for query, key and value, and Gather of each; scores are scaled. */
-MAKES(by_gather)
+/* Query, key and value are indices of one axis, read by Gather; scores are scaled. */
+NETWORK(by_gather)
 {
-    const char *x = turn(n, reshape(n, joint(n), LIST(ITEMS, TOKENS, 3, HEADS, DIM)),
-                         INTS(2, 0, 3, 1, 4));
+    const char *x = transpose(n,
+                              reshape(n, joint_projection(n), LIST(ITEMS, TOKENS, 3, HEADS, DIM)),
+                              INTS(2, 0, 3, 1, 4));
     const char *part[3], *y;
 
     for (int64_t i = 0; i < 3; i++)
         part[i] = NODE("Gather", NAMES(x, build_const(&n->b, PARE_I64, 0, NULL, &i)),
                        at_int("axis", 0));
-    y = product(n, part[0], turn(n, part[1], INTS(0, 1, 3, 2)));
-    return merge(n, product(n, softmax(n, times(n, times(n, y, 2), 0.1f)), part[2]));
+    y = matmul(n, part[0], transpose(n, part[1], INTS(0, 1, 3, 2)));
+    return merge_heads(n, matmul(n, softmax(n, scale(n, scale(n, y, 2), 0.1f)), part[2]));
 }
 
-/* Three projections, values last: then the scores are already computed. */
-MAKES(three_projections)
+/* Three projections, values last: the scores are computed before the values. */
+NETWORK(three_projections)
 {
-    const char *q = heads(n, product(n, n->x, weight(n, INTS(WIDTH, WIDTH))));
-    const char *k = heads(n, product(n, n->x, weight(n, INTS(WIDTH, WIDTH)))), *v, *y;
+    const char *q = split_heads(n, matmul(n, n->x, random_weight(n, INTS(WIDTH, WIDTH))));
+    const char *k = split_heads(n, matmul(n, n->x, random_weight(n, INTS(WIDTH, WIDTH)))), *v, *y;
 
-    y = product(n, q, turn(n, k, INTS(0, 1, 3, 2)));
+    y = matmul(n, q, transpose(n, k, INTS(0, 1, 3, 2)));
     y = NODE("Div", NAMES(y, build_scalar(&n->b, 4)), NOTHING);
-    v = heads(n, product(n, n->x, weight(n, INTS(WIDTH, WIDTH))));
-    return merge(n, product(n, softmax(n, y), v));
+    v = split_heads(n, matmul(n, n->x, random_weight(n, INTS(WIDTH, WIDTH))));
+    return merge_heads(n, matmul(n, softmax(n, y), v));
 }
 
 /* The same, values first. */
-MAKES(values_first)
+NETWORK(values_first)
 {
-    const char *v = heads(n, product(n, n->x, weight(n, INTS(WIDTH, WIDTH))));
-    const char *q = heads(n, product(n, n->x, weight(n, INTS(WIDTH, WIDTH))));
-    const char *k = heads(n, product(n, n->x, weight(n, INTS(WIDTH, WIDTH)))), *y;
+    const char *v = split_heads(n, matmul(n, n->x, random_weight(n, INTS(WIDTH, WIDTH))));
+    const char *q = split_heads(n, matmul(n, n->x, random_weight(n, INTS(WIDTH, WIDTH))));
+    const char *k = split_heads(n, matmul(n, n->x, random_weight(n, INTS(WIDTH, WIDTH)))), *y;
 
-    y = product(n, q, times(n, turn(n, k, INTS(0, 1, 3, 2)), 0.25f));
-    return merge(n, product(n, softmax(n, y), v));
+    y = matmul(n, q, scale(n, transpose(n, k, INTS(0, 1, 3, 2)), 0.25f));
+    return merge_heads(n, matmul(n, softmax(n, y), v));
 }
 
-/* Fewer keys than queries, values of another width, no movement after the product. */
-MAKES(other_sizes)
+/* Fewer keys than queries, values of another width, no Transpose after the product. */
+NETWORK(other_sizes)
 {
-    const char *x = joint(n);
+    const char *x = joint_projection(n);
     const char *k = NODE("Slice", NAMES(x, LIST(1, 16), LIST(6, 32), LIST(1, 2)), NOTHING);
     const char *v = NODE("Slice", NAMES(x, LIST(2, 40), LIST(7, 48), LIST(1, 2)), NOTHING);
-    const char *y = product(n, slice(n, x, 0, 16), turn(n, k, INTS(0, 2, 1)));
+    const char *y = matmul(n, slice(n, x, 0, 16), transpose(n, k, INTS(0, 2, 1)));
 
-    return product(n, softmax(n, y), v);
+    return matmul(n, softmax(n, y), v);
 }
 
-/* The elements of a head are not contiguous, in all three; every second one. */
-MAKES(elements_apart)
+/* The elements of a head are not contiguous in queries, keys and values. */
+NETWORK(strided_elements)
 {
-    const char *x = turn(n, reshape(n, joint(n), LIST(ITEMS, TOKENS, DIM, 3 * HEADS)),
-                         INTS(0, 3, 1, 2));
+    const char *x = transpose(n,
+                              reshape(n, joint_projection(n), LIST(ITEMS, TOKENS, DIM, 3 * HEADS)),
+                              INTS(0, 3, 1, 2));
     const char *part[3], *y;
 
     build_node_outs(&n->b, "Split", NAMES(x), at_int("axis", 1), 3, part);
-    y = product(n, part[0], turn(n, part[1], INTS(0, 1, 3, 2)));
-    return merge(n, product(n, softmax(n, y), part[2]));
+    y = matmul(n, part[0], transpose(n, part[1], INTS(0, 1, 3, 2)));
+    return merge_heads(n, matmul(n, softmax(n, y), part[2]));
 }
 
 /* The Transpose after it would make elements non-contiguous: it remains a step. */
-MAKES(turned_result)
+NETWORK(transposed_result)
 {
     const char *part[3], *y;
 
-    build_node_outs(&n->b, "Split", NAMES(joint(n)), at_int("axis", -1), 3, part);
-    y = product(n, heads(n, part[0]), turn(n, heads(n, part[1]), INTS(0, 1, 3, 2)));
-    return turn(n, product(n, softmax(n, y), heads(n, part[2])), INTS(0, 1, 3, 2));
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
+    return transpose(n, matmul(n, softmax(n, y), split_heads(n, part[2])), INTS(0, 1, 3, 2));
 }
 
 /* ---- patterns that must not match ----------------------------------------------------------- */
 
-MAKES(with_mask)
+NETWORK(with_mask)
 {
     const char *part[3], *y;
 
-    build_node_outs(&n->b, "Split", NAMES(joint(n)), at_int("axis", -1), 3, part);
-    y = product(n, heads(n, part[0]), turn(n, heads(n, part[1]), INTS(0, 1, 3, 2)));
-    y = NODE("Add", NAMES(y, weight(n, INTS(TOKENS, TOKENS))), NOTHING);
-    return merge(n, product(n, softmax(n, y), heads(n, part[2])));
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
+    y = NODE("Add", NAMES(y, random_weight(n, INTS(TOKENS, TOKENS))), NOTHING);
+    return merge_heads(n, matmul(n, softmax(n, y), split_heads(n, part[2])));
 }
 
-MAKES(weights_are_output)
+NETWORK(scores_are_output)
 {
     const char *part[3], *y;
 
-    build_node_outs(&n->b, "Split", NAMES(joint(n)), at_int("axis", -1), 3, part);
-    y = product(n, heads(n, part[0]), turn(n, heads(n, part[1]), INTS(0, 1, 3, 2)));
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
     y = softmax(n, y);
     build_output(&n->b, y);
-    return merge(n, product(n, y, heads(n, part[2])));
+    return merge_heads(n, matmul(n, y, split_heads(n, part[2])));
 }
 
-/* They are computed first, and read from their buffer. */
-MAKES(keys_are_output)
+/* The keys are an output: they are computed first and read from their buffer. */
+NETWORK(keys_are_output)
 {
     const char *part[3], *y, *k;
 
-    build_node_outs(&n->b, "Split", NAMES(joint(n)), at_int("axis", -1), 3, part);
-    k = heads(n, part[1]);
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    k = split_heads(n, part[1]);
     build_output(&n->b, k);
-    y = product(n, heads(n, part[0]), turn(n, k, INTS(0, 1, 3, 2)));
-    return merge(n, product(n, softmax(n, y), heads(n, part[2])));
+    y = matmul(n, split_heads(n, part[0]), transpose(n, k, INTS(0, 1, 3, 2)));
+    return merge_heads(n, matmul(n, softmax(n, y), split_heads(n, part[2])));
 }
 
-MAKES(other_axis)
+NETWORK(other_axis)
 {
     const char *part[3], *y;
 
-    build_node_outs(&n->b, "Split", NAMES(joint(n)), at_int("axis", -1), 3, part);
-    y = product(n, heads(n, part[0]), turn(n, heads(n, part[1]), INTS(0, 1, 3, 2)));
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
     y = NODE("Softmax", NAMES(y), at_int("axis", 2));
-    return merge(n, product(n, y, heads(n, part[2])));
+    return merge_heads(n, matmul(n, y, split_heads(n, part[2])));
 }
 
 /* A scale per head is not a scalar. */
-MAKES(scale_by_head)
+NETWORK(scale_by_head)
 {
     const char *part[3], *y;
 
-    build_node_outs(&n->b, "Split", NAMES(joint(n)), at_int("axis", -1), 3, part);
-    y = product(n, heads(n, part[0]), turn(n, heads(n, part[1]), INTS(0, 1, 3, 2)));
-    y = NODE("Mul", NAMES(y, weight(n, INTS(HEADS, 1, 1))), NOTHING);
-    return merge(n, product(n, softmax(n, y), heads(n, part[2])));
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
+    y = NODE("Mul", NAMES(y, random_weight(n, INTS(HEADS, 1, 1))), NOTHING);
+    return merge_heads(n, matmul(n, softmax(n, y), split_heads(n, part[2])));
 }
 
 /* One set of keys for all heads. */
-MAKES(shared_keys)
+NETWORK(shared_keys)
 {
-    const char *x = joint(n);
+    const char *x = joint_projection(n);
     const char *k = reshape(n, slice(n, x, 0, DIM), LIST(ITEMS, 1, TOKENS, DIM));
-    const char *y = product(n, heads(n, slice(n, x, 0, WIDTH)), turn(n, k, INTS(0, 1, 3, 2)));
+    const char *y = matmul(n, split_heads(n, slice(n, x, 0, WIDTH)),
+                           transpose(n, k, INTS(0, 1, 3, 2)));
 
-    return merge(n, product(n, softmax(n, y), heads(n, slice(n, x, WIDTH, 2 * WIDTH))));
+    return merge_heads(n, matmul(n, softmax(n, y), split_heads(n, slice(n, x, WIDTH, 2 * WIDTH))));
 }
 
 static const struct {
     const char *name;
     const char *(*make)(struct net *n);
-    bool one; /* step */
+    bool fused; /* into one step */
 } nets[] = {
     { "by split", by_split, true },
     { "sequence first", sequence_first, true },
@@ -229,10 +233,10 @@ static const struct {
     { "three projections", three_projections, false },
     { "values first", values_first, true },
     { "other sizes", other_sizes, true },
-    { "elements element_stride", elements_apart, true },
-    { "turned result", turned_result, true },
+    { "strided elements", strided_elements, true },
+    { "transposed result", transposed_result, true },
     { "with a mask", with_mask, false },
-    { "weights are an output", weights_are_output, false },
+    { "scores are an output", scores_are_output, false },
     { "keys are an output", keys_are_output, true },
     { "another axis", other_axis, false },
     { "a scale for each head", scale_by_head, false },
@@ -243,7 +247,7 @@ static const struct {
 
 static struct pare_err err;
 
-static bool has_step(const struct pare_plan *p)
+static bool has_attention(const struct pare_plan *p)
 {
     for (int i = 0; i < p->n_steps; i++)
         if (!strcmp(p->step[i]->kernel->name, "attention"))
@@ -251,8 +255,8 @@ static bool has_step(const struct pare_plan *p)
     return false;
 }
 
-static void compare(const struct pare_model *m, const struct pare_tensor *x,
-                    const struct pare_tensor *want, int threads, size_t i)
+static void compare_with_reference(const struct pare_model *m, const struct pare_tensor *x,
+                                   const struct pare_tensor *want, int threads, size_t i)
 {
     struct pare_plan_opts o = { .threads = threads, .in = x };
     struct pare_tensor out[2];
@@ -261,15 +265,16 @@ static void compare(const struct pare_model *m, const struct pare_tensor *x,
     if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o }, &p, &err) ||
         pare_plan_execute(p, x, out, &err))
         fail_msg("%s: %s", nets[i].name, err.msg);
-    if (has_step(p) != nets[i].one)
-        fail_msg("%s: %s", nets[i].name, nets[i].one ? "several steps" : "one step");
+    if (has_attention(p) != nets[i].fused)
+        fail_msg("%s: %s", nets[i].name,
+                 nets[i].fused ? "attention is not fused" : "attention is fused");
     for (int k = 0; k < p->graph->n_out; k++)
         if (pare_tensor_compare(&out[k], &want[k], (struct pare_tolerance){ 1e-4, 1e-5 }, &err))
             fail_msg("%s, %d threads: %s", nets[i].name, threads, err.msg);
     pare_plan_free(p);
 }
 
-static void test_networks(void **state)
+static void test_attention_of_exporters(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, WIDTH)), out[2], want[2];
 
@@ -293,7 +298,7 @@ static void test_networks(void **state)
             want[k] = build_copy(&out[k]);
         pare_plan_free(p);
         for (int threads = 1; threads < 4; threads++)
-            compare(m, &x, want, threads, i);
+            compare_with_reference(m, &x, want, threads, i);
         pare_model_free(m);
     }
 }
@@ -301,7 +306,7 @@ static void test_networks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_networks, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_attention_of_exporters, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -29,7 +29,7 @@ static struct pare_model *parse(struct bin file)
 }
 
 /* A (4, 3) matrix whose elements are different in absolute value. */
-static struct bin weight(float first)
+static struct bin alternating_weight(float first)
 {
     float v[12];
 
@@ -38,25 +38,25 @@ static struct bin weight(float first)
     return blob(9, v, sizeof(v));
 }
 
-/* y = c ? x fc.weight + x out.weight : x fc.weight, where each body has an own fc.weight. */
+/* y = c ? x fc.weight + x out.weight : x fc.weight, where each body has its own fc.weight. */
 static struct bin two_bodies(void)
 {
     struct bin yes = CAT(node("MatMul", "m1", "x,fc.weight", "a"),
                          node("MatMul", "m2", "x,out.weight", "b"), node("Add", "sum", "a,b", "p"),
-                         initializer("fc.weight", PARE_F32, "4,3", weight(1)),
+                         initializer("fc.weight", PARE_F32, "4,3", alternating_weight(1)),
                          output("p", PARE_F32, "1,3"));
     struct bin no = CAT(node("MatMul", "m3", "x,fc.weight", "q"),
-                        initializer("fc.weight", PARE_F32, "4,3", weight(20)),
+                        initializer("fc.weight", PARE_F32, "4,3", alternating_weight(20)),
                         output("q", PARE_F32, "1,3"));
 
     return model(
         CAT(node_with("If", "If_0", "c", "y",
                       CAT(attr("then_branch", 5, msg(6, yes)), attr("else_branch", 5, msg(6, no)))),
-            initializer("out.weight", PARE_F32, "4,3", weight(50)), input("c", PARE_BOOL, ""),
-            input("x", PARE_F32, "1,4"), output("y", PARE_F32, "1,3")));
+            initializer("out.weight", PARE_F32, "4,3", alternating_weight(50)),
+            input("c", PARE_BOOL, ""), input("x", PARE_F32, "1,4"), output("y", PARE_F32, "1,3")));
 }
 
-static void run(const struct pare_model *m, uint8_t c, float *y)
+static void run_model(const struct pare_model *m, uint8_t c, float *y)
 {
     float x[4] = { 1, 2, -1, 0.5f };
     struct pare_tensor in[2] = { { .dtype = PARE_BOOL, .data = &c },
@@ -66,15 +66,15 @@ static void run(const struct pare_model *m, uint8_t c, float *y)
     struct pare_tensor out;
 
     ok(pare_plan_new(m, &o, &p, &err));
-    for (int i = 0; i < 2; i++) /* twice: bodies keep nothing that spoils the next run */
+    for (int i = 0; i < 2; i++) /* twice: bodies must not keep state between runs */
         ok(pare_plan_run(p, in, 2, &out, 1, &err));
     assert_int_equal(pare_numel(&out), 3);
     memcpy(y, out.data, 3 * sizeof(float));
     pare_plan_free(p);
 }
 
-/* What run() should give, from the weights that the model has now. */
-static void expect(const struct pare_model *m, uint8_t c, float *y)
+/* The expected result of run_model(), from the model's current weights. */
+static void compute_expected(const struct pare_model *m, uint8_t c, float *y)
 {
     static const float x[4] = { 1, 2, -1, 0.5f };
     const char *name[2] = { c ? "If_0/then/fc.weight" : "If_0/else/fc.weight", "out.weight" };
@@ -90,13 +90,14 @@ static void expect(const struct pare_model *m, uint8_t c, float *y)
     }
 }
 
-static void same(const struct pare_model *m, const struct pare_model *weights, float tolerance)
+static void compare_with_weights(const struct pare_model *m, const struct pare_model *weights,
+                                 float tolerance)
 {
     for (uint8_t c = 0; c < 2; c++) {
         float got[3], want[3];
 
-        run(m, c, got);
-        expect(weights, c, want);
+        run_model(m, c, got);
+        compute_expected(weights, c, want);
         for (int o = 0; o < 3; o++)
             if (!(fabsf(got[o] - want[o]) <= tolerance * (1 + fabsf(want[o]))))
                 fail_msg("condition %d, output %d is %g, expected %g", c, o, (double)got[o],
@@ -104,7 +105,7 @@ static void same(const struct pare_model *m, const struct pare_model *weights, f
     }
 }
 
-static void test_layers(void **state)
+static void test_layers_in_bodies_are_listed(void **state)
 {
     static const char *const names[] = { "If_0/then/fc", "If_0/then/out", "If_0/else/fc" };
     static const char *const weights[] = { "If_0/then/fc.weight", "out.weight",
@@ -122,11 +123,11 @@ static void test_layers(void **state)
         assert_int_equal(l[i].params, 12);
         assert_true(l[i].macs == 12);
     }
-    same(m, m, 1e-6f);
+    compare_with_weights(m, m, 1e-6f);
     pare_model_free(m);
 }
 
-static void test_pruned(void **state)
+static void test_layers_in_bodies_are_pruned(void **state)
 {
     const struct pare_rule rule = { .op_types = (const char *const[]){ "Linear", NULL },
                                     .keys = "sparsity=0.5" };
@@ -149,12 +150,12 @@ static void test_pruned(void **state)
             zeros += pare_f32(&w)[k] == 0;
         assert_int_equal(zeros, 6);
     }
-    same(out, out, 1e-6f);
+    compare_with_weights(out, out, 1e-6f);
     pare_model_free(out);
     pare_model_free(m);
 }
 
-static void test_quantized(void **state)
+static void test_weights_in_bodies_are_quantized(void **state)
 {
     struct pare_quantize_opts o = { .size = sizeof(o), .preset = "int8-weights" };
     struct pare_model *m = parse(two_bodies()), *was = parse(two_bodies()), *out = NULL;
@@ -163,14 +164,14 @@ static void test_quantized(void **state)
     (void)state;
     ok(pare_quantize(m, &o, &out, &r, &err));
     assert_int_equal(r.layers, 3);
-    same(out, was, 0.02f);
+    compare_with_weights(out, was, 0.02f);
     pare_model_free(out);
     pare_model_free(m);
     pare_model_free(was);
 }
 
 /* Activations in bodies stay float: a config_list that asks for them is an error. */
-static void test_activations(void **state)
+static void test_activations_in_bodies_are_refused(void **state)
 {
     static const char *const config[] = {
         ("[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"op_names\": "
@@ -199,7 +200,7 @@ static void test_activations(void **state)
 
 /* The state doubles in every iteration, so its size in the body must not be folded: the stacked
  * results are 1, 2, 4. */
-static void test_growing_state(void **state)
+static void test_growing_state_of_a_loop(void **state)
 {
     static const int64_t trips = 3;
     struct bin body = CAT(node("Identity", "keep", "go", "more"),
@@ -230,11 +231,11 @@ static void test_growing_state(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_layers),
-                                        cmocka_unit_test(test_pruned),
-                                        cmocka_unit_test(test_quantized),
-                                        cmocka_unit_test(test_activations),
-                                        cmocka_unit_test(test_growing_state) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_layers_in_bodies_are_listed),
+                                        cmocka_unit_test(test_layers_in_bodies_are_pruned),
+                                        cmocka_unit_test(test_weights_in_bodies_are_quantized),
+                                        cmocka_unit_test(test_activations_in_bodies_are_refused),
+                                        cmocka_unit_test(test_growing_state_of_a_loop) };
     int rc;
 
     pool = pare_arena_new(1 << 16);

@@ -10,7 +10,7 @@
 
 #define BATCH 16
 #define SIDE 320 /* so large that a batch is split into micro-batches */
-#define DATA "observe.tmp.npz"
+#define DATA "calibrate.tmp.npz"
 
 #define INPUTS                                                                     \
     "{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"op_types\": " \
@@ -30,13 +30,13 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, x, "fc", n->classes);
 }
 
-struct side {
+struct calibration {
     struct pare_model *model;
     struct pare_data *data;
-    struct pare_compression *run;
+    struct pare_compression *compression;
 };
 
-static struct side calibrated(const char *config, const char *settings)
+static struct calibration calibrate(const char *config, const char *settings)
 {
     static const struct pare_network net = { .name = "small", .build = build };
     struct pare_network_opts no = { .c = 1, .h = SIDE, .w = SIDE, .classes = 10, .seed = 1 };
@@ -44,26 +44,26 @@ static struct side calibrated(const char *config, const char *settings)
                                         .threads = 2,
                                         .config = config,
                                         .settings = settings };
-    struct side s;
+    struct calibration s;
 
     ok(pare_network_make(&net, &no, &s.model, &rig_err));
     ok(pare_data_open(DATA, "train", NULL, &s.data, &rig_err));
-    ok(pare_compression_new(s.model, &ro, &s.run, &rig_err));
-    ok(pare_compression_use_data(s.run, s.data, BATCH, &rig_err));
-    ok(pare_compression_compress(s.run, &rig_err));
+    ok(pare_compression_new(s.model, &ro, &s.compression, &rig_err));
+    ok(pare_compression_use_data(s.compression, s.data, BATCH, &rig_err));
+    ok(pare_compression_compress(s.compression, &rig_err));
     return s;
 }
 
-static void close_side(struct side *s)
+static void close_calibration(struct calibration *s)
 {
-    pare_compression_free(s->run);
+    pare_compression_free(s->compression);
     pare_data_free(s->data);
     pare_model_free(s->model);
 }
 
-static float number(const struct side *s, const char *layer, const char *name)
+static float first_of_buffer(const struct calibration *s, const char *layer, const char *name)
 {
-    const struct pare_layer *l = rig_layer(s->run, layer);
+    const struct pare_layer *l = rig_layer(s->compression, layer);
 
     for (const struct pare_buffer *b = l->buffers; b; b = b->next)
         if (!strcmp(b->name, name))
@@ -72,8 +72,8 @@ static float number(const struct side *s, const char *layer, const char *name)
     return 0;
 }
 
-/* The consumer of a ReLU whose output is observed need not observe its input. */
-static void test_twins(void **state)
+/* The consumer of a ReLU shares its range if the ReLU's output is observed. */
+static void test_values_are_observed_once(void **state)
 {
     static const char *const how[] = { "minmax", "moving_average", "percentile", "mse", "entropy" };
 
@@ -82,45 +82,50 @@ static void test_twins(void **state)
         char settings[64];
         struct pare_layer *of = NULL;
         enum pare_quant_site site = PARE_WEIGHT;
-        struct side apart, both;
+        struct calibration inputs_only, both;
 
         snprintf(settings, sizeof(settings), "observer=%s calibration_steps=2", how[i]);
-        apart = calibrated("[" INPUTS "]", settings);
-        both = calibrated("[" INPUTS ", " OUTPUTS "]", settings);
-        assert_false(pare_layer_twin(rig_layer(apart.run, "b"), PARE_INPUT, NULL, NULL));
-        assert_true(pare_layer_twin(rig_layer(both.run, "b"), PARE_INPUT, &of, &site));
-        assert_ptr_equal(of, rig_layer(both.run, "a.relu"));
+        inputs_only = calibrate("[" INPUTS "]", settings);
+        both = calibrate("[" INPUTS ", " OUTPUTS "]", settings);
+        assert_false(
+            pare_layer_twin(rig_layer(inputs_only.compression, "b"), PARE_INPUT, NULL, NULL));
+        assert_true(pare_layer_twin(rig_layer(both.compression, "b"), PARE_INPUT, &of, &site));
+        assert_ptr_equal(of, rig_layer(both.compression, "a.relu"));
         assert_int_equal(site, PARE_OUTPUT);
-        assert_true(number(&both, "b", "input_scale") > 0);
-        assert_true(number(&both, "b", "input_scale") == number(&apart, "b", "input_scale"));
-        assert_true(number(&both, "b", "input_scale") == number(&both, "a.relu", "output_scale"));
-        assert_true(number(&both, "a", "input_scale") == number(&apart, "a", "input_scale"));
-        assert_true(number(&both, "b", "tracked_max_input") ==
-                    number(&apart, "b", "tracked_max_input"));
-        close_side(&apart);
-        close_side(&both);
+        assert_true(first_of_buffer(&both, "b", "input_scale") > 0);
+        assert_true(first_of_buffer(&both, "b", "input_scale") ==
+                    first_of_buffer(&inputs_only, "b", "input_scale"));
+        assert_true(first_of_buffer(&both, "b", "input_scale") ==
+                    first_of_buffer(&both, "a.relu", "output_scale"));
+        assert_true(first_of_buffer(&both, "a", "input_scale") ==
+                    first_of_buffer(&inputs_only, "a", "input_scale"));
+        assert_true(first_of_buffer(&both, "b", "tracked_max_input") ==
+                    first_of_buffer(&inputs_only, "b", "tracked_max_input"));
+        close_calibration(&inputs_only);
+        close_calibration(&both);
     }
 }
 
-/* A moving average without memory has the range of a whole batch. */
-static void test_parts(void **state)
+/* A moving average with averaging=0 has the range of a whole batch, not of a micro-batch. */
+static void test_ranges_of_microbatches_are_merged(void **state)
 {
-    struct side a = calibrated("[" INPUTS ", " OUTPUTS "]", "observer=minmax calibration_steps=1");
-    struct side b = calibrated("[" INPUTS ", " OUTPUTS "]",
-                               "observer=moving_average averaging=0 calibration_steps=1");
+    struct calibration a = calibrate("[" INPUTS ", " OUTPUTS "]",
+                                     "observer=minmax calibration_steps=1");
+    struct calibration b = calibrate("[" INPUTS ", " OUTPUTS "]",
+                                     "observer=moving_average averaging=0 calibration_steps=1");
     static const char *const layers[] = { "a.relu", "b.relu" };
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        assert_true(number(&a, layers[i], "tracked_max_output") > 0);
-        assert_true(number(&a, layers[i], "tracked_max_output") ==
-                    number(&b, layers[i], "tracked_max_output"));
+        assert_true(first_of_buffer(&a, layers[i], "tracked_max_output") > 0);
+        assert_true(first_of_buffer(&a, layers[i], "tracked_max_output") ==
+                    first_of_buffer(&b, layers[i], "tracked_max_output"));
     }
-    close_side(&a);
-    close_side(&b);
+    close_calibration(&a);
+    close_calibration(&b);
 }
 
-static void test_pages(void **state)
+static void test_scratch_pages_are_released_and_read_again(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     size_t bytes = (size_t)1 << 20;
@@ -171,9 +176,9 @@ static int remove_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_values_are_observed_once),
+        cmocka_unit_test(test_ranges_of_microbatches_are_merged),
+        cmocka_unit_test(test_scratch_pages_are_released_and_read_again),
     };
 
     return cmocka_run_group_tests(tests, make_data, remove_data);

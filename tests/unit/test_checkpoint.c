@@ -12,7 +12,7 @@ static int setup(void **state)
     return make_folder("x.safetensors");
 }
 
-static void round_trip(void **state)
+static void test_tensors_and_numbers_are_restored(void **state)
 {
     static float w[30], m[30], got[30];
     struct pare_tensor t = { PARE_F32, 2, { 5, 6 }, w }, s = { PARE_F32, 2, { 5, 6 }, m };
@@ -28,7 +28,7 @@ static void round_trip(void **state)
         w[i] = (float)pare_rng_normal(&r);
         m[i] = -w[i];
     }
-    for (int i = 0; i < 20; i++) /* lists grow */
+    for (int i = 0; i < 20; i++) /* so many that lists grow */
         assert_int_equal(pare_checkpoint_add(&c, "weight", pare_sprintf(arena, "conv%d.weight", i),
                                              &t, &err),
                          0);
@@ -66,7 +66,7 @@ static void round_trip(void **state)
     assert_int_equal(pare_checkpoint_write(&d, path, &err), 0);
 }
 
-static void what_is_not_there(void **state)
+static void test_missing_and_wrong_entries_are_errors(void **state)
 {
     static float w[6];
     static uint64_t zeros[4];
@@ -98,7 +98,7 @@ static void what_is_not_there(void **state)
     assert_int_equal(pare_checkpoint_get_float(&d, "none", &f, &err), PARE_EFORMAT);
 }
 
-static void other_files(void **state)
+static void test_other_files_are_refused(void **state)
 {
     struct pare_safetensors st = { 0 };
     struct pare_checkpoint d = { .arena = arena };
@@ -110,7 +110,7 @@ static void other_files(void **state)
     assert_non_null(strstr(err.msg, "the format is ''"));
 }
 
-static void out_of_memory(void **state)
+static void test_out_of_memory(void **state)
 {
     static float w[6];
     struct pare_tensor t = { PARE_F32, 2, { 2, 3 }, w };
@@ -140,10 +140,10 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(round_trip, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_not_there, setup, teardown),
-        cmocka_unit_test_setup_teardown(other_files, setup, teardown),
-        cmocka_unit_test_setup_teardown(out_of_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tensors_and_numbers_are_restored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_missing_and_wrong_entries_are_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_files_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_out_of_memory, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

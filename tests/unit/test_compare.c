@@ -1,4 +1,4 @@
-/* test_compare.c - tensor comparison: tolerances and messages. */
+/* test_compare.c - tensor comparison, tolerances and messages; the random number generator. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,36 +11,36 @@
 #include "tensor/compare.h"
 #include "tensor/tensor.h"
 
-static struct pare_tensor floats(float *v, int64_t n)
+static struct pare_tensor float_vector(float *v, int64_t n)
 {
     return (struct pare_tensor){ .dtype = PARE_F32, .rank = 1, .dim = { n }, .data = v };
 }
 
-static int agree(float a, float b, double rtol, double atol)
+static int floats_agree(float a, float b, double rtol, double atol)
 {
-    struct pare_tensor x = floats(&a, 1), y = floats(&b, 1);
+    struct pare_tensor x = float_vector(&a, 1), y = float_vector(&b, 1);
     struct pare_err err;
 
     return !pare_tensor_compare(&x, &y, (struct pare_tolerance){ rtol, atol }, &err);
 }
 
-static void floats_agree_within_tolerance(void **state)
+static void test_floats_agree_within_tolerance(void **state)
 {
     (void)state;
-    assert_true(agree(1.0f, 1.0f, 0, 0));
-    assert_true(agree(1.0009f, 1.0f, 1e-3, 0));
-    assert_false(agree(1.002f, 1.0f, 1e-3, 0));
-    assert_true(agree(0.0f, 1e-6f, 0, 1e-5));
-    assert_true(agree(NAN, NAN, 0, 0));
-    assert_false(agree(NAN, 1.0f, 1, 1));
-    assert_false(agree(1.0f, NAN, 1, 1));
-    assert_true(agree(INFINITY, INFINITY, 0, 0));
-    assert_false(agree(INFINITY, -INFINITY, 1, 1));
-    assert_false(agree(1.0f, INFINITY, 1, 1));
-    assert_false(agree(INFINITY, 1.0f, 1, 1));
+    assert_true(floats_agree(1.0f, 1.0f, 0, 0));
+    assert_true(floats_agree(1.0009f, 1.0f, 1e-3, 0));
+    assert_false(floats_agree(1.002f, 1.0f, 1e-3, 0));
+    assert_true(floats_agree(0.0f, 1e-6f, 0, 1e-5));
+    assert_true(floats_agree(NAN, NAN, 0, 0));
+    assert_false(floats_agree(NAN, 1.0f, 1, 1));
+    assert_false(floats_agree(1.0f, NAN, 1, 1));
+    assert_true(floats_agree(INFINITY, INFINITY, 0, 0));
+    assert_false(floats_agree(INFINITY, -INFINITY, 1, 1));
+    assert_false(floats_agree(1.0f, INFINITY, 1, 1));
+    assert_false(floats_agree(INFINITY, 1.0f, 1, 1));
 }
 
-static void differences_are_sentences(void **state)
+static void test_messages_of_differences(void **state)
 {
     float a[6] = { 0, 1, 2, 3, 4, 5 }, b[6] = { 0, 1, 2, 3, 4.5f, 6 };
     int64_t i = INT64_MAX, j = INT64_MAX - 1;
@@ -67,9 +67,8 @@ static void differences_are_sentences(void **state)
     assert_string_equal(err.msg, "element (0) is 'ab', expected 'abc'; 1 of 1 differ");
 }
 
-/* The generator's first numbers for one seed, so that no change goes unnoticed; and the moments
- * of what it makes. */
-static void random_numbers_are_fixed_and_fair(void **state)
+/* The generator's first numbers for a seed, and the moments of its distributions. */
+static void test_random_numbers_are_fixed_and_uniform(void **state)
 {
     double sum = 0, square = 0;
     int count[6] = { 0 };
@@ -81,7 +80,7 @@ static void random_numbers_are_fixed_and_fair(void **state)
     assert_true(r.s[0] == 0xe220a8397b1dcdafu && r.s[1] == 0x6e789e6aa1b965f4u);
     s = (struct pare_rng){ { 1, 2, 3, 4 } };
     assert_true(pare_rng_next(&s) == 11520); /* rotl(2 * 5, 7) * 9 */
-    assert_true(pare_rng_next(&s) == 0);     /* its second word is then 2 ^ 1 ^ 3 = 0 */
+    assert_true(pare_rng_next(&s) == 0);     /* then its second word is 2 ^ 1 ^ 3 = 0 */
     for (int i = 0; i < 60000; i++) {
         double v = pare_rng_normal(&r), u = pare_rng_uniform(&r);
 
@@ -98,9 +97,9 @@ static void random_numbers_are_fixed_and_fair(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(floats_agree_within_tolerance),
-        cmocka_unit_test(differences_are_sentences),
-        cmocka_unit_test(random_numbers_are_fixed_and_fair),
+        cmocka_unit_test(test_floats_agree_within_tolerance),
+        cmocka_unit_test(test_messages_of_differences),
+        cmocka_unit_test(test_random_numbers_are_fixed_and_uniform),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

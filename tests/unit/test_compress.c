@@ -1,5 +1,5 @@
-/* test_compress.c - a compression during training: masks follow steps, weights are kept, resume is
- * exact. */
+/* test_compress.c - a compression during training: masks, stored weights, collectors, buffers, exact
+ * resume. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -26,8 +26,8 @@ static const int64_t digits[3] = { 1, 8, 8 };
 
 struct job {
     struct pare_model *model;
-    struct pare_training *learn;
-    struct pare_compression *run;
+    struct pare_training *training;
+    struct pare_compression *compression;
 };
 
 static struct job open_job(const char *pruner, const char *config, const char *settings,
@@ -37,20 +37,20 @@ static struct job open_job(const char *pruner, const char *config, const char *s
     struct pare_compression_opts o = { .pruner = pruner, .config = config, .settings = settings };
 
     OK(pare_model_new("mlp", digits, 10, 1, &j.model, &err));
-    OK(pare_training_open(j.model, "digits", train, &j.learn, &err));
-    OK(pare_compression_new(j.model, &o, &j.run, &err));
-    OK(pare_compression_follow(j.run, j.learn, &err));
+    OK(pare_training_open(j.model, "digits", train, &j.training, &err));
+    OK(pare_compression_new(j.model, &o, &j.compression, &err));
+    OK(pare_compression_follow(j.compression, j.training, &err));
     return j;
 }
 
 static void close_job(struct job *j)
 {
-    pare_compression_free(j->run);
-    pare_training_free(j->learn);
+    pare_compression_free(j->compression);
+    pare_training_free(j->training);
     pare_model_free(j->model);
 }
 
-static double zeros(const struct pare_tensor *t)
+static double fraction_of_zeros(const struct pare_tensor *t)
 {
     double n = 0;
 
@@ -59,25 +59,24 @@ static double zeros(const struct pare_tensor *t)
     return n / (double)pare_numel(t);
 }
 
-/* The model is masked at once; the weights themselves are unchanged. */
-static void test_not_destructive(void **state)
+/* The model's weights are masked immediately; the stored weights do not change. */
+static void test_masking_keeps_weights(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"default\"]}]", NULL,
                             "epochs=1 limit=64 lr=0.1 seed=1");
-    struct pare_layer *l = pare_compression_layer(j.run, 0);
+    struct pare_layer *l = pare_compression_layer(j.compression, 0);
     float *before;
     int64_t n = pare_numel(pare_layer_weight(l));
 
     (void)state;
     before = malloc((size_t)n * sizeof(float));
     memcpy(before, pare_layer_weight(l)->data, (size_t)n * sizeof(float));
-    OK(pare_compression_compress(j.run, &err));
+    OK(pare_compression_compress(j.compression, &err));
     assert_memory_equal(before, pare_layer_weight(l)->data, (size_t)n * sizeof(float));
-    assert_true(zeros(pare_layer_weight(l)) < 0.01);
-    assert_true(fabs(zeros(&l->weight->t) - 0.5) < 1e-3);
-    OK(pare_training_run(j.learn, NULL, NULL, &err));
-    for (int64_t i = 0; i < n;
-         i++) { /* masked weights are unchanged, the others have their product */
+    assert_true(fraction_of_zeros(pare_layer_weight(l)) < 0.01);
+    assert_true(fabs(fraction_of_zeros(&l->weight->t) - 0.5) < 1e-3);
+    OK(pare_training_run(j.training, NULL, NULL, &err));
+    for (int64_t i = 0; i < n; i++) { /* training does not change masked weights */
         bool kept = ((uint8_t *)l->mask.data)[i];
         float w = pare_f32(pare_layer_weight(l))[i];
 
@@ -89,26 +88,26 @@ static void test_not_destructive(void **state)
     close_job(&j);
 }
 
-/* When a mask is 1 again, the old weight returns. */
-static void test_regrow(void **state)
+/* When a mask element is 1 again, the stored weight is restored. */
+static void test_unmasked_weights_return(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.9, \"op_names\": [\"fc1\"]}]", NULL,
                             "epochs=1 limit=64 lr=0 seed=1");
-    struct pare_layer *l = pare_compression_layer(j.run, 0);
+    struct pare_layer *l = pare_compression_layer(j.compression, 0);
 
     (void)state;
-    assert_int_equal(pare_compression_layers(j.run), 1);
-    OK(pare_compression_compress(j.run, &err));
-    assert_true(zeros(&l->weight->t) > 0.89);
+    assert_int_equal(pare_compression_layers(j.compression), 1);
+    OK(pare_compression_compress(j.compression, &err));
+    assert_true(fraction_of_zeros(&l->weight->t) > 0.89);
     memset(l->mask.data, 1, (size_t)pare_numel(&l->mask));
-    OK(pare_compression_write_weights(j.run, &err));
-    assert_true(zeros(&l->weight->t) < 0.01);
+    OK(pare_compression_write_weights(j.compression, &err));
+    assert_true(fraction_of_zeros(&l->weight->t) < 0.01);
     close_job(&j);
 }
 
 /* ---- collectors -------------------------------------------------------------------- */
 
-struct seen {
+struct collected {
     int calls;
     int64_t in[4], out[4];
     int remove; /* id of a collector that removes itself after a forward pass; 0: none */
@@ -117,7 +116,7 @@ struct seen {
 static int collect(struct pare_layer *l, const struct pare_tensor *in,
                    const struct pare_tensor *out, void *user, struct pare_err *e)
 {
-    struct seen *s = user;
+    struct collected *s = user;
     int i = pare_layer_index(l);
 
     s->calls++;
@@ -134,27 +133,27 @@ static void one_step(struct job *j)
     struct pare_tensor x, y, out;
     double loss;
 
-    OK(pare_training_next(j->learn, &x, &y, &err));
-    OK(pare_training_forward(j->learn, &x, 1, &out, &err));
-    OK(pare_training_loss(j->learn, &y, &loss, &err));
-    OK(pare_training_backward(j->learn, &err));
-    OK(pare_training_optimize(j->learn, &err));
-    OK(pare_training_step(j->learn, &err));
+    OK(pare_training_next(j->training, &x, &y, &err));
+    OK(pare_training_forward(j->training, &x, 1, &out, &err));
+    OK(pare_training_loss(j->training, &y, &loss, &err));
+    OK(pare_training_backward(j->training, &err));
+    OK(pare_training_optimize(j->training, &err));
+    OK(pare_training_step(j->training, &err));
 }
 
-static void test_collectors(void **state)
+static void test_collectors_are_called_and_removed(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"Linear\"]}]", NULL,
                             "epochs=1 limit=256 lr=0.01 seed=1 batch=32");
-    struct seen a = { 0 }, b = { 0 };
-    int first, second, n = pare_compression_layers(j.run);
+    struct collected a = { 0 }, b = { 0 };
+    int first, second, n = pare_compression_layers(j.compression);
 
     (void)state;
-    OK(pare_compression_compress(j.run, &err));
+    OK(pare_compression_compress(j.compression, &err));
     one_step(&j); /* a plan without collectors */
-    OK(pare_add_collector(j.run, collect, &a, &first, &err));
+    OK(pare_add_collector(j.compression, collect, &a, &first, &err));
     assert_int_equal(first, 1);
-    OK(pare_add_collector(j.run, collect, &b, &second, &err));
+    OK(pare_add_collector(j.compression, collect, &b, &second, &err));
     assert_int_equal(second, 2);
     b.remove = second;
     one_step(&j);
@@ -167,36 +166,37 @@ static void test_collectors(void **state)
     one_step(&j);
     assert_int_equal(a.calls, 2 * n);
     assert_int_equal(b.calls, n);
-    OK(pare_remove_collector(j.run, first, &err));
+    OK(pare_remove_collector(j.compression, first, &err));
     one_step(&j);
     assert_int_equal(a.calls, 2 * n);
-    assert_int_equal(pare_remove_collector(j.run, first, &err), PARE_ECONFIG);
+    assert_int_equal(pare_remove_collector(j.compression, first, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "1 is not a valid collector id"));
     close_job(&j);
 }
 
-static void test_forward_only(void **state)
+static void test_forward_runs_collectors_only(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"Linear\"]}]", NULL,
                             "epochs=1 limit=100 lr=0.01 seed=1 batch=32");
-    struct seen a = { 0 };
+    struct collected a = { 0 };
     int id;
 
     (void)state;
-    OK(pare_add_collector(j.run, collect, &a, &id, &err));
-    OK(pare_compression_forward(j.run, 5, &err)); /* more batches than an epoch has */
-    assert_int_equal(a.calls, 5 * pare_compression_layers(j.run));
-    assert_int_equal(pare_compression_steps(j.run), 0);
+    OK(pare_add_collector(j.compression, collect, &a, &id, &err));
+    OK(pare_compression_forward(j.compression, 5, &err)); /* more batches than an epoch has */
+    assert_int_equal(a.calls, 5 * pare_compression_layers(j.compression));
+    assert_int_equal(pare_compression_steps(j.compression), 0);
     close_job(&j);
 }
 
 /* ---- buffers and state ------------------------------------------------------------- */
 
-static void test_buffers(void **state)
+static void test_buffers_belong_to_layers(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"Linear\"]}]", NULL,
                             "epochs=1 limit=64 seed=1");
-    struct pare_layer *l = pare_compression_layer(j.run, 0), *k = pare_compression_layer(j.run, 1);
+    struct pare_layer *l = pare_compression_layer(j.compression, 0),
+                      *k = pare_compression_layer(j.compression, 1);
     int64_t three = 3, four = 4;
     struct pare_tensor *b = pare_layer_buffer(l, "seen", PARE_F32, 1, &three, &err);
 
@@ -207,17 +207,17 @@ static void test_buffers(void **state)
     b = pare_layer_buffer(k, "seen", PARE_F32, 1, &three, &err);
     assert_true(pare_f32(b)[1] == 0); /* each layer has a separate buffer */
     assert_null(pare_layer_buffer(l, "seen", PARE_F32, 1, &four, &err));
-    assert_null(pare_compression_layer(j.run, 99));
+    assert_null(pare_compression_layer(j.compression, 99));
     close_job(&j);
 }
 
 /* One Adam step moves by the learning rate against the gradient's sign; two with the same gradient
  * by twice that. */
-static void test_adam(void **state)
+static void test_adam_of_a_buffer(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"Linear\"]}]", NULL,
                             "epochs=1 limit=64 seed=1");
-    struct pare_layer *l = pare_compression_layer(j.run, 0);
+    struct pare_layer *l = pare_compression_layer(j.compression, 0);
     int64_t two = 2;
     struct pare_tensor *s = pare_layer_buffer(l, "score", PARE_F32, 1, &two, &err);
     float g[2] = { 3, -0.5f };
@@ -233,14 +233,14 @@ static void test_adam(void **state)
 
 /* ---- bit-identical resume -------------------------------------------------------------------- */
 
-static bool stop_after_two(void *user, const struct pare_epoch_result *r)
+static bool stop_after_two_epochs(void *user, const struct pare_epoch_result *r)
 {
     (void)user;
     return r->epoch < 1;
 }
 
-/* Movement has scores with moments, masks that change at every step and a loss term. */
-static void resume_with(const char *pruner, const char *settings)
+/* Stopping after two epochs and resuming gives the same masks and weights as no stop. */
+static void expect_exact_resume(const char *pruner, const char *settings)
 {
     const char *config = "[{\"sparsity\": 0.6, \"op_types\": [\"Linear\"]}]";
     char path[64], train[256];
@@ -252,19 +252,19 @@ static void resume_with(const char *pruner, const char *settings)
              "resume",
              path);
     a = open_job(pruner, config, settings, train);
-    OK(pare_compression_compress(a.run, &err));
-    OK(pare_training_run(a.learn, NULL, NULL, &err));
+    OK(pare_compression_compress(a.compression, &err));
+    OK(pare_training_run(a.training, NULL, NULL, &err));
     unlink(path);
     b = open_job(pruner, config, settings, train);
-    OK(pare_compression_compress(b.run, &err));
-    OK(pare_training_run(b.learn, stop_after_two, NULL, &err));
+    OK(pare_compression_compress(b.compression, &err));
+    OK(pare_training_run(b.training, stop_after_two_epochs, NULL, &err));
     close_job(&b);
     b = open_job(pruner, config, settings, train);
-    OK(pare_compression_compress(b.run, &err));
-    OK(pare_training_run(b.learn, NULL, NULL, &err));
-    for (int i = 0; i < pare_compression_layers(a.run); i++) {
-        struct pare_layer *x = pare_compression_layer(a.run, i),
-                          *y = pare_compression_layer(b.run, i);
+    OK(pare_compression_compress(b.compression, &err));
+    OK(pare_training_run(b.training, NULL, NULL, &err));
+    for (int i = 0; i < pare_compression_layers(a.compression); i++) {
+        struct pare_layer *x = pare_compression_layer(a.compression, i),
+                          *y = pare_compression_layer(b.compression, i);
         size_t n = (size_t)pare_numel(&x->mask);
 
         assert_memory_equal(x->mask.data, y->mask.data, n);
@@ -276,18 +276,20 @@ static void resume_with(const char *pruner, const char *settings)
     close_job(&b);
 }
 
-static void test_resume(void **state)
+static void test_resume_is_exact(void **state)
 {
     (void)state;
-    resume_with("level", NULL);
-    resume_with("movement", "warm_up_step=2 cool_down_beginning_step=10");
-    resume_with("agp", "total_iteration=3");
-    resume_with("lottery_ticket", "prune_iterations=3");
+    expect_exact_resume("level", NULL);
+    /* movement: scores with moments, masks that change at every step, and a loss term */
+    expect_exact_resume("movement", "warm_up_step=2 cool_down_beginning_step=10");
+    expect_exact_resume("agp", "total_iteration=3");
+    expect_exact_resume("lottery_ticket", "prune_iterations=3");
 }
 
-/* ---- rejected uses --------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
-static void refuse(const char *pruner, const char *config, const char *settings, const char *says)
+static void expect_error(const char *pruner, const char *config, const char *settings,
+                         const char *expected)
 {
     struct pare_compression_opts o = { .pruner = pruner, .config = config, .settings = settings };
     struct pare_model *m;
@@ -300,40 +302,45 @@ static void refuse(const char *pruner, const char *config, const char *settings,
         rc = pare_compression_compress(r, &err);
     if (!rc)
         fail_msg("%s with %s was not refused", pruner, config);
-    if (!strstr(err.msg, says))
-        fail_msg("'%s' does not say '%s'", err.msg, says);
+    if (!strstr(err.msg, expected))
+        fail_msg("expected '%s' in: %s", expected, err.msg);
     pare_compression_free(r);
     pare_model_free(m);
 }
 
-static void test_refused(void **state)
+static void test_wrong_options_are_errors(void **state)
 {
     const char *all = "[{\"sparsity\": 0.5, \"op_types\": [\"default\"]}]";
 
     (void)state;
-    refuse("levle", all, NULL, "level");
-    refuse("level", all, "mood=global", "mode");
-    refuse("level", all, "base=l1", "does not use a base pruner");
-    refuse("agp", all, "base=linear", "cannot be used as a base");
-    refuse("level", "[{\"sparsty\": 0.5, \"op_types\": [\"default\"]}]", NULL, "sparsity");
-    refuse("level", "[{\"sparsity\": 1.5, \"op_types\": [\"default\"]}]", NULL, "sparsity");
-    refuse("level", "[{\"sparsity\": 0.5, \"op_names\": [\"fc9\"]}]", NULL, "fc");
-    refuse("level", "[{\"exclude\": true, \"op_types\": [\"default\"]}]", NULL,
-           "nothing would change");
-    refuse("level", "[{\"op_types\": [\"default\"]}]", NULL, "no sparsity");
-    refuse("level", "[{\"sparsity\": 0.5, \"total_sparsity\": 0.5, \"op_types\": [\"default\"]}]",
-           NULL, "only one");
-    refuse("taylor", all, NULL, "--data");
-    refuse("slim", all, NULL, "BatchNorm");
+    expect_error("levle", all, NULL, "level");
+    expect_error("level", all, "mood=global", "mode");
+    expect_error("level", all, "base=l1", "does not use a base pruner");
+    expect_error("agp", all, "base=linear", "cannot be used as a base");
+    expect_error("level", "[{\"sparsty\": 0.5, \"op_types\": [\"default\"]}]", NULL, "sparsity");
+    expect_error("level", "[{\"sparsity\": 1.5, \"op_types\": [\"default\"]}]", NULL, "sparsity");
+    expect_error("level", "[{\"sparsity\": 0.5, \"op_names\": [\"fc9\"]}]", NULL, "fc");
+    expect_error("level", "[{\"exclude\": true, \"op_types\": [\"default\"]}]", NULL,
+                 "nothing would change");
+    expect_error("level", "[{\"op_types\": [\"default\"]}]", NULL, "no sparsity");
+    expect_error("level",
+                 "[{\"sparsity\": 0.5, \"total_sparsity\": 0.5, \"op_types\": [\"default\"]}]",
+                 NULL, "only one");
+    expect_error("taylor", all, NULL, "--data");
+    expect_error("slim", all, NULL, "BatchNorm");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_not_destructive), cmocka_unit_test(test_regrow),
-        cmocka_unit_test(test_collectors),      cmocka_unit_test(test_forward_only),
-        cmocka_unit_test(test_buffers),         cmocka_unit_test(test_adam),
-        cmocka_unit_test(test_resume),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_masking_keeps_weights),
+        cmocka_unit_test(test_unmasked_weights_return),
+        cmocka_unit_test(test_collectors_are_called_and_removed),
+        cmocka_unit_test(test_forward_runs_collectors_only),
+        cmocka_unit_test(test_buffers_belong_to_layers),
+        cmocka_unit_test(test_adam_of_a_buffer),
+        cmocka_unit_test(test_resume_is_exact),
+        cmocka_unit_test(test_wrong_options_are_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

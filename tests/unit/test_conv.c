@@ -13,7 +13,7 @@
 #include "op/op.h"
 #include "op/nn/window.h"
 
-/* One node with its values: inputs from in(), attributes as text, then run(). */
+/* One node with its values: inputs from add_input(), attributes as text, then run_node(). */
 struct fixture {
     struct pare_arena *arena, *scratch;
     struct pare_node node;
@@ -23,7 +23,7 @@ struct fixture {
     struct pare_err err;
 };
 
-static void begin(struct fixture *f, const char *type, int version)
+static void node_begin(struct fixture *f, const char *type, int version)
 {
     memset(f, 0, sizeof(*f));
     f->arena = pare_arena_new(1 << 12);
@@ -40,13 +40,13 @@ static void begin(struct fixture *f, const char *type, int version)
         f->value[i].name = "v";
 }
 
-static void end(struct fixture *f)
+static void node_end(struct fixture *f)
 {
     pare_arena_free(f->arena);
     pare_arena_free(f->scratch);
 }
 
-static void attr(struct fixture *f, const char *name, const char *text)
+static void set_attr(struct fixture *f, const char *name, const char *text)
 {
     const struct pare_opt *o = pare_opt_find(f->node.op->attrs, name);
 
@@ -55,7 +55,7 @@ static void attr(struct fixture *f, const char *name, const char *text)
 }
 
 /* An input of this shape, ended by -1, that counts 0, 1, 2, ... times step. */
-static float *in(struct fixture *f, double step, ...)
+static float *add_input(struct fixture *f, double step, ...)
 {
     struct pare_value *v = &f->value[f->node.n_in];
     int64_t dim[PARE_MAX_RANK];
@@ -73,7 +73,7 @@ static float *in(struct fixture *f, double step, ...)
     return pare_f32(&v->t);
 }
 
-static int run(struct fixture *f, int n_out)
+static int run_node(struct fixture *f, int n_out)
 {
     struct pare_ctx c = { .scratch = f->scratch, .results = f->arena, .threads = 1 };
     void *a = pare_alloc(f->arena, 1, f->node.op->attr_size);
@@ -88,7 +88,7 @@ static int run(struct fixture *f, int n_out)
     return rc ? rc : pare_node_eval(&f->node, &c, &f->err);
 }
 
-static void expect(struct fixture *f, const char *shape, const float *want)
+static void expect_output(struct fixture *f, const char *shape, const float *want)
 {
     const struct pare_tensor *y = &f->out[0]->t;
     char buf[PARE_SHAPE_TEXT];
@@ -100,55 +100,55 @@ static void expect(struct fixture *f, const char *shape, const float *want)
 
 static void expect_error(struct fixture *f, const char *text)
 {
-    assert_int_not_equal(run(f, 1), 0);
+    assert_int_not_equal(run_node(f, 1), 0);
     assert_string_equal(f->err.msg, text);
-    end(f);
+    node_end(f);
 }
 
-/* By hand: two groups, each a 1x1 kernel of its own, and a bias. */
-static void conv_groups(void **state)
+/* Computed by hand: two convolution groups, each with its own 1x1 kernel, and a bias. */
+static void test_grouped_conv(void **state)
 {
     const float want[] = { 0, 2, 4, 6, 25, 30, 35, 40 };
     struct fixture f;
     float *w, *b;
 
     (void)state;
-    begin(&f, "Conv", 11);
-    in(&f, 1, 1, 2, 2, 2, -1);
-    w = in(&f, 1, 2, 1, 1, 1, -1);
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 1, 1, 2, 2, 2, -1);
+    w = add_input(&f, 1, 2, 1, 1, 1, -1);
     w[0] = 2;
     w[1] = 5;
-    b = in(&f, 1, 2, -1);
+    b = add_input(&f, 1, 2, -1);
     b[1] = 5;
-    attr(&f, "group", "2");
-    assert_int_equal(run(&f, 1), 0);
-    expect(&f, "(1, 2, 2, 2)", want);
+    set_attr(&f, "group", "2");
+    assert_int_equal(run_node(&f, 1), 0);
+    expect_output(&f, "(1, 2, 2, 2)", want);
     assert_true(f.node.op->macs(&f.node) == 8);
-    end(&f);
+    node_end(&f);
 }
 
-/* By hand: dilation 2, stride 2, one zero before and two after. */
-static void conv_1d_dilated(void **state)
+/* Computed by hand: dilation 2, stride 2, one zero before and two after. */
+static void test_dilated_conv_1d(void **state)
 {
     /* x = 0 1 2 3 4 5, w = 0 1 2; output o reads 2o - 1, 2o + 1, 2o + 3 */
     const float want[] = { 1 + 2 * 3, 3 + 2 * 5, 5 };
     struct fixture f;
 
     (void)state;
-    begin(&f, "Conv", 11);
-    in(&f, 1, 1, 1, 6, -1);
-    in(&f, 1, 1, 1, 3, -1);
-    attr(&f, "dilations", "2");
-    attr(&f, "strides", "2");
-    attr(&f, "pads", "1,2");
-    assert_int_equal(run(&f, 1), 0);
-    expect(&f, "(1, 1, 3)", want);
-    end(&f);
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 1, 1, 1, 6, -1);
+    add_input(&f, 1, 1, 1, 3, -1);
+    set_attr(&f, "dilations", "2");
+    set_attr(&f, "strides", "2");
+    set_attr(&f, "pads", "1,2");
+    assert_int_equal(run_node(&f, 1), 0);
+    expect_output(&f, "(1, 1, 3)", want);
+    node_end(&f);
 }
 
-/* By torch 1.13: conv2d of arange(30) * 0.5 as (1, 2, 3, 5), padded (left 0, right 2, top 1,
- * bottom 0), with arange(24) * 0.1 as (2, 2, 2, 3), stride (1, 2), and arange(2) as bias. */
-static void conv_asymmetric(void **state)
+/* Computed by torch 1.13: conv2d of arange(30) * 0.5 as (1, 2, 3, 5), padded (left 0, right 2, top
+ * 1, bottom 0), with arange(24) * 0.1 as (2, 2, 2, 3), stride (1, 2), and arange(2) as bias. */
+static void test_asymmetric_padding(void **state)
 {
     static const float want[] = {
         24.8f, 29,    9.15f,  52.45f,  59.05f,  17.85f, 68.95f,  75.55f,  22.35f,
@@ -157,20 +157,20 @@ static void conv_asymmetric(void **state)
     struct fixture f;
 
     (void)state;
-    begin(&f, "Conv", 11);
-    in(&f, 0.5, 1, 2, 3, 5, -1);
-    in(&f, 0.1, 2, 2, 2, 3, -1);
-    in(&f, 1, 2, -1);
-    attr(&f, "strides", "1,2");
-    attr(&f, "pads", "1,0,0,2");
-    assert_int_equal(run(&f, 1), 0);
-    expect(&f, "(1, 2, 3, 3)", want);
-    end(&f);
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 0.5, 1, 2, 3, 5, -1);
+    add_input(&f, 0.1, 2, 2, 2, 3, -1);
+    add_input(&f, 1, 2, -1);
+    set_attr(&f, "strides", "1,2");
+    set_attr(&f, "pads", "1,0,0,2");
+    assert_int_equal(run_node(&f, 1), 0);
+    expect_output(&f, "(1, 2, 3, 3)", want);
+    node_end(&f);
 }
 
-/* By torch 1.13: conv3d of arange(24) as (1, 1, 2, 3, 4) with arange(8) as (1, 1, 2, 2, 2),
- * padding (1, 0, 1), stride (1, 1, 2). */
-static void conv_3d(void **state)
+/* Computed by torch 1.13: conv3d of arange(24) as (1, 1, 2, 3, 4) with arange(8) as (1, 1, 2, 2,
+ * 2), padding (1, 0, 1), stride (1, 1, 2). */
+static void test_conv_3d(void **state)
 {
     static const float want[] = {
         28, 86, 54, 76, 174, 94, 184, 380, 188, 248, 492, 236, 60, 102, 38, 76, 126, 46,
@@ -178,18 +178,18 @@ static void conv_3d(void **state)
     struct fixture f;
 
     (void)state;
-    begin(&f, "Conv", 11);
-    in(&f, 1, 1, 1, 2, 3, 4, -1);
-    in(&f, 1, 1, 1, 2, 2, 2, -1);
-    attr(&f, "strides", "1,1,2");
-    attr(&f, "pads", "1,0,1,1,0,1");
-    assert_int_equal(run(&f, 1), 0);
-    expect(&f, "(1, 1, 3, 2, 3)", want);
-    end(&f);
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 1, 1, 1, 2, 3, 4, -1);
+    add_input(&f, 1, 1, 1, 2, 2, 2, -1);
+    set_attr(&f, "strides", "1,1,2");
+    set_attr(&f, "pads", "1,0,1,1,0,1");
+    assert_int_equal(run_node(&f, 1), 0);
+    expect_output(&f, "(1, 1, 3, 2, 3)", want);
+    node_end(&f);
 }
 
 /* SAME_UPPER puts the odd zero at the end, SAME_LOWER at the start. */
-static void conv_same(void **state)
+static void test_auto_pad_same(void **state)
 {
     const float upper[] = { 1, 3, 5, 3 }, lower[] = { 0, 1, 3, 5 };
 
@@ -198,20 +198,20 @@ static void conv_same(void **state)
         struct fixture f;
         float *w;
 
-        begin(&f, "Conv", 11);
-        in(&f, 1, 1, 1, 4, -1);
-        w = in(&f, 1, 1, 1, 2, -1);
+        node_begin(&f, "Conv", 11);
+        add_input(&f, 1, 1, 1, 4, -1);
+        w = add_input(&f, 1, 1, 1, 2, -1);
         w[0] = w[1] = 1;
-        attr(&f, "auto_pad", k ? "SAME_LOWER" : "SAME_UPPER");
-        assert_int_equal(run(&f, 1), 0);
-        expect(&f, "(1, 1, 4)", k ? lower : upper);
-        end(&f);
+        set_attr(&f, "auto_pad", k ? "SAME_LOWER" : "SAME_UPPER");
+        assert_int_equal(run_node(&f, 1), 0);
+        expect_output(&f, "(1, 1, 4)", k ? lower : upper);
+        node_end(&f);
     }
 }
 
-/* By torch 1.13: conv_transpose2d of arange(8) as (1, 2, 2, 2) with arange(18) * 0.1 as
+/* Computed by torch 1.13: conv_transpose2d of arange(8) as (1, 2, 2, 2) with arange(18) * 0.1 as
  * (2, 1, 3, 3), stride 2, padding 1, output_padding 1, 2 groups. */
-static void conv_transpose(void **state)
+static void test_conv_transpose(void **state)
 {
     static const float want[] = {
         0,    0.3f,  0.4f, 0.5f,  0.2f, 1,    1,     1.4f,  0.8f,  1.9f,  1.2f,
@@ -221,22 +221,22 @@ static void conv_transpose(void **state)
     struct fixture f;
 
     (void)state;
-    begin(&f, "ConvTranspose", 11);
-    in(&f, 1, 1, 2, 2, 2, -1);
-    in(&f, 0.1, 2, 1, 3, 3, -1);
-    attr(&f, "strides", "2,2");
-    attr(&f, "pads", "1,1,1,1");
-    attr(&f, "output_padding", "1,1");
-    attr(&f, "group", "2");
-    assert_int_equal(run(&f, 1), 0);
-    expect(&f, "(1, 2, 4, 4)", want);
+    node_begin(&f, "ConvTranspose", 11);
+    add_input(&f, 1, 1, 2, 2, 2, -1);
+    add_input(&f, 0.1, 2, 1, 3, 3, -1);
+    set_attr(&f, "strides", "2,2");
+    set_attr(&f, "pads", "1,1,1,1");
+    set_attr(&f, "output_padding", "1,1");
+    set_attr(&f, "group", "2");
+    assert_int_equal(run_node(&f, 1), 0);
+    expect_output(&f, "(1, 2, 4, 4)", want);
     assert_true(f.node.op->macs(&f.node) == 8 * 9);
-    end(&f);
+    node_end(&f);
 }
 
-/* By hand: rounding up adds windows at the ends.  X counts, so Indices are the values; by columns
- * they are r + 4 * c. */
-static void max_pool(void **state)
+/* Computed by hand: ceil_mode adds windows at the ends.  X counts, so Indices are the values; by
+ * columns they are r + 4 * c. */
+static void test_max_pool_with_indices(void **state)
 {
     const float want[] = { 7, 8, 10, 11, 19, 20, 22, 23 };
     const int64_t columns[] = { 6, 10, 7, 11, 18, 22, 19, 23 };
@@ -245,22 +245,22 @@ static void max_pool(void **state)
     for (int k = 0; k < 2; k++) {
         struct fixture f;
 
-        begin(&f, "MaxPool", 12);
-        in(&f, 1, 1, 2, 4, 3, -1);
-        attr(&f, "kernel_shape", "3,2");
-        attr(&f, "strides", "2,2");
-        attr(&f, "ceil_mode", "1");
-        attr(&f, "storage_order", k ? "1" : "0");
-        assert_int_equal(run(&f, 2), 0);
-        expect(&f, "(1, 2, 2, 2)", want);
+        node_begin(&f, "MaxPool", 12);
+        add_input(&f, 1, 1, 2, 4, 3, -1);
+        set_attr(&f, "kernel_shape", "3,2");
+        set_attr(&f, "strides", "2,2");
+        set_attr(&f, "ceil_mode", "1");
+        set_attr(&f, "storage_order", k ? "1" : "0");
+        assert_int_equal(run_node(&f, 2), 0);
+        expect_output(&f, "(1, 2, 2, 2)", want);
         for (int i = 0; i < 8; i++)
             assert_true(pare_i64(&f.out[1]->t)[i] == (k ? columns[i] : (int64_t)want[i]));
-        end(&f);
+        node_end(&f);
     }
 }
 
-/* By hand: padding counts as zeros, but what rounding up adds beyond it does not. */
-static void average_pool(void **state)
+/* Computed by hand: padding counts as zeros, what ceil_mode adds beyond it does not. */
+static void test_average_pool_padding(void **state)
 {
     const float with[] = { 1.0f / 3, 2, 1.5f }, without[] = { 0.5f, 2, 3 };
 
@@ -268,143 +268,149 @@ static void average_pool(void **state)
     for (int k = 0; k < 2; k++) {
         struct fixture f;
 
-        begin(&f, "AveragePool", 11);
-        in(&f, 1, 1, 1, 4, -1);
-        attr(&f, "kernel_shape", "3");
-        attr(&f, "strides", "2");
-        attr(&f, "pads", "1,1");
-        attr(&f, "ceil_mode", "1");
-        attr(&f, "count_include_pad", k ? "1" : "0");
-        assert_int_equal(run(&f, 1), 0);
-        expect(&f, "(1, 1, 3)", k ? with : without);
+        node_begin(&f, "AveragePool", 11);
+        add_input(&f, 1, 1, 1, 4, -1);
+        set_attr(&f, "kernel_shape", "3");
+        set_attr(&f, "strides", "2");
+        set_attr(&f, "pads", "1,1");
+        set_attr(&f, "ceil_mode", "1");
+        set_attr(&f, "count_include_pad", k ? "1" : "0");
+        assert_int_equal(run_node(&f, 1), 0);
+        expect_output(&f, "(1, 1, 3)", k ? with : without);
         assert_true(pare_pool_counts_pad(&f.node) == (k == 1));
-        end(&f);
+        node_end(&f);
     }
 }
 
-/* Rounding up adds no window that would read only the padding after the input. */
-static void window_in_padding(void **state)
+/* ceil_mode adds no window that would read only the padding after the input. */
+static void test_no_window_in_padding(void **state)
 {
     struct pare_window w;
     struct fixture f;
 
     (void)state;
-    begin(&f, "MaxPool", 12);
-    in(&f, 1, 1, 1, 2, 2, -1);
-    attr(&f, "kernel_shape", "3,3");
-    attr(&f, "strides", "3,3");
-    attr(&f, "pads", "1,1,1,1");
-    attr(&f, "ceil_mode", "1");
-    assert_int_equal(run(&f, 1), 0);
+    node_begin(&f, "MaxPool", 12);
+    add_input(&f, 1, 1, 1, 2, 2, -1);
+    set_attr(&f, "kernel_shape", "3,3");
+    set_attr(&f, "strides", "3,3");
+    set_attr(&f, "pads", "1,1,1,1");
+    set_attr(&f, "ceil_mode", "1");
+    assert_int_equal(run_node(&f, 1), 0);
     assert_int_equal(pare_pool_window(&f.node, &w, &f.err), 0);
     assert_int_equal(w.nd, 2);
     assert_true(w.out[0] == 1 && w.out[1] == 1 && w.in[0] == 2 && w.pad_end[1] == 1);
-    end(&f);
+    node_end(&f);
 }
 
-static void says_what_is_wrong(void **state)
+static void test_errors_of_wrong_shapes(void **state)
 {
     struct fixture f;
 
     (void)state;
-    begin(&f, "Conv", 11);
-    in(&f, 1, 1, 4, 5, 5, -1);
-    in(&f, 1, 8, 3, 3, 3, -1);
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 1, 1, 4, 5, 5, -1);
+    add_input(&f, 1, 8, 3, 3, 3, -1);
     expect_error(&f, "X is (1, 4, 5, 5) but W has 3 input channels in 1 group");
 
-    begin(&f, "Conv", 11);
-    in(&f, 1, 1, 4, 5, 5, -1);
-    in(&f, 1, 3, 2, 3, 3, -1);
-    attr(&f, "group", "2");
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 1, 1, 4, 5, 5, -1);
+    add_input(&f, 1, 3, 2, 3, 3, -1);
+    set_attr(&f, "group", "2");
     expect_error(&f, "W has 3 output channels, which are not divisible into 2 groups");
 
-    begin(&f, "Conv", 11);
-    in(&f, 1, 1, 1, 2, 9, -1);
-    in(&f, 1, 1, 1, 3, 3, -1);
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 1, 1, 1, 2, 9, -1);
+    add_input(&f, 1, 1, 1, 3, 3, -1);
     expect_error(&f, "the window spans 3 along spatial axis 0 but the input has only 2 with its "
                      "padding");
 
-    begin(&f, "Conv", 11);
-    in(&f, 1, 1, 1, 5, 5, -1);
-    in(&f, 1, 2, 1, 3, 3, -1);
-    in(&f, 1, 3, -1);
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 1, 1, 1, 5, 5, -1);
+    add_input(&f, 1, 2, 1, 3, 3, -1);
+    add_input(&f, 1, 3, -1);
     expect_error(&f, "B is (3) but W has 2 output channels");
 
-    begin(&f, "Conv", 11);
-    in(&f, 1, 1, 1, 5, 5, -1);
-    in(&f, 1, 1, 1, 3, 3, -1);
-    attr(&f, "pads", "1,1");
+    node_begin(&f, "Conv", 11);
+    add_input(&f, 1, 1, 1, 5, 5, -1);
+    add_input(&f, 1, 1, 1, 3, 3, -1);
+    set_attr(&f, "pads", "1,1");
     expect_error(&f, "pads has 2 numbers for 2 spatial axes, expected 4");
 
-    begin(&f, "MaxPool", 12);
-    in(&f, 1, 1, 1, 5, -1);
-    attr(&f, "kernel_shape", "2");
-    attr(&f, "pads", "0,2");
+    node_begin(&f, "MaxPool", 12);
+    add_input(&f, 1, 1, 1, 5, -1);
+    set_attr(&f, "kernel_shape", "2");
+    set_attr(&f, "pads", "0,2");
     expect_error(&f, "padding of 2 along spatial axis 0, which must be less than the window's 2");
 
-    begin(&f, "BatchNormalization", 15);
-    in(&f, 1, 1, 3, 2, -1);
+    node_begin(&f, "BatchNormalization", 15);
+    add_input(&f, 1, 1, 3, 2, -1);
     for (int i = 0; i < 4; i++)
-        in(&f, 1, i == 2 ? 2 : 3, -1);
+        add_input(&f, 1, i == 2 ? 2 : 3, -1);
     expect_error(&f, "X is (1, 3, 2) but mean is (2), expected (3)");
 }
 
 /* Sizes near the limits are refused, not wrapped around. */
-static void huge_sizes(void **state)
+static void test_huge_sizes_are_refused(void **state)
 {
     struct fixture f;
 
     (void)state;
-    begin(&f, "MaxPool", 12);
-    in(&f, 1, 0, 1, 1, 1, 1, -1);
+    node_begin(&f, "MaxPool", 12);
+    add_input(&f, 1, 0, 1, 1, 1, 1, -1);
     f.value[0].t.dim[2] = f.value[0].t.dim[3] = f.value[0].t.dim[4] = (int64_t)1 << 40;
-    attr(&f, "kernel_shape", "2147483647,2147483647,2147483647");
-    attr(&f, "dilations", "2147483647,2147483647,2147483647");
-    attr(&f, "auto_pad", "SAME_UPPER");
+    set_attr(&f, "kernel_shape", "2147483647,2147483647,2147483647");
+    set_attr(&f, "dilations", "2147483647,2147483647,2147483647");
+    set_attr(&f, "auto_pad", "SAME_UPPER");
     expect_error(&f, "X has a plane of more elements than memory can hold");
 
-    begin(&f, "AveragePool", 19);
-    in(&f, 1, 1, 1, 2, 2, -1);
-    attr(&f, "kernel_shape", "2147483647,2147483647");
-    attr(&f, "dilations", "2147483647,2147483647");
-    attr(&f, "auto_pad", "SAME_UPPER");
-    attr(&f, "count_include_pad", "1");
-    assert_int_equal(run(&f, 1), 0);
-    end(&f);
+    node_begin(&f, "AveragePool", 19);
+    add_input(&f, 1, 1, 1, 2, 2, -1);
+    set_attr(&f, "kernel_shape", "2147483647,2147483647");
+    set_attr(&f, "dilations", "2147483647,2147483647");
+    set_attr(&f, "auto_pad", "SAME_UPPER");
+    set_attr(&f, "count_include_pad", "1");
+    assert_int_equal(run_node(&f, 1), 0);
+    node_end(&f);
 }
 
-/* By hand: one channel with mean 1 and variance 1; a tenth of the batch's moments is new. */
-static void batch_norm_trains(void **state)
+/* Computed by hand: one channel with mean 1 and variance 1; running moments move by a tenth. */
+static void test_batch_norm_in_training(void **state)
 {
     const float want[] = { 5 - 2, 5 + 2 };
     struct fixture f;
 
     (void)state;
-    begin(&f, "BatchNormalization", 15);
-    in(&f, 2, 2, 1, -1);
-    in(&f, 0, 1, -1)[0] = 2;
-    in(&f, 0, 1, -1)[0] = 5;
-    in(&f, 0, 1, -1)[0] = 10;
-    in(&f, 0, 1, -1)[0] = 20;
-    attr(&f, "training_mode", "1");
-    attr(&f, "epsilon", "0");
-    assert_int_equal(run(&f, 3), 0);
-    expect(&f, "(2, 1)", want);
+    node_begin(&f, "BatchNormalization", 15);
+    add_input(&f, 2, 2, 1, -1);
+    add_input(&f, 0, 1, -1)[0] = 2;
+    add_input(&f, 0, 1, -1)[0] = 5;
+    add_input(&f, 0, 1, -1)[0] = 10;
+    add_input(&f, 0, 1, -1)[0] = 20;
+    set_attr(&f, "training_mode", "1");
+    set_attr(&f, "epsilon", "0");
+    assert_int_equal(run_node(&f, 3), 0);
+    expect_output(&f, "(2, 1)", want);
     assert_float_equal(pare_f32(&f.out[1]->t)[0], 9.1f, 1e-5);
     assert_float_equal(pare_f32(&f.out[2]->t)[0], 18.1f, 1e-5);
     assert_true(pare_bn_trains(&f.node) && pare_bn_epsilon(&f.node) == 0);
-    end(&f);
+    node_end(&f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conv_groups),       cmocka_unit_test(conv_1d_dilated),
-        cmocka_unit_test(conv_asymmetric),   cmocka_unit_test(conv_3d),
-        cmocka_unit_test(conv_same),         cmocka_unit_test(conv_transpose),
-        cmocka_unit_test(max_pool),          cmocka_unit_test(average_pool),
-        cmocka_unit_test(window_in_padding), cmocka_unit_test(says_what_is_wrong),
-        cmocka_unit_test(huge_sizes),        cmocka_unit_test(batch_norm_trains),
+        cmocka_unit_test(test_grouped_conv),
+        cmocka_unit_test(test_dilated_conv_1d),
+        cmocka_unit_test(test_asymmetric_padding),
+        cmocka_unit_test(test_conv_3d),
+        cmocka_unit_test(test_auto_pad_same),
+        cmocka_unit_test(test_conv_transpose),
+        cmocka_unit_test(test_max_pool_with_indices),
+        cmocka_unit_test(test_average_pool_padding),
+        cmocka_unit_test(test_no_window_in_padding),
+        cmocka_unit_test(test_errors_of_wrong_shapes),
+        cmocka_unit_test(test_huge_sizes_are_refused),
+        cmocka_unit_test(test_batch_norm_in_training),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

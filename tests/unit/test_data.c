@@ -10,13 +10,13 @@
 #include "io/tensor_pb.h"
 #include "tensor/tensor.h"
 
-static void near(float have, double want)
+static void expect_near(float have, double want)
 {
     if (!(have > want - 1e-5 && have < want + 1e-5))
         fail_msg("%g, expected %g", (double)have, want);
 }
 
-static void shape(const struct rig *r, int rank, int64_t a, int64_t b, int64_t c)
+static void expect_item_shape(const struct rig *r, int rank, int64_t a, int64_t b, int64_t c)
 {
     assert_int_equal(r->data->item.rank, rank);
     assert_int_equal(r->data->item.dim[0], a);
@@ -24,60 +24,60 @@ static void shape(const struct rig *r, int rank, int64_t a, int64_t b, int64_t c
     assert_true(rank < 3 || r->data->item.dim[2] == c);
 }
 
-/* ---- sets with a name ------------------------------------------------------------- */
+/* ---- named data sets -------------------------------------------------------------- */
 
-static void digits_are_built_in(void **state)
+static void test_digits_are_built_in(void **state)
 {
     struct rig r;
     int64_t count[10] = { 0 };
     const float *x;
 
     (void)state;
-    begin(&r);
+    rig_begin(&r);
     for (int test = 0; test < 2; test++) {
-        open_ok(&r, ":digits", test ? "test" : "train", "");
+        expect_open(&r, ":digits", test ? "test" : "train", "");
         assert_int_equal(r.data->n, test ? 360 : 1437);
-        shape(&r, 3, 1, 8, 8);
+        expect_item_shape(&r, 3, 1, 8, 8);
         assert_int_equal(r.data->classes, 10);
         assert_string_equal(r.data->class_name[7], "7");
         for (int64_t i = 0; i < r.data->n; i++)
             count[pare_i64(&r.data->y)[i]]++;
-        x = item(&r, r.data->n - 1);
+        x = read_item(&r, r.data->n - 1);
         for (int i = 0; i < 64; i++)
             assert_true(x[i] >= 0 && x[i] <= 1);
     }
     for (int k = 0; k < 10; k++)
         assert_in_range(count[k], 174, 183);
-    open_bad(&r, ":digit", "train", "", "did you mean 'digits'?");
-    open_bad(&r, ":digits", "training", "", "must be train, val or test");
-    end(&r);
+    expect_open_error(&r, ":digit", "train", "", "did you mean 'digits'?");
+    expect_open_error(&r, ":digits", "training", "", "must be train, val or test");
+    rig_end(&r);
 }
 
-static void fashion_mnist_is_found(void **state)
+static void test_fashion_mnist_is_found(void **state)
 {
     struct rig r;
     double sum = 0, sum2 = 0;
 
     (void)state;
-    begin(&r);
-    if (open_set(&r, ":fashion-mnist", "test", "batch=1000")) {
-        says(&r, "dataset-fashion-mnist");
-        end(&r);
+    rig_begin(&r);
+    if (open_data(&r, ":fashion-mnist", "test", "batch=1000")) {
+        expect_message(&r, "dataset-fashion-mnist");
+        rig_end(&r);
         skip();
     }
     assert_int_equal(r.data->n, 10000);
-    shape(&r, 3, 1, 28, 28);
+    expect_item_shape(&r, 3, 1, 28, 28);
     assert_string_equal(r.data->class_name[9], "Ankle boot");
     assert_int_equal(pare_i64(&r.data->y)[0], 9);
-    load(&r, false, 0);
-    for (const struct pare_batch *b = next(&r); b; b = next(&r))
+    start_loader(&r, false, 0);
+    for (const struct pare_batch *b = next_batch(&r); b; b = next_batch(&r))
         for (int64_t i = 0; i < pare_numel(&b->x); i++) {
             sum += (double)pare_f32(&b->x)[i];
             sum2 += (double)pare_f32(&b->x)[i] * (double)pare_f32(&b->x)[i];
         }
     assert_true(sum / 7840000 > -0.01 && sum / 7840000 < 0.01);
     assert_true(sum2 / 7840000 > 0.98 && sum2 / 7840000 < 1.02);
-    end(&r);
+    rig_end(&r);
 }
 
 /* ---- IDX ---------------------------------------------------------------------------- */
@@ -86,42 +86,42 @@ static const unsigned char pixels[] = { 0,   51,  102, 153, 204, 255, 0, 0, 0,
                                         255, 255, 255, 1,   2,   3,   4, 5, 6 };
 static const unsigned char labels[] = { 2, 0, 1 };
 
-static void put_idx(struct rig *r, const char *images, const char *names)
+static void write_idx_pair(struct rig *r, const char *images, const char *label_file)
 {
     unsigned char buf[128];
 
-    put(r, images, buf, make_idx(buf, 3, (int[]){ 3, 2, 3 }, pixels));
-    put(r, names, buf, make_idx(buf, 1, (int[]){ 3 }, labels));
+    rig_write(r, images, buf, make_idx(buf, 3, (int[]){ 3, 2, 3 }, pixels));
+    rig_write(r, label_file, buf, make_idx(buf, 1, (int[]){ 3 }, labels));
 }
 
-static void idx_files_are_found_by_their_names(void **state)
+static void test_idx_files_are_found_by_name(void **state)
 {
     struct rig r;
 
     (void)state;
-    begin(&r);
-    put_idx(&r, "a/train-images-idx3-ubyte", "a/train-labels-idx1-ubyte");
-    put_idx(&r, "b/data/t10k-images.idx3-ubyte", "b/data/t10k-labels.idx1-ubyte");
-    open_ok(&r, "a", "train", "");
+    rig_begin(&r);
+    write_idx_pair(&r, "a/train-images-idx3-ubyte", "a/train-labels-idx1-ubyte");
+    write_idx_pair(&r, "b/data/t10k-images.idx3-ubyte", "b/data/t10k-labels.idx1-ubyte");
+    expect_open(&r, "a", "train", "");
     assert_string_equal(pare_source_name(r.data->source), "idx");
     assert_int_equal(r.data->n, 3);
     assert_int_equal(r.data->classes, 3);
     assert_false(r.data->classes_known);
-    shape(&r, 3, 1, 2, 3);
-    near(item(&r, 0)[1], 0.2);
+    expect_item_shape(&r, 3, 1, 2, 3);
+    expect_near(read_item(&r, 0)[1], 0.2);
     assert_int_equal(pare_i64(&r.data->y)[0], 2);
-    open_bad(&r, "a", "test", "", "no t10k-images-idx3-ubyte[.gz]");
-    open_ok(&r, "b", "test", "scale=1 mean=1 std=2");
-    near(item(&r, 2)[5], 2.5);
-    open_ok(&r, "a/train-images-idx3-ubyte", "test", "norm=mnist");
+    expect_open_error(&r, "a", "test", "", "no t10k-images-idx3-ubyte[.gz]");
+    expect_open(&r, "b", "test", "scale=1 mean=1 std=2");
+    expect_near(read_item(&r, 2)[5], 2.5);
+    expect_open(&r, "a/train-images-idx3-ubyte", "test", "norm=mnist");
     assert_int_equal(r.data->classes, 3);
-    near(item(&r, 0)[0], -0.1307 / 0.3081);
-    unlink(at(&r, "a/train-labels-idx1-ubyte"));
-    open_bad(&r, "a", "train", "", "no file of labels");
-    open_ok(&r, "a/train-images-idx3-ubyte", "train", "");
+    expect_near(read_item(&r, 0)[0], -0.1307 / 0.3081);
+    unlink(rig_path(&r, "a/train-labels-idx1-ubyte"));
+    expect_open_error(&r, "a", "train", "", "no file of labels");
+    expect_open(&r, "a/train-images-idx3-ubyte", "train", "");
     assert_null(r.data->y.data);
     assert_int_equal(r.data->classes, 0);
-    end(&r);
+    rig_end(&r);
 }
 
 static size_t gzip(unsigned char *to, size_t room, const void *from, size_t len)
@@ -138,7 +138,7 @@ static size_t gzip(unsigned char *to, size_t room, const void *from, size_t len)
     return room - z.avail_out;
 }
 
-static void compressed_idx_and_damage(void **state)
+static void test_compressed_and_damaged_idx(void **state)
 {
     unsigned char buf[128], packed[256], twice[256];
     struct pare_tensor t;
@@ -146,7 +146,7 @@ static void compressed_idx_and_damage(void **state)
     size_t len, n;
 
     (void)state;
-    begin(&r);
+    rig_begin(&r);
     len = make_idx(buf, 3, (int[]){ 3, 2, 3 }, pixels);
     n = gzip(packed, sizeof(packed), buf, len);
     assert_int_equal(pare_idx_parse(r.arena, packed, n, &t, &r.err), 0);
@@ -162,15 +162,15 @@ static void compressed_idx_and_damage(void **state)
     }
     packed[n] = 0;
     assert_int_not_equal(pare_idx_parse(r.arena, packed, n + 1, &t, &r.err), 0);
-    /* two streams in a row are one file */
+    /* Two concatenated gzip streams are one file. */
     n = gzip(twice, sizeof(twice), buf, 20);
     n += gzip(twice + n, sizeof(twice) - n, buf + 20, len - 20);
     assert_int_equal(pare_idx_parse(r.arena, twice, n, &t, &r.err), 0);
     assert_memory_equal(t.data, pixels, sizeof(pixels));
-    end(&r);
+    rig_end(&r);
 }
 
-static void hostile_idx_takes_no_memory(void **state)
+static void test_hostile_idx_allocates_little(void **state)
 {
     static const unsigned char huge[] = { 0,    0,    8,    3,    0xff, 0xff, 0xff, 0xff,
                                           0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
@@ -183,54 +183,54 @@ static void hostile_idx_takes_no_memory(void **state)
     size_t n;
 
     (void)state;
-    begin(&r);
+    rig_begin(&r);
     assert_int_equal(pare_idx_parse(r.arena, huge, sizeof(huge), &t, &r.err), PARE_ELIMIT);
     assert_int_equal(pare_idx_parse(r.arena, big, sizeof(big), &t, &r.err), PARE_EFORMAT);
-    says(&r, "needs 2147483647 bytes of data, but the file has 1");
+    expect_message(&r, "needs 2147483647 bytes of data, but the file has 1");
     n = gzip(packed, sizeof(packed), big, sizeof(big));
     assert_int_equal(pare_idx_parse(r.arena, packed, n, &t, &r.err), PARE_EFORMAT);
     assert_true(pare_arena_bytes(r.arena) < 1 << 20);
     big[2] = 7;
     assert_int_equal(pare_idx_parse(r.arena, big, sizeof(big), &t, &r.err), PARE_EFORMAT);
-    says(&r, "not an IDX file");
+    expect_message(&r, "not an IDX file");
     assert_int_equal(pare_idx_parse(r.arena, float64, sizeof(float64), &t, &r.err), 0);
     assert_true(((double *)t.data)[0] == -2.5);
-    end(&r);
+    rig_end(&r);
 }
 
 /* ---- CIFAR-10 ------------------------------------------------------------------------- */
 
-static void cifar10_binary(void **state)
+static void test_cifar10_binary(void **state)
 {
     static unsigned char rec[2][3073];
     struct rig r;
 
     (void)state;
-    begin(&r);
+    rig_begin(&r);
     rec[0][0] = 3;
     rec[0][1 + 1024] = 255; /* green, top left */
     rec[1][0] = 9;
-    put(&r, "c/data_batch_1.bin", rec, sizeof(rec));
-    put(&r, "c/data_batch_2.bin", rec[1], 3073);
-    put(&r, "c/test_batch.bin", rec[0], 3073);
-    open_ok(&r, "c", "train", "norm=none");
+    rig_write(&r, "c/data_batch_1.bin", rec, sizeof(rec));
+    rig_write(&r, "c/data_batch_2.bin", rec[1], 3073);
+    rig_write(&r, "c/test_batch.bin", rec[0], 3073);
+    expect_open(&r, "c", "train", "norm=none");
     assert_int_equal(r.data->n, 3);
-    shape(&r, 3, 3, 32, 32);
+    expect_item_shape(&r, 3, 3, 32, 32);
     assert_string_equal(r.data->class_name[pare_i64(&r.data->y)[0]], "cat");
-    near(item(&r, 0)[1024], 1);
-    near(item(&r, 0)[0], 0);
-    open_ok(&r, "c", "test", "");
+    expect_near(read_item(&r, 0)[1024], 1);
+    expect_near(read_item(&r, 0)[0], 0);
+    expect_open(&r, "c", "test", "");
     assert_int_equal(r.data->n, 1);
-    near(item(&r, 0)[0], -0.4914 / 0.2470);
-    near(item(&r, 0)[1024], (1 - 0.4822) / 0.2435);
-    put(&r, "c/data_batch_4.bin", rec, 3073);
-    open_bad(&r, "c", "train", "", "data_batch_4.bin is there, data_batch_3.bin is not");
-    put(&r, "c/data_batch_3.bin", rec, 3072);
-    open_bad(&r, "c", "train", "", "not a multiple of 3073");
+    expect_near(read_item(&r, 0)[0], -0.4914 / 0.2470);
+    expect_near(read_item(&r, 0)[1024], (1 - 0.4822) / 0.2435);
+    rig_write(&r, "c/data_batch_4.bin", rec, 3073);
+    expect_open_error(&r, "c", "train", "", "data_batch_4.bin is there, data_batch_3.bin is not");
+    rig_write(&r, "c/data_batch_3.bin", rec, 3072);
+    expect_open_error(&r, "c", "train", "", "not a multiple of 3073");
     rec[1][0] = 10;
-    put(&r, "c/test_batch.bin", rec, sizeof(rec));
-    open_bad(&r, "c", "test", "", "the label of item 1 is 10, must be 0 to 9");
-    end(&r);
+    rig_write(&r, "c/test_batch.bin", rec, sizeof(rec));
+    expect_open_error(&r, "c", "test", "", "the label of item 1 is 10, must be 0 to 9");
+    rig_end(&r);
 }
 
 /* A PNG of 1024 x n, whose pixel (y, x) is y, x / 4, 7. */
@@ -252,40 +252,41 @@ static size_t make_png(unsigned char *to, png_alloc_size_t room, unsigned w, uns
     return room;
 }
 
-static void cifar10_png_rows(void **state)
+static void test_cifar10_png_rows(void **state)
 {
     static unsigned char png[65536];
     struct rig r;
 
     (void)state;
-    begin(&r);
-    put(&r, "p/data_batch_1.png", png, make_png(png, sizeof(png), 1024, 3));
-    put(&r, "p/data_batch_2.png", png, make_png(png, sizeof(png), 1024, 1));
-    put(&r, "p/train_lables.json", "[3, 8,\n0,9]\n", 12);
-    open_ok(&r, "p", "train", "scale=1 norm=none");
+    rig_begin(&r);
+    rig_write(&r, "p/data_batch_1.png", png, make_png(png, sizeof(png), 1024, 3));
+    rig_write(&r, "p/data_batch_2.png", png, make_png(png, sizeof(png), 1024, 1));
+    rig_write(&r, "p/train_lables.json", "[3, 8,\n0,9]\n", 12);
+    expect_open(&r, "p", "train", "scale=1 norm=none");
     assert_int_equal(r.data->n, 4);
-    shape(&r, 3, 3, 32, 32);
+    expect_item_shape(&r, 3, 3, 32, 32);
     assert_int_equal(pare_i64(&r.data->y)[1], 8);
-    near(item(&r, 2)[0], 2);
-    near(item(&r, 2)[1024 + 33], 8); /* pixel 33 of the row: (1, 1) */
-    near(item(&r, 2)[2048], 7);
-    open_bad(&r, "p", "test", "", "no test_batch.png");
-    put(&r, "p/train_lables.json", "[3,8,0]", 7);
-    open_bad(&r, "p", "train", "", "3 labels for 4 images");
-    put(&r, "p/train_lables.json", "[3,8,0,10]", 10);
-    open_bad(&r, "p", "train", "", "the label of item 3 is 10");
-    put(&r, "p/train_lables.json", "[3,8,0,1", 8);
-    open_bad(&r, "p", "train", "", "not a list of numbers after 4");
-    put(&r, "p/train_lables.json", "[3,8,999999999999,1]", 20);
-    open_bad(&r, "p", "train", "", "label 2 is too large");
-    put(&r, "p/data_batch_2.png", png, make_png(png, sizeof(png), 100, 1));
-    open_bad(&r, "p", "train", "", "its rows have 100 pixels");
-    end(&r);
+    expect_near(read_item(&r, 2)[0], 2);
+    expect_near(read_item(&r, 2)[1024 + 33], 8); /* pixel 33 of the row: (1, 1) */
+    expect_near(read_item(&r, 2)[2048], 7);
+    expect_open_error(&r, "p", "test", "", "no test_batch.png");
+    rig_write(&r, "p/train_lables.json", "[3,8,0]", 7);
+    expect_open_error(&r, "p", "train", "", "3 labels for 4 images");
+    rig_write(&r, "p/train_lables.json", "[3,8,0,10]", 10);
+    expect_open_error(&r, "p", "train", "", "the label of item 3 is 10");
+    rig_write(&r, "p/train_lables.json", "[3,8,0,1", 8);
+    expect_open_error(&r, "p", "train", "", "not a list of numbers after 4");
+    rig_write(&r, "p/train_lables.json", "[3,8,999999999999,1]", 20);
+    expect_open_error(&r, "p", "train", "", "label 2 is too large");
+    rig_write(&r, "p/data_batch_2.png", png, make_png(png, sizeof(png), 100, 1));
+    expect_open_error(&r, "p", "train", "", "its rows have 100 pixels");
+    rig_end(&r);
 }
 
 /* ---- numpy -------------------------------------------------------------------------------- */
 
-static struct pare_named array(struct rig *r, const char *name, enum pare_dtype t, int rank, ...)
+static struct pare_named make_array(struct rig *r, const char *name, enum pare_dtype t, int rank,
+                                    ...)
 {
     struct pare_named a = { name, { 0 } };
     int64_t dim[PARE_MAX_RANK];
@@ -302,177 +303,180 @@ static struct pare_named array(struct rig *r, const char *name, enum pare_dtype 
     return a;
 }
 
-static void npz(struct rig *r, const char *name, const struct pare_named *list, int n)
+static void write_npz(struct rig *r, const char *name, const struct pare_named *list, int n)
 {
-    assert_int_equal(pare_npz_write(at(r, name), list, n, &r->err), 0);
+    assert_int_equal(pare_npz_write(rig_path(r, name), list, n, &r->err), 0);
 }
 
-static void npz_arrays_are_chosen_by_name(void **state)
+static void test_npz_arrays_are_chosen_by_name(void **state)
 {
     struct rig r;
     struct pare_named a[4];
 
     (void)state;
-    begin(&r);
-    a[0] = array(&r, "x_train", PARE_U8, 4, 2, 5, 4, 3);
-    a[1] = array(&r, "y_train", PARE_U8, 2, 2, 1);
-    a[2] = array(&r, "Test-Images", PARE_F64, 2, 3, 4);
-    a[3] = array(&r, "test_labels", PARE_F32, 2, 3, 2);
-    npz(&r, "k.npz", a, 4);
-    open_ok(&r, "k.npz", "train", "scale=1");
-    shape(&r, 3, 3, 5, 4); /* channels were last */
+    rig_begin(&r);
+    a[0] = make_array(&r, "x_train", PARE_U8, 4, 2, 5, 4, 3);
+    a[1] = make_array(&r, "y_train", PARE_U8, 2, 2, 1);
+    a[2] = make_array(&r, "Test-Images", PARE_F64, 2, 3, 4);
+    a[3] = make_array(&r, "test_labels", PARE_F32, 2, 3, 2);
+    write_npz(&r, "k.npz", a, 4);
+    expect_open(&r, "k.npz", "train", "scale=1");
+    expect_item_shape(&r, 3, 3, 5, 4); /* channels were last */
     assert_int_equal(r.data->y.rank, 1);
-    near(item(&r, 1)[0], 60);
-    near(item(&r, 1)[20], 61);
-    near(item(&r, 1)[1], 63);
-    open_ok(&r, "k.npz", "test", "mean=1,2,3,4 std=2");
-    shape(&r, 1, 4, 0, 0);
+    expect_near(read_item(&r, 1)[0], 60);
+    expect_near(read_item(&r, 1)[20], 61);
+    expect_near(read_item(&r, 1)[1], 63);
+    expect_open(&r, "k.npz", "test", "mean=1,2,3,4 std=2");
+    expect_item_shape(&r, 1, 4, 0, 0);
     assert_int_equal(r.data->y.dtype, PARE_F32);
     assert_int_equal(r.data->classes, 0);
-    near(item(&r, 2)[3], (11. - 4) / 2);
-    open_bad(&r, "k.npz", "test", "mean=1,2", "option 'mean' has 2 numbers, the items have 4");
-    open_bad(&r, "k.npz", "test", "flip=1", "are for images");
-    open_bad(&r, "k.npz", "train", "layout=none crop=2", "are for images");
-    a[0] = array(&r, "x", PARE_I64, 2, 2, 3);
-    a[1] = array(&r, "labels", PARE_I64, 1, 3);
-    npz(&r, "k.npz", a, 2);
-    open_bad(&r, "k.npz", "train", "", "there are 2 items, but the labels are (3)");
-    a[1] = array(&r, "y", PARE_I64, 1, 2);
+    expect_near(read_item(&r, 2)[3], (11. - 4) / 2);
+    expect_open_error(&r, "k.npz", "test", "mean=1,2",
+                      "option 'mean' has 2 numbers, the items have 4");
+    expect_open_error(&r, "k.npz", "test", "flip=1", "are for images");
+    expect_open_error(&r, "k.npz", "train", "layout=none crop=2", "are for images");
+    a[0] = make_array(&r, "x", PARE_I64, 2, 2, 3);
+    a[1] = make_array(&r, "labels", PARE_I64, 1, 3);
+    write_npz(&r, "k.npz", a, 2);
+    expect_open_error(&r, "k.npz", "train", "", "there are 2 items, but the labels are (3)");
+    a[1] = make_array(&r, "y", PARE_I64, 1, 2);
     pare_i64(&a[1].t)[1] = -1;
-    npz(&r, "k.npz", a, 2);
-    open_bad(&r, "k.npz", "val", "", "the label of item 1 is -1");
-    a[1] = array(&r, "data", PARE_I64, 1, 2);
-    npz(&r, "k.npz", a, 2);
-    open_bad(&r, "k.npz", "val", "", "both 'x' and 'data' could be the items");
-    a[0] = array(&r, "train_x", PARE_I64, 1, 2);
-    a[1] = array(&r, "whatever", PARE_I64, 1, 2);
-    npz(&r, "k.npz", a, 2);
-    open_bad(&r, "k.npz", "test", "", "only: train_x, whatever");
-    a[0] = array(&r, "x", PARE_F32, 2, 0, 3);
-    npz(&r, "k.npz", a, 1);
-    open_bad(&r, "k.npz", "test", "", "it has no items");
-    put(&r, "k.npz", "PK\3\4", 4);
-    open_bad(&r, "k.npz", "test", "", "k.npz: ");
-    end(&r);
+    write_npz(&r, "k.npz", a, 2);
+    expect_open_error(&r, "k.npz", "val", "", "the label of item 1 is -1");
+    a[1] = make_array(&r, "data", PARE_I64, 1, 2);
+    write_npz(&r, "k.npz", a, 2);
+    expect_open_error(&r, "k.npz", "val", "", "both 'x' and 'data' could be the items");
+    a[0] = make_array(&r, "train_x", PARE_I64, 1, 2);
+    a[1] = make_array(&r, "whatever", PARE_I64, 1, 2);
+    write_npz(&r, "k.npz", a, 2);
+    expect_open_error(&r, "k.npz", "test", "", "only: train_x, whatever");
+    a[0] = make_array(&r, "x", PARE_F32, 2, 0, 3);
+    write_npz(&r, "k.npz", a, 1);
+    expect_open_error(&r, "k.npz", "test", "", "it has no items");
+    rig_write(&r, "k.npz", "PK\3\4", 4);
+    expect_open_error(&r, "k.npz", "test", "", "k.npz: ");
+    rig_end(&r);
 }
 
-static void npy_files_find_their_labels(void **state)
+static void test_npy_files_find_their_labels(void **state)
 {
     struct pare_named a;
     struct rig r;
 
     (void)state;
-    begin(&r);
-    a = array(&r, "", PARE_U8, 3, 3, 2, 2);
-    assert_int_equal(pare_npy_write(at(&r, "x_test.npy"), &a.t, &r.err), 0);
-    assert_int_equal(pare_npy_write(at(&r, "other.npy"), &a.t, &r.err), 0);
-    a = array(&r, "", PARE_I32, 1, 3);
-    assert_int_equal(pare_npy_write(at(&r, "test_labels.npy"), &a.t, &r.err), 0);
-    open_ok(&r, "x_test.npy", "train", "");
+    rig_begin(&r);
+    a = make_array(&r, "", PARE_U8, 3, 3, 2, 2);
+    assert_int_equal(pare_npy_write(rig_path(&r, "x_test.npy"), &a.t, &r.err), 0);
+    assert_int_equal(pare_npy_write(rig_path(&r, "other.npy"), &a.t, &r.err), 0);
+    a = make_array(&r, "", PARE_I32, 1, 3);
+    assert_int_equal(pare_npy_write(rig_path(&r, "test_labels.npy"), &a.t, &r.err), 0);
+    expect_open(&r, "x_test.npy", "train", "");
     assert_int_equal(r.data->classes, 3);
-    shape(&r, 3, 1, 2, 2);
-    open_ok(&r, "", "test", "layout=none");
+    expect_item_shape(&r, 3, 1, 2, 2);
+    expect_open(&r, "", "test", "layout=none");
     assert_int_equal(r.data->classes, 3);
-    shape(&r, 2, 2, 2, 0);
-    open_ok(&r, "other.npy", "train", "");
+    expect_item_shape(&r, 2, 2, 2, 0);
+    expect_open(&r, "other.npy", "train", "");
     assert_null(r.data->y.data);
-    open_bad(&r, "", "train", "", "only: other, test_labels, x_test");
-    end(&r);
+    expect_open_error(&r, "", "train", "", "only: other, test_labels, x_test");
+    rig_end(&r);
 }
 
-/* ---- ONNX test data, others ----------------------------------------------------------- */
+/* ---- ONNX test data, image folders, errors ---------------------------------------------- */
 
-static void onnx_test_data_is_joined(void **state)
+static void test_onnx_test_data_is_joined(void **state)
 {
     struct pare_named a;
     struct rig r;
 
     (void)state;
-    begin(&r);
+    rig_begin(&r);
     for (int i = 0; i < 2; i++) {
-        put(&r, i ? "m/test_data_set_1/note" : "m/test_data_set_0/note", "", 0);
-        a = array(&r, "x", PARE_F32, 4, 1 + i, 1, 2, 2);
-        assert_int_equal(pare_pb_write(at(&r, i ? "m/test_data_set_1/input_0.pb"
-                                                : "m/test_data_set_0/input_0.pb"),
+        rig_write(&r, i ? "m/test_data_set_1/note" : "m/test_data_set_0/note", "", 0);
+        a = make_array(&r, "x", PARE_F32, 4, 1 + i, 1, 2, 2);
+        assert_int_equal(pare_pb_write(rig_path(&r, i ? "m/test_data_set_1/input_0.pb"
+                                                      : "m/test_data_set_0/input_0.pb"),
                                        &a.t, "x", &r.err),
                          0);
-        a = array(&r, "y", PARE_F32, 2, 1 + i, 5);
-        assert_int_equal(pare_pb_write(at(&r, i ? "m/test_data_set_1/output_0.pb"
-                                                : "m/test_data_set_0/output_0.pb"),
+        a = make_array(&r, "y", PARE_F32, 2, 1 + i, 5);
+        assert_int_equal(pare_pb_write(rig_path(&r, i ? "m/test_data_set_1/output_0.pb"
+                                                      : "m/test_data_set_0/output_0.pb"),
                                        &a.t, "y", &r.err),
                          0);
     }
-    open_ok(&r, "m", "test", "");
+    expect_open(&r, "m", "test", "");
     assert_int_equal(r.data->n, 3);
-    shape(&r, 3, 1, 2, 2);
-    near(item(&r, 2)[3], 7);
+    expect_item_shape(&r, 3, 1, 2, 2);
+    expect_near(read_item(&r, 2)[3], 7);
     assert_true(pare_f32(&r.data->y)[14] == 9);
-    open_ok(&r, "m/test_data_set_1", "test", "");
+    expect_open(&r, "m/test_data_set_1", "test", "");
     assert_int_equal(r.data->n, 2);
-    put(&r, "m/test_data_set_1/input_0.pb", "\x08\x09", 2);
-    open_bad(&r, "m", "test", "", "test_data_set_1");
-    a = array(&r, "x", PARE_F32, 2, 2, 4);
-    assert_int_equal(pare_pb_write(at(&r, "m/test_data_set_1/input_0.pb"), &a.t, "x", &r.err), 0);
-    open_bad(&r, "m", "test", "", "test_data_set_1 has float32 (2, 4), but the first");
-    put(&r, "m/test_data_set_1/input_1.pb", "", 0);
-    open_bad(&r, "m", "test", "", "there is an input_1.pb");
-    end(&r);
+    rig_write(&r, "m/test_data_set_1/input_0.pb", "\x08\x09", 2);
+    expect_open_error(&r, "m", "test", "", "test_data_set_1");
+    a = make_array(&r, "x", PARE_F32, 2, 2, 4);
+    assert_int_equal(pare_pb_write(rig_path(&r, "m/test_data_set_1/input_0.pb"), &a.t, "x", &r.err),
+                     0);
+    expect_open_error(&r, "m", "test", "", "test_data_set_1 has float32 (2, 4), but the first");
+    rig_write(&r, "m/test_data_set_1/input_1.pb", "", 0);
+    expect_open_error(&r, "m", "test", "", "there is an input_1.pb");
+    rig_end(&r);
 }
 
-static void image_folders_have_classes(void **state)
+static void test_image_folders_have_classes(void **state)
 {
     static unsigned char png[65536];
     struct rig r;
 
     (void)state;
-    begin(&r);
-    put(&r, "f/train/dog/b.png", png, make_png(png, sizeof(png), 8, 6));
-    put(&r, "f/train/cat/more/a.PNG", png, make_png(png, sizeof(png), 12, 8));
-    put(&r, "f/train/cat/z.png", png, make_png(png, sizeof(png), 8, 6));
-    put(&r, "f/train/cat/notes.txt", "x", 1);
-    put(&r, "f/val/cat/1.png", png, make_png(png, sizeof(png), 9, 9));
-    open_ok(&r, "f", "train", "resize=5 crop=4 scale=1");
+    rig_begin(&r);
+    rig_write(&r, "f/train/dog/b.png", png, make_png(png, sizeof(png), 8, 6));
+    rig_write(&r, "f/train/cat/more/a.PNG", png, make_png(png, sizeof(png), 12, 8));
+    rig_write(&r, "f/train/cat/z.png", png, make_png(png, sizeof(png), 8, 6));
+    rig_write(&r, "f/train/cat/notes.txt", "x", 1);
+    rig_write(&r, "f/val/cat/1.png", png, make_png(png, sizeof(png), 9, 9));
+    expect_open(&r, "f", "train", "resize=5 crop=4 scale=1");
     assert_int_equal(r.data->n, 3);
-    shape(&r, 3, 3, 4, 4);
+    expect_item_shape(&r, 3, 3, 4, 4);
     assert_string_equal(r.data->class_name[1], "dog");
     assert_int_equal(pare_i64(&r.data->y)[1], 0);
     assert_int_equal(pare_i64(&r.data->y)[2], 1);
-    near(item(&r, 1)[32], 7);
-    open_ok(&r, "f", "test", "gray=1 resize=3,4 scale=1");
+    expect_near(read_item(&r, 1)[32], 7);
+    expect_open(&r, "f", "test", "gray=1 resize=3,4 scale=1");
     assert_int_equal(r.data->classes, 1);
-    shape(&r, 3, 1, 3, 4);
-    open_ok(&r, "f", "train", "");
-    shape(&r, 3, 3, 6, 8);
-    load(&r, false, 0);
+    expect_item_shape(&r, 3, 1, 3, 4);
+    expect_open(&r, "f", "train", "");
+    expect_item_shape(&r, 3, 3, 6, 8);
+    start_loader(&r, false, 0);
     {
         const struct pare_batch *b;
 
         assert_int_equal(pare_loader_next(r.loader, &b, &r.err), PARE_ESHAPE);
-        says(&r, "f: item 1: the image has 8 x 12 pixels, the first one 6 x 8");
+        expect_message(&r, "f: item 1: the image has 8 x 12 pixels, the first one 6 x 8");
         assert_int_equal(pare_loader_next(r.loader, &b, &r.err), PARE_ESHAPE);
     }
-    put(&r, "f/train/ape/x.png", "no picture", 10);
-    open_bad(&r, "f", "train", "", "x.png: not a readable PNG");
-    put(&r, "f/train/ape/x.bmp", "", 0);
-    open_bad(&r, "f", "train", "", "x.bmp: only PNG and JPEG");
-    put(&r, "g/empty/note.txt", "", 0);
-    open_bad(&r, "g", "train", "", "empty: no images");
-    end(&r);
+    rig_write(&r, "f/train/ape/x.png", "no picture", 10);
+    expect_open_error(&r, "f", "train", "", "x.png: not a readable PNG");
+    rig_write(&r, "f/train/ape/x.bmp", "", 0);
+    expect_open_error(&r, "f", "train", "", "x.bmp: only PNG and JPEG");
+    rig_write(&r, "g/empty/note.txt", "", 0);
+    expect_open_error(&r, "g", "train", "", "empty: no images");
+    rig_end(&r);
 }
 
-static void what_is_no_set_is_said(void **state)
+static void test_unknown_data_sets_and_options_are_errors(void **state)
 {
     struct rig r;
 
     (void)state;
-    begin(&r);
-    put(&r, "note.txt", "x", 1);
-    open_bad(&r, "note.txt", "train", "", "not a known data set");
-    open_bad(&r, "nothing", "train", "", "neither a file, a folder nor the name of a data set");
-    open_bad(&r, "", "train", "", "not a known data set");
-    open_bad(&r, ":digits", "train", "crop=1,2,3", "option 'crop' has 3 numbers");
-    open_bad(&r, ":digits", "train", "std=0", "option 'std' is 0");
-    open_bad(&r, ":digits", "train", "resize=65536", "more than");
+    rig_begin(&r);
+    rig_write(&r, "note.txt", "x", 1);
+    expect_open_error(&r, "note.txt", "train", "", "not a known data set");
+    expect_open_error(&r, "nothing", "train", "",
+                      "neither a file, a folder nor the name of a data set");
+    expect_open_error(&r, "", "train", "", "not a known data set");
+    expect_open_error(&r, ":digits", "train", "crop=1,2,3", "option 'crop' has 3 numbers");
+    expect_open_error(&r, ":digits", "train", "std=0", "option 'std' is 0");
+    expect_open_error(&r, ":digits", "train", "resize=65536", "more than");
     assert_int_equal(pare_data_open("digits", "train", &(struct pare_data_opts){ .limit = 5 },
                                     &r.data, &r.err),
                      0);
@@ -482,24 +486,24 @@ static void what_is_no_set_is_said(void **state)
     assert_int_equal(pare_data_open("digits", "train", &(struct pare_data_opts){ .pad = -1 },
                                     &r.data, &r.err),
                      PARE_ECONFIG);
-    end(&r);
+    rig_end(&r);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(digits_are_built_in),
-        cmocka_unit_test(fashion_mnist_is_found),
-        cmocka_unit_test(idx_files_are_found_by_their_names),
-        cmocka_unit_test(compressed_idx_and_damage),
-        cmocka_unit_test(hostile_idx_takes_no_memory),
-        cmocka_unit_test(cifar10_binary),
-        cmocka_unit_test(cifar10_png_rows),
-        cmocka_unit_test(npz_arrays_are_chosen_by_name),
-        cmocka_unit_test(npy_files_find_their_labels),
-        cmocka_unit_test(onnx_test_data_is_joined),
-        cmocka_unit_test(image_folders_have_classes),
-        cmocka_unit_test(what_is_no_set_is_said),
+        cmocka_unit_test(test_digits_are_built_in),
+        cmocka_unit_test(test_fashion_mnist_is_found),
+        cmocka_unit_test(test_idx_files_are_found_by_name),
+        cmocka_unit_test(test_compressed_and_damaged_idx),
+        cmocka_unit_test(test_hostile_idx_allocates_little),
+        cmocka_unit_test(test_cifar10_binary),
+        cmocka_unit_test(test_cifar10_png_rows),
+        cmocka_unit_test(test_npz_arrays_are_chosen_by_name),
+        cmocka_unit_test(test_npy_files_find_their_labels),
+        cmocka_unit_test(test_onnx_test_data_is_joined),
+        cmocka_unit_test(test_image_folders_have_classes),
+        cmocka_unit_test(test_unknown_data_sets_and_options_are_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* test_dependency_groups.c - dependency-aware pruning: coupled layers remove the same channels.
+/* test_dependency_groups.c - dependency-aware pruning: layers of a group lose the same channels.
  *
- * Channel sets of NNI's tests, and its cases N28, N29 and N31.
+ * Dependency groups of NNI's tests, and its cases N28, N29 and N31.
  */
 #include "prune_rig.h"
 
@@ -40,13 +40,13 @@ static struct pare_flow two_convs(struct pare_net *n, struct pare_flow x, const 
 #define TWO(n, x, out1, out2, axis, ...) \
     two_convs(n, x, (int64_t[]){ out1, out2 }, axis, (const char *const[]){ __VA_ARGS__ })
 
-static struct pare_flow end(struct pare_net *n, struct pare_flow x)
+static struct pare_flow classify(struct pare_net *n, struct pare_flow x)
 {
     x = pare_net_flatten(n, pare_net_average(n, x, "pool"), "flatten");
     return pare_net_linear(n, x, "fc", n->classes);
 }
 
-/* N28 */
+/* Case N28: a sum of a grouped convolution and another one. */
 static struct pare_flow simple(struct pare_net *n, struct pare_flow x)
 {
     struct pare_flow a;
@@ -58,53 +58,54 @@ static struct pare_flow simple(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, x, "fc2", n->classes);
 }
 
-/* N29: along the batch axis the channels are the same, and so they are in the sum (where NNI
- * considers the two concatenations independent); along the channel axis they are not. */
+/* Case N29: a concatenation along the batch axis ties the channels, and so does the sum (NNI
+ * considers the two concatenations independent); along the channel axis it does not. */
 static struct pare_flow cat_batch(struct pare_net *n, struct pare_flow x)
 {
     struct pare_flow a = TWO(n, x, 8, 8, 0, "conv1", "conv2", "cat1"),
                      b = TWO(n, x, 8, 8, 0, "conv3", "conv4", "cat2");
 
-    return end(n, pare_net_sum(n, a, b, "add"));
+    return classify(n, pare_net_sum(n, a, b, "add"));
 }
 
 static struct pare_flow cat_channels(struct pare_net *n, struct pare_flow x)
 {
-    return end(n, TWO(n, x, 8, 8, 1, "conv1", "conv2", "cat"));
+    return classify(n, TWO(n, x, 8, 8, 1, "conv1", "conv2", "cat"));
 }
 
-/* A concatenation added to a convolution: each half is coupled with a half of the convolution. */
+/* A concatenation added to a convolution: each operand is tied to a part of the convolution. */
 static struct pare_flow cat_sum(struct pare_net *n, struct pare_flow x)
 {
     struct pare_flow a;
 
     a = TWO(n, x, 8, 4, 1, "conv1", "conv2", "cat");
-    return end(n, pare_net_sum(n, a, conv(n, x, "conv3", 12, 1), "add"));
+    return classify(n, pare_net_sum(n, a, conv(n, x, "conv3", 12, 1), "add"));
 }
 
 static struct pare_flow cat_self(struct pare_net *n, struct pare_flow x)
 {
     x = conv(n, x, "conv1", 8, 1);
-    return end(n, conv(n, concat(n, x, x, 1, "cat"), "conv2", 6, 1));
+    return classify(n, conv(n, concat(n, x, x, 1, "cat"), "conv2", 6, 1));
 }
 
-/* reshape, transpose, reshape: channel i of the first half and channel i of the second. */
+/* Channel shuffle: channel i of the first half becomes a neighbor of channel i of the second. */
 static struct pare_flow shuffle(struct pare_net *n, struct pare_flow x)
 {
-    static const int64_t apart[] = { -1, 2, 4, 8, 8 }, perm[] = { 0, 2, 1, 3, 4 },
+    static const int64_t halves[] = { -1, 2, 4, 8, 8 }, perm[] = { 0, 2, 1, 3, 4 },
                          back[] = { -1, 8, 8, 8 };
 
     x = TWO(n, x, 4, 4, 1, "conv1", "conv2", "cat");
     x.value = pare_builder_node(n->make, "Reshape", "split", x.value,
-                                pare_builder_shape(n->make, "shape1", 5, apart), NULL);
-    x.value = pare_builder_node(n->make, "Transpose", "turn", x.value, NULL);
+                                pare_builder_shape(n->make, "shape1", 5, halves), NULL);
+    x.value = pare_builder_node(n->make, "Transpose", "transpose", x.value, NULL);
     pare_builder_ints(n->make, "perm", 5, perm);
     x.value = pare_builder_node(n->make, "Reshape", "back", x.value,
                                 pare_builder_shape(n->make, "shape2", 4, back), NULL);
-    return end(n, conv(n, x, "conv3", 4, 1));
+    return classify(n, conv(n, x, "conv3", 4, 1));
 }
 
-static struct pare_model *make(struct pare_flow (*build)(struct pare_net *, struct pare_flow))
+static struct pare_model *make_network(struct pare_flow (*build)(struct pare_net *,
+                                                                 struct pare_flow))
 {
     struct pare_network net = { .name = "made", .build = build };
     struct pare_network_opts o = { .c = 1, .h = 8, .w = 8, .classes = 10, .seed = 7 };
@@ -114,24 +115,24 @@ static struct pare_model *make(struct pare_flow (*build)(struct pare_net *, stru
     return m;
 }
 
-static struct pare_compression *prune(struct pare_model *m, const char *config)
+static struct pare_compression *prune_dependency_aware(struct pare_model *m, const char *config)
 {
-    struct pare_compression *r = rig_run(m, "l1", config, "mode=dependency_aware");
+    struct pare_compression *r = rig_compression(m, "l1", config, "mode=dependency_aware");
 
     ok(pare_compression_compress(r, &rig_err));
     return r;
 }
 
-static void close_all(struct pare_compression *r, struct pare_model *m)
+static void free_both(struct pare_compression *r, struct pare_model *m)
 {
     pare_compression_free(r);
     pare_model_free(m);
 }
 
-/* ---- sets ----------------------------------------------------------------------------------- */
+/* ---- dependency groups ---------------------------------------------------------------------- */
 
-/* "a b, c d": the sets of layers with coupled channels, without those of one layer. */
-static void check_sets(struct pare_compression *r, const char *want)
+/* Expects these dependency groups, "a b, c d"; groups of one layer are not listed. */
+static void expect_groups(struct pare_compression *r, const char *want)
 {
     const struct pare_dependency_groups *d;
     char text[2048] = "";
@@ -147,7 +148,7 @@ static void check_sets(struct pare_compression *r, const char *want)
     assert_string_equal(text, want);
 }
 
-static void sets(void **state)
+static void test_groups_of_small_networks(void **state)
 {
     static const struct {
         struct pare_flow (*build)(struct pare_net *, struct pare_flow);
@@ -163,15 +164,15 @@ static void sets(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++) {
-        struct pare_model *m = make(nets[i].build);
-        struct pare_compression *r = prune(m, ALL("0.5"));
+        struct pare_model *m = make_network(nets[i].build);
+        struct pare_compression *r = prune_dependency_aware(m, ALL("0.5"));
 
-        check_sets(r, nets[i].sets);
-        close_all(r, m);
+        expect_groups(r, nets[i].sets);
+        free_both(r, m);
     }
 }
 
-static void zoo_sets(void **state)
+static void test_groups_of_the_zoo(void **state)
 {
     static const struct {
         const char *net, *sets;
@@ -193,22 +194,22 @@ static void zoo_sets(void **state)
 
         ok(pare_find_network(nets[i].net, &net, &rig_err));
         ok(pare_network_make(net, &o, &m, &rig_err));
-        r = prune(m, ALL("0.7"));
-        check_sets(r, nets[i].sets);
+        r = prune_dependency_aware(m, ALL("0.7"));
+        expect_groups(r, nets[i].sets);
         for (int k = 0; k < r->n_layers; k++) {
             int64_t n = r->layer[k].w.dim[0];
 
-            assert_int_equal(rig_gone(&r->layer[k]) / (pare_numel(&r->layer[k].w) / n),
+            assert_int_equal(rig_removed(&r->layer[k]) / (pare_numel(&r->layer[k].w) / n),
                              (int64_t)((double)n * 0.7));
         }
-        close_all(r, m);
+        free_both(r, m);
     }
 }
 
 /* ---- masks ---------------------------------------------------------------------------------- */
 
-/* Number of channels of a value that remain if all that the masks keep is kept. */
-static int64_t left(struct pare_compression *r, const char *layer)
+/* Number of channels of a layer that remain if every channel that a mask keeps is kept. */
+static int64_t remaining_channels(struct pare_compression *r, const char *layer)
 {
     struct pare_layer *l = rig_layer(r, layer);
     struct pare_keep_sets *k;
@@ -228,25 +229,25 @@ static int64_t left(struct pare_compression *r, const char *layer)
     return n;
 }
 
-static void n28_groups(void **state)
+static void test_groups_lose_the_same_channels(void **state)
 {
-    struct pare_model *m = make(simple);
-    struct pare_compression *r = prune(m, ALL("0.75"));
+    struct pare_model *m = make_network(simple);
+    struct pare_compression *r = prune_dependency_aware(m, ALL("0.75"));
     char a[64], b[64];
 
     (void)state;
     assert_string_equal(rig_kept(pare_layer_mask(rig_layer(r, "conv2")), a),
                         rig_kept(pare_layer_mask(rig_layer(r, "conv3")), b));
-    assert_int_equal(rig_gone(rig_layer(r, "conv1")), 12 * 9);
-    assert_int_equal(rig_gone(rig_layer(r, "conv2")), 24 * 4 * 9);
-    assert_int_equal(left(r, "conv1"), 4);
-    assert_int_equal(left(r, "conv2"), 8);
-    assert_int_equal(left(r, "conv3"), 8);
-    close_all(r, m);
+    assert_int_equal(rig_removed(rig_layer(r, "conv1")), 12 * 9);
+    assert_int_equal(rig_removed(rig_layer(r, "conv2")), 24 * 4 * 9);
+    assert_int_equal(remaining_channels(r, "conv1"), 4);
+    assert_int_equal(remaining_channels(r, "conv2"), 8);
+    assert_int_equal(remaining_channels(r, "conv3"), 8);
+    free_both(r, m);
 }
 
 /* Everything a mask removes can be removed from the model, through any operator. */
-static void all_removable(void **state)
+static void test_all_masked_channels_are_removable(void **state)
 {
     static struct pare_flow (*const build[])(struct pare_net *,
                                              struct pare_flow) = { cat_batch, cat_channels, cat_sum,
@@ -254,57 +255,59 @@ static void all_removable(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(build) / sizeof(*build); i++) {
-        struct pare_model *m = make(build[i]);
-        struct pare_compression *r = prune(m, ALL("0.5"));
+        struct pare_model *m = make_network(build[i]);
+        struct pare_compression *r = prune_dependency_aware(m, ALL("0.5"));
 
         for (int k = 0; k < r->n_layers; k++)
-            if (left(r, r->layer[k].info.name) != r->layer[k].w.dim[0] / 2)
-                fail_msg("net %d: %d channels of %s are left", (int)i,
-                         (int)left(r, r->layer[k].info.name), r->layer[k].info.name);
-        close_all(r, m);
+            if (remaining_channels(r, r->layer[k].info.name) != r->layer[k].w.dim[0] / 2)
+                fail_msg("network %d: %d channels of %s remain, expected half", (int)i,
+                         (int)remaining_channels(r, r->layer[k].info.name), r->layer[k].info.name);
+        free_both(r, m);
     }
 }
 
 /* The smallest sparsity of a dependency group applies to all its layers; sums of scores decide. */
-static void sums_and_least(void **state)
+static void test_smallest_sparsity_and_summed_scores(void **state)
 {
-    struct pare_model *m = make(cat_batch);
+    struct pare_model *m = make_network(cat_batch);
     struct pare_compression *r;
 
     (void)state;
-    rig_fill(m, "conv1.weight", 1, 1);  /* 1 2 3 ... 8 */
-    rig_fill(m, "conv2.weight", 9, -1); /* 9 8 7 ... 2 */
+    rig_fill_channels(m, "conv1.weight", 1, 1);  /* 1 2 3 ... 8 */
+    rig_fill_channels(m, "conv2.weight", 9, -1); /* 9 8 7 ... 2 */
     rig_weight(m, "conv1.weight");
     pare_f32(rig_weight(m, "conv2.weight"))[3 * 9] = 0;
     pare_f32(rig_weight(m, "conv2.weight"))[5 * 9] = -1;
-    r = prune(m,
-              "[{\"sparsity\": 0.25, \"op_names\": [\"conv1\"]}, {\"sparsity\": 0.5, \"op_names\": "
-              "[\"conv2\"]}]");
-    rig_expect(r, "conv1", "11101011");
-    rig_expect(r, "conv2", "11101011");
-    close_all(r, m);
+    r = prune_dependency_aware(
+        m, "[{\"sparsity\": 0.25, \"op_names\": [\"conv1\"]}, {\"sparsity\": 0.5, \"op_names\": "
+           "[\"conv2\"]}]");
+    rig_expect_kept(r, "conv1", "11101011");
+    rig_expect_kept(r, "conv2", "11101011");
+    free_both(r, m);
 }
 
 /* A pruner that computes its masks itself is rejected. */
-static void rejects_own_masks(void **state)
+static void test_pruners_with_own_masks_are_refused(void **state)
 {
-    struct pare_model *m = make(cat_batch);
-    struct pare_compression *r = rig_run(m, "nm",
-                                         "[{\"op_types\": [\"Conv2d\"], \"sparsity\": 0.5}]",
-                                         "mode=dependency_aware");
+    struct pare_model *m = make_network(cat_batch);
+    struct pare_compression *r = rig_compression(
+        m, "nm", "[{\"op_types\": [\"Conv2d\"], \"sparsity\": 0.5}]", "mode=dependency_aware");
 
     (void)state;
     assert_int_not_equal(pare_compression_compress(r, &rig_err), 0);
-    close_all(r, m);
+    free_both(r, m);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets),           cmocka_unit_test(zoo_sets),
-        cmocka_unit_test(n28_groups),     cmocka_unit_test(all_removable),
-        cmocka_unit_test(sums_and_least), cmocka_unit_test(rejects_own_masks),
+        cmocka_unit_test(test_groups_of_small_networks),
+        cmocka_unit_test(test_groups_of_the_zoo),
+        cmocka_unit_test(test_groups_lose_the_same_channels),
+        cmocka_unit_test(test_all_masked_channels_are_removable),
+        cmocka_unit_test(test_smallest_sparsity_and_summed_scores),
+        cmocka_unit_test(test_pruners_with_own_masks_are_refused),
     };
 
-    return cmocka_run_group_tests_name("depend", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("dependency_groups", tests, NULL, NULL);
 }

@@ -23,10 +23,10 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- keeping ------------------------------------------------------------------------------ */
+/* ---- observed values ---------------------------------------------------------------------- */
 
 /* The inputs and the results of all nodes. */
-static struct pare_strs everything(const struct pare_model *m)
+static struct pare_strs all_value_names(const struct pare_model *m)
 {
     const struct pare_graph *g = m->graph;
     const char **v = pare_alloc(pool, (size_t)g->n_values, sizeof(*v));
@@ -50,42 +50,42 @@ static void assert_close(const struct pare_tensor *a, const struct pare_tensor *
     }
 }
 
-static void test_keeps(void **state)
+static void test_observed_values_equal_reference(void **state)
 {
     static const char *const absent[] = { "absent" };
     const struct pare_plan_opts reference = { .reference = true };
     struct pare_plan_build build = { .opts = NULL }, none = { .observe = { absent, 1 } };
     struct small_cnn c;
     struct pare_model *m;
-    struct pare_plan *fast, *plain;
+    struct pare_plan *fast, *direct;
     struct pare_tensor x, out[2];
-    struct pare_strs keep;
+    struct pare_strs observed;
 
     (void)state;
     small_cnn(&c, PARE_F32, PARE_F32);
     m = build_model(&c.b);
     x = small_input(&c);
-    keep = build.observe = everything(m);
+    observed = build.observe = all_value_names(m);
     assert_int_equal(pare_plan_build(m, &build, &fast, &err), 0);
     build.opts = &reference;
-    assert_int_equal(pare_plan_build(m, &build, &plain, &err), 0);
+    assert_int_equal(pare_plan_build(m, &build, &direct, &err), 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(pare_plan_execute(fast, &x, &out[0], &err), 0);
-        assert_int_equal(pare_plan_execute(plain, &x, &out[1], &err), 0);
-        /* Winograd's convolutions are some 1e-5 of the largest value away from plain sums. */
+        assert_int_equal(pare_plan_execute(direct, &x, &out[1], &err), 0);
+        /* Winograd convolutions differ from direct sums by about 1e-5 of the largest value. */
         assert_close(&out[0], &out[1], 5e-5, "output");
-        for (int i = 0; i < keep.n; i++)
-            assert_close(pare_plan_value(fast, i), pare_plan_value(plain, i), 5e-5, keep.v[i]);
+        for (int i = 0; i < observed.n; i++)
+            assert_close(pare_plan_value(fast, i), pare_plan_value(direct, i), 5e-5, observed.v[i]);
     }
     pare_plan_free(fast);
-    pare_plan_free(plain);
+    pare_plan_free(direct);
     assert_int_equal(pare_plan_build(m, &none, &fast, &err), PARE_ECONFIG);
     assert_string_equal(err.msg, "model: the graph has no value 'absent' to observe");
     pare_model_free(m);
 }
 
 /* Gradients of all parameters of a trainer, concatenated. */
-static float *flat(const struct pare_trainer *t, int64_t *n)
+static float *concat_gradients(const struct pare_trainer *t, int64_t *n)
 {
     float *all;
 
@@ -101,7 +101,7 @@ static float *flat(const struct pare_trainer *t, int64_t *n)
     return all;
 }
 
-static struct pare_trainer_opts plain_opts(void)
+static struct pare_trainer_opts trainer_opts(void)
 {
     struct pare_trainer_opts o = { .threads = 1 };
     void *sgd;
@@ -115,11 +115,11 @@ static struct pare_trainer_opts plain_opts(void)
     return o;
 }
 
-/* Looking changes nothing. */
-static void test_keeps_in_training(void **state)
+/* Observing values changes no gradient. */
+static void test_observing_keeps_gradients(void **state)
 {
     struct small_cnn c;
-    struct pare_trainer_opts o = plain_opts();
+    struct pare_trainer_opts o = trainer_opts();
     struct pare_score score[2];
     float *grad[2];
     int64_t n[2];
@@ -134,11 +134,11 @@ static void test_keeps_in_training(void **state)
         m = build_model(&c.b);
         x = small_input(&c);
         y = build_tensor(PARE_F32, INTS(2, 10));
-        o.observe = k ? everything(m) : o.observe;
+        o.observe = k ? all_value_names(m) : o.observe;
         assert_int_equal(pare_trainer_new(m, &o, &t, &err), 0);
         if (pare_trainer_gradient(t, &x, &y, &score[k], &err))
             fail_msg("%s", err.msg);
-        grad[k] = flat(t, &n[k]);
+        grad[k] = concat_gradients(t, &n[k]);
         pare_trainer_free(t);
         pare_model_free(m);
     }
@@ -149,15 +149,16 @@ static void test_keeps_in_training(void **state)
                     1e-6 + 1e-4 * fabs((double)grad[0][i]));
 }
 
-/* ---- layers --------------------------------------------------------------------------------- */
+/* ---- distillation of layers ----------------------------------------------------------------- */
 
-/* Smooth, so that finite differences work; a branch that does not reach the output. */
+/* A smooth network, so that finite differences work, with a branch that does not reach the
+ * output. */
 struct smooth {
     struct pare_model *model;
     const char *conv1, *conv2, *flat, *gemm, *aside;
 };
 
-static struct smooth smooth(uint64_t seed)
+static struct smooth make_smooth(uint64_t seed)
 {
     struct small_cnn c = { .dtype = PARE_F32, .through = PARE_F32, .b = { .opset = 17 } };
     struct build *b = &c.b;
@@ -185,8 +186,8 @@ static struct smooth smooth(uint64_t seed)
     return s;
 }
 
-static double loss_of(struct pare_trainer *t, const struct pare_tensor *x,
-                      const struct pare_tensor *y)
+static double compute_loss(struct pare_trainer *t, const struct pare_tensor *x,
+                           const struct pare_tensor *y)
 {
     struct pare_score s;
 
@@ -196,8 +197,8 @@ static double loss_of(struct pare_trainer *t, const struct pare_tensor *x,
 }
 
 /* d loss / d h along a random direction of one parameter, by the four-point formula. */
-static double slope(struct pare_trainer *t, int p, const float *dir, const struct pare_tensor *x,
-                    const struct pare_tensor *y)
+static double directional_slope(struct pare_trainer *t, int p, const float *dir,
+                                const struct pare_tensor *x, const struct pare_tensor *y)
 {
     static const double at[] = { -2, -1, 1, 2 }, weight[] = { 1, -8, 8, -1 };
     const double h = 2e-2;
@@ -210,7 +211,7 @@ static double slope(struct pare_trainer *t, int p, const float *dir, const struc
     for (int k = 0; k < 4; k++) {
         for (int64_t i = 0; i < n; i++)
             w[i] = (float)((double)kept[i] + at[k] * h * (double)dir[i]);
-        sum += weight[k] * loss_of(t, x, y);
+        sum += weight[k] * compute_loss(t, x, y);
     }
     memcpy(w, kept, (size_t)n * sizeof(*w));
     return sum / (12 * h);
@@ -230,17 +231,17 @@ static void check_gradient(struct pare_trainer *t, const struct pare_tensor *x,
 
         for (int64_t i = 0; i < n; i++)
             dir[i] = (float)pare_rng_normal(&r) / sqrtf((float)n);
-        want = slope(t, p, dir, x, y);
+        want = directional_slope(t, p, dir, x, y);
         if (pare_trainer_gradient(t, x, y, &s, &err))
             fail_msg("%s", err.msg);
         for (int64_t i = 0; i < n; i++)
             have += (double)dir[i] * (double)pare_f32(&t->grad[p])[i];
         if (fabs(have - want) > 2e-4 * (1 + fabs(want)))
-            fail_msg("parameter %s: %.9g, finite differences say %.9g", t->name[p], have, want);
+            fail_msg("parameter %s: %.9g, finite differences give %.9g", t->name[p], have, want);
     }
 }
 
-static struct pare_tensor noise(int rank, const int64_t *dim, uint64_t seed)
+static struct pare_tensor random_tensor(int rank, const int64_t *dim, uint64_t seed)
 {
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
     struct pare_rng r;
@@ -251,22 +252,22 @@ static struct pare_tensor noise(int rank, const int64_t *dim, uint64_t seed)
     return t;
 }
 
-static void test_gradient(void **state)
+static void test_distillation_gradients(void **state)
 {
-    struct pare_tensor x = noise(INTS(2, 3, 6, 6), 1), y = noise(INTS(2, 4), 2);
-    struct smooth s = smooth(1), t = smooth(2);
+    struct pare_tensor x = random_tensor(INTS(2, 3, 6, 6), 1), y = random_tensor(INTS(2, 4), 2);
+    struct smooth s = make_smooth(1), t = make_smooth(2);
     const struct pare_distill_layer mse = { 1.5, "mse", 2 }, kl = { 0.7, "kl", 2 };
     struct pare_distill_link link[] = { { s.conv1, t.conv1, kl },
                                         { s.conv2, t.conv2, mse },
                                         { s.flat, t.flat, mse },
                                         { s.gemm, t.gemm, kl },
                                         { s.aside, t.aside, mse } };
-    struct pare_trainer_opts o = plain_opts();
+    struct pare_trainer_opts o = trainer_opts();
 
     (void)state;
     o.teacher = t.model;
     o.link = link;
-    for (int k = 0; k < 14; k++) { /* each on its own, then all; fast and plain */
+    for (int k = 0; k < 14; k++) { /* each layer alone, then all; fast and reference kernels */
         struct pare_trainer *trainer;
 
         o.link = k % 7 < 5 ? &link[k % 7] : link;
@@ -282,13 +283,13 @@ static void test_gradient(void **state)
     pare_model_free(t.model);
 }
 
-static void test_learns(void **state)
+static void test_distillation_reduces_its_terms(void **state)
 {
-    struct pare_tensor x = noise(INTS(2, 3, 6, 6), 1), y = noise(INTS(2, 4), 2);
-    struct smooth s = smooth(1), t = smooth(2);
+    struct pare_tensor x = random_tensor(INTS(2, 3, 6, 6), 1), y = random_tensor(INTS(2, 4), 2);
+    struct smooth s = make_smooth(1), t = make_smooth(2);
     struct pare_distill_link link[] = { { s.conv1, t.conv1, { 1, "mse", 2 } },
                                         { s.conv2, t.conv2, { 1, "kl", 2 } } };
-    struct pare_trainer_opts o = plain_opts();
+    struct pare_trainer_opts o = trainer_opts();
     struct pare_trainer *trainer;
     struct pare_score score;
     double first[2] = { 0 };
@@ -313,12 +314,12 @@ static void test_learns(void **state)
     pare_model_free(t.model);
 }
 
-static void fails_with(const struct smooth *s, const struct smooth *t, const char *a, const char *b,
-                       const char *expected)
+static void expect_error(const struct smooth *s, const struct smooth *t, const char *a,
+                         const char *b, const char *expected)
 {
-    struct pare_tensor x = noise(INTS(2, 3, 6, 6), 1), y = noise(INTS(2, 4), 2);
+    struct pare_tensor x = random_tensor(INTS(2, 3, 6, 6), 1), y = random_tensor(INTS(2, 4), 2);
     struct pare_distill_link link = { a, b, { 1, "mse", 2 } };
-    struct pare_trainer_opts o = plain_opts();
+    struct pare_trainer_opts o = trainer_opts();
     struct pare_trainer *trainer;
     struct pare_score score;
     int rc;
@@ -334,28 +335,28 @@ static void fails_with(const struct smooth *s, const struct smooth *t, const cha
     pare_trainer_free(trainer);
 }
 
-static void test_wrong_layers(void **state)
+static void test_wrong_layers_are_errors(void **state)
 {
-    struct smooth s = smooth(1), t = smooth(2);
+    struct smooth s = make_smooth(1), t = make_smooth(2);
 
     (void)state;
-    fails_with(
+    expect_error(
         &s, &t, s.conv1, t.conv2,
         pare_sprintf(pool,
                      "layer '%s' and the teacher's '%s': the student's shape is (2, 16, 6, 6) and "
                      "the teacher's (2, 5, 2, 2), they must agree",
                      s.conv1, t.conv2));
-    fails_with(&s, &t, s.conv1, "unheard-of", "the teacher: there is no layer 'unheard-of'");
-    fails_with(&s, &t, pare_sprintf(pool, "%s0", s.conv2), t.conv2,
-               pare_sprintf(pool, "the student: there is no layer '%s0' (did you mean '%s'?)",
-                            s.conv2, s.conv2));
+    expect_error(&s, &t, s.conv1, "unheard-of", "the teacher: there is no layer 'unheard-of'");
+    expect_error(&s, &t, pare_sprintf(pool, "%s0", s.conv2), t.conv2,
+                 pare_sprintf(pool, "the student: there is no layer '%s0' (did you mean '%s'?)",
+                              s.conv2, s.conv2));
     pare_model_free(s.model);
     pare_model_free(t.model);
 }
 
-/* ---- what people write ------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------------------ */
 
-static void test_links(void **state)
+static void test_options_of_layer_pairs(void **state)
 {
     static const char *const text[] = { "conv2", "fc1=classifier.0" }, *const bad[] = { "=x" };
     static const char *const methods[] = { "mse", "kl" }, *const wrong[] = { "kll" };
@@ -391,9 +392,12 @@ static void test_links(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keeps),    cmocka_unit_test(test_keeps_in_training),
-        cmocka_unit_test(test_gradient), cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_links),    cmocka_unit_test(test_wrong_layers),
+        cmocka_unit_test(test_observed_values_equal_reference),
+        cmocka_unit_test(test_observing_keeps_gradients),
+        cmocka_unit_test(test_distillation_gradients),
+        cmocka_unit_test(test_distillation_reduces_its_terms),
+        cmocka_unit_test(test_options_of_layer_pairs),
+        cmocka_unit_test(test_wrong_layers_are_errors),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

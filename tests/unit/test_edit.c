@@ -1,4 +1,4 @@
-/* test_edit.c - the copy-on-write model editor: names in subgraphs, int4, sharing, sweeping. */
+/* test_edit.c - the copy-on-write model editor: names in bodies, int4, sharing, sweeping. */
 #include "onnx_make.h"
 
 #include <pare/compress.h>
@@ -21,12 +21,12 @@ static struct pare_model *parse(struct bin file)
     return m;
 }
 
-static struct bin floats(size_t n, const float *v)
+static struct bin float_data(size_t n, const float *v)
 {
     return blob(9, v, n * sizeof(*v));
 }
 
-static struct bin branch(const char *attr, const char *type)
+static struct bin body_attr(const char *attr, const char *type)
 {
     struct bin graph = CAT(node(type, "inner", "y", "fc.bias"), text(2, attr),
                            output("fc.bias", PARE_F32, "1,2"));
@@ -35,24 +35,24 @@ static struct bin branch(const char *attr, const char *type)
 }
 
 /* y = h W with h = (x . w, 3): the constant channel becomes a bias of the second Gemm, which would
- * be called "fc.bias".  Both branches of the If have a value of that name. */
+ * be called "fc.bias".  Both bodies of the If have a value of that name. */
 static struct bin constant_channel_and_if(void)
 {
     static const float w1[] = { 1, 2, 0, 0 }, b1[] = { 0.5f, 3 }, w2[] = { 1, 2, 3, 4 };
     struct bin trans = msg(5, CAT(text(1, "transB"), num(3, 1), num(20, 2)));
 
-    return model(CAT(node_with("Gemm", "g1", "x,w1,b1", "h", trans),
-                     node_with("Gemm", "g2", "h,fc.weight", "y", trans),
-                     node_with("If", "if", "c", "z",
-                               CAT(branch("then_branch", "Relu"), branch("else_branch", "Neg"))),
-                     text(2, "g"), initializer("w1", PARE_F32, "2,2", floats(4, w1)),
-                     initializer("b1", PARE_F32, "2", floats(2, b1)),
-                     initializer("fc.weight", PARE_F32, "2,2", floats(4, w2)),
-                     input("x", PARE_F32, "1,2"), input("c", PARE_BOOL, ""),
-                     output("z", PARE_F32, "1,2")));
+    return model(
+        CAT(node_with("Gemm", "g1", "x,w1,b1", "h", trans),
+            node_with("Gemm", "g2", "h,fc.weight", "y", trans),
+            node_with("If", "if", "c", "z",
+                      CAT(body_attr("then_branch", "Relu"), body_attr("else_branch", "Neg"))),
+            text(2, "g"), initializer("w1", PARE_F32, "2,2", float_data(4, w1)),
+            initializer("b1", PARE_F32, "2", float_data(2, b1)),
+            initializer("fc.weight", PARE_F32, "2,2", float_data(4, w2)),
+            input("x", PARE_F32, "1,2"), input("c", PARE_BOOL, ""), output("z", PARE_F32, "1,2")));
 }
 
-static void speedup_avoids_names_of_subgraphs(void **state)
+static void test_speedup_avoids_names_of_bodies(void **state)
 {
     struct pare_model *m = parse(constant_channel_and_if()), *smaller;
     struct pare_speedup_report r;
@@ -67,7 +67,7 @@ static void speedup_avoids_names_of_subgraphs(void **state)
     pare_model_free(m);
 }
 
-static void names_of_subgraphs_are_taken(void **state)
+static void test_names_of_bodies_are_not_reused(void **state)
 {
     struct pare_model *m = parse(constant_channel_and_if());
     struct pare_edit *e;
@@ -92,7 +92,7 @@ static struct bin int4_model(void)
                      output("y", PARE_I4, "5")));
 }
 
-static void check_ints(const struct pare_model *m, const char *name, int n, const int *want)
+static void expect_int4(const struct pare_model *m, const char *name, int n, const int *want)
 {
     struct pare_value v = *pare_graph_find(m->graph, name);
 
@@ -103,7 +103,7 @@ static void check_ints(const struct pare_model *m, const char *name, int n, cons
         assert_int_equal(pare_get_int(&v.t, i), want[i]);
 }
 
-static void int4_passes_through(void **state)
+static void test_int4_constants_are_copied_and_set(void **state)
 {
     struct pare_model *m = parse(int4_model()), *to, *again;
     struct pare_tensor t = { .dtype = PARE_I4, .rank = 1, .dim = { 3 } };
@@ -124,18 +124,18 @@ static void int4_passes_through(void **state)
     OK(pare_edit_model(e, &to, &err));
     OK(pare_model_pack(to, pool, &bytes, &len, &err));
     OK(pare_model_parse(bytes, len, NULL, &again, &err));
-    check_ints(to, "q", 5, old);
-    check_ints(again, "q", 5, old);
-    check_ints(again, "added", 3, new);
-    check_ints(again, "q.1", 3, new);
+    expect_int4(to, "q", 5, old);
+    expect_int4(again, "q", 5, old);
+    expect_int4(again, "added", 3, new);
+    expect_int4(again, "q.1", 3, new);
     pare_model_free(again);
     pare_model_free(to);
 
     OK(pare_edit_new(m, &e, &err));
     OK(pare_edit_set_constant(e, "q", &t, &err));
     OK(pare_edit_model(e, &to, &err));
-    check_ints(to, "q", 3, new);
-    check_ints(m, "q", 5, old);
+    expect_int4(to, "q", 3, new);
+    expect_int4(m, "q", 5, old);
     pare_model_free(to);
     pare_model_free(m);
 }
@@ -146,14 +146,14 @@ static struct bin chain_model(void)
 {
     static const float w[] = { 1, 2, 3, 4 };
     struct bin file = model(CAT(node("Mul", "dead", "x,w", "unused"), node("Add", "a", "x,w", "y"),
-                                text(2, "g"), initializer("w", PARE_F32, "4", floats(4, w)),
-                                initializer("extra", PARE_F32, "4", floats(4, w)),
+                                text(2, "g"), initializer("w", PARE_F32, "4", float_data(4, w)),
+                                initializer("extra", PARE_F32, "4", float_data(4, w)),
                                 input("x", PARE_F32, "4"), output("y", PARE_F32, "4")));
 
     return file;
 }
 
-static void weights_are_shared_until_owned(void **state)
+static void test_weights_are_shared_until_owned(void **state)
 {
     struct pare_model *m = parse(chain_model()), *to;
     struct pare_value *old = pare_graph_find(m->graph, "w"), *v;
@@ -176,7 +176,7 @@ static void weights_are_shared_until_owned(void **state)
     pare_model_free(m);
 }
 
-static void nodes_are_edited(void **state)
+static void test_nodes_are_added_and_removed(void **state)
 {
     struct pare_model *m = parse(chain_model()), *to;
     const struct pare_node *add = pare_graph_find(m->graph, "y")->maker, *last;
@@ -204,11 +204,11 @@ static void nodes_are_edited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(speedup_avoids_names_of_subgraphs),
-        cmocka_unit_test(names_of_subgraphs_are_taken),
-        cmocka_unit_test(int4_passes_through),
-        cmocka_unit_test(weights_are_shared_until_owned),
-        cmocka_unit_test(nodes_are_edited),
+        cmocka_unit_test(test_speedup_avoids_names_of_bodies),
+        cmocka_unit_test(test_names_of_bodies_are_not_reused),
+        cmocka_unit_test(test_int4_constants_are_copied_and_set),
+        cmocka_unit_test(test_weights_are_shared_until_owned),
+        cmocka_unit_test(test_nodes_are_added_and_removed),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

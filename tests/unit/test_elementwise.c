@@ -30,17 +30,17 @@ static void check_shapes(int ra, const int64_t *da, int rb, const int64_t *db)
 {
     for (int k = 0; k < 2; k++) {
         enum pare_dtype d = k ? PARE_I16 : PARE_F32;
-        struct fixture f = start("Sub", 13);
+        struct fixture f = fixture_begin("Sub", 13);
         const struct pare_tensor *a = &f.value[0].t, *b = &f.value[1].t, *y;
 
-        input(&f, d, ra, da, NULL);
-        input(&f, d, rb, db, NULL);
+        add_input(&f, d, ra, da, NULL);
+        add_input(&f, d, rb, db, NULL);
         count_up(a, 100);
         count_up(b, 1);
-        y = run(&f);
+        y = run_op(&f);
         for (int64_t i = 0; i < pare_numel(y); i++)
             assert_true(pare_get(y, i) == (double)(100 * at(a, y, i) - at(b, y, i)));
-        stop(&f);
+        fixture_end(&f);
     }
 }
 
@@ -84,14 +84,14 @@ static void broadcasting_at_random(void **state)
 
 static void shapes_that_do_not_fit(void **state)
 {
-    struct fixture f = start("Mul", 13);
+    struct fixture f = fixture_begin("Mul", 13);
 
     (void)state;
-    input(&f, PARE_F32, 2, DIMS(2, 3), NULL);
-    input(&f, PARE_F32, 1, DIMS(2), NULL);
-    assert_int_equal(run_with(&f, NULL, 0), PARE_ESHAPE);
+    add_input(&f, PARE_F32, 2, DIMS(2, 3), NULL);
+    add_input(&f, PARE_F32, 1, DIMS(2), NULL);
+    assert_int_equal(run_with_attrs(&f, NULL, 0), PARE_ESHAPE);
     assert_string_equal(f.err.msg, "shapes (2, 3) and (2) cannot be broadcast together");
-    stop(&f);
+    fixture_end(&f);
 }
 
 static void in_place(void **state)
@@ -116,24 +116,24 @@ static void in_place(void **state)
 static void any_number_of_inputs(void **state)
 {
     static const float a[] = { 1, 2, 3 }, b[] = { 10, 20 }, c = 100;
-    struct fixture f = start("Sum", 13);
+    struct fixture f = fixture_begin("Sum", 13);
 
     (void)state;
-    input(&f, PARE_F32, 1, DIMS(3), a);
-    input(&f, PARE_F32, 2, DIMS(2, 1), b);
-    input(&f, PARE_F32, 0, NULL, &c);
-    floats_are(run(&f), 6, (float[]){ 111, 112, 113, 121, 122, 123 });
-    stop(&f);
-    f = start("Mean", 13);
-    input(&f, PARE_F32, 1, DIMS(3), a);
-    input(&f, PARE_F32, 2, DIMS(2, 1), b);
-    input(&f, PARE_F32, 0, NULL, &c);
-    floats_are(run(&f), 6, (float[]){ 37, 112 / 3.f, 113 / 3.f, 121 / 3.f, 122 / 3.f, 41 });
-    stop(&f);
-    f = start("Max", 13);
-    input(&f, PARE_F32, 1, DIMS(3), a);
-    floats_are(run(&f), 3, a);
-    stop(&f);
+    add_input(&f, PARE_F32, 1, DIMS(3), a);
+    add_input(&f, PARE_F32, 2, DIMS(2, 1), b);
+    add_input(&f, PARE_F32, 0, NULL, &c);
+    expect_floats(run_op(&f), 6, (float[]){ 111, 112, 113, 121, 122, 123 });
+    fixture_end(&f);
+    f = fixture_begin("Mean", 13);
+    add_input(&f, PARE_F32, 1, DIMS(3), a);
+    add_input(&f, PARE_F32, 2, DIMS(2, 1), b);
+    add_input(&f, PARE_F32, 0, NULL, &c);
+    expect_floats(run_op(&f), 6, (float[]){ 37, 112 / 3.f, 113 / 3.f, 121 / 3.f, 122 / 3.f, 41 });
+    fixture_end(&f);
+    f = fixture_begin("Max", 13);
+    add_input(&f, PARE_F32, 1, DIMS(3), a);
+    expect_floats(run_op(&f), 3, a);
+    fixture_end(&f);
 }
 
 /* ---- whole numbers ---------------------------------------------------------------- */
@@ -144,47 +144,47 @@ static void division_of_whole_numbers(void **state)
     static const int32_t a32[] = { INT32_MIN, INT32_MIN, -1 }, b32[] = { -1, 0, INT32_MIN };
     static const int64_t a64[] = { INT64_MIN, 9, -9 }, b64[] = { -1, 0, 4 };
     static const uint64_t au[] = { UINT64_MAX, 5 }, bu[] = { 2, 0 };
-    struct fixture f = start("Div", 14);
+    struct fixture f = fixture_begin("Div", 14);
 
     (void)state;
-    input(&f, PARE_I8, 1, DIMS(7), a8);
-    input(&f, PARE_I8, 1, DIMS(7), b8);
-    bytes_are(run(&f), 7, (int8_t[]){ 3, -3, -3, 3, -128, 0, 0 });
-    stop(&f);
-    f = start("Div", 14);
-    input(&f, PARE_I32, 1, DIMS(3), a32);
-    input(&f, PARE_I32, 1, DIMS(3), b32);
-    bytes_are(run(&f), 12, (int32_t[]){ INT32_MIN, 0, 0 });
-    stop(&f);
-    f = start("Div", 14);
-    input(&f, PARE_I64, 1, DIMS(3), a64);
-    input(&f, PARE_I64, 1, DIMS(3), b64);
-    bytes_are(run(&f), 24, (int64_t[]){ INT64_MIN, 0, -2 });
-    stop(&f);
-    f = start("Div", 14);
-    input(&f, PARE_U64, 1, DIMS(2), au);
-    input(&f, PARE_U64, 1, DIMS(2), bu);
-    bytes_are(run(&f), 16, (uint64_t[]){ INT64_MAX, 0 });
-    stop(&f);
+    add_input(&f, PARE_I8, 1, DIMS(7), a8);
+    add_input(&f, PARE_I8, 1, DIMS(7), b8);
+    expect_bytes(run_op(&f), 7, (int8_t[]){ 3, -3, -3, 3, -128, 0, 0 });
+    fixture_end(&f);
+    f = fixture_begin("Div", 14);
+    add_input(&f, PARE_I32, 1, DIMS(3), a32);
+    add_input(&f, PARE_I32, 1, DIMS(3), b32);
+    expect_bytes(run_op(&f), 12, (int32_t[]){ INT32_MIN, 0, 0 });
+    fixture_end(&f);
+    f = fixture_begin("Div", 14);
+    add_input(&f, PARE_I64, 1, DIMS(3), a64);
+    add_input(&f, PARE_I64, 1, DIMS(3), b64);
+    expect_bytes(run_op(&f), 24, (int64_t[]){ INT64_MIN, 0, -2 });
+    fixture_end(&f);
+    f = fixture_begin("Div", 14);
+    add_input(&f, PARE_U64, 1, DIMS(2), au);
+    add_input(&f, PARE_U64, 1, DIMS(2), bu);
+    expect_bytes(run_op(&f), 16, (uint64_t[]){ INT64_MAX, 0 });
+    fixture_end(&f);
 }
 
 static void remainders(void **state)
 {
     static const int64_t a[] = { 7, -7, 7, -7, INT64_MIN, 3 }, b[] = { 3, 3, -3, -3, -1, 0 };
-    struct pare_setting c = whole("fmod", 1);
-    struct fixture f = start("Mod", 13);
+    struct pare_setting c = int_attr("fmod", 1);
+    struct fixture f = fixture_begin("Mod", 13);
 
     (void)state;
-    input(&f, PARE_I64, 1, DIMS(6), a);
-    input(&f, PARE_I64, 1, DIMS(6), b);
-    bytes_are(run(&f), 48, (int64_t[]){ 1, 2, -2, -1, 0, 0 });
-    stop(&f);
-    f = start("Mod", 13);
-    input(&f, PARE_I64, 1, DIMS(6), a);
-    input(&f, PARE_I64, 1, DIMS(6), b);
-    assert_int_equal(run_with(&f, &c, 1), 0);
-    bytes_are(&f.out[0]->t, 48, (int64_t[]){ 1, -1, 1, -1, 0, 0 });
-    stop(&f);
+    add_input(&f, PARE_I64, 1, DIMS(6), a);
+    add_input(&f, PARE_I64, 1, DIMS(6), b);
+    expect_bytes(run_op(&f), 48, (int64_t[]){ 1, 2, -2, -1, 0, 0 });
+    fixture_end(&f);
+    f = fixture_begin("Mod", 13);
+    add_input(&f, PARE_I64, 1, DIMS(6), a);
+    add_input(&f, PARE_I64, 1, DIMS(6), b);
+    assert_int_equal(run_with_attrs(&f, &c, 1), 0);
+    expect_bytes(&f.out[0]->t, 48, (int64_t[]){ 1, -1, 1, -1, 0, 0 });
+    fixture_end(&f);
 }
 
 static void overflow_wraps(void **state)
@@ -192,26 +192,26 @@ static void overflow_wraps(void **state)
     static const int32_t big[] = { INT32_MAX, INT32_MIN }, two[] = { 2, -1 };
     static const uint16_t wide[] = { 65535 };
     static const int64_t lowest = INT64_MIN;
-    struct fixture f = start("Mul", 14);
+    struct fixture f = fixture_begin("Mul", 14);
 
     (void)state;
-    input(&f, PARE_I32, 1, DIMS(2), big);
-    input(&f, PARE_I32, 1, DIMS(2), two);
-    bytes_are(run(&f), 8, (int32_t[]){ -2, INT32_MIN });
-    stop(&f);
-    f = start("Mul", 14);
-    input(&f, PARE_U16, 1, DIMS(1), wide);
-    input(&f, PARE_U16, 1, DIMS(1), wide);
-    bytes_are(run(&f), 2, (uint16_t[]){ 1 });
-    stop(&f);
-    f = start("Abs", 13);
-    input(&f, PARE_I64, 0, NULL, &lowest);
-    bytes_are(run(&f), 8, &lowest);
-    stop(&f);
-    f = start("Neg", 13);
-    input(&f, PARE_I64, 0, NULL, &lowest);
-    bytes_are(run(&f), 8, &lowest);
-    stop(&f);
+    add_input(&f, PARE_I32, 1, DIMS(2), big);
+    add_input(&f, PARE_I32, 1, DIMS(2), two);
+    expect_bytes(run_op(&f), 8, (int32_t[]){ -2, INT32_MIN });
+    fixture_end(&f);
+    f = fixture_begin("Mul", 14);
+    add_input(&f, PARE_U16, 1, DIMS(1), wide);
+    add_input(&f, PARE_U16, 1, DIMS(1), wide);
+    expect_bytes(run_op(&f), 2, (uint16_t[]){ 1 });
+    fixture_end(&f);
+    f = fixture_begin("Abs", 13);
+    add_input(&f, PARE_I64, 0, NULL, &lowest);
+    expect_bytes(run_op(&f), 8, &lowest);
+    fixture_end(&f);
+    f = fixture_begin("Neg", 13);
+    add_input(&f, PARE_I64, 0, NULL, &lowest);
+    expect_bytes(run_op(&f), 8, &lowest);
+    fixture_end(&f);
 }
 
 static void powers_of_mixed_types(void **state)
@@ -220,44 +220,44 @@ static void powers_of_mixed_types(void **state)
     static const float e[] = { 0.5f, 2 };
     static const int32_t base[] = { 16, -3 };
     static const bool no = true;
-    struct fixture f = start("Pow", 15);
+    struct fixture f = fixture_begin("Pow", 15);
 
     (void)state;
-    input(&f, PARE_I64, 1, DIMS(6), a);
-    input(&f, PARE_I64, 1, DIMS(6), b);
-    bytes_are(run(&f), 48,
-              (int64_t[]){ 1024, -27, 1, -1, 0, -6212923193149656639 }); /* 7^40 mod 2^64 */
-    stop(&f);
-    f = start("Pow", 15);
-    input(&f, PARE_I32, 1, DIMS(2), base);
-    input(&f, PARE_F32, 1, DIMS(2), e);
-    bytes_are(run(&f), 8, (int32_t[]){ 4, 9 });
-    stop(&f);
-    f = start("Pow", 15);
-    input(&f, PARE_F32, 1, DIMS(2), e);
-    input(&f, PARE_I32, 1, DIMS(2), base);
-    floats_are(run(&f), 2, (float[]){ 0x1p-16f, 0.125f });
-    stop(&f);
-    f = start("Pow", 15);
-    input(&f, PARE_F32, 1, DIMS(2), e);
-    input(&f, PARE_BOOL, 0, NULL, &no);
-    assert_int_equal(run_with(&f, NULL, 0), PARE_EUNSUPPORTED);
-    stop(&f);
+    add_input(&f, PARE_I64, 1, DIMS(6), a);
+    add_input(&f, PARE_I64, 1, DIMS(6), b);
+    expect_bytes(run_op(&f), 48,
+                 (int64_t[]){ 1024, -27, 1, -1, 0, -6212923193149656639 }); /* 7^40 mod 2^64 */
+    fixture_end(&f);
+    f = fixture_begin("Pow", 15);
+    add_input(&f, PARE_I32, 1, DIMS(2), base);
+    add_input(&f, PARE_F32, 1, DIMS(2), e);
+    expect_bytes(run_op(&f), 8, (int32_t[]){ 4, 9 });
+    fixture_end(&f);
+    f = fixture_begin("Pow", 15);
+    add_input(&f, PARE_F32, 1, DIMS(2), e);
+    add_input(&f, PARE_I32, 1, DIMS(2), base);
+    expect_floats(run_op(&f), 2, (float[]){ 0x1p-16f, 0.125f });
+    fixture_end(&f);
+    f = fixture_begin("Pow", 15);
+    add_input(&f, PARE_F32, 1, DIMS(2), e);
+    add_input(&f, PARE_BOOL, 0, NULL, &no);
+    assert_int_equal(run_with_attrs(&f, NULL, 0), PARE_EUNSUPPORTED);
+    fixture_end(&f);
 }
 
 static void shifts(void **state)
 {
     static const uint8_t a[] = { 255, 255, 255 }, b[] = { 1, 8, 200 };
     struct pare_setting left = { .name = "direction", .type = PARE_OPT_STR, .str = "LEFT" };
-    struct fixture f = start("BitShift", 11);
+    struct fixture f = fixture_begin("BitShift", 11);
 
     (void)state;
-    input(&f, PARE_U8, 1, DIMS(3), a);
-    input(&f, PARE_U8, 1, DIMS(3), b);
-    assert_int_equal(run_with(&f, &left, 1), 0);
-    bytes_are(&f.out[0]->t, 3, (uint8_t[]){ 254, 0, 0 });
-    assert_int_not_equal(run_with(&f, NULL, 0), 0); /* the direction is required */
-    stop(&f);
+    add_input(&f, PARE_U8, 1, DIMS(3), a);
+    add_input(&f, PARE_U8, 1, DIMS(3), b);
+    assert_int_equal(run_with_attrs(&f, &left, 1), 0);
+    expect_bytes(&f.out[0]->t, 3, (uint8_t[]){ 254, 0, 0 });
+    assert_int_not_equal(run_with_attrs(&f, NULL, 0), 0); /* the direction is required */
+    fixture_end(&f);
 }
 
 /* ---- NaN and bounds --------------------------------------------------------------- */
@@ -265,101 +265,101 @@ static void shifts(void **state)
 static void nan_passes(void **state)
 {
     static const float x[] = { NAN, -1, 0, 2, -INFINITY, INFINITY }, y[] = { 1, NAN, NAN, 1, 1, 1 };
-    struct fixture f = start("Relu", 14);
+    struct fixture f = fixture_begin("Relu", 14);
 
     (void)state;
-    input(&f, PARE_F32, 1, DIMS(6), x);
-    floats_are(run(&f), 6, (float[]){ NAN, 0, 0, 2, 0, INFINITY });
-    stop(&f);
-    f = start("Sign", 13);
-    input(&f, PARE_F32, 1, DIMS(6), x);
-    floats_are(run(&f), 6, (float[]){ NAN, -1, 0, 1, -1, 1 });
-    stop(&f);
-    f = start("Max", 13);
-    input(&f, PARE_F32, 1, DIMS(6), x);
-    input(&f, PARE_F32, 1, DIMS(6), y);
-    floats_are(run(&f), 6, (float[]){ NAN, NAN, NAN, 2, 1, INFINITY });
-    stop(&f);
-    f = start("Min", 13);
-    input(&f, PARE_F32, 1, DIMS(6), x);
-    input(&f, PARE_F32, 1, DIMS(6), y);
-    floats_are(run(&f), 6, (float[]){ NAN, NAN, NAN, 1, -INFINITY, 1 });
-    stop(&f);
+    add_input(&f, PARE_F32, 1, DIMS(6), x);
+    expect_floats(run_op(&f), 6, (float[]){ NAN, 0, 0, 2, 0, INFINITY });
+    fixture_end(&f);
+    f = fixture_begin("Sign", 13);
+    add_input(&f, PARE_F32, 1, DIMS(6), x);
+    expect_floats(run_op(&f), 6, (float[]){ NAN, -1, 0, 1, -1, 1 });
+    fixture_end(&f);
+    f = fixture_begin("Max", 13);
+    add_input(&f, PARE_F32, 1, DIMS(6), x);
+    add_input(&f, PARE_F32, 1, DIMS(6), y);
+    expect_floats(run_op(&f), 6, (float[]){ NAN, NAN, NAN, 2, 1, INFINITY });
+    fixture_end(&f);
+    f = fixture_begin("Min", 13);
+    add_input(&f, PARE_F32, 1, DIMS(6), x);
+    add_input(&f, PARE_F32, 1, DIMS(6), y);
+    expect_floats(run_op(&f), 6, (float[]){ NAN, NAN, NAN, 1, -INFINITY, 1 });
+    fixture_end(&f);
 }
 
 static void clipping(void **state)
 {
     static const float x[] = { NAN, -5, 0, 5, -INFINITY }, lo = -1, hi = 1;
     static const int8_t i[] = { -100, 0, 100 }, low = -3;
-    struct pare_setting old[] = { number("min", -2), number("max", INFINITY) };
-    struct fixture f = start("Clip", 13);
+    struct pare_setting old[] = { float_attr("min", -2), float_attr("max", INFINITY) };
+    struct fixture f = fixture_begin("Clip", 13);
 
     (void)state;
-    input(&f, PARE_F32, 1, DIMS(5), x);
-    input(&f, PARE_F32, 0, NULL, &lo);
-    input(&f, PARE_F32, 1, DIMS(1), &hi);
-    floats_are(run(&f), 5, (float[]){ NAN, -1, 0, 1, -1 });
-    stop(&f);
-    f = start("Clip", 13);
-    input(&f, PARE_F32, 1, DIMS(5), x);
-    absent(&f);
-    input(&f, PARE_F32, 0, NULL, &hi);
-    floats_are(run(&f), 5, (float[]){ NAN, -5, 0, 1, -INFINITY });
-    stop(&f);
-    f = start("Clip", 12);
-    input(&f, PARE_I8, 1, DIMS(3), i);
-    input(&f, PARE_I8, 0, NULL, &low);
-    bytes_are(run(&f), 3, (int8_t[]){ -3, 0, 100 });
-    stop(&f);
-    f = start("Clip", 7);
-    input(&f, PARE_F32, 1, DIMS(5), x);
-    assert_int_equal(run_with(&f, old, 2), 0);
-    floats_are(&f.out[0]->t, 5, (float[]){ NAN, -2, 0, 5, -2 });
-    stop(&f);
-    f = start("Clip", 13);
-    input(&f, PARE_F32, 1, DIMS(5), x);
-    input(&f, PARE_F32, 1, DIMS(5), x);
-    assert_int_equal(run_with(&f, NULL, 0), PARE_ESHAPE);
-    stop(&f);
+    add_input(&f, PARE_F32, 1, DIMS(5), x);
+    add_input(&f, PARE_F32, 0, NULL, &lo);
+    add_input(&f, PARE_F32, 1, DIMS(1), &hi);
+    expect_floats(run_op(&f), 5, (float[]){ NAN, -1, 0, 1, -1 });
+    fixture_end(&f);
+    f = fixture_begin("Clip", 13);
+    add_input(&f, PARE_F32, 1, DIMS(5), x);
+    add_absent_input(&f);
+    add_input(&f, PARE_F32, 0, NULL, &hi);
+    expect_floats(run_op(&f), 5, (float[]){ NAN, -5, 0, 1, -INFINITY });
+    fixture_end(&f);
+    f = fixture_begin("Clip", 12);
+    add_input(&f, PARE_I8, 1, DIMS(3), i);
+    add_input(&f, PARE_I8, 0, NULL, &low);
+    expect_bytes(run_op(&f), 3, (int8_t[]){ -3, 0, 100 });
+    fixture_end(&f);
+    f = fixture_begin("Clip", 7);
+    add_input(&f, PARE_F32, 1, DIMS(5), x);
+    assert_int_equal(run_with_attrs(&f, old, 2), 0);
+    expect_floats(&f.out[0]->t, 5, (float[]){ NAN, -2, 0, 5, -2 });
+    fixture_end(&f);
+    f = fixture_begin("Clip", 13);
+    add_input(&f, PARE_F32, 1, DIMS(5), x);
+    add_input(&f, PARE_F32, 1, DIMS(5), x);
+    assert_int_equal(run_with_attrs(&f, NULL, 0), PARE_ESHAPE);
+    fixture_end(&f);
 }
 
 static void slopes(void **state)
 {
     static const float x[] = { -1, 1, -1, -1, 1, -1, -1, -1 }, s[] = { 2, 3 };
-    struct fixture f = start("PRelu", 6); /* a slope for each channel */
+    struct fixture f = fixture_begin("PRelu", 6); /* a slope for each channel */
 
     (void)state;
-    input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
-    input(&f, PARE_F32, 1, DIMS(2), s);
-    floats_are(run(&f), 8, (float[]){ -2, 1, -3, -3, 1, -2, -3, -3 });
-    stop(&f);
-    f = start("PRelu", 16); /* ... for each column */
-    input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
-    input(&f, PARE_F32, 1, DIMS(2), s);
-    floats_are(run(&f), 8, (float[]){ -2, 1, -2, -3, 1, -3, -2, -3 });
-    stop(&f);
-    f = start("PRelu", 16);
-    input(&f, PARE_F32, 1, DIMS(1), x);
-    input(&f, PARE_F32, 1, DIMS(2), s);
-    assert_int_equal(run_with(&f, NULL, 0), PARE_ESHAPE);
-    stop(&f);
+    add_input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
+    add_input(&f, PARE_F32, 1, DIMS(2), s);
+    expect_floats(run_op(&f), 8, (float[]){ -2, 1, -3, -3, 1, -2, -3, -3 });
+    fixture_end(&f);
+    f = fixture_begin("PRelu", 16); /* ... for each column */
+    add_input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
+    add_input(&f, PARE_F32, 1, DIMS(2), s);
+    expect_floats(run_op(&f), 8, (float[]){ -2, 1, -2, -3, 1, -3, -2, -3 });
+    fixture_end(&f);
+    f = fixture_begin("PRelu", 16);
+    add_input(&f, PARE_F32, 1, DIMS(1), x);
+    add_input(&f, PARE_F32, 1, DIMS(2), s);
+    assert_int_equal(run_with_attrs(&f, NULL, 0), PARE_ESHAPE);
+    fixture_end(&f);
 }
 
 static void half_floats(void **state)
 {
     static const uint16_t a[] = { 0x3c00, 0xc000 }, b[] = { 0x4000, 0x4000 }; /* 1 -2, 2 2 */
-    struct fixture f = start("Div", 14);
+    struct fixture f = fixture_begin("Div", 14);
 
     (void)state;
-    input(&f, PARE_F16, 1, DIMS(2), a);
-    input(&f, PARE_F16, 1, DIMS(2), b);
-    bytes_are(run(&f), 4, (uint16_t[]){ 0x3800, 0xbc00 });
-    stop(&f);
-    f = start("Less", 13);
-    input(&f, PARE_F16, 1, DIMS(2), a);
-    input(&f, PARE_F16, 0, NULL, b);
-    bytes_are(run(&f), 2, (uint8_t[]){ 1, 1 });
-    stop(&f);
+    add_input(&f, PARE_F16, 1, DIMS(2), a);
+    add_input(&f, PARE_F16, 1, DIMS(2), b);
+    expect_bytes(run_op(&f), 4, (uint16_t[]){ 0x3800, 0xbc00 });
+    fixture_end(&f);
+    f = fixture_begin("Less", 13);
+    add_input(&f, PARE_F16, 1, DIMS(2), a);
+    add_input(&f, PARE_F16, 0, NULL, b);
+    expect_bytes(run_op(&f), 2, (uint8_t[]){ 1, 1 });
+    fixture_end(&f);
 }
 
 /* Every operator of one input that has a map() and a loop in double: both must agree. */
@@ -378,17 +378,17 @@ static void float_and_double_agree(void **state)
 
         if (!(*op)->map || strcmp((*op)->in, "T") || !((*op)->types & PARE_T(PARE_F64)))
             continue;
-        f = start_op(*op, (*op)->since), g = start_op(*op, (*op)->since);
-        input(&f, PARE_F32, 1, DIMS(N), x);
-        input(&g, PARE_F64, 1, DIMS(N), d);
-        run(&f), run(&g);
+        f = fixture_begin_op(*op, (*op)->since), g = fixture_begin_op(*op, (*op)->since);
+        add_input(&f, PARE_F32, 1, DIMS(N), x);
+        add_input(&g, PARE_F64, 1, DIMS(N), d);
+        run_op(&f), run_op(&g);
         for (int i = 0; i < N; i++) {
             double a = pare_get(&f.out[0]->t, i), b = pare_get(&g.out[0]->t, i);
 
             if (isnan(a) ? !isnan(b) : fabs(a - b) > 2e-6 * fabs(b) && a != b)
                 fail_msg("%s(%g) is %g, in double %g", (*op)->type, d[i], a, b);
         }
-        stop(&f), stop(&g);
+        fixture_end(&f), fixture_end(&g);
         seen++;
     }
     assert_true(seen > 30);
@@ -398,7 +398,7 @@ static void near(struct fixture *f, const float *want)
 {
     for (int64_t i = 0; i < pare_numel(&f->out[0]->t); i++)
         assert_true(fabsf(pare_f32(&f->out[0]->t)[i] - want[i]) < 1e-6f);
-    stop(f);
+    fixture_end(f);
 }
 
 /* Operators that are younger than the official cases at hand. */
@@ -406,33 +406,33 @@ static void young_activations(void **state)
 {
     static const float x[] = { 1, -1 }, bias[] = { -1, 1 };
     struct pare_setting by_tanh = { .name = "approximate", .type = PARE_OPT_STR, .str = "tanh" };
-    struct pare_setting two = number("alpha", 2);
-    struct fixture f = start("Gelu", 20);
+    struct pare_setting two = float_attr("alpha", 2);
+    struct fixture f = fixture_begin("Gelu", 20);
 
     (void)state;
-    input(&f, PARE_F32, 1, DIMS(2), x);
-    run(&f), near(&f, (float[]){ 0.8413447f, -0.1586553f });
-    f = start("Gelu", 20);
-    input(&f, PARE_F32, 1, DIMS(2), x);
-    assert_int_equal(run_with(&f, &by_tanh, 1), 0);
+    add_input(&f, PARE_F32, 1, DIMS(2), x);
+    run_op(&f), near(&f, (float[]){ 0.8413447f, -0.1586553f });
+    f = fixture_begin("Gelu", 20);
+    add_input(&f, PARE_F32, 1, DIMS(2), x);
+    assert_int_equal(run_with_attrs(&f, &by_tanh, 1), 0);
     near(&f, (float[]){ 0.8411920f, -0.1588080f });
-    f = start("Mish", 18);
-    input(&f, PARE_F32, 1, DIMS(2), x);
-    run(&f), near(&f, (float[]){ 0.8650984f, -0.3034015f });
-    f = start("Swish", 24);
-    input(&f, PARE_F32, 1, DIMS(2), x);
-    assert_int_equal(run_with(&f, &two, 1), 0);
+    f = fixture_begin("Mish", 18);
+    add_input(&f, PARE_F32, 1, DIMS(2), x);
+    run_op(&f), near(&f, (float[]){ 0.8650984f, -0.3034015f });
+    f = fixture_begin("Swish", 24);
+    add_input(&f, PARE_F32, 1, DIMS(2), x);
+    assert_int_equal(run_with_attrs(&f, &two, 1), 0);
     near(&f, (float[]){ 0.8807971f, -0.1192029f });
-    f = start_op(pare_find_op("com.microsoft", "QuickGelu"), 1);
-    input(&f, PARE_F32, 1, DIMS(2), x);
-    run(&f), near(&f, (float[]){ 0.8457958f, -0.1542042f });
-    f = start_op(pare_find_op("com.microsoft", "Gelu"), 1);
-    input(&f, PARE_F32, 1, DIMS(2), x);
-    run(&f), near(&f, (float[]){ 0.8413447f, -0.1586553f });
-    f = start_op(pare_find_op("com.microsoft", "FastGelu"), 1);
-    input(&f, PARE_F32, 2, DIMS(1, 2), x);
-    input(&f, PARE_F32, 1, DIMS(2), bias);
-    run(&f), near(&f, (float[]){ 0, 0 });
+    f = fixture_begin_op(pare_find_op("com.microsoft", "QuickGelu"), 1);
+    add_input(&f, PARE_F32, 1, DIMS(2), x);
+    run_op(&f), near(&f, (float[]){ 0.8457958f, -0.1542042f });
+    f = fixture_begin_op(pare_find_op("com.microsoft", "Gelu"), 1);
+    add_input(&f, PARE_F32, 1, DIMS(2), x);
+    run_op(&f), near(&f, (float[]){ 0.8413447f, -0.1586553f });
+    f = fixture_begin_op(pare_find_op("com.microsoft", "FastGelu"), 1);
+    add_input(&f, PARE_F32, 2, DIMS(1, 2), x);
+    add_input(&f, PARE_F32, 1, DIMS(2), bias);
+    run_op(&f), near(&f, (float[]){ 0, 0 });
 }
 
 static void bits(void **state)
@@ -440,18 +440,18 @@ static void bits(void **state)
     static const int8_t a[] = { -1, 12 }, b[] = { 5, 10 };
     static const char *const type[] = { "BitwiseAnd", "BitwiseOr", "BitwiseXor" };
     static const int8_t want[][2] = { { 5, 8 }, { -1, 14 }, { -6, 6 } };
-    struct fixture f = start("BitwiseNot", 18);
+    struct fixture f = fixture_begin("BitwiseNot", 18);
 
     (void)state;
-    input(&f, PARE_I8, 1, DIMS(2), a);
-    bytes_are(run(&f), 2, (int8_t[]){ 0, -13 });
-    stop(&f);
+    add_input(&f, PARE_I8, 1, DIMS(2), a);
+    expect_bytes(run_op(&f), 2, (int8_t[]){ 0, -13 });
+    fixture_end(&f);
     for (int k = 0; k < 3; k++) {
-        f = start(type[k], 18);
-        input(&f, PARE_I8, 1, DIMS(2), a);
-        input(&f, PARE_I8, 1, DIMS(2), b);
-        bytes_are(run(&f), 2, want[k]);
-        stop(&f);
+        f = fixture_begin(type[k], 18);
+        add_input(&f, PARE_I8, 1, DIMS(2), a);
+        add_input(&f, PARE_I8, 1, DIMS(2), b);
+        expect_bytes(run_op(&f), 2, want[k]);
+        fixture_end(&f);
     }
 }
 
@@ -463,34 +463,34 @@ static void where_of_three_shapes(void **state)
     static const float a[] = { 1, 2, 3 }, b[] = { 10, 20 };
     static const struct pare_str s = { "yes", 3 }, t = { "no", 2 };
     const struct pare_str *y;
-    struct fixture f = start("Where", 16);
+    struct fixture f = fixture_begin("Where", 16);
 
     (void)state;
-    input(&f, PARE_BOOL, 2, DIMS(2, 1), c);
-    input(&f, PARE_F32, 1, DIMS(3), a);
-    input(&f, PARE_F32, 3, DIMS(2, 1, 1), b);
-    floats_are(run(&f), 12, (float[]){ 1, 2, 3, 10, 10, 10, 1, 2, 3, 20, 20, 20 });
+    add_input(&f, PARE_BOOL, 2, DIMS(2, 1), c);
+    add_input(&f, PARE_F32, 1, DIMS(3), a);
+    add_input(&f, PARE_F32, 3, DIMS(2, 1, 1), b);
+    expect_floats(run_op(&f), 12, (float[]){ 1, 2, 3, 10, 10, 10, 1, 2, 3, 20, 20, 20 });
     assert_int_equal(f.out[0]->t.rank, 3);
-    stop(&f);
-    f = start("Where", 16);
-    input(&f, PARE_BOOL, 1, DIMS(2), c);
-    input(&f, PARE_STR, 0, NULL, &s);
-    input(&f, PARE_STR, 0, NULL, &t);
-    y = run(&f)->data;
+    fixture_end(&f);
+    f = fixture_begin("Where", 16);
+    add_input(&f, PARE_BOOL, 1, DIMS(2), c);
+    add_input(&f, PARE_STR, 0, NULL, &s);
+    add_input(&f, PARE_STR, 0, NULL, &t);
+    y = run_op(&f)->data;
     assert_true(y[0].s == s.s && y[1].s == t.s && y[1].len == 2);
-    stop(&f);
+    fixture_end(&f);
 }
 
 static void equal_texts(void **state)
 {
     static const struct pare_str a[] = { { "ab", 2 }, { "ab", 1 }, { NULL, 0 } }, b = { "abc", 2 };
-    struct fixture f = start("Equal", 19);
+    struct fixture f = fixture_begin("Equal", 19);
 
     (void)state;
-    input(&f, PARE_STR, 1, DIMS(3), a);
-    input(&f, PARE_STR, 0, NULL, &b);
-    bytes_are(run(&f), 3, (uint8_t[]){ 1, 0, 0 });
-    stop(&f);
+    add_input(&f, PARE_STR, 1, DIMS(3), a);
+    add_input(&f, PARE_STR, 0, NULL, &b);
+    expect_bytes(run_op(&f), 3, (uint8_t[]){ 1, 0, 0 });
+    fixture_end(&f);
 }
 
 int main(void)

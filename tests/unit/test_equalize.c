@@ -52,8 +52,8 @@ static int setup(void **state)
     arena = pare_arena_new(1 << 16);
     ok(pare_network_make(&net, &o, &m, &rig_err));
     j = job_open(m, NULL, NULL, NULL, LEARN "epochs=6");
-    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
-    float_accuracy = rig_accuracy(j.learn);
+    ok(pare_training_run(j.training, NULL, NULL, &rig_err));
+    float_accuracy = rig_accuracy(j.training);
     ok(pare_model_fold_norm(m, &folded, &n, &rig_err));
     assert_int_equal(n, 2);
     ok(pare_model_pack(folded, arena, &bytes, &len, &rig_err));
@@ -163,7 +163,7 @@ static void test_same_function(void **state)
     for (int64_t c = 0; c < 12; c++) { /* both sides of a channel have the same range */
         double a = (double)largest(&w1, c * 9, 9), b = (double)largest(&w2, c * 9, 9);
 
-        near(a / b, 1, 0.01);
+        expect_near(a / b, 1, 0.01);
     }
     pare_model_free(m);
 }
@@ -243,7 +243,7 @@ static void test_rounds_better(void **state)
             j = job_open(m, quantizers[i], WEIGHTS("8"), on ? "equalize=true" : NULL, LEARN);
             out = logits(m);
             noise[on] = difference(&truth, &out);
-            right[on] = rig_accuracy(j.learn);
+            right[on] = rig_accuracy(j.training);
             job_close(&j);
         }
         print_message("%s: %.1f dB, %.2f%% without, %.1f dB, %.2f%% with\n", quantizers[i],
@@ -266,7 +266,7 @@ static void mean_logits(struct job *j, double mean[10])
         struct pare_tensor x, y, out;
         struct pare_plan_opts o = { .threads = 1, .in = &x };
 
-        ok(pare_training_next(j->learn, &x, &y, &rig_err));
+        ok(pare_training_next(j->training, &x, &y, &rig_err));
         if (!x.data || x.dim[0] != 32)
             continue;
         if (!p)
@@ -292,7 +292,7 @@ static double mean_error(const char *quantizer, const char *config, const char *
     job_close(&f);
     j = job_open(trained(), quantizer, config, settings, LEARN);
     mean_logits(&j, b);
-    *right = rig_accuracy(j.learn);
+    *right = rig_accuracy(j.training);
     if (strcmp(quantizer, "ptq") != 0) /* ptq has nodes of its own at inputs */
         assert_int_equal(j.model->graph->n_nodes, nodes);
     job_close(&j);
@@ -334,7 +334,7 @@ static void test_bias_correction(void **state)
 /* Undone where an accuracy bound makes layers float; rejected without data. */
 static int float_is_right(void *user, double *value, struct pare_err *err)
 {
-    const struct pare_compression *r = ((struct job *)user)->run;
+    const struct pare_compression *r = ((struct job *)user)->compression;
 
     (void)err;
     *value = 1;
@@ -355,7 +355,7 @@ static void test_undone(void **state)
     struct pare_compression *r;
 
     (void)state;
-    ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
+    ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
     assert_true(p.met);
     after = logits(m);
     assert_true(difference(&before, &after) == 0);

@@ -31,7 +31,7 @@ static const struct {
 struct step {
     struct pare_model *model;
     struct pare_trainer *trainer;
-    struct pare_compression *run;
+    struct pare_compression *compression;
 };
 
 static void open_step(struct step *s, struct golden *g, const char *name, const char *quantizer,
@@ -39,7 +39,7 @@ static void open_step(struct step *s, struct golden *g, const char *name, const 
 {
     static const struct pare_network net = { .name = "one", .build = one_conv };
     struct pare_network_opts no = { .c = 3, .h = 6, .w = 6, .classes = 10, .seed = 1 };
-    const int64_t *how = pare_i64(find(g, name, "how"));
+    const int64_t *how = pare_i64(find_array(g, name, "how"));
     struct pare_trainer_opts to = { .threads = 2, .reference = reference };
     struct pare_compression_opts ro = { .quantizer = quantizer, .threads = 2 };
     char config[256];
@@ -51,38 +51,38 @@ static void open_step(struct step *s, struct golden *g, const char *name, const 
     ro.config = config;
     ok(pare_network_make(&net, &no, &s->model, &rig_err));
     for (size_t i = 0; i < PARTS; i++)
-        memcpy(rig_weight(s->model, parts[i].model)->data, find(g, name, parts[i].file)->data,
-               (size_t)pare_numel(find(g, name, parts[i].file)) * sizeof(float));
+        memcpy(rig_weight(s->model, parts[i].model)->data, find_array(g, name, parts[i].file)->data,
+               (size_t)pare_numel(find_array(g, name, parts[i].file)) * sizeof(float));
     ok(pare_find_loss("mse", &to.loss, &rig_err));
     ok(pare_find_optimizer("sgd", &to.optimizer, &rig_err));
     to.loss_conf = pare_alloc(g->arena, to.loss->conf_size + 1, 1);
     to.optimizer_conf = pare_alloc(g->arena, to.optimizer->conf_size + 1, 1);
     ok(pare_trainer_new(s->model, &to, &s->trainer, &rig_err));
-    ok(pare_compression_new(s->model, &ro, &s->run, &rig_err));
-    ok(pare_compression_attach(s->run, s->trainer, NULL, 4, &rig_err));
-    ok(pare_compression_compress(s->run, &rig_err));
+    ok(pare_compression_new(s->model, &ro, &s->compression, &rig_err));
+    ok(pare_compression_attach(s->compression, s->trainer, NULL, 4, &rig_err));
+    ok(pare_compression_compress(s->compression, &rig_err));
 }
 
 static void close_step(struct step *s)
 {
     pare_trainer_free(s->trainer);
-    pare_compression_free(s->run);
+    pare_compression_free(s->compression);
     pare_model_free(s->model);
 }
 
 static void check(struct golden *g, const char *name, const char *quantizer, bool reference)
 {
-    struct pare_tensor *scale = find(g, name, "scale"), *gy = find(g, name, "gy"), out;
+    struct pare_tensor *scale = find_array(g, name, "scale"), *gy = find_array(g, name, "gy"), out;
     struct step s;
 
     open_step(&s, g, name, quantizer, reference);
     if (scale) { /* another than the one that it begins with */
-        *pare_f32(pare_layer_scale(pare_compression_layer(s.run, 0), PARE_WEIGHT, 1,
+        *pare_f32(pare_layer_scale(pare_compression_layer(s.compression, 0), PARE_WEIGHT, 1,
                                    &rig_err)) = *pare_f32(scale);
-        ok(pare_compression_write_weights(s.run, &rig_err));
+        ok(pare_compression_write_weights(s.compression, &rig_err));
     }
-    ok(pare_trainer_forward(s.trainer, find(g, name, "x"), &out, &rig_err));
-    same(name, "y", &out, find(g, name, "y"), 2e-5);
+    ok(pare_trainer_forward(s.trainer, find_array(g, name, "x"), &out, &rig_err));
+    expect_close(name, "y", &out, find_array(g, name, "y"), 2e-5);
     memcpy(pare_plan_out_grad(s.trainer->plan[s.trainer->at]), gy->data,
            (size_t)pare_numel(gy) * sizeof(float));
     ok(pare_trainer_backward(s.trainer, &rig_err));
@@ -90,15 +90,17 @@ static void check(struct golden *g, const char *name, const char *quantizer, boo
         int p = pare_trainer_param(s.trainer, parts[i].model);
 
         if (parts[i].grad)
-            same(name, parts[i].grad, &s.trainer->grad[p], find(g, name, parts[i].grad), 5e-5);
+            expect_close(name, parts[i].grad, &s.trainer->grad[p],
+                         find_array(g, name, parts[i].grad), 5e-5);
         if (parts[i].after)
-            same(name, parts[i].after, rig_weight(s.model, parts[i].model),
-                 find(g, name, parts[i].after), 1e-5);
+            expect_close(name, parts[i].after, rig_weight(s.model, parts[i].model),
+                         find_array(g, name, parts[i].after), 1e-5);
     }
-    if (find(g, name, "ds"))
-        same(name, "ds",
-             pare_layer_learn(pare_compression_layer(s.run, 0), "weight_scale", &rig_err),
-             find(g, name, "ds"), 1e-4);
+    if (find_array(g, name, "ds"))
+        expect_close(name, "ds",
+                     pare_layer_learn(pare_compression_layer(s.compression, 0), "weight_scale",
+                                      &rig_err),
+                     find_array(g, name, "ds"), 1e-4);
     close_step(&s);
 }
 
@@ -132,7 +134,7 @@ static void same_moments(struct pare_model *a, struct pare_model *b, double tole
         struct pare_tensor *x = rig_weight(a, names[i]), *y = rig_weight(b, names[i]);
 
         if (tolerance > 0)
-            same(names[i], "moments", x, y, tolerance);
+            expect_close(names[i], "moments", x, y, tolerance);
         else
             assert_memory_equal(x->data, y->data, (size_t)pare_numel(x) * sizeof(float));
     }
@@ -152,10 +154,10 @@ static void test_moments_are_the_convolutions(void **state)
     for (int i = 0; i < 4; i++)
         memcpy(rig_weight(f.model, names[i])->data, rig_weight(q.model, names[i])->data,
                (size_t)pare_numel(rig_weight(q.model, names[i])) * sizeof(float));
-    ok(pare_training_next(q.learn, &x, &y, &rig_err));
+    ok(pare_training_next(q.training, &x, &y, &rig_err));
     for (int i = 0; i < 3; i++) {
-        ok(pare_training_forward(q.learn, &x, 1, NULL, &rig_err));
-        ok(pare_training_forward(f.learn, &x, 1, NULL, &rig_err));
+        ok(pare_training_forward(q.training, &x, 1, NULL, &rig_err));
+        ok(pare_training_forward(f.training, &x, 1, NULL, &rig_err));
     }
     same_moments(q.model, f.model, 0);
     job_close(&q);
@@ -171,11 +173,11 @@ static void test_moments_do_not_drift(void **state)
     struct job f = job_open(rig_model("small"), NULL, NULL, NULL, train);
 
     (void)state;
-    ok(pare_training_run(q.learn, NULL, NULL, &rig_err));
-    ok(pare_training_run(f.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(q.training, NULL, NULL, &rig_err));
+    ok(pare_training_run(f.training, NULL, NULL, &rig_err));
     same_moments(q.model, f.model, 0.02);
-    same("conv2", "weight", rig_weight(q.model, "conv2.weight"),
-         rig_weight(f.model, "conv2.weight"), 0.02);
+    expect_close("conv2", "weight", rig_weight(q.model, "conv2.weight"),
+                 rig_weight(f.model, "conv2.weight"), 0.02);
     job_close(&q);
     job_close(&f);
 }
@@ -188,7 +190,7 @@ static void test_start_step(void **state)
     struct job f = job_open(rig_model("small"), NULL, NULL, NULL, LEARN);
 
     (void)state;
-    assert_non_null(rig_layer(q.run, "conv1")->quant->norm);
+    assert_non_null(rig_layer(q.compression, "conv1")->quant->norm);
     assert_memory_equal(rig_weight(q.model, "conv1.weight")->data,
                         rig_weight(f.model, "conv1.weight")->data, 8 * 9 * sizeof(float));
     job_close(&q);
@@ -231,9 +233,9 @@ static void compare(struct job *j, double most, bool all_integers)
 
     snprintf(path, sizeof(path), "/tmp/pare-fold-%d.onnx", (int)getpid());
     e.onnx = path;
-    ok(pare_compression_export(j->run, &e, &rig_err));
+    ok(pare_compression_export(j->compression, &e, &rig_err));
     ok(pare_model_load(path, &file, &rig_err));
-    ok(pare_training_next(j->learn, &x, &y, &rig_err));
+    ok(pare_training_next(j->training, &x, &y, &rig_err));
     outputs(j->model, &x, out[0]);
     outputs(file, &x, out[1]);
     for (int i = 0; i < 320; i++) {
@@ -255,7 +257,7 @@ static void test_file(void **state)
     struct job j = job_open(rig_model("small"), "qat", WEIGHTS("8", ""), NULL, LEARN "epochs=2");
 
     (void)state;
-    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(j.training, NULL, NULL, &rig_err));
     compare(&j, 1e-5, false);
     job_close(&j);
 }
@@ -274,7 +276,7 @@ static void test_file_of_integers(void **state)
     for (int i = 0; i < 2; i++) {
         struct job j = job_open(rig_model("small"), quantizers[i], config, NULL, LEARN "epochs=2");
 
-        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
+        ok(pare_training_run(j.training, NULL, NULL, &rig_err));
         compare(&j, 0.03, true);
         job_close(&j);
     }
@@ -292,9 +294,9 @@ static void test_dead_channels(void **state)
     memset(pare_f32(rig_weight(m, "conv1.weight")) + 4 * 9, 0, 9 * sizeof(float));
     j = job_open(m, "qat", WEIGHTS("8", ""), NULL, LEARN "epochs=1 limit=256");
     assert_memory_equal(pare_f32(rig_weight(m, "conv1.weight")) + 2 * 9,
-                        pare_f32(&rig_layer(j.run, "conv1")->w) + 2 * 9, 9 * sizeof(float));
+                        pare_f32(&rig_layer(j.compression, "conv1")->w) + 2 * 9, 9 * sizeof(float));
     compare(&j, 1e-5, false);
-    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(j.training, NULL, NULL, &rig_err));
     compare(&j, 1e-5, false);
     job_close(&j);
 }
@@ -306,10 +308,10 @@ static void test_not_folded(void **state)
     struct job j = job_open(rig_model("small"), "qat", WEIGHTS("8", ""), "fold_bn=0", LEARN);
 
     (void)state;
-    assert_null(rig_layer(j.run, "conv1")->quant->norm);
+    assert_null(rig_layer(j.compression, "conv1")->quant->norm);
     job_close(&j);
     j = job_open(rig_model("small"), "qat", norms, NULL, LEARN); /* rounded on their own */
-    assert_null(rig_layer(j.run, "conv1")->quant->norm);
+    assert_null(rig_layer(j.compression, "conv1")->quant->norm);
     job_close(&j);
 }
 

@@ -50,7 +50,7 @@ static void skip_simplified(void **state)
     grad_in(&f, "2,4", -1, 1);
     grad_in(&f, "4", 0.5, 1.5);
     f.node.n_out = 2;
-    op_fails(&f, "SkipSimplifiedLayerNormalization has no output 'mean'");
+    op_expect_error(&f, "SkipSimplifiedLayerNormalization has no output 'mean'");
 }
 
 /* Offsets of a quarter to three quarters: away from the kinks at whole positions. */
@@ -103,20 +103,20 @@ static void same_as_parts(void **state)
     op_in(&f, PARE_F32, "1,1,3", LIST(1, 1, -9));
     op_attr(&f, "activation", "Clip");
     op_attr(&f, "activation_params", "-1.5,3.5");
-    op_gives(&f, 0, PARE_F32, "(1, 1, 3)", LIST(3.5, -1.5, -1.5));
+    op_expect(&f, 0, PARE_F32, "(1, 1, 3)", LIST(3.5, -1.5, -1.5));
     op_end(&f);
     op_begin(&f, "ms.FusedGemm", 1);
     op_in(&f, PARE_F32, "1,2", LIST(1, -2));
     op_in(&f, PARE_F32, "2,2", LIST(1, 0, 0, 1));
     op_attr(&f, "activation", "LeakyRelu");
     op_attr(&f, "activation_alpha", "0.5");
-    op_gives(&f, 0, PARE_F32, "(1, 2)", LIST(1, -1));
+    op_expect(&f, 0, PARE_F32, "(1, 2)", LIST(1, -1));
     op_end(&f);
     op_begin(&f, "ms.FusedGemm", 1);
     op_in(&f, PARE_F32, "1,1", LIST(1));
     op_in(&f, PARE_F32, "1,1", LIST(1));
     op_attr(&f, "activation", "Reloo");
-    op_fails(&f, "activation 'Reloo' is not known, expected one such as Relu or Clip");
+    op_expect_error(&f, "activation 'Reloo' is not known, expected one such as Relu or Clip");
 }
 
 /* Embeddings: words + positions + segments, normalized. */
@@ -135,9 +135,9 @@ static void embeddings(void **state)
     op_in(&f, PARE_F32, "2", LIST(1, 2));
     op_in(&f, PARE_F32, "2", LIST(0, 1));
     op_in(&f, PARE_I32, "1,2", LIST(1, 0));
-    op_gives(&f, 0, PARE_F32, "(1, 2, 2)", LIST(-1, 3, -1, 3));
-    op_gives(&f, 1, PARE_I32, "(1)", LIST(1));
-    op_gives(&f, 2, PARE_F32, "(1, 2, 2)", LIST(113, 224, 331, 442));
+    op_expect(&f, 0, PARE_F32, "(1, 2, 2)", LIST(-1, 3, -1, 3));
+    op_expect(&f, 1, PARE_I32, "(1)", LIST(1));
+    op_expect(&f, 2, PARE_F32, "(1, 2, 2)", LIST(113, 224, 331, 442));
     op_end(&f);
     op_begin(&f, "ms.EmbedLayerNormalization", 1);
     op_in(&f, PARE_I32, "1,1", LIST(7));
@@ -147,7 +147,7 @@ static void embeddings(void **state)
     op_in_none(&f);
     op_in(&f, PARE_F32, "2", LIST(1, 2));
     op_in(&f, PARE_F32, "2", LIST(0, 1));
-    op_fails(&f, "id 7 is outside a table of 2 rows");
+    op_expect_error(&f, "id 7 is outside a table of 2 rows");
 }
 
 static void embedding_gradients(void **state)

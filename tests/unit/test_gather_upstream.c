@@ -29,18 +29,19 @@ static const char *gelu(struct net *n, const char *x)
 
 static const char *norm(struct net *n, const char *x)
 {
-    return NODE("LayerNormalization", NAMES(x, weight(n, INTS(DIM)), weight(n, INTS(DIM))),
+    return NODE("LayerNormalization",
+                NAMES(x, random_weight(n, INTS(DIM)), random_weight(n, INTS(DIM))),
                 at_int("axis", -1));
 }
 
 static const char *linear(struct net *n, const char *x, int64_t in, int64_t out)
 {
-    return NODE("Gemm", NAMES(x, weight(n, INTS(out, in)), weight(n, INTS(out))),
+    return NODE("Gemm", NAMES(x, random_weight(n, INTS(out, in)), random_weight(n, INTS(out))),
                 at_int("transB", 1));
 }
 
 /* Tokens of all items as the rows of a matrix, as in pare new vit-tiny. */
-MAKES(flat)
+NETWORK(flat)
 {
     const char *x = NODE("Reshape", NAMES(n->x, LIST(-1, DIM)), NOTHING), *y;
 
@@ -60,12 +61,12 @@ static const char *spelled_norm(struct net *n, const char *x)
     v = NODE("Pow", NAMES(d, build_scalar(&n->b, 2)), NOTHING);
     v = NODE("Add", NAMES(NODE("ReduceMean", NAMES(v), last), build_scalar(&n->b, 1e-5f)), NOTHING);
     d = NODE("Div", NAMES(d, NODE("Sqrt", NAMES(v), NOTHING)), NOTHING);
-    d = NODE("Mul", NAMES(d, weight(n, INTS(DIM))), NOTHING);
-    return NODE("Add", NAMES(d, weight(n, INTS(DIM))), NOTHING);
+    d = NODE("Mul", NAMES(d, random_weight(n, INTS(DIM))), NOTHING);
+    return NODE("Add", NAMES(d, random_weight(n, INTS(DIM))), NOTHING);
 }
 
 /* Sequence first within, products of rank 3, as torchvision's vit_b_16. */
-MAKES(sequence_first)
+NETWORK(sequence_first)
 {
     const char *y = NODE("Transpose", NAMES(n->x), at_ints("perm", INTS(1, 0, 2)));
 
@@ -73,111 +74,112 @@ MAKES(sequence_first)
     y = NODE("Reshape", NAMES(linear(n, y, DIM, DIM), LIST(TOKENS, -1, DIM)), NOTHING);
     y = NODE("Transpose", NAMES(y), at_ints("perm", INTS(1, 0, 2)));
     y = NODE("Add", NAMES(y, n->x), NOTHING);
-    y = NODE("MatMul", NAMES(spelled_norm(n, y), weight(n, INTS(DIM, DIM))), NOTHING);
-    y = NODE("Softmax", NAMES(NODE("Add", NAMES(weight(n, INTS(DIM)), y), NOTHING)),
+    y = NODE("MatMul", NAMES(spelled_norm(n, y), random_weight(n, INTS(DIM, DIM))), NOTHING);
+    y = NODE("Softmax", NAMES(NODE("Add", NAMES(random_weight(n, INTS(DIM)), y), NOTHING)),
              at_int("axis", -1));
     return pick(n, y, 1);
 }
 
 /* Two of six, counted from the end, in another order; axes in groups. */
-MAKES(two_rows)
+NETWORK(two_rows)
 {
-    const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING);
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
 
     y = NODE("Reshape", NAMES(y, LIST(ITEMS, TOKENS, 2, 2)), NOTHING);
-    y = NODE("Mul", NAMES(y, weight(n, INTS(2, 1))), NOTHING);
+    y = NODE("Mul", NAMES(y, random_weight(n, INTS(2, 1))), NOTHING);
     return NODE("Gather", NAMES(y, LIST(-1, 0)), at_int("axis", 1));
 }
 
 /* Items are rows, too. */
-MAKES(first_axis)
+NETWORK(first_axis)
 {
-    return pick(n, NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING), 0);
+    return pick(n, NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING), 0);
 }
 
-MAKES(rounded)
+NETWORK(rounded)
 {
     const char *s = build_scalar(&n->b, 0.02f), *y;
 
     y = NODE("QuantizeLinear", NAMES(n->x, s), NOTHING);
     y = NODE("DequantizeLinear", NAMES(y, s), NOTHING);
-    y = NODE("MatMul", NAMES(y, weight(n, INTS(DIM, 4))), NOTHING);
+    y = NODE("MatMul", NAMES(y, random_weight(n, INTS(DIM, 4))), NOTHING);
     return pick(n, y, 1);
 }
 
 /* ---- graphs that stay as they are ----------------------------------------------------------- */
 
-MAKES(is_output)
+NETWORK(is_output)
 {
-    const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING);
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
 
     build_output(&n->b, y);
     return pick(n, y, 1);
 }
 
 /* The means of all rows are asked for, though no node reads them. */
-MAKES(other_output)
+NETWORK(other_output)
 {
-    const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING), *out[2];
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING), *out[2];
 
-    build_node_outs(&n->b, "LayerNormalization", NAMES(y, weight(n, INTS(4))), NOTHING, 2, out);
+    build_node_outs(&n->b, "LayerNormalization", NAMES(y, random_weight(n, INTS(4))), NOTHING, 2,
+                    out);
     build_output(&n->b, out[1]);
     return pick(n, out[0], 1);
 }
 
-MAKES(read_elsewhere)
+NETWORK(read_elsewhere)
 {
-    const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, DIM))), NOTHING);
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, DIM))), NOTHING);
     const char *all = NODE("ReduceMean", NAMES(y), at_ints("axes", INTS(1)));
 
     return NODE("Add", NAMES(pick(n, y, 1), NODE("Squeeze", NAMES(all, LIST(1)), NOTHING)),
                 NOTHING);
 }
 
-MAKES(most_rows)
+NETWORK(most_rows)
 {
-    const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING);
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
 
     return NODE("Gather", NAMES(y, LIST(0, 1, 2, 3)), at_int("axis", 1));
 }
 
-MAKES(columns)
+NETWORK(columns)
 {
-    return pick(n, NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 8))), NOTHING), 2);
+    return pick(n, NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 8))), NOTHING), 2);
 }
 
-MAKES(mixes_tokens)
+NETWORK(mixes_tokens)
 {
     const char *y = NODE("Transpose", NAMES(n->x), at_ints("perm", INTS(0, 2, 1)));
 
-    y = NODE("MatMul", NAMES(y, weight(n, INTS(TOKENS, TOKENS))), NOTHING);
+    y = NODE("MatMul", NAMES(y, random_weight(n, INTS(TOKENS, TOKENS))), NOTHING);
     return pick(n, NODE("Transpose", NAMES(y), at_ints("perm", INTS(0, 2, 1))), 1);
 }
 
-MAKES(softmax_of_tokens)
+NETWORK(softmax_of_tokens)
 {
-    const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING);
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
 
     return pick(n, NODE("Softmax", NAMES(y), at_int("axis", 1)), 1);
 }
 
 /* A constant for each token. */
-MAKES(by_token)
+NETWORK(by_token)
 {
-    const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, 4))), NOTHING);
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
 
-    return pick(n, NODE("Add", NAMES(y, weight(n, INTS(TOKENS, 1))), NOTHING), 1);
+    return pick(n, NODE("Add", NAMES(y, random_weight(n, INTS(TOKENS, 1))), NOTHING), 1);
 }
 
-MAKES(no_product)
+NETWORK(no_product)
 {
     return pick(n, norm(n, gelu(n, n->x)), 1);
 }
 
 /* Wanted by items here and by tokens there. */
-MAKES(two_ways)
+NETWORK(two_ways)
 {
-    const char *y = NODE("MatMul", NAMES(n->x, weight(n, INTS(DIM, TOKENS))), NOTHING);
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, TOKENS))), NOTHING);
     const char *t = NODE("Transpose", NAMES(y), at_ints("perm", INTS(0, 2, 1)));
 
     return pick(n, NODE("Add", NAMES(y, t), NOTHING), 1);

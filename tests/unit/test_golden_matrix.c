@@ -9,14 +9,15 @@ static void mlp(void **state)
     (void)state;
     net_open(&t, "golden/mlp.npz");
     y = leaf(&t, "x0");
-    y = add(&t, "Gemm", IN(y, leaf(&t, "fc1.w"), leaf(&t, "fc1.bias")), ATTRS("transB", "1"));
-    y = add(&t, "Relu", IN(y), NULL);
-    y = add(&t, "Gemm", IN(y, leaf(&t, "fc2.w"), leaf(&t, "fc2.bias")), ATTRS("transB", "1"));
-    y = add(&t, "SoftmaxCrossEntropyLoss", IN(y, given(&t, "labels"), given(&t, "class.w")),
-            ATTRS("ignore_index", "-1"));
-    run(&t, true, array(&t, "", "gy0"));
-    same(&t, &y->t, "", "y0");
-    same_grads(&t, "grad.");
+    y = add_node(&t, "Gemm", IN(y, leaf(&t, "fc1.w"), leaf(&t, "fc1.bias")), ATTRS("transB", "1"));
+    y = add_node(&t, "Relu", IN(y), NULL);
+    y = add_node(&t, "Gemm", IN(y, leaf(&t, "fc2.w"), leaf(&t, "fc2.bias")), ATTRS("transB", "1"));
+    y = add_node(&t, "SoftmaxCrossEntropyLoss",
+                 IN(y, constant_input(&t, "labels"), constant_input(&t, "class.w")),
+                 ATTRS("ignore_index", "-1"));
+    run_net(&t, true, find_array(&t, "", "gy0"));
+    expect_close(&t, &y->t, "", "y0");
+    expect_grads(&t, "grad.");
     net_close(&t);
 }
 
@@ -31,18 +32,18 @@ static void recurrent(struct net *t, const char *type, int outs, const char **at
     in[n++] = leaf(t, "W");
     in[n++] = leaf(t, "R");
     in[n++] = leaf(t, "B");
-    in[n++] = given(t, "lens");
+    in[n++] = constant_input(t, "lens");
     in[n++] = leaf(t, "h0");
     if (outs > 2)
         in[n++] = leaf(t, "c0");
     t->outs = outs;
-    y = add(t, type, in, attrs);
-    f->out[1]->grad = *array(t, "", "gh0");
+    y = add_node(t, type, in, attrs);
+    f->out[1]->grad = *find_array(t, "", "gh0");
     if (outs > 2)
-        f->out[2]->grad = *array(t, "", "gc0");
-    run(t, true, array(t, "", "gy0"));
-    same(t, &y->t, "", "y0");
-    same_grads(t, "grad.");
+        f->out[2]->grad = *find_array(t, "", "gc0");
+    run_net(t, true, find_array(t, "", "gy0"));
+    expect_close(t, &y->t, "", "y0");
+    expect_grads(t, "grad.");
     net_close(t);
 }
 
@@ -68,10 +69,10 @@ static void gru(void **state)
 static struct pare_value *heads(struct net *t, struct pare_value *x, const char *weight,
                                 const char *perm)
 {
-    struct pare_value *y = add(t, "MatMul", IN(x, leaf(t, weight)), NULL);
+    struct pare_value *y = add_node(t, "MatMul", IN(x, leaf(t, weight)), NULL);
 
-    y = add(t, "Reshape", IN(y, given(t, "split")), NULL);
-    return add(t, "Transpose", IN(y), ATTRS("perm", perm));
+    y = add_node(t, "Reshape", IN(y, constant_input(t, "split")), NULL);
+    return add_node(t, "Transpose", IN(y), ATTRS("perm", perm));
 }
 
 static void attention(void **state)
@@ -85,16 +86,16 @@ static void attention(void **state)
     q = heads(&t, x, "q.w", "0,2,1,3");
     k = heads(&t, x, "k.w", "0,2,3,1");
     v = heads(&t, x, "v.w", "0,2,1,3");
-    y = add(&t, "MatMul", IN(q, k), NULL);
-    y = add(&t, "Mul", IN(y, given(&t, "scale")), NULL);
-    y = add(&t, "Softmax", IN(y), NULL);
-    y = add(&t, "MatMul", IN(y, v), NULL);
-    y = add(&t, "Transpose", IN(y), ATTRS("perm", "0,2,1,3"));
-    y = add(&t, "Reshape", IN(y, given(&t, "join")), NULL);
-    y = add(&t, "MatMul", IN(y, leaf(&t, "o.w")), NULL);
-    run(&t, true, array(&t, "", "gy0"));
-    same(&t, &y->t, "", "y0");
-    same_grads(&t, "grad.");
+    y = add_node(&t, "MatMul", IN(q, k), NULL);
+    y = add_node(&t, "Mul", IN(y, constant_input(&t, "scale")), NULL);
+    y = add_node(&t, "Softmax", IN(y), NULL);
+    y = add_node(&t, "MatMul", IN(y, v), NULL);
+    y = add_node(&t, "Transpose", IN(y), ATTRS("perm", "0,2,1,3"));
+    y = add_node(&t, "Reshape", IN(y, constant_input(&t, "join")), NULL);
+    y = add_node(&t, "MatMul", IN(y, leaf(&t, "o.w")), NULL);
+    run_net(&t, true, find_array(&t, "", "gy0"));
+    expect_close(&t, &y->t, "", "y0");
+    expect_grads(&t, "grad.");
     net_close(&t);
 }
 

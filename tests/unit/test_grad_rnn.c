@@ -32,7 +32,7 @@ static void begin(struct one_op *f, const struct shape *s, const char *attrs, bo
     bool batch_first = strstr(attrs, "layout=1") != NULL;
     struct row head = { s->type, 14, "", attrs, s->outs, { 0 } };
 
-    begin_row(f, &head);
+    row_begin(f, &head);
     sized(f, batch_first ? N : T, batch_first ? T : N, I);
     sized(f, D, G * H, I);
     sized(f, D, G * H, H);
@@ -103,7 +103,7 @@ static void check_side(const char *attrs, double x)
     struct one_op f;
 
     print_message("RNN %s at %g\n", attrs, x);
-    begin_row(&f, &head);
+    row_begin(&f, &head);
     op_in(&f, PARE_F32, "2,1,1", LIST(x, x));
     op_in(&f, PARE_F32, "1,1,1", LIST(1));
     op_in(&f, PARE_F32, "1,1,1", LIST(0.1));

@@ -11,27 +11,27 @@ struct geometry {
 
 static struct geometry geometry(struct rig *g)
 {
-    struct geometry c = { .N = between(g, 1, 2),
-                          .H = between(g, 5, 14),
-                          .W = between(g, 5, 14),
-                          .k = between(g, 0, 1) ? 1 : 3,
-                          .stride = between(g, 1, 2),
+    struct geometry c = { .N = random_between(g, 1, 2),
+                          .H = random_between(g, 5, 14),
+                          .W = random_between(g, 5, 14),
+                          .k = random_between(g, 0, 1) ? 1 : 3,
+                          .stride = random_between(g, 1, 2),
                           .dilation = 1,
                           .group = 1 };
 
-    c.C = between(g, 1, 40);
-    c.O = between(g, 1, 40);
-    if (between(g, 0, 3) == 0)
+    c.C = random_between(g, 1, 40);
+    c.O = random_between(g, 1, 40);
+    if (random_between(g, 0, 3) == 0)
         c.dilation = 2;
-    if (between(g, 0, 3) == 0)
+    if (random_between(g, 0, 3) == 0)
         c.group = c.O = c.C;
-    else if (between(g, 0, 3) == 0) {
+    else if (random_between(g, 0, 3) == 0) {
         c.group = 2;
         c.C *= 2;
         c.O *= 2;
     }
     for (int i = 0; i < 4; i++)
-        c.pad[i] = between(g, 0, c.k > 1 ? 2 : 1);
+        c.pad[i] = random_between(g, 0, c.k > 1 ? 2 : 1);
     return c;
 }
 
@@ -51,27 +51,28 @@ static void conv(uint64_t seed)
     const char *x, *w, *b = "", *y;
     bool biased;
 
-    begin(&g, seed);
+    rig_begin(&g, seed);
     c = geometry(&g);
-    xt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
-    yt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
-    xz = (int)(xt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
-    yz = (int)(yt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
-    xz = between(&g, 0, 2) ? xz : 0;
-    yz = between(&g, 0, 2) ? yz : 0;
-    x = real_input(&g, xt, xz, 4, (int64_t[]){ c.N, c.C, c.H, c.W });
-    biased = between(&g, 0, 1);
-    w = weights(&g, 4, (int64_t[]){ c.O, c.C / c.group, c.k, c.k }, 0, biased ? &b : NULL);
+    xt = random_between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    yt = random_between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    xz = (int)(xt == PARE_U8 ? random_between(&g, 0, 255) : random_between(&g, -128, 127));
+    yz = (int)(yt == PARE_U8 ? random_between(&g, 0, 255) : random_between(&g, -128, 127));
+    xz = random_between(&g, 0, 2) ? xz : 0;
+    yz = random_between(&g, 0, 2) ? yz : 0;
+    x = dequantized_input(&g, xt, xz, 4, (int64_t[]){ c.N, c.C, c.H, c.W });
+    biased = random_between(&g, 0, 1);
+    w = quantized_weights(&g, 4, (int64_t[]){ c.O, c.C / c.group, c.k, c.k }, 0,
+                          biased ? &b : NULL);
     y = build_node(&g.b, "Conv", 2 + biased, (const char *[]){ x, w, b }, conv_attrs(&c));
-    if (between(&g, 0, 2) == 0)
+    if (random_between(&g, 0, 2) == 0)
         y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
-    else if (between(&g, 0, 2) == 0)
+    else if (random_between(&g, 0, 2) == 0)
         y = build_node(&g.b, "Clip",
                        NAMES(y, build_scalar(&g.b, -1), build_scalar(&g.b, 30 * g.x_scale)),
                        NOTHING);
-    y = quantize(&g, y, y_scale(&g, (double)(c.C / c.group * c.k * c.k)), yt, yz);
+    y = quantize(&g, y, output_scale(&g, (double)(c.C / c.group * c.k * c.k)), yt, yz);
     build_output(&g.b, y);
-    check(&g, "conv_int8", seed, 1);
+    check_kernel(&g, "conv_int8", seed, 1);
 }
 
 /* The same in one node. */
@@ -86,11 +87,11 @@ static void qlinear_conv(uint64_t seed)
     struct rig g;
     struct geometry c;
 
-    begin(&g, seed);
+    rig_begin(&g, seed);
     c = geometry(&g);
-    t = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
-    zero = (int)between(&g, 0, 127);
-    real_input(&g, t, zero, 4, (int64_t[]){ c.N, c.C, c.H, c.W });
+    t = random_between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    zero = (int)random_between(&g, 0, 127);
+    dequantized_input(&g, t, zero, 4, (int64_t[]){ c.N, c.C, c.H, c.W });
     memcpy(dim, (int64_t[]){ c.O, c.C / c.group, c.k, c.k }, sizeof(dim));
     n = dim[0] * dim[1] * dim[2] * dim[3];
     w = pare_alloc(pool, (size_t)n, 1);
@@ -98,11 +99,11 @@ static void qlinear_conv(uint64_t seed)
     s = pare_alloc(pool, (size_t)c.O, sizeof(*s));
     b = pare_alloc(pool, (size_t)c.O, sizeof(*b));
     for (int64_t i = 0; i < n; i++)
-        w[i] = (int8_t)between(&g, -100, 100);
+        w[i] = (int8_t)random_between(&g, -100, 100);
     for (int64_t i = 0; i < c.O; i++) {
-        wz[i] = (int8_t)between(&g, -20, 20);
+        wz[i] = (int8_t)random_between(&g, -20, 20);
         s[i] = (float)(0.001 + 0.01 * pare_rng_uniform(&g.r));
-        b[i] = (int32_t)between(&g, -20000, 20000);
+        b[i] = (int32_t)random_between(&g, -20000, 20000);
     }
     in[0] = "v0"; /* the graph's input is the first name */
     in[1] = g.xs;
@@ -110,12 +111,12 @@ static void qlinear_conv(uint64_t seed)
     in[3] = build_const(&g.b, PARE_I8, 4, dim, w);
     in[4] = build_floats(&g.b, 1, &c.O, s);
     in[5] = build_const(&g.b, PARE_I8, 1, &c.O, wz);
-    in[6] = build_scalar(&g.b, y_scale(&g, (double)(c.C / c.group * c.k * c.k)));
+    in[6] = build_scalar(&g.b, output_scale(&g, (double)(c.C / c.group * c.k * c.k)));
     in[7] = zero_point(&g, PARE_U8, 99);
     in[8] = build_const(&g.b, PARE_I32, 1, &c.O, b);
-    y = build_node(&g.b, "QLinearConv", (int)between(&g, 8, 9), in, conv_attrs(&c));
+    y = build_node(&g.b, "QLinearConv", (int)random_between(&g, 8, 9), in, conv_attrs(&c));
     build_output(&g.b, y);
-    check(&g, "conv_int8", seed, 1);
+    check_kernel(&g, "conv_int8", seed, 1);
 }
 
 static void convolutions(void **state)
@@ -130,7 +131,7 @@ static void convolutions(void **state)
             qlinear_conv(seed);
         pare_reset(pool, m);
     }
-    report("Conv", 0.999);
+    report_equal("Conv", 0.999);
 }
 
 /* ---- products ------------------------------------------------------------------------------ */
@@ -142,28 +143,29 @@ static void product(uint64_t seed)
     const char *x, *w, *b = NULL, *y;
     int kind, xz;
 
-    begin(&g, seed);
-    M = between(&g, 1, 9);
-    K = between(&g, 1, 200);
-    N = between(&g, 1, 60);
-    kind = (int)between(&g, 0, 2);
-    xz = (int)between(&g, 0, 100);
-    x = real_input(&g, between(&g, 0, 1) ? PARE_U8 : PARE_I8, xz, 2, (int64_t[]){ M, K });
+    rig_begin(&g, seed);
+    M = random_between(&g, 1, 9);
+    K = random_between(&g, 1, 200);
+    N = random_between(&g, 1, 60);
+    kind = (int)random_between(&g, 0, 2);
+    xz = (int)random_between(&g, 0, 100);
+    x = dequantized_input(&g, random_between(&g, 0, 1) ? PARE_U8 : PARE_I8, xz, 2,
+                          (int64_t[]){ M, K });
     if (kind == 2) { /* W is (N, K) */
-        w = weights(&g, 2, (int64_t[]){ N, K }, 0, &b);
+        w = quantized_weights(&g, 2, (int64_t[]){ N, K }, 0, &b);
         y = build_node(&g.b, "Gemm", NAMES(x, w, b), at_int("transB", 1));
     } else if (kind == 1) {
-        w = weights(&g, 2, (int64_t[]){ K, N }, 1, &b);
+        w = quantized_weights(&g, 2, (int64_t[]){ K, N }, 1, &b);
         y = build_node(&g.b, "MatMul", NAMES(x, w), NOTHING);
         y = build_node(&g.b, "Add", NAMES(y, b), NOTHING);
     } else {
-        w = weights(&g, 2, (int64_t[]){ K, N }, 1, NULL);
+        w = quantized_weights(&g, 2, (int64_t[]){ K, N }, 1, NULL);
         y = build_node(&g.b, "MatMul", NAMES(x, w), NOTHING);
     }
-    if (between(&g, 0, 1))
+    if (random_between(&g, 0, 1))
         y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
-    build_output(&g.b, quantize(&g, y, y_scale(&g, (double)K), PARE_U8, 90));
-    check(&g, "linear_int8", seed, 1);
+    build_output(&g.b, quantize(&g, y, output_scale(&g, (double)K), PARE_U8, 90));
+    check_kernel(&g, "linear_int8", seed, 1);
 }
 
 static void products(void **state)
@@ -175,7 +177,7 @@ static void products(void **state)
         product(seed);
         pare_reset(pool, m);
     }
-    report("Gemm and MatMul", 0.999);
+    report_equal("Gemm and MatMul", 0.999);
 }
 
 /* ---- elementwise operators and pools: exact ----------------------------------------- */
@@ -192,11 +194,11 @@ static void by_elements(uint64_t seed, int kind)
     const char *x, *y, *half;
     struct rig g;
 
-    begin(&g, seed);
-    z = (int)between(&g, 0, 100);
-    x = real_input(&g, t, z, 4,
-                   (int64_t[]){ between(&g, 1, 2), between(&g, 1, 300), between(&g, 3, 9),
-                                between(&g, 3, 9) });
+    rig_begin(&g, seed);
+    z = (int)random_between(&g, 0, 100);
+    x = dequantized_input(&g, t, z, 4,
+                          (int64_t[]){ random_between(&g, 1, 2), random_between(&g, 1, 300),
+                                       random_between(&g, 3, 9), random_between(&g, 3, 9) });
     half = build_node(&g.b, "MaxPool", NAMES(x), same); /* not an elementwise function of x */
     half = build_node(&g.b, "Mul", NAMES(half, build_scalar(&g.b, 0.5f)), NOTHING);
     half = dequantize(&g, quantize(&g, half, 0.02f, PARE_I8, -5), 0.02f, PARE_I8, -5);
@@ -215,7 +217,7 @@ static void by_elements(uint64_t seed, int kind)
     y = quantize(&g, y, kind == 0 ? 0.07f : g.x_scale, t, z);
     build_output(&g.b, dequantize(&g, y, 1, t, z));
     g.b.opset = 14;
-    check(&g, kernel[kind], seed, kind == 0 || kind == 2 || kind == 3);
+    check_kernel(&g, kernel[kind], seed, kind == 0 || kind == 2 || kind == 3);
 }
 
 static void elements(void **state)
@@ -227,7 +229,8 @@ static void elements(void **state)
         by_elements(seed, (int)(seed % 7));
         pare_reset(pool, m);
     }
-    report("between convolutions", 0.99); /* means can be exactly halfway, where either rounding is
+    report_equal("between convolutions",
+                 0.99); /* means can be exactly halfway, where either rounding is
                                              correct */
 }
 
@@ -240,16 +243,16 @@ static void rounding_rises(void **state)
     struct rig g;
 
     (void)state;
-    begin(&g, 3);
-    x = real_input(&g, PARE_U8, 7, 4, (int64_t[]){ 2, 5, 9, 9 });
-    w = weights(&g, 4, (int64_t[]){ 11, 5, 3, 3 }, 0, NULL);
+    rig_begin(&g, 3);
+    x = dequantized_input(&g, PARE_U8, 7, 4, (int64_t[]){ 2, 5, 9, 9 });
+    w = quantized_weights(&g, 4, (int64_t[]){ 11, 5, 3, 3 }, 0, NULL);
     y = build_node(&g.b, "Conv", NAMES(x, w), NOTHING);
     y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
     y = build_node(&g.b, "MaxPool", NAMES(y), window);
     y = build_node(&g.b, "Flatten", NAMES(y), NOTHING);
-    build_output(&g.b, quantize(&g, y, y_scale(&g, 45), PARE_I8, -100));
-    check(&g, "int8_pool", 3, 1);
-    report("after a pool", 0.99);
+    build_output(&g.b, quantize(&g, y, output_scale(&g, 45), PARE_I8, -100));
+    check_kernel(&g, "int8_pool", 3, 1);
+    report_equal("after a pool", 0.99);
 }
 
 /* ---- a network --------------------------------------------------------------------- */
@@ -259,7 +262,7 @@ static const char *block(struct rig *g, const char *x, int64_t C, float scale, b
     const char *b = NULL, *w, *y;
 
     g->x_scale = scale;
-    w = weights(g, 4, (int64_t[]){ C, C, 3, 3 }, 0, &b);
+    w = quantized_weights(g, 4, (int64_t[]){ C, C, 3, 3 }, 0, &b);
     y = build_node(&g->b, "Conv", NAMES(x, w, b), at_ints("pads", 4, (int64_t[]){ 1, 1, 1, 1 }));
     if (relu)
         y = build_node(&g->b, "Relu", NAMES(y), NOTHING);
@@ -276,7 +279,7 @@ static void network(void **state)
     const char *x, *y, *z, *w, *b = NULL;
 
     (void)state;
-    begin(&g, 5);
+    rig_begin(&g, 5);
     x = build_input(&g.b, PARE_F32, 4, dim);
     g.x = build_tensor(PARE_F32, 4, dim);
     for (int64_t i = 0; i < pare_numel(&g.x); i++)
@@ -299,10 +302,10 @@ static void network(void **state)
     z = dequantize(&g, quantize(&g, z, 0.005f, PARE_I8, -128), 0.005f, PARE_I8, -128);
     z = build_node(&g.b, "Flatten", NAMES(z), NOTHING);
     g.x_scale = 0.005f;
-    w = weights(&g, 2, (int64_t[]){ 10, 18 }, 0, &b);
+    w = quantized_weights(&g, 2, (int64_t[]){ 10, 18 }, 0, &b);
     build_output(&g.b, build_node(&g.b, "Gemm", NAMES(z, w, b), at_int("transB", 1)));
-    check(&g, "linear_int8", 0, 0.01);
-    memset(&seen, 0, sizeof(seen));
+    check_kernel(&g, "linear_int8", 0, 0.01);
+    memset(&totals, 0, sizeof(totals));
 }
 
 /* ---- integer operators, and the largest sums --------------------------------------- */
@@ -317,7 +320,7 @@ static void extreme_conv(const char *type, int64_t C, int x, int w, bool is_u8)
     const char *xn, *wn, *y, *one, *big, *none, *wz;
     struct rig g;
 
-    begin(&g, 1);
+    rig_begin(&g, 1);
     xn = build_input(&g.b, t, 4, dim);
     g.x = build_tensor(t, 4, dim);
     memset(g.x.data, x, (size_t)pare_numel(&g.x));
@@ -340,7 +343,8 @@ static void extreme_conv(const char *type, int64_t C, int x, int w, bool is_u8)
     } else
         y = build_node(&g.b, type, NAMES(xn, wn, none, wz), pads);
     build_output(&g.b, y);
-    check(&g, strcmp(type, "ConvInteger") != 0 || C < 50 ? "conv_int8" : NULL, (uint64_t)C, 0);
+    check_kernel(&g, strcmp(type, "ConvInteger") != 0 || C < 50 ? "conv_int8" : NULL, (uint64_t)C,
+                 0);
 }
 
 static void extreme_matmul(int64_t M, int64_t K, int x, int w, bool is_u8)
@@ -351,7 +355,7 @@ static void extreme_matmul(int64_t M, int64_t K, int x, int w, bool is_u8)
     const char *xn, *y;
     struct rig g;
 
-    begin(&g, 1);
+    rig_begin(&g, 1);
     xn = build_input(&g.b, t, 2, dim);
     g.x = build_tensor(t, 2, dim);
     memset(g.x.data, x, (size_t)pare_numel(&g.x));
@@ -361,7 +365,7 @@ static void extreme_matmul(int64_t M, int64_t K, int x, int w, bool is_u8)
                          zero_point(&g, PARE_I8, 0)),
                    NOTHING);
     build_output(&g.b, y);
-    check(&g, "linear_int8", (uint64_t)K, 0);
+    check_kernel(&g, "linear_int8", (uint64_t)K, 0);
 }
 
 static void largest_sums(void **state)
@@ -380,7 +384,7 @@ static void largest_sums(void **state)
             extreme_matmul(7, C * 16, edge[i][0], edge[i][1], edge[i][2]);
             extreme_matmul(20, 3000, edge[i][0], edge[i][1], edge[i][2]);
         }
-    report("largest sums", 1);
+    report_equal("largest sums", 1);
 }
 
 int main(void)

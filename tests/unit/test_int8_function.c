@@ -12,7 +12,7 @@ static bool has_vnni;
 static void compare(struct rig *g, const char *const *without, const char *kernel, uint64_t seed)
 {
     struct pare_model *m = build_model(&g->b);
-    struct pare_tensor want = result(m, g, true, 1, NULL), real = reals(g);
+    struct pare_tensor want = run_model(m, g, true, 1, NULL), real = float_values(g);
 
     for (int threads = 1; threads <= 3; threads++) {
         struct pare_plan_opts o = { .threads = threads };
@@ -23,7 +23,7 @@ static void compare(struct rig *g, const char *const *without, const char *kerne
         if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o, .without = without }, &p,
                             &err))
             fail_msg("%s", err.msg);
-        if (has_vnni && !runs(p, kernel))
+        if (has_vnni && !has_kernel(p, kernel))
             fail_msg("seed %llu: %s is not used", (unsigned long long)seed, kernel);
         memset(p->memory, 0xff, p->memory_bytes);
         if (pare_plan_execute(p, &g->x, &got, &err))
@@ -31,7 +31,7 @@ static void compare(struct rig *g, const char *const *without, const char *kerne
         for (int64_t i = 0; i < pare_numel(&want); i++) {
             double d = fabs(pare_get(&got, i) - pare_get(&want, i));
 
-            if (d > 1 || (d > 0 && !is_half(g, &real, i)))
+            if (d > 1 || (d > 0 && !near_half(g, &real, i)))
                 fail_msg("seed %llu: element %lld is %g, not %g", (unsigned long long)seed,
                          (long long)i, pare_get(&got, i), pare_get(&want, i));
         }
@@ -50,23 +50,23 @@ static void wino(uint64_t seed)
     const char *x, *w, *b = NULL, *y;
     struct rig g;
 
-    begin(&g, seed);
-    N = between(&g, 1, 3);
-    C = between(&g, 1, 75);
-    O = between(&g, 1, 75);
-    H = between(&g, 3, 21);
-    W = between(&g, 3, 21);
+    rig_begin(&g, seed);
+    N = random_between(&g, 1, 3);
+    C = random_between(&g, 1, 75);
+    O = random_between(&g, 1, 75);
+    H = random_between(&g, 3, 21);
+    W = random_between(&g, 3, 21);
     for (int i = 0; i < 4; i++)
-        pad[i] = between(&g, 0, 2);
-    xt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
-    xz = (int)(xt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
-    x = real_input(&g, xt, xz, 4, (int64_t[]){ N, C, H, W });
-    w = weights(&g, 4, (int64_t[]){ O, C, 3, 3 }, 0, &b);
+        pad[i] = random_between(&g, 0, 2);
+    xt = random_between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    xz = (int)(xt == PARE_U8 ? random_between(&g, 0, 255) : random_between(&g, -128, 127));
+    x = dequantized_input(&g, xt, xz, 4, (int64_t[]){ N, C, H, W });
+    w = quantized_weights(&g, 4, (int64_t[]){ O, C, 3, 3 }, 0, &b);
     y = build_node(&g.b, "Conv", NAMES(x, w, b), at_ints("pads", 4, pad));
-    if (between(&g, 0, 1))
+    if (random_between(&g, 0, 1))
         y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
-    y = quantize(&g, y, y_scale(&g, (double)C * 9), seed & 1 ? PARE_U8 : PARE_I8,
-                 (int)between(&g, 0, 100));
+    y = quantize(&g, y, output_scale(&g, (double)C * 9), seed & 1 ? PARE_U8 : PARE_I8,
+                 (int)random_between(&g, 0, 100));
     build_output(&g.b, y);
     compare(&g, without, "conv_winograd_int8", seed);
 }
@@ -80,8 +80,8 @@ static void largest(int64_t C, int value, int weight)
     const char *x, *y;
     struct rig g;
 
-    begin(&g, 7);
-    x = real_input(&g, PARE_U8, 0, 4, (int64_t[]){ 1, C, 5, 6 });
+    rig_begin(&g, 7);
+    x = dequantized_input(&g, PARE_U8, 0, 4, (int64_t[]){ 1, C, 5, 6 });
     memset(g.x.data, value, (size_t)pare_numel(&g.x));
     memset(w, weight, (size_t)(5 * C * 9));
     y = build_node(&g.b, "DequantizeLinear",
@@ -118,31 +118,31 @@ static void depth(uint64_t seed)
     const char *x, *w, *b = NULL, *y;
     struct rig g;
 
-    begin(&g, seed);
-    N = between(&g, 1, 2);
-    C = between(&g, 1, 150);
-    H = between(&g, 9, 17);
-    W = between(&g, 9, 17);
+    rig_begin(&g, seed);
+    N = random_between(&g, 1, 2);
+    C = random_between(&g, 1, 150);
+    H = random_between(&g, 9, 17);
+    W = random_between(&g, 9, 17);
     for (int i = 0; i < 2; i++) {
-        k[i] = between(&g, 0, 2) ? 3 + 2 * (int64_t)(seed % 3) : between(&g, 1, 8);
-        stride[i] = between(&g, 1, 3);
-        far[i] = k[i] < 5 ? between(&g, 1, 2) : 1;
+        k[i] = random_between(&g, 0, 2) ? 3 + 2 * (int64_t)(seed % 3) : random_between(&g, 1, 8);
+        stride[i] = random_between(&g, 1, 3);
+        far[i] = k[i] < 5 ? random_between(&g, 1, 2) : 1;
     }
     for (int i = 0; i < 4; i++)
-        pad[i] = between(&g, 0, 3);
-    xt = between(&g, 0, 1) ? PARE_U8 : PARE_I8;
-    xz = (int)(xt == PARE_U8 ? between(&g, 0, 255) : between(&g, -128, 127));
-    x = real_input(&g, xt, xz, 4, (int64_t[]){ N, C, H, W });
-    w = weights(&g, 4, (int64_t[]){ C, 1, k[0], k[1] }, 0, &b);
+        pad[i] = random_between(&g, 0, 3);
+    xt = random_between(&g, 0, 1) ? PARE_U8 : PARE_I8;
+    xz = (int)(xt == PARE_U8 ? random_between(&g, 0, 255) : random_between(&g, -128, 127));
+    x = dequantized_input(&g, xt, xz, 4, (int64_t[]){ N, C, H, W });
+    w = quantized_weights(&g, 4, (int64_t[]){ C, 1, k[0], k[1] }, 0, &b);
     y = build_node(&g.b, "Conv", NAMES(x, w, b),
                    CAT(at_ints("pads", 4, pad), at_ints("strides", 2, stride),
                        at_ints("dilations", 2, far), at_int("group", C)));
-    if (between(&g, 0, 1))
+    if (random_between(&g, 0, 1))
         y = build_node(&g.b, "Clip",
                        NAMES(y, build_scalar(&g.b, 0), build_scalar(&g.b, 30 * g.x_scale)),
                        NOTHING);
-    y = quantize(&g, y, y_scale(&g, (double)(k[0] * k[1])), seed & 1 ? PARE_U8 : PARE_I8,
-                 (int)between(&g, 0, 100));
+    y = quantize(&g, y, output_scale(&g, (double)(k[0] * k[1])), seed & 1 ? PARE_U8 : PARE_I8,
+                 (int)random_between(&g, 0, 100));
     build_output(&g.b, y);
     compare(&g, none, "conv_depthwise_int8", seed);
 }
@@ -188,12 +188,12 @@ static void apply(uint64_t seed)
     const char *x, *y, *kernel = "int8_map";
     struct rig g;
 
-    begin(&g, seed);
-    dim[1] = between(&g, 1, 400);
-    dim[2] = between(&g, 1, 9);
-    dim[3] = between(&g, 1, 9);
+    rig_begin(&g, seed);
+    dim[1] = random_between(&g, 1, 400);
+    dim[2] = random_between(&g, 1, 9);
+    dim[3] = random_between(&g, 1, 9);
     g.b.opset = 14;
-    x = real_input(&g, t, (int)between(&g, 0, 120), 4, dim);
+    x = dequantized_input(&g, t, (int)random_between(&g, 0, 120), 4, dim);
     y = function(&g, x, kind);
     if (how == 1) {
         y = build_node(&g.b, "GlobalAveragePool", NAMES(y), NOTHING);
@@ -229,9 +229,9 @@ static void wanted(void **state)
         for (int i = 0; i < 2; i++) {
             struct rig g;
 
-            begin(&g, 5);
+            rig_begin(&g, 5);
             g.b.opset = 14;
-            x = real_input(&g, PARE_U8, 77, 4, dim);
+            x = dequantized_input(&g, PARE_U8, 77, 4, dim);
             y = function(&g, x, kind);
             y = build_node(&g.b, "Softmax", NAMES(y), at_int("axis", -1));
             build_output(&g.b, quantize(&g, y, 1.0f / 255, PARE_U8, 0));
@@ -286,12 +286,12 @@ static void chained(uint64_t seed)
     const char *x, *y;
     struct rig g;
 
-    begin(&g, seed);
+    rig_begin(&g, seed);
     g.b.opset = 14;
-    C = between(&g, 1, 60) * (seed % 5 ? 1 : 50);
-    H = between(&g, 1, 9);
-    W = between(&g, 1, 9);
-    x = real_input(&g, PARE_U8, 100, 4, (int64_t[]){ 2, C, H, W });
+    C = random_between(&g, 1, 60) * (seed % 5 ? 1 : 50);
+    H = random_between(&g, 1, 9);
+    W = random_between(&g, 1, 9);
+    x = dequantized_input(&g, PARE_U8, 100, 4, (int64_t[]){ 2, C, H, W });
     y = build_node(&g.b, "MaxPool", NAMES(x), at_ints("kernel_shape", 2, (int64_t[]){ 1, 1 }));
     y = dequantize(&g, quantize(&g, y, g.x_scale, PARE_U8, 100), 0.03f, PARE_U8, 100);
     y = chain(&g, (int)(seed % 3), y, C);
@@ -341,26 +341,26 @@ static void moved(uint64_t seed)
     const char *x, *y;
     struct rig g;
 
-    begin(&g, seed);
+    rig_begin(&g, seed);
     g.b.opset = 14;
-    a = between(&g, 1, 4);
-    d[0] = between(&g, 1, 2);
-    d[1] = a * between(&g, 1, 90);
-    d[2] = between(&g, 2, 9);
-    d[3] = between(&g, 2, 9);
-    x = real_input(&g, t, (int)between(&g, 0, 90), 4, d);
+    a = random_between(&g, 1, 4);
+    d[0] = random_between(&g, 1, 2);
+    d[1] = a * random_between(&g, 1, 90);
+    d[2] = random_between(&g, 2, 9);
+    d[3] = random_between(&g, 2, 9);
+    x = dequantized_input(&g, t, (int)random_between(&g, 0, 90), 4, d);
     x = build_node(&g.b, "MaxPool", NAMES(x), at_ints("kernel_shape", 2, (int64_t[]){ 1, 1 }));
     x = dequantize(&g, quantize(&g, x, g.x_scale, t, 33), 0.03f, t, 33);
     if (kind == 0) {
         y = shuffle(&g, x, d, a);
-        if (between(&g, 0, 1))
+        if (random_between(&g, 0, 1))
             y = build_node(&g.b, "Add", NAMES(y, x), NOTHING);
     } else if (kind == 1) {
-        y = slice(&g, x, between(&g, 0, d[1] - 1), d[1], between(&g, 1, 2));
+        y = slice(&g, x, random_between(&g, 0, d[1] - 1), d[1], random_between(&g, 1, 2));
     } else if (kind == 2) {
         y = build_node(&g.b, "MaxPool", NAMES(x),
                        CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
-                           at_ints("strides", 2, (int64_t[]){ between(&g, 1, 2), 1 })));
+                           at_ints("strides", 2, (int64_t[]){ random_between(&g, 1, 2), 1 })));
     } else {
         y = build_node(&g.b, "Pad",
                        NAMES(x, build_ints(&g.b, 8, (int64_t[]){ 0, 0, 1, 1, 0, 0, 1, 0 })),
@@ -423,8 +423,8 @@ static int find_vnni(void **state)
     struct pare_err err;
 
     make_pool(state);
-    begin(&g, 1);
-    build_output(&g.b, real_input(&g, PARE_U8, 0, 1, (int64_t[]){ 1 }));
+    rig_begin(&g, 1);
+    build_output(&g.b, dequantized_input(&g, PARE_U8, 0, 1, (int64_t[]){ 1 }));
     m = build_model(&g.b);
     if (pare_plan_make(m, &o, &p, &err))
         return -1;

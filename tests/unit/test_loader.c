@@ -20,14 +20,14 @@ static void put_pictures(struct rig *r, enum pare_dtype dtype)
                      PARE_I32, &i, 1, &r->err);
     for (int64_t i = 0; i < N; i++)
         pare_i64(&list[1].t)[i] = i;
-    assert_int_equal(pare_npz_write(at(r, "p.npz"), list, 2, &r->err), 0);
+    assert_int_equal(pare_npz_write(rig_path(r, "p.npz"), list, 2, &r->err), 0);
 }
 
 static void pictures(struct rig *r, const char *opts)
 {
-    begin(r);
+    rig_begin(r);
     put_pictures(r, PARE_U8);
-    open_ok(r, "p.npz", "train", pare_sprintf(r->arena, "scale=1 %s", opts));
+    expect_open(r, "p.npz", "train", pare_sprintf(r->arena, "scale=1 %s", opts));
 }
 
 /* The rest of the epoch: indices into order[], all pixels into x[].  Returns the batches. */
@@ -36,7 +36,7 @@ static int rest(struct rig *r, int64_t *order, float *x)
     int64_t at_item = 0;
     int n = 0;
 
-    for (const struct pare_batch *b = next(r); b; b = next(r), n++)
+    for (const struct pare_batch *b = next_batch(r); b; b = next_batch(r), n++)
         for (int64_t i = 0; i < b->x.dim[0]; i++, at_item++) {
             order[at_item] = b->index[i];
             assert_int_equal(pare_i64(&b->y)[i], b->index[i]);
@@ -56,7 +56,7 @@ static void every_item_comes_once_in_each_epoch(void **state)
 
     (void)state;
     pictures(&r, "batch=3");
-    load(&r, true, 7);
+    start_loader(&r, true, 7);
     assert_int_equal(pare_loader_batches(r.loader), 4);
     for (int e = 0; e < 3; e++) {
         memset(seen, 0, sizeof(seen));
@@ -68,13 +68,13 @@ static void every_item_comes_once_in_each_epoch(void **state)
     }
     assert_true(memcmp(order[0], order[1], sizeof(order[0])) != 0);
     assert_true(memcmp(order[1], order[2], sizeof(order[0])) != 0);
-    load(&r, false, 7);
+    start_loader(&r, false, 7);
     for (int e = 0; e < 2; e++) {
         assert_int_equal(rest(&r, order[e], NULL), 4);
         for (int i = 0; i < N; i++)
             assert_int_equal(order[e][i], i);
     }
-    end(&r);
+    rig_end(&r);
 }
 
 static void the_order_depends_on_the_seed_alone(void **state)
@@ -84,20 +84,20 @@ static void the_order_depends_on_the_seed_alone(void **state)
 
     (void)state;
     pictures(&r, "batch=3");
-    load(&r, true, 7);
+    start_loader(&r, true, 7);
     rest(&r, a, NULL);
-    load(&r, true, 7);
+    start_loader(&r, true, 7);
     rest(&r, b, NULL);
     assert_memory_equal(a, b, sizeof(a));
-    load(&r, true, 8);
+    start_loader(&r, true, 8);
     rest(&r, b, NULL);
     assert_true(memcmp(a, b, sizeof(a)) != 0);
-    open_ok(&r, "p.npz", "train", "batch=5 shuffle=0");
-    load(&r, true, 7);
+    expect_open(&r, "p.npz", "train", "batch=5 shuffle=0");
+    start_loader(&r, true, 7);
     rest(&r, b, NULL);
     for (int i = 0; i < N; i++)
         assert_int_equal(b[i], i);
-    end(&r);
+    rig_end(&r);
 }
 
 static void the_last_batch_may_be_smaller(void **state)
@@ -108,20 +108,20 @@ static void the_last_batch_may_be_smaller(void **state)
 
     (void)state;
     pictures(&r, "batch=4 drop_last=1");
-    load(&r, false, 0);
-    for (b = next(&r); b; b = next(&r), n++)
+    start_loader(&r, false, 0);
+    for (b = next_batch(&r); b; b = next_batch(&r), n++)
         assert_int_equal(b->x.dim[0], n < 2 ? 4 : 2);
     assert_int_equal(n, 3);
-    load(&r, true, 0);
-    for (n = 0, b = next(&r); b; b = next(&r), n++)
+    start_loader(&r, true, 0);
+    for (n = 0, b = next_batch(&r); b; b = next_batch(&r), n++)
         assert_int_equal(b->x.dim[0], 4);
     assert_int_equal(n, 2);
-    open_ok(&r, "p.npz", "train", "batch=11 drop_last=1");
+    expect_open(&r, "p.npz", "train", "batch=11 drop_last=1");
     assert_int_equal(pare_loader_new(r.data, &(struct pare_loader_opts){ .train = true }, &r.loader,
                                      &r.err),
                      PARE_ECONFIG);
-    says(&r, "'drop_last' leaves nothing");
-    end(&r);
+    expect_message(&r, "'drop_last' leaves nothing");
+    rig_end(&r);
 }
 
 /* ---- position ------------------------------------------------------------------ */
@@ -139,16 +139,16 @@ static void a_position_continues_exactly(void **state)
             memset(order, 0, sizeof(order));
             memset(x, 0, sizeof(x));
             pictures(&r, prefetch ? "batch=3 pad=2 flip=1" : "batch=3 pad=2 flip=1 prefetch=0");
-            load(&r, true, 99);
+            start_loader(&r, true, 99);
             rest(&r, order[0], x[0]);
             for (int64_t i = 0; i < stop; i++)
-                next(&r);
+                next_batch(&r);
             pos = pare_loader_tell(r.loader);
             assert_true(pos.epoch == 1 && pos.at == stop && pos.seed == 99);
             rest(&r, order[0], x[0]);
             rest(&r, order[0] + N, x[0] + N * 16);
-            load(&r, true, 1);
-            next(&r);
+            start_loader(&r, true, 1);
+            next_batch(&r);
             assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), 0);
             rest(&r, order[1], x[1]);
             rest(&r, order[1] + N, x[1] + N * 16);
@@ -158,7 +158,7 @@ static void a_position_continues_exactly(void **state)
                 assert_true(x[0][i] == x[1][i]);
             assert_memory_equal(order[0] + N, order[1] + N, N * sizeof(int64_t));
             assert_memory_equal(x[0] + N * 16, x[1] + N * 16, sizeof(x[0]) / 2);
-            end(&r);
+            rig_end(&r);
         }
 }
 
@@ -169,18 +169,18 @@ static void a_position_of_something_else_is_refused(void **state)
 
     (void)state;
     pictures(&r, "batch=3");
-    load(&r, true, 1);
+    start_loader(&r, true, 1);
     pos = pare_loader_tell(r.loader);
     pos.batch = 4;
     assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), PARE_ECONFIG);
-    says(&r, "batches of 4 out of 10 items");
+    expect_message(&r, "batches of 4 out of 10 items");
     pos.batch = 3;
     pos.at = 5;
     assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), PARE_ECONFIG);
     pos.at = 0;
     pos.epoch = -1;
     assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), PARE_ECONFIG);
-    end(&r);
+    rig_end(&r);
 }
 
 static void prefetching_changes_nothing(void **state)
@@ -192,10 +192,10 @@ static void prefetching_changes_nothing(void **state)
     (void)state;
     for (int p = 0; p < 2; p++) {
         pictures(&r, p ? "batch=4 pad=1 flip=1 prefetch=1" : "batch=4 pad=1 flip=1 prefetch=0");
-        load(&r, true, 5);
+        start_loader(&r, true, 5);
         for (int e = 0; e < 3; e++)
             rest(&r, order[p] + e * N, x[p] + e * N * 16);
-        end(&r);
+        rig_end(&r);
     }
     assert_memory_equal(order[0], order[1], sizeof(order[0]));
     assert_memory_equal(x[0], x[1], sizeof(x[0]));
@@ -234,7 +234,7 @@ static void pictures_move_within_the_padding(void **state)
 
     (void)state;
     pictures(&r, "batch=4 pad=2 flip=1");
-    load(&r, true, 3);
+    start_loader(&r, true, 3);
     for (int e = 0; e < 60; e++) {
         rest(&r, order, x);
         for (int i = 0; i < N; i++) {
@@ -249,11 +249,11 @@ static void pictures_move_within_the_padding(void **state)
     for (int i = 0; i < 25; i++)
         assert_true(seen[i / 5][i % 5] > 0);
     assert_in_range(mirrored, 240, 360);
-    load(&r, false, 3);
+    start_loader(&r, false, 3);
     rest(&r, order, x);
     for (int i = 0; i < N * 16; i++)
         assert_true(x[i] == (float)(i + 1));
-    end(&r);
+    rig_end(&r);
 }
 
 /* The same item in the same epoch is the same, whatever batch it comes in. */
@@ -265,15 +265,15 @@ static void variation_does_not_depend_on_batches(void **state)
 
     (void)state;
     pictures(&r, "batch=3 pad=2 flip=1 shuffle=0");
-    load(&r, true, 3);
+    start_loader(&r, true, 3);
     rest(&r, order[0], x[0]);
-    open_ok(&r, "p.npz", "train", "batch=10 pad=2 flip=1 shuffle=0 scale=1");
-    load(&r, true, 3);
+    expect_open(&r, "p.npz", "train", "batch=10 pad=2 flip=1 shuffle=0 scale=1");
+    start_loader(&r, true, 3);
     rest(&r, order[1], x[1]);
     assert_memory_equal(x[0], x[1], sizeof(x[0]));
     rest(&r, order[1], x[1]);
     assert_true(memcmp(x[0], x[1], sizeof(x[0])) != 0);
-    end(&r);
+    rig_end(&r);
 }
 
 static void crops_are_in_the_middle_or_anywhere(void **state)
@@ -287,10 +287,10 @@ static void crops_are_in_the_middle_or_anywhere(void **state)
     assert_int_equal(r.data->item.dim[1], 3);
     assert_int_equal(r.data->item.dim[2], 2);
     /* one spare row: torchvision rounds 0.5 to 0; two spare columns: 1 */
-    assert_true(item(&r, 0)[0] == 2 && item(&r, 0)[5] == 11);
-    load(&r, true, 1);
+    assert_true(read_item(&r, 0)[0] == 2 && read_item(&r, 0)[5] == 11);
+    start_loader(&r, true, 1);
     for (int e = 0; e < 20; e++)
-        for (b = next(&r); b; b = next(&r))
+        for (b = next_batch(&r); b; b = next_batch(&r))
             for (int64_t i = 0; i < b->x.dim[0]; i++) {
                 int k = (int)pare_f32(&b->x)[i * 6] - (int)b->index[i] * 16 - 1;
 
@@ -299,17 +299,17 @@ static void crops_are_in_the_middle_or_anywhere(void **state)
             }
     for (int i = 0; i < 6; i++)
         assert_true(seen[i]);
-    open_ok(&r, "p.npz", "train", "crop=5");
-    load(&r, false, 0);
+    expect_open(&r, "p.npz", "train", "crop=5");
+    start_loader(&r, false, 0);
     assert_int_equal(pare_loader_next(r.loader, &b, &r.err), PARE_ESHAPE);
-    says(&r, "the image has 4 x 4 pixels, the window 5 x 5");
-    open_ok(&r, "p.npz", "train", "resize=8");
+    expect_message(&r, "the image has 4 x 4 pixels, the window 5 x 5");
+    expect_open(&r, "p.npz", "train", "resize=8");
     assert_int_equal(r.data->item.dim[2], 8);
     put_pictures(&r, PARE_F32);
-    open_bad(&r, "p.npz", "train", "resize=8", "'resize' is for images of bytes");
-    open_ok(&r, "p.npz", "train", "crop=1 std=2 mean=1"); /* 1.5 from the edge rounds to 2 */
-    assert_true(item(&r, 0)[0] == (11.f - 1) / 2);
-    end(&r);
+    expect_open_error(&r, "p.npz", "train", "resize=8", "'resize' is for images of bytes");
+    expect_open(&r, "p.npz", "train", "crop=1 std=2 mean=1"); /* 1.5 from the edge rounds to 2 */
+    assert_true(read_item(&r, 0)[0] == (11.f - 1) / 2);
+    rig_end(&r);
 }
 
 /* ---- parts --------------------------------------------------------------------- */
@@ -322,30 +322,30 @@ static void a_part_is_held_out(void **state)
     (void)state;
     pictures(&r, "");
     for (int val = 0; val < 2; val++) {
-        open_ok(&r, "p.npz", val ? "val" : "train", "holdout=0.3 scale=1");
+        expect_open(&r, "p.npz", val ? "val" : "train", "holdout=0.3 scale=1");
         assert_int_equal(r.data->n, val ? 3 : 7);
         assert_int_equal(r.data->y.dim[0], r.data->n);
         for (int64_t i = 0; i < r.data->n; i++) {
             int64_t k = pare_i64(&r.data->y)[i];
 
-            assert_true(item(&r, i)[0] == (float)(k * 16 + 1));
+            assert_true(read_item(&r, i)[0] == (float)(k * 16 + 1));
             count[k]++;
         }
     }
     for (int i = 0; i < N; i++)
         assert_int_equal(count[i], 1);
-    open_ok(&r, "p.npz", "test", "holdout=0.3");
+    expect_open(&r, "p.npz", "test", "holdout=0.3");
     assert_int_equal(r.data->n, 3);
-    open_ok(&r, "p.npz", "train", "holdout=0.3 limit=4 scale=1");
+    expect_open(&r, "p.npz", "train", "holdout=0.3 limit=4 scale=1");
     assert_int_equal(r.data->n, 4);
     for (int64_t i = 0; i < 4; i++)
-        assert_true(item(&r, i)[0] == (float)(pare_i64(&r.data->y)[i] * 16 + 1));
-    open_bad(&r, "p.npz", "train", "holdout=0.05", "leaves nothing of 10 items");
-    open_ok(&r, ":digits", "val", "holdout=0.1");
+        assert_true(read_item(&r, i)[0] == (float)(pare_i64(&r.data->y)[i] * 16 + 1));
+    expect_open_error(&r, "p.npz", "train", "holdout=0.05", "leaves nothing of 10 items");
+    expect_open(&r, ":digits", "val", "holdout=0.1");
     assert_int_equal(r.data->n, 143);
-    open_ok(&r, ":digits", "test", "holdout=0.1");
+    expect_open(&r, ":digits", "test", "holdout=0.1");
     assert_int_equal(r.data->n, 360);
-    end(&r);
+    rig_end(&r);
 }
 
 /* ---- models -------------------------------------------------------------------- */
@@ -361,7 +361,7 @@ static void check(struct rig *r, struct pare_io in, int64_t n_out, const char *p
 
     if (part) {
         assert_int_not_equal(rc, 0);
-        says(r, part);
+        expect_message(r, part);
     } else if (rc) {
         fail_msg("%s", r->err.msg);
     }
@@ -372,8 +372,8 @@ static void a_set_is_checked_against_a_model(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r);
-    open_ok(&r, ":digits", "train", "");
+    rig_begin(&r);
+    expect_open(&r, ":digits", "train", "");
     check(&r, io(PARE_F32, 4, 1, 8, 8), 10, NULL);
     check(&r, io(PARE_F32, 4, -1, -1, -1), 0, NULL);
     check(&r, io(PARE_F32, -1, 0, 0, 0), 10, NULL);
@@ -387,11 +387,11 @@ static void a_set_is_checked_against_a_model(void **state)
     check(&r, io(PARE_STR, 4, 1, 8, 8), 10, "takes strings");
     check(&r, io(PARE_F32, 4, 1, 8, 8), 12, "has 12 outputs, but 'digits' has 10 classes");
     put_pictures(&r, PARE_F32);
-    open_ok(&r, "p.npz", "train", "");
+    expect_open(&r, "p.npz", "train", "");
     check(&r, io(PARE_F32, 4, 1, 4, 4), 12, NULL);
     check(&r, io(PARE_F32, 4, 1, 4, 4), 9, "the label of item 9");
     check(&r, io(PARE_I64, 4, 1, 4, 4), 10, "takes int64, but");
-    end(&r);
+    rig_end(&r);
 }
 
 static void batches_take_the_shape_of_the_model(void **state)
@@ -404,18 +404,18 @@ static void batches_take_the_shape_of_the_model(void **state)
     (void)state;
     pictures(&r, "std=2");
     assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), 0);
-    b = next(&r);
+    b = next_batch(&r);
     assert_true(b->x.dtype == PARE_I64 && b->x.rank == 2 && b->x.dim[0] == 4);
     assert_int_equal(pare_i64(&b->x)[17], 18);
     pare_loader_free(r.loader);
     in = io(PARE_F64, 4, 1, 4, 4);
     assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), 0);
-    b = next(&r);
+    b = next_batch(&r);
     assert_true(b->x.rank == 4 && ((double *)b->x.data)[17] == 9);
     pare_loader_free(r.loader);
     in = io(PARE_F32, 4, 3, 4, 4);
     assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), PARE_ESHAPE);
-    end(&r);
+    rig_end(&r);
 }
 
 /* ---- memory -------------------------------------------------------------------- */
@@ -426,14 +426,14 @@ static void nothing_is_allocated_after_the_start(void **state)
 
     (void)state;
     pictures(&r, "batch=3 pad=1 flip=1 resize=6 crop=5 prefetch=0");
-    load(&r, true, 1);
-    next(&r);
+    start_loader(&r, true, 1);
+    next_batch(&r);
     pare_oom_countdown = 1000;
     for (int i = 0; i < 50; i++)
-        next(&r);
+        next_batch(&r);
     assert_int_equal(pare_oom_countdown, 1000);
     pare_oom_countdown = 0;
-    end(&r);
+    rig_end(&r);
 }
 
 /* Open, load, take a batch, while the n-th allocation fails. */
@@ -442,7 +442,7 @@ static int starve(struct rig *r, const char *spec, int n)
     const struct pare_batch *b;
     int rc;
 
-    close_all(r);
+    close_data(r);
     r->err.msg[0] = '\0';
     pare_oom_countdown = n;
     rc = pare_data_open(spec, "val", NULL, &r->data, &r->err);
@@ -464,11 +464,11 @@ static void no_memory_is_a_sentence_everywhere(void **state)
     (void)state;
     pictures(&r, "");
     for (int k = 0; k < 2; k++) {
-        for (n = 1; starve(&r, k ? "digits" : at(&r, "p.npz"), n); n++)
+        for (n = 1; starve(&r, k ? "digits" : rig_path(&r, "p.npz"), n); n++)
             assert_true(n < 1000);
         assert_true(n > 5);
     }
-    end(&r);
+    rig_end(&r);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* test_loss.c - losses and distillation terms against PyTorch's and against finite differences. */
-#include "spelled.h"
+#include "case_names.h"
 
 #include <math.h>
 
@@ -32,18 +32,17 @@ struct term {
 
 static struct term term(const char *text)
 {
-    struct spelled c = spelled(arena, text);
+    struct case_name c = parse_case_name(arena, text);
     struct term k = { .name = c.name };
     struct pare_err err;
 
     if (!strcmp(c.name, "soft")) {
-        k.conf = spelled_conf(arena, &c, pare_distill_soft_opts, sizeof(struct pare_distill_soft));
+        k.conf = case_conf(arena, &c, pare_distill_soft_opts, sizeof(struct pare_distill_soft));
     } else if (!strcmp(c.name, "layer")) {
-        k.conf = spelled_conf(arena, &c, pare_distill_layer_opts,
-                              sizeof(struct pare_distill_layer));
+        k.conf = case_conf(arena, &c, pare_distill_layer_opts, sizeof(struct pare_distill_layer));
     } else {
         assert_int_equal(pare_find_loss(c.name, &k.loss, &err), 0);
-        k.conf = spelled_conf(arena, &c, k.loss->opts, k.loss->conf_size);
+        k.conf = case_conf(arena, &c, k.loss->opts, k.loss->conf_size);
     }
     return k;
 }
@@ -73,7 +72,7 @@ static void same_as_pytorch(void **state)
     int n, seen = 0;
 
     (void)state;
-    list = spelled_read(arena, "golden/loss.npz", &n);
+    list = read_cases(arena, "golden/loss.npz", &n);
     assert_int_equal(n % 4, 0);
     for (int i = 0; i < n; i += 4, seen++) {
         struct term k = term(list[i].name);

@@ -18,7 +18,7 @@ static void gemm_is_alpha_ab_plus_beta_c(void **state)
     op_attr(&f, "transB", "1");
     op_attr(&f, "alpha", "0.5");
     op_attr(&f, "beta", "2");
-    op_gives(&f, 0, PARE_F32, "(2, 2)", LIST(19, 42, 19, 46.5));
+    op_expect(&f, 0, PARE_F32, "(2, 2)", LIST(19, 42, 19, 46.5));
     assert_true(f.node.op->macs(&f.node) == 12);
     assert_true(pare_gemm_get(&f.node).tb && !pare_gemm_get(&f.node).ta);
     op_end(&f);
@@ -32,21 +32,21 @@ static void gemm_of_integers_wraps_or_saturates(void **state)
     op_begin(&f, "Gemm", 13);
     op_in(&f, PARE_I32, "1,2", LIST(2147483647, 3));
     op_in(&f, PARE_I32, "2,1", LIST(1, 1));
-    op_gives(&f, 0, PARE_I32, "(1, 1)", LIST(-2147483646));
+    op_expect(&f, 0, PARE_I32, "(1, 1)", LIST(-2147483646));
     op_end(&f);
 
     op_begin(&f, "Gemm", 13);
     op_in(&f, PARE_I32, "2,1", LIST(3, -7));
     op_in(&f, PARE_I32, "1,2", LIST(1, 2));
     op_attr(&f, "alpha", "0.5");
-    op_gives(&f, 0, PARE_I32, "(2, 2)", LIST(1, 3, -3, -7));
+    op_expect(&f, 0, PARE_I32, "(2, 2)", LIST(1, 3, -3, -7));
     op_end(&f);
 
     op_begin(&f, "Gemm", 13);
     op_in(&f, PARE_I32, "1,1", LIST(3));
     op_in(&f, PARE_I32, "1,2", LIST(1, -1));
     op_attr(&f, "alpha", "1e9");
-    op_gives(&f, 0, PARE_I32, "(1, 2)", LIST(2147483647, -2147483648.0));
+    op_expect(&f, 0, PARE_I32, "(1, 2)", LIST(2147483647, -2147483648.0));
     op_end(&f);
 }
 
@@ -58,18 +58,18 @@ static void gemm_refuses_what_does_not_fit(void **state)
     op_begin(&f, "Gemm", 13);
     op_in(&f, PARE_F32, "2,3", six);
     op_in(&f, PARE_F32, "2,3", wt);
-    op_fails(&f, "A is (2, 3) but B is (2, 3): 3 columns against 2 rows");
+    op_expect_error(&f, "A is (2, 3) but B is (2, 3): 3 columns against 2 rows");
 
     op_begin(&f, "Gemm", 13);
     op_in(&f, PARE_F32, "6", six);
     op_in(&f, PARE_F32, "2,3", wt);
-    op_fails(&f, "A is (6) and B is (2, 3), both must have 2 dimensions");
+    op_expect_error(&f, "A is (6) and B is (2, 3), both must have 2 dimensions");
 
     op_begin(&f, "Gemm", 13);
     op_in(&f, PARE_F32, "1,3", six);
     op_in(&f, PARE_F32, "3,2", wt);
     op_in(&f, PARE_F32, "3,2", wt);
-    op_fails(&f, "C is (3, 2), which does not broadcast to the result (1, 2)");
+    op_expect_error(&f, "C is (3, 2), which does not broadcast to the result (1, 2)");
 }
 
 static bool tied(const struct pare_ties *t, const struct pare_value *a, int ax,
@@ -113,31 +113,31 @@ static void matmul_follows_numpy(void **state)
     op_begin(&f, "MatMul", 13);
     op_in(&f, PARE_F32, "2,1,2", six);
     op_in(&f, PARE_F32, "2,2", six);
-    op_gives(&f, 0, PARE_F32, "(2, 1, 2)", LIST(7, 10, 15, 22));
+    op_expect(&f, 0, PARE_F32, "(2, 1, 2)", LIST(7, 10, 15, 22));
     assert_true(f.node.op->macs(&f.node) == 8);
     op_end(&f);
 
     op_begin(&f, "MatMul", 13);
     op_in(&f, PARE_I64, "2", LIST(1, 2));
     op_in(&f, PARE_I64, "2", LIST(3, 4));
-    op_gives(&f, 0, PARE_I64, "()", LIST(11));
+    op_expect(&f, 0, PARE_I64, "()", LIST(11));
     op_end(&f);
 
     op_begin(&f, "MatMul", 13); /* nothing to sum */
     op_in(&f, PARE_F32, "2,0", NULL);
     op_in(&f, PARE_F32, "0,1", NULL);
-    op_gives(&f, 0, PARE_F32, "(2, 1)", LIST(0, 0));
+    op_expect(&f, 0, PARE_F32, "(2, 1)", LIST(0, 0));
     op_end(&f);
 
     op_begin(&f, "MatMul", 13);
     op_in(&f, PARE_F32, "2,3", six);
     op_in(&f, PARE_F32, "2,3", six);
-    op_fails(&f, "operands are (2, 3) and (2, 3): the left has 3 columns, the right 2 rows");
+    op_expect_error(&f, "operands are (2, 3) and (2, 3): the left has 3 columns, the right 2 rows");
 
     op_begin(&f, "MatMul", 13);
     op_in(&f, PARE_F32, "", six);
     op_in(&f, PARE_F32, "2,3", six);
-    op_fails(&f, "operands are () and (2, 3), a scalar is not a matrix");
+    op_expect_error(&f, "operands are () and (2, 3), a scalar is not a matrix");
 }
 
 static void einsum_one(const char *equation, const char *shape, const double *want)
@@ -147,7 +147,7 @@ static void einsum_one(const char *equation, const char *shape, const double *wa
     op_begin(&f, "Einsum", 12);
     op_in(&f, PARE_F32, "2,2", six);
     op_attr(&f, "equation", equation);
-    op_gives(&f, 0, PARE_F32, shape, want);
+    op_expect(&f, 0, PARE_F32, shape, want);
     op_end(&f);
 }
 
@@ -170,7 +170,7 @@ static void einsum_bad(const char *equation, const char *text)
     op_in(&f, PARE_F32, "2,3", six);
     op_in(&f, PARE_F32, "2,3", six);
     op_attr(&f, "equation", equation);
-    op_fails(&f, text);
+    op_expect_error(&f, text);
 }
 
 static void einsum_explains_bad_equations(void **state)
@@ -205,20 +205,20 @@ static void rnn_goes_both_ways(void **state)
 
     (void)state;
     running_sum(&f, "1");
-    op_gives(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(1, 3, 6));
-    op_gives(&f, 1, PARE_F32, "(1, 1, 1)", LIST(6));
+    op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(1, 3, 6));
+    op_expect(&f, 1, PARE_F32, "(1, 1, 1)", LIST(6));
     assert_true(f.node.op->macs(&f.node) == 6);
     op_end(&f);
 
     running_sum(&f, "1");
     op_attr(&f, "direction", "reverse");
-    op_gives(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(6, 5, 3));
+    op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(6, 5, 3));
     op_end(&f);
 
     running_sum(&f, "2");
     op_attr(&f, "direction", "bidirectional");
-    op_gives(&f, 0, PARE_F32, "(3, 2, 1, 1)", LIST(1, 6, 3, 5, 6, 3));
-    op_gives(&f, 1, PARE_F32, "(2, 1, 1)", LIST(6, 6));
+    op_expect(&f, 0, PARE_F32, "(3, 2, 1, 1)", LIST(1, 6, 3, 5, 6, 3));
+    op_expect(&f, 1, PARE_F32, "(2, 1, 1)", LIST(6, 6));
     op_end(&f);
 }
 
@@ -231,21 +231,21 @@ static void rnn_stops_at_the_end_of_short_sequences(void **state)
     op_in_none(&f);
     op_in(&f, PARE_I32, "1", LIST(2));
     op_in(&f, PARE_F32, "1,1,1", LIST(10));
-    op_gives(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(11, 13, 0));
-    op_gives(&f, 1, PARE_F32, "(1, 1, 1)", LIST(13));
+    op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(11, 13, 0));
+    op_expect(&f, 1, PARE_F32, "(1, 1, 1)", LIST(13));
     op_end(&f);
 
     running_sum(&f, "1");
     op_in_none(&f);
     op_in(&f, PARE_I32, "1", LIST(2));
     op_attr(&f, "direction", "reverse");
-    op_gives(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(3, 2, 0));
+    op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(3, 2, 0));
     op_end(&f);
 
     running_sum(&f, "1");
     op_in_none(&f);
     op_in(&f, PARE_I32, "1", LIST(4));
-    op_fails(&f, "a sequence length is 4, but there are 3 steps");
+    op_expect_error(&f, "a sequence length is 4, but there are 3 steps");
 }
 
 static void rnn_clips_and_checks(void **state)
@@ -255,22 +255,22 @@ static void rnn_clips_and_checks(void **state)
     (void)state;
     running_sum(&f, "1");
     op_attr(&f, "clip", "2.5");
-    op_gives(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(1, 2.5, 2.5));
+    op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(1, 2.5, 2.5));
     op_end(&f);
 
     running_sum(&f, "1");
     op_attr(&f, "hidden_size", "4");
-    op_fails(&f, "R has 1 states but hidden_size is 4");
+    op_expect_error(&f, "R has 1 states but hidden_size is 4");
 
     running_sum(&f, "1");
     f.set[0] = (struct pare_setting){ 0 };
     f.n_set = 0;
     op_attr(&f, "activations", "Sine");
-    op_fails(&f, "activation 'Sine' is not supported");
+    op_expect_error(&f, "activation 'Sine' is not supported");
 
     running_sum(&f, "1");
     op_in(&f, PARE_F32, "1,3", six);
-    op_fails(&f, "B is (1, 3), expected (1, 2)");
+    op_expect_error(&f, "B is (1, 3), expected (1, 2)");
 }
 
 /* All gates are linear: i = o = f = x / 2, n = x. */
@@ -290,8 +290,8 @@ static void lstm(const char *coupled, double c, double h)
     op_attr(&f, "activation_alpha", "0.5,1,1");
     op_attr(&f, "input_forget", coupled);
     f.node.n_out = 3;
-    op_gives(&f, 0, PARE_F32, "(1, 1, 1, 1)", LIST(h));
-    op_gives(&f, 2, PARE_F32, "(1, 1, 1)", LIST(c));
+    op_expect(&f, 0, PARE_F32, "(1, 1, 1, 1)", LIST(h));
+    op_expect(&f, 2, PARE_F32, "(1, 1, 1)", LIST(c));
     op_end(&f);
 }
 

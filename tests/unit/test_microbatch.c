@@ -18,28 +18,28 @@ enum { BATCH = 6, MOST_OUT = RG_VALUES + 2 };
 
 /* ---- graphs, one line each: from x (N, 4, 6), and t (N, 3) ---------------------------------- */
 
-MAKES(convolution)
+NETWORK(convolution)
 {
-    const char *w = weight(n, INTS(8, 4, 3)), *y;
+    const char *w = random_weight(n, INTS(8, 4, 3)), *y;
 
     y = NODE("Relu", NAMES(NODE("Conv", NAMES(n->x, w), at_ints("pads", INTS(1, 1)))), NOTHING);
     y = NODE("Flatten", NAMES(NODE("GlobalAveragePool", NAMES(y), NOTHING)), NOTHING);
-    return NODE("Gemm", NAMES(y, weight(n, INTS(8, 5))), NOTHING);
+    return NODE("Gemm", NAMES(y, random_weight(n, INTS(8, 5))), NOTHING);
 }
 
 /* Sequence first, as PyTorch's attention has it: items are the second digit of (steps * items). */
-MAKES(sequence_first)
+NETWORK(sequence_first)
 {
     const char *y = NODE("Transpose", NAMES(n->x), at_ints("perm", INTS(1, 0, 2)));
 
     y = NODE("Reshape", NAMES(y, LIST(-1, 6)), NOTHING);
-    y = NODE("Gemm", NAMES(y, weight(n, INTS(6, 6))), NOTHING);
+    y = NODE("Gemm", NAMES(y, random_weight(n, INTS(6, 6))), NOTHING);
     y = NODE("Reshape", NAMES(y, LIST(4, -1, 6)), NOTHING);
     return NODE("Transpose", NAMES(y), at_ints("perm", INTS(1, 0, 2)));
 }
 
 /* (items * heads) first, products of two computed matrices, Softmax over the last axis. */
-MAKES(heads)
+NETWORK(heads)
 {
     const char *q = NODE("Reshape", NAMES(n->x, LIST(-1, 2, 6)), NOTHING);
     const char *k = NODE("Transpose", NAMES(q), at_ints("perm", INTS(0, 2, 1)));
@@ -55,81 +55,82 @@ static const char *batch_size(struct net *n)
 }
 
 /* A token for each item, from one for all. */
-MAKES(class_token)
+NETWORK(class_token)
 {
     const char *shape = NODE("Concat", NAMES(batch_size(n), LIST(1, 6)), at_int("axis", 0));
-    const char *token = NODE("Expand", NAMES(weight(n, INTS(1, 1, 6)), shape), NOTHING);
+    const char *token = NODE("Expand", NAMES(random_weight(n, INTS(1, 1, 6)), shape), NOTHING);
 
     return NODE("Concat", NAMES(token, n->x), at_int("axis", 1));
 }
 
-MAKES(two_inputs)
+NETWORK(two_inputs)
 {
     const char *t = NODE("Unsqueeze", NAMES(n->t, LIST(2)), NOTHING);
     const char *y = NODE("Slice", NAMES(n->x, LIST(1), LIST(4), LIST(1)), NOTHING);
 
-    return NODE("Add", NAMES(NODE("Mul", NAMES(y, t), NOTHING), weight(n, INTS(3, 1))), NOTHING);
+    return NODE("Add", NAMES(NODE("Mul", NAMES(y, t), NOTHING), random_weight(n, INTS(3, 1))),
+                NOTHING);
 }
 
-MAKES(all_in_a_row)
+NETWORK(all_in_a_row)
 {
     return NODE("Reshape", NAMES(n->x, LIST(-1)), NOTHING);
 }
 
-MAKES(mean_of_items)
+NETWORK(mean_of_items)
 {
     const char *m = NODE("ReduceMean", NAMES(n->x), at_ints("axes", INTS(0)));
 
     return NODE("Sub", NAMES(n->x, m), NOTHING);
 }
 
-MAKES(softmax_of_items)
+NETWORK(softmax_of_items)
 {
     return NODE("Softmax", NAMES(n->x), at_int("axis", 0));
 }
 
-MAKES(sums_of_items)
+NETWORK(sums_of_items)
 {
     return NODE("CumSum", NAMES(n->x, LIST(0)), NOTHING);
 }
 
-MAKES(twice)
+NETWORK(twice)
 {
     return NODE("Concat", NAMES(n->x, n->x), at_int("axis", 0));
 }
 
-MAKES(one_item)
+NETWORK(one_item)
 {
     const char *y = NODE("Gather", NAMES(n->x, LIST(1)), at_int("axis", 0));
 
     return NODE("Add", NAMES(n->x, y), NOTHING);
 }
 
-MAKES(without_first)
+NETWORK(without_first)
 {
     return NODE("Slice", NAMES(n->x, LIST(1), LIST(100), LIST(0)), NOTHING);
 }
 
-MAKES(items_last)
+NETWORK(items_last)
 {
     return NODE("Transpose", NAMES(n->t), at_ints("perm", INTS(1, 0)));
 }
 
-MAKES(pairs_of_items)
+NETWORK(pairs_of_items)
 {
     return NODE("MatMul", NAMES(n->t, items_last(n)), NOTHING);
 }
 
-MAKES(moments_of_the_batch)
+NETWORK(moments_of_the_batch)
 {
-    const char *c = weight(n, INTS(4)), *y[3];
+    const char *c = random_weight(n, INTS(4)), *y[3];
 
     build_node_outs(&n->b, "BatchNormalization", NAMES(n->x, c, c, c, c),
                     at_int("training_mode", 1), 3, y);
     return y[0];
 }
 
-MAKES(divided_by_batch)
+NETWORK(divided_by_batch)
 {
     const char *size = NODE("Cast", NAMES(batch_size(n)), at_int("to", 1));
 
@@ -137,7 +138,7 @@ MAKES(divided_by_batch)
 }
 
 /* Another range for another batch, of the same length. */
-MAKES(range_by_batch)
+NETWORK(range_by_batch)
 {
     const char *from = NODE("Div", NAMES(batch_size(n), LIST(3)), NOTHING);
     const char *to = NODE("Add", NAMES(from, LIST(2)), NOTHING);
@@ -145,32 +146,32 @@ MAKES(range_by_batch)
     return NODE("Slice", NAMES(n->x, from, to, LIST(1)), NOTHING);
 }
 
-MAKES(constant_by_item)
+NETWORK(constant_by_item)
 {
-    return NODE("Add", NAMES(n->t, weight(n, INTS(BATCH, 1))), NOTHING);
+    return NODE("Add", NAMES(n->t, random_weight(n, INTS(BATCH, 1))), NOTHING);
 }
 
 /* A copy, unless it is asked to train. */
-MAKES(dropout)
+NETWORK(dropout)
 {
     return NODE("Dropout", NAMES(n->x, build_scalar(&n->b, 0.5f)), NOTHING);
 }
 
-MAKES(dropout_trains)
+NETWORK(dropout_trains)
 {
     const char *yes = build_const(&n->b, PARE_BOOL, 0, NULL, (uint8_t[]){ 1 });
 
     return NODE("Dropout", NAMES(n->x, build_scalar(&n->b, 0.5f), yes), NOTHING);
 }
 
-MAKES(dynamic)
+NETWORK(dynamic)
 {
     const char *at = NODE("NonZero", NAMES(NODE("Relu", NAMES(n->t), NOTHING)), NOTHING);
 
     return NODE("Transpose", NAMES(at), NOTHING);
 }
 
-MAKES(items_reversed)
+NETWORK(items_reversed)
 {
     return NODE("Slice", NAMES(n->x, LIST(-1), LIST(-100), LIST(0), LIST(-1)), NOTHING);
 }
@@ -401,7 +402,7 @@ static struct pare_model *lookup(struct net *n)
 {
     net_begin(n, 1, 0.5f);
     n->x = build_input(&n->b, PARE_I64, INTS(-1, 2));
-    build_output(&n->b, NODE("Gather", NAMES(weight(n, INTS(10, 3)), n->x), NOTHING));
+    build_output(&n->b, NODE("Gather", NAMES(random_weight(n, INTS(10, 3)), n->x), NOTHING));
     return build_model(&n->b);
 }
 
@@ -450,11 +451,11 @@ static void weights_are_shared(void **state)
     (void)state;
     net_begin(&n, 1, 0.5f);
     y = build_input(&n.b, PARE_F32, INTS(-1, 64, 8, 8));
-    y = build_node(&n.b, "Conv", NAMES(y, weight(&n, INTS(256, 64, 3, 3))), NOTHING);
-    y = build_node(&n.b, "Conv", NAMES(y, weight(&n, INTS(256, 256, 1, 1))), NOTHING);
-    y = build_node(&n.b, "Conv", NAMES(y, weight(&n, INTS(256, 256, 2, 2))), NOTHING);
+    y = build_node(&n.b, "Conv", NAMES(y, random_weight(&n, INTS(256, 64, 3, 3))), NOTHING);
+    y = build_node(&n.b, "Conv", NAMES(y, random_weight(&n, INTS(256, 256, 1, 1))), NOTHING);
+    y = build_node(&n.b, "Conv", NAMES(y, random_weight(&n, INTS(256, 256, 2, 2))), NOTHING);
     y = build_node(&n.b, "Flatten", NAMES(y), NOTHING);
-    y = build_node(&n.b, "Gemm", NAMES(y, weight(&n, INTS(6400, 100))), NOTHING);
+    y = build_node(&n.b, "Gemm", NAMES(y, random_weight(&n, INTS(6400, 100))), NOTHING);
     build_output(&n.b, y);
     m = build_model(&n.b);
     assert_int_equal(pare_plan_build(m, &(struct pare_plan_build){ .opts = &o, .microbatch = 2 },
@@ -483,7 +484,7 @@ static struct pare_model *larger(struct net *n, struct pare_tensor *x)
 
     net_begin(n, 1, 0.5f);
     y = build_input(&n->b, PARE_F32, INTS(-1, 32, 12, 12));
-    y = NODE("Conv", NAMES(y, weight(n, INTS(64, 32, 3, 3))), NOTHING);
+    y = NODE("Conv", NAMES(y, random_weight(n, INTS(64, 32, 3, 3))), NOTHING);
     y = NODE("Relu", NAMES(y), NOTHING);
     build_output(&n->b, NODE("Flatten", NAMES(y), NOTHING));
     *x = build_tensor(PARE_F32, INTS(BATCH, 32, 12, 12));

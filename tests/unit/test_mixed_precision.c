@@ -36,8 +36,8 @@ static int setup(void **state)
     for (struct net *n = nets; n < nets + 2; n++) {
         struct job j = job_open(rig_model(n->name), NULL, NULL, NULL, LEARN "epochs=6");
 
-        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
-        n->accuracy = rig_accuracy(j.learn);
+        ok(pare_training_run(j.training, NULL, NULL, &rig_err));
+        n->accuracy = rig_accuracy(j.training);
         ok(pare_model_pack(j.model, arena, &n->bytes, &n->len, &rig_err));
         job_close(&j);
     }
@@ -64,7 +64,7 @@ static int by_accuracy(void *user, double *value, struct pare_err *err)
     const struct job *j = user;
 
     (void)err;
-    *value = rig_accuracy(j->learn);
+    *value = rig_accuracy(j->training);
     return 0;
 }
 
@@ -86,7 +86,7 @@ static void check_report(struct job *j, const struct pare_budget_report *p, doub
     }
     assert_int_equal(below, kept - 1); /* one less was tried and was not enough */
     for (int i = 0; i < p->n_layers; i++) {
-        const struct pare_layer *l = rig_layer(j->run, p->layer[i].name);
+        const struct pare_layer *l = rig_layer(j->compression, p->layer[i].name);
 
         for (int k = 0; k < PARE_QUANT_SITES; k++)
             assert_int_equal(p->layer[i].bits[k],
@@ -100,15 +100,15 @@ static double of_file(struct job *j)
 {
     char path[64];
     struct pare_export files = { .onnx = path };
-    struct pare_eval_opts o = { .threads = 1, .loss = j->learn->setup->trainer.loss };
+    struct pare_eval_opts o = { .threads = 1, .loss = j->training->setup->trainer.loss };
     struct pare_model *m;
     struct pare_eval e;
 
-    o.loss_conf = j->learn->setup->trainer.loss_conf;
+    o.loss_conf = j->training->setup->trainer.loss_conf;
     snprintf(path, sizeof(path), "/tmp/pare-budget-%d.onnx", (int)getpid());
-    ok(pare_compression_export(j->run, &files, &rig_err));
+    ok(pare_compression_export(j->compression, &files, &rig_err));
     ok(pare_model_load(path, &m, &rig_err));
-    ok(pare_evaluate_model(m, j->learn->data[1], &o, arena, &e, &rig_err));
+    ok(pare_evaluate_model(m, j->training->data[1], &o, arena, &e, &rig_err));
     pare_model_free(m);
     unlink(path);
     return (double)e.top1 / (double)e.n;
@@ -124,14 +124,14 @@ static void target_met(int net, const char *quantizer, const char *config, const
                             LEARN "epochs=1 lr=1e-5");
 
     if (net == 1)
-        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
+        ok(pare_training_run(j.training, NULL, NULL, &rig_err));
     b.user = &j;
     b.least = nets[net].accuracy - drop;
-    assert_true(rig_accuracy(j.learn) < b.least); /* else this test would prove nothing */
-    ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
+    assert_true(rig_accuracy(j.training) < b.least); /* else this test would prove nothing */
+    ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
     assert_true(p.n_layers > 0);
     check_report(&j, &p, b.least);
-    assert_true(rig_accuracy(j.learn) == p.accuracy);
+    assert_true(rig_accuracy(j.training) == p.accuracy);
     assert_true(of_file(&j) >= b.least - 0.01);
     job_close(&j);
 }
@@ -176,8 +176,8 @@ static int by_want(void *user, double *value, struct pare_err *err)
 
     (void)err;
     w->judged++;
-    *value = w->layer ? !rig_layer(w->j->run, w->layer)->quant->quantized[PARE_WEIGHT]
-                      : changes(w->j->run) >= w->changes;
+    *value = w->layer ? !rig_layer(w->j->compression, w->layer)->quant->quantized[PARE_WEIGHT]
+                      : changes(w->j->compression) >= w->changes;
     return 0;
 }
 
@@ -191,15 +191,15 @@ static void test_fewest(void **state)
         struct pare_budget b = { .least = 0.5, .evaluate = by_want, .user = &w };
         struct pare_budget_report p;
 
-        ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
+        ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
         assert_true(p.met);
-        assert_int_equal(changes(j.run), k);
+        assert_int_equal(changes(j.compression), k);
         assert_int_equal(p.n_layers, k);
         assert_true(w.judged <= 5);
         for (int i = 1; i < k; i++) /* worst first */
             assert_true(p.layer[i - 1].noise_db <= p.layer[i].noise_db);
         for (int i = 0; i < 4; i++) { /* and float weights are unchanged, bit for bit */
-            struct pare_layer *l = pare_compression_layer(j.run, i);
+            struct pare_layer *l = pare_compression_layer(j.compression, i);
             size_t n = (size_t)pare_numel(&l->w) * sizeof(float);
             bool same = !memcmp(l->w.data, l->weight->t.data, n);
 
@@ -229,8 +229,8 @@ static void test_worst_layer(void **state)
         j = job_open(m, quantizers[i], WEIGHTS, NULL, LEARN "epochs=0");
         b.user = &j;
         b.least = float_accuracy - 0.05;
-        assert_true(rig_accuracy(j.learn) < 0.5);
-        ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
+        assert_true(rig_accuracy(j.training) < 0.5);
+        ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
         check_report(&j, &p, b.least);
         assert_int_equal(p.n_layers, 1);
         assert_string_equal(p.layer[0].name, "fc2");
@@ -254,21 +254,21 @@ static void test_never(void **state)
 {
     struct job j = job_open(trained_model(0), "ptq", CONFIG("2"), NULL, LEARN);
     struct pare_budget b = { .least = 0.5, .evaluate = never };
-    struct pare_tensor before, *w = &pare_compression_layer(j.run, 1)->weight->t;
+    struct pare_tensor before, *w = &pare_compression_layer(j.compression, 1)->weight->t;
     struct pare_budget_report p;
-    double a = rig_accuracy(j.learn);
+    double a = rig_accuracy(j.training);
 
     (void)state;
     ok(pare_tensor_new(arena, &before, PARE_F32, w->rank, w->dim, &rig_err));
     memcpy(before.data, w->data, (size_t)pare_numel(w) * sizeof(float));
-    ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
+    ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
     assert_false(p.met);
     assert_int_equal(p.n_layers, 0);
     assert_int_equal(p.step[p.n_steps - 1].changes, 4 * 3); /* 4 bits, 8 bits, float */
     for (int i = 0; i < 4; i++)
-        assert_int_equal(pare_compression_layer(j.run, i)->quant->site[PARE_INPUT].bits, 2);
+        assert_int_equal(pare_compression_layer(j.compression, i)->quant->site[PARE_INPUT].bits, 2);
     assert_memory_equal(before.data, w->data, (size_t)pare_numel(w) * sizeof(float));
-    assert_true(rig_accuracy(j.learn) == a);
+    assert_true(rig_accuracy(j.training) == a);
     job_close(&j);
 }
 
@@ -303,18 +303,18 @@ static void test_reload(void **state)
 
     (void)state;
     b.least = nets[0].accuracy - 0.01;
-    ok(pare_compression_mixed_precision(j.run, &b, &p, &rig_err));
+    ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
     for (int s = 0; s < PARE_QUANT_SITES; s++) /* one stays float */
-        j.run->layer[2].quant->quantized[s] = false;
-    ok(pare_compression_write_weights(j.run, &rig_err));
-    ok(pare_compression_export(j.run, &files, &rig_err));
+        j.compression->layer[2].quant->quantized[s] = false;
+    ok(pare_compression_write_weights(j.compression, &rig_err));
+    ok(pare_compression_export(j.compression, &files, &rig_err));
     k = (struct job){ .model = trained_model(0) };
-    ok(pare_compression_new(k.model, &o, &k.run, &rig_err));
-    ok(pare_compression_calibrate(k.run, files.calibration, &rig_err));
-    ok(pare_compression_compress(k.run, &rig_err));
+    ok(pare_compression_new(k.model, &o, &k.compression, &rig_err));
+    ok(pare_compression_calibrate(k.compression, files.calibration, &rig_err));
+    ok(pare_compression_compress(k.compression, &rig_err));
     for (int i = 0; i < 4; i++) {
-        const struct pare_layer *l = pare_compression_layer(j.run, i),
-                                *m = pare_compression_layer(k.run, i);
+        const struct pare_layer *l = pare_compression_layer(j.compression, i),
+                                *m = pare_compression_layer(k.compression, i);
 
         raised += l->quant->site[PARE_WEIGHT].bits != 2;
         for (int s = 0; s < PARE_QUANT_SITES; s++) {
@@ -326,10 +326,11 @@ static void test_reload(void **state)
                             (size_t)pare_numel(&l->w) * sizeof(float));
     }
     assert_true(raised > 0);
-    pare_compression_free(k.run);
+    pare_compression_free(k.compression);
     o.config = CONFIG("3"); /* those of another config do not */
-    ok(pare_compression_new(k.model, &o, &k.run, &rig_err));
-    assert_int_equal(pare_compression_calibrate(k.run, files.calibration, &rig_err), PARE_ECONFIG);
+    ok(pare_compression_new(k.model, &o, &k.compression, &rig_err));
+    assert_int_equal(pare_compression_calibrate(k.compression, files.calibration, &rig_err),
+                     PARE_ECONFIG);
     job_close(&k);
     job_close(&j);
     remove(files.calibration);

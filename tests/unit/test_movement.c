@@ -8,8 +8,8 @@
 
 static void slice(struct rig *r, int64_t start, int64_t stop, int64_t axis, int64_t step)
 {
-    begin(r, "Slice", 13);
-    SHAPED(r, 2, 4);
+    rig_begin(r, "Slice", 13);
+    COUNTING(r, 2, 4);
     I64(r, start);
     I64(r, stop);
     I64(r, axis);
@@ -22,17 +22,17 @@ static void slice_walks_backwards(void **state)
 
     (void)state;
     slice(&r, -1, INT64_MIN, 1, -1);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 3, 2, 1, 0, 7, 6, 5, 4);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 3, 2, 1, 0, 7, 6, 5, 4);
+    rig_end(&r);
     slice(&r, INT64_MAX, 0, -1, -2);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 3, 1, 7, 5);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 3, 1, 7, 5);
+    rig_end(&r);
     slice(&r, INT64_MAX, INT64_MIN, 0, INT64_MIN);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 4, 5, 6, 7);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 4, 5, 6, 7);
+    rig_end(&r);
 }
 
 static void slice_clamps(void **state)
@@ -41,18 +41,18 @@ static void slice_clamps(void **state)
 
     (void)state;
     slice(&r, INT64_MIN, INT64_MAX, 1, 3);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0, 3, 4, 7);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0, 3, 4, 7);
+    rig_end(&r);
     slice(&r, 1, 1000, 1, INT64_MAX);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 1, 5);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 1, 5);
+    rig_end(&r);
     slice(&r, 1000, INT64_MAX, 1, 1);
-    run_ok(&r, 1);
+    expect_ok(&r, 1);
     assert_int_equal(r.out[0]->t.dim[0], 2);
     assert_int_equal(r.out[0]->t.dim[1], 0);
-    end(&r);
+    rig_end(&r);
 }
 
 static void slice_refuses(void **state)
@@ -61,20 +61,20 @@ static void slice_refuses(void **state)
 
     (void)state;
     slice(&r, 0, 1, 1, 0);
-    run_fails(&r, 1, "step along axis 1 is 0");
+    expect_error(&r, 1, "step along axis 1 is 0");
     slice(&r, 0, 1, 2, 1);
-    run_fails(&r, 1, "axis 2 is outside");
-    begin(&r, "Slice", 13);
-    SHAPED(&r, 2, 4);
+    expect_error(&r, 1, "axis 2 is outside");
+    rig_begin(&r, "Slice", 13);
+    COUNTING(&r, 2, 4);
     I64(&r, 0, 0);
     I64(&r, 1);
-    run_fails(&r, 1, "entries");
-    begin(&r, "Slice", 13);
-    SHAPED(&r, 2, 4);
+    expect_error(&r, 1, "entries");
+    rig_begin(&r, "Slice", 13);
+    COUNTING(&r, 2, 4);
     I64(&r, 0, 0);
     I64(&r, 1, 1);
     I64(&r, 1, -1);
-    run_fails(&r, 1, "twice");
+    expect_error(&r, 1, "twice");
 }
 
 static void slice_of_attributes(void **state)
@@ -82,22 +82,22 @@ static void slice_of_attributes(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "Slice", 9);
-    attr(&r, "starts", "1,-2");
-    attr(&r, "ends", "2,9223372036854775807");
-    SHAPED(&r, 2, 4);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 6, 7);
-    end(&r);
+    rig_begin(&r, "Slice", 9);
+    set_attr(&r, "starts", "1,-2");
+    set_attr(&r, "ends", "2,9223372036854775807");
+    COUNTING(&r, 2, 4);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 6, 7);
+    rig_end(&r);
 }
 
 /* ---- Pad ------------------------------------------------------------------------- */
 
 static void pad(struct rig *r, const char *mode, int64_t size, int64_t before, int64_t after)
 {
-    begin(r, "Pad", 19);
-    attr(r, "mode", mode);
-    SHAPED(r, size);
+    rig_begin(r, "Pad", 19);
+    set_attr(r, "mode", mode);
+    COUNTING(r, size);
     I64(r, before, after);
 }
 
@@ -107,37 +107,37 @@ static void pad_of_small_sizes(void **state)
 
     (void)state;
     pad(&r, "reflect", 1, 2, 3);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0, 0, 0, 0, 0, 0);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0, 0, 0, 0, 0, 0);
+    rig_end(&r);
     pad(&r, "reflect", 2, 3, 4);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1);
+    rig_end(&r);
     pad(&r, "reflect", 3, 5, 3);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1);
+    rig_end(&r);
     pad(&r, "wrap", 3, 4, 4);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0);
+    rig_end(&r);
     pad(&r, "edge", 3, 2, -1);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0, 0, 0, 1);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0, 0, 0, 1);
+    rig_end(&r);
     pad(&r, "constant", 3, -2, 2);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 2, 0, 0);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 2, 0, 0);
+    rig_end(&r);
     pad(&r, "constant", 2, -3, 5);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0, 0, 0, 0);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0, 0, 0, 0);
+    rig_end(&r);
     pad(&r, "constant", 2, -1, -1);
-    run_ok(&r, 1);
+    expect_ok(&r, 1);
     assert_int_equal(pare_numel(&r.out[0]->t), 0);
-    end(&r);
+    rig_end(&r);
 }
 
 static void pad_refuses(void **state)
@@ -146,25 +146,25 @@ static void pad_refuses(void **state)
 
     (void)state;
     pad(&r, "constant", 3, -2, -2);
-    run_fails(&r, 1, "leave nothing");
+    expect_error(&r, 1, "leave nothing");
     pad(&r, "constant", 3, INT64_MIN, INT64_MAX);
-    run_fails(&r, 1, "out of range");
+    expect_error(&r, 1, "out of range");
     pad(&r, "constant", 3, INT64_MAX / 8, INT64_MAX / 8);
-    run_fails(&r, 1, "has more than 1099511627776 elements");
+    expect_error(&r, 1, "has more than 1099511627776 elements");
     pad(&r, "reflect", 0, 1, 1);
-    run_fails(&r, 1, "no element to pad with");
+    expect_error(&r, 1, "no element to pad with");
     pad(&r, "wrap", 2, -3, 5);
-    run_fails(&r, 1, "no element to pad with");
-    begin(&r, "Pad", 13);
-    SHAPED(&r, 2, 2);
+    expect_error(&r, 1, "no element to pad with");
+    rig_begin(&r, "Pad", 13);
+    COUNTING(&r, 2, 2);
     I64(&r, 1, 1);
-    run_fails(&r, 1, "2 pads are given for 2 axes");
-    begin(&r, "Pad", 18);
-    SHAPED(&r, 2, 2);
+    expect_error(&r, 1, "2 pads are given for 2 axes");
+    rig_begin(&r, "Pad", 18);
+    COUNTING(&r, 2, 2);
     I64(&r, 1, 1);
-    absent(&r);
+    add_absent_input(&r);
     I64(&r, 5);
-    run_fails(&r, 1, "axis 5 is outside");
+    expect_error(&r, 1, "axis 5 is outside");
 }
 
 /* ---- moving boxes ------------------------------------------------------------------ */
@@ -182,13 +182,13 @@ static void transpose_of_every_size(void **state)
         unsigned char *x, *y;
         int perm[3];
 
-        begin(&r, "Transpose", 13);
-        attr(&r, "perm", "2,0,1");
-        input(&r, types[k], 3, dim, NULL);
+        rig_begin(&r, "Transpose", 13);
+        set_attr(&r, "perm", "2,0,1");
+        add_input(&r, types[k], 3, dim, NULL);
         x = r.in[0]->t.data;
         for (size_t i = 0; i < 3 * 37 * 18 * size; i++)
             x[i] = (unsigned char)(i * 31 + i / 251);
-        run_ok(&r, 1);
+        expect_ok(&r, 1);
         y = r.out[0]->t.data;
         for (size_t a = 0; a < 18; a++)
             for (size_t b = 0; b < 3; b++)
@@ -197,7 +197,7 @@ static void transpose_of_every_size(void **state)
                                         x + ((b * 37 + c) * 18 + a) * size, size);
         pare_transpose_perm(&r.node, perm);
         assert_int_equal(perm[0], 2);
-        end(&r);
+        rig_end(&r);
     }
 }
 
@@ -206,31 +206,31 @@ static void empty_tensors_pass(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "Transpose", 13);
-    SHAPED(&r, 3, 0, 2);
-    run_ok(&r, 1);
+    rig_begin(&r, "Transpose", 13);
+    COUNTING(&r, 3, 0, 2);
+    expect_ok(&r, 1);
     assert_int_equal(r.out[0]->t.dim[0], 2);
-    end(&r);
-    begin(&r, "Concat", 13);
-    attr(&r, "axis", "-2");
-    SHAPED(&r, 0, 2);
-    SHAPED(&r, 1, 2);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0, 1);
+    rig_end(&r);
+    rig_begin(&r, "Concat", 13);
+    set_attr(&r, "axis", "-2");
+    COUNTING(&r, 0, 2);
+    COUNTING(&r, 1, 2);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0, 1);
     assert_int_equal(pare_concat_axis(&r.node), 0);
-    end(&r);
-    begin(&r, "Resize", 13);
-    SHAPED(&r, 0, 2);
-    absent(&r);
+    rig_end(&r);
+    rig_begin(&r, "Resize", 13);
+    COUNTING(&r, 0, 2);
+    add_absent_input(&r);
     F32(&r, 1, 2);
-    run_ok(&r, 1);
+    expect_ok(&r, 1);
     assert_int_equal(r.out[0]->t.dim[1], 4);
-    end(&r);
-    begin(&r, "Unique", 11);
-    SHAPED(&r, 0);
-    run_ok(&r, 4);
+    rig_end(&r);
+    rig_begin(&r, "Unique", 11);
+    COUNTING(&r, 0);
+    expect_ok(&r, 4);
     assert_int_equal(r.out[3]->t.dim[0], 0);
-    end(&r);
+    rig_end(&r);
 }
 
 static void concat_that_overflows(void **state)
@@ -238,17 +238,17 @@ static void concat_that_overflows(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "Concat", 13);
-    attr(&r, "axis", "0");
-    SHAPED(&r, 1);
-    SHAPED(&r, 1);
+    rig_begin(&r, "Concat", 13);
+    set_attr(&r, "axis", "0");
+    COUNTING(&r, 1);
+    COUNTING(&r, 1);
     r.in[0]->t.dim[0] = r.in[1]->t.dim[0] = INT64_MAX - 1;
-    run_fails(&r, 1, "does not fit");
-    begin(&r, "Concat", 13);
-    attr(&r, "axis", "0");
-    SHAPED(&r, 1, 2);
-    SHAPED(&r, 1, 3);
-    run_fails(&r, 1, "inputs (1, 2) and (1, 3) do not fit along axis 0");
+    expect_error(&r, 1, "does not fit");
+    rig_begin(&r, "Concat", 13);
+    set_attr(&r, "axis", "0");
+    COUNTING(&r, 1, 2);
+    COUNTING(&r, 1, 3);
+    expect_error(&r, 1, "inputs (1, 2) and (1, 3) do not fit along axis 0");
 }
 
 /* ---- ties -------------------------------------------------------------------------- */

@@ -15,23 +15,23 @@ static void hostile_indices(void **state)
 
     (void)state;
     for (int i = 0; i < N_HOSTILE; i++) {
-        begin(&r, "Gather", 13);
-        SHAPED(&r, 3, 2);
+        rig_begin(&r, "Gather", 13);
+        COUNTING(&r, 3, 2);
         I64(&r, 0, hostile[i]);
-        run_fails(&r, 1, "is outside a dimension of 3");
-        begin(&r, "GatherElements", 13);
-        SHAPED(&r, 3, 2);
-        input(&r, PARE_I64, 2, INTS(1, 2), INTS(0, hostile[i]));
-        run_fails(&r, 1, "is outside a dimension of 3");
-        begin(&r, "GatherND", 13);
-        SHAPED(&r, 3, 2);
+        expect_error(&r, 1, "is outside a dimension of 3");
+        rig_begin(&r, "GatherElements", 13);
+        COUNTING(&r, 3, 2);
+        add_input(&r, PARE_I64, 2, INTS(1, 2), INTS(0, hostile[i]));
+        expect_error(&r, 1, "is outside a dimension of 3");
+        rig_begin(&r, "GatherND", 13);
+        COUNTING(&r, 3, 2);
         I64(&r, hostile[i], 0);
-        run_fails(&r, 1, "is outside a dimension of 3");
-        begin(&r, "ScatterND", 18);
-        SHAPED(&r, 3, 2);
+        expect_error(&r, 1, "is outside a dimension of 3");
+        rig_begin(&r, "ScatterND", 18);
+        COUNTING(&r, 3, 2);
         I64(&r, hostile[i]);
-        SHAPED(&r, 2);
-        run_fails(&r, 1, "is outside a dimension of 3");
+        COUNTING(&r, 2);
+        expect_error(&r, 1, "is outside a dimension of 3");
     }
 }
 
@@ -43,20 +43,20 @@ static void hostile_indices_of_elements(void **state)
     (void)state;
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < N_HOSTILE; i++) {
-            begin(&r, names[k], k ? 18 : 9);
-            SHAPED(&r, 3);
+            rig_begin(&r, names[k], k ? 18 : 9);
+            COUNTING(&r, 3);
             I64(&r, hostile[i]);
-            SHAPED(&r, 1);
-            run_fails(&r, 1, "is outside a dimension of 3");
+            COUNTING(&r, 1);
+            expect_error(&r, 1, "is outside a dimension of 3");
         }
-    begin(&r, "Gather", 13);
-    SHAPED(&r, 0, 2);
+    rig_begin(&r, "Gather", 13);
+    COUNTING(&r, 0, 2);
     I64(&r, 0);
-    run_fails(&r, 1, "is outside a dimension of 0");
-    begin(&r, "ReverseSequence", 10);
-    SHAPED(&r, 3, 2);
+    expect_error(&r, 1, "is outside a dimension of 0");
+    rig_begin(&r, "ReverseSequence", 10);
+    COUNTING(&r, 3, 2);
     I64(&r, 1, 4);
-    run_fails(&r, 1, "length 4 of 3");
+    expect_error(&r, 1, "length 4 of 3");
 }
 
 static void index_shapes_that_do_not_fit(void **state)
@@ -64,35 +64,35 @@ static void index_shapes_that_do_not_fit(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "GatherND", 13);
-    SHAPED(&r, 3, 2);
+    rig_begin(&r, "GatherND", 13);
+    COUNTING(&r, 3, 2);
     I64(&r, 0, 0, 0);
-    run_fails(&r, 1, "indices (3) do not fit data (3, 2)");
-    begin(&r, "GatherND", 13);
-    attr(&r, "batch_dims", "1");
-    SHAPED(&r, 3, 2);
+    expect_error(&r, 1, "indices (3) do not fit data (3, 2)");
+    rig_begin(&r, "GatherND", 13);
+    set_attr(&r, "batch_dims", "1");
+    COUNTING(&r, 3, 2);
     I64(&r, 0);
-    run_fails(&r, 1, "do not fit");
-    begin(&r, "GatherElements", 13);
-    SHAPED(&r, 3, 2);
-    input(&r, PARE_I64, 2, INTS(1, 3), NULL);
-    run_fails(&r, 1, "do not fit");
-    begin(&r, "ScatterElements", 18);
-    SHAPED(&r, 3);
+    expect_error(&r, 1, "do not fit");
+    rig_begin(&r, "GatherElements", 13);
+    COUNTING(&r, 3, 2);
+    add_input(&r, PARE_I64, 2, INTS(1, 3), NULL);
+    expect_error(&r, 1, "do not fit");
+    rig_begin(&r, "ScatterElements", 18);
+    COUNTING(&r, 3);
     I64(&r, 0, 1);
-    SHAPED(&r, 1);
-    run_fails(&r, 1, "indices are (2) but updates are (1)");
-    begin(&r, "ScatterND", 18);
-    SHAPED(&r, 3, 2);
+    COUNTING(&r, 1);
+    expect_error(&r, 1, "indices are (2) but updates are (1)");
+    rig_begin(&r, "ScatterND", 18);
+    COUNTING(&r, 3, 2);
     I64(&r, 0);
-    SHAPED(&r, 3);
-    run_fails(&r, 1, "do not fit");
-    begin(&r, "ScatterND", 18);
-    attr(&r, "reduction", "add");
-    input(&r, PARE_BOOL, 1, INTS(2), NULL);
-    input(&r, PARE_I64, 2, INTS(1, 1), NULL);
-    input(&r, PARE_BOOL, 1, INTS(1), NULL);
-    run_fails(&r, 1, "reduction 'add' of bool");
+    COUNTING(&r, 3);
+    expect_error(&r, 1, "do not fit");
+    rig_begin(&r, "ScatterND", 18);
+    set_attr(&r, "reduction", "add");
+    add_input(&r, PARE_BOOL, 1, INTS(2), NULL);
+    add_input(&r, PARE_I64, 2, INTS(1, 1), NULL);
+    add_input(&r, PARE_BOOL, 1, INTS(1), NULL);
+    expect_error(&r, 1, "reduction 'add' of bool");
 }
 
 static void scatter_wraps_around(void **state)
@@ -100,14 +100,14 @@ static void scatter_wraps_around(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "ScatterElements", 18);
-    attr(&r, "reduction", "add");
+    rig_begin(&r, "ScatterElements", 18);
+    set_attr(&r, "reduction", "add");
     I64(&r, INT64_MAX, 1);
     I64(&r, 0);
     I64(&r, 1);
-    run_ok(&r, 1);
+    expect_ok(&r, 1);
     assert_true(pare_i64(&r.out[0]->t)[0] == INT64_MIN);
-    end(&r);
+    rig_end(&r);
 }
 
 static void one_hot_of_anything(void **state)
@@ -115,38 +115,38 @@ static void one_hot_of_anything(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "OneHot", 11);
+    rig_begin(&r, "OneHot", 11);
     F32(&r, 1, -1, NAN, 1e30f, -3);
     I64(&r, 2);
     F32(&r, 5, 6);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 5, 6, 5, 6, 5, 5, 5, 5, 5, 5);
-    end(&r);
-    begin(&r, "OneHot", 11);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 5, 6, 5, 6, 5, 5, 5, 5, 5, 5);
+    rig_end(&r);
+    rig_begin(&r, "OneHot", 11);
     I64(&r, 1);
     I64(&r, -2);
-    input(&r, PARE_F32, 1, INTS(2), NULL);
-    run_fails(&r, 1, "depth is -2");
-    begin(&r, "OneHot", 11);
+    add_input(&r, PARE_F32, 1, INTS(2), NULL);
+    expect_error(&r, 1, "depth is -2");
+    rig_begin(&r, "OneHot", 11);
     I64(&r, 1);
     F32(&r, NAN);
-    input(&r, PARE_F32, 1, INTS(2), NULL);
-    run_fails(&r, 1, "depth is");
+    add_input(&r, PARE_F32, 1, INTS(2), NULL);
+    expect_error(&r, 1, "depth is");
 }
 
 /* ---- Resize ---------------------------------------------------------------------- */
 
 static void resize(struct rig *r, const char *mode, const char *coord)
 {
-    begin(r, "Resize", 19);
-    attr(r, "mode", mode);
-    attr(r, "coordinate_transformation_mode", coord);
-    SHAPED(r, 1, 4);
+    rig_begin(r, "Resize", 19);
+    set_attr(r, "mode", mode);
+    set_attr(r, "coordinate_transformation_mode", coord);
+    COUNTING(r, 1, 4);
 }
 
 static void scales(struct rig *r, float a, float b)
 {
-    absent(r);
+    add_absent_input(r);
     F32(r, a, b);
 }
 
@@ -159,36 +159,36 @@ static void resize_refuses(void **state)
     for (int i = 0; i < 5; i++) {
         resize(&r, "linear", "half_pixel");
         scales(&r, 1, bad[i]);
-        run_fails(&r, 1, "axis 1 of size 4 cannot be scaled by");
+        expect_error(&r, 1, "axis 1 of size 4 cannot be scaled by");
     }
     resize(&r, "linear", "half_pixel");
-    run_fails(&r, 1, "neither scales nor sizes");
+    expect_error(&r, 1, "neither scales nor sizes");
     resize(&r, "linear", "half_pixel");
-    absent(&r);
+    add_absent_input(&r);
     F32(&r, 2);
-    run_fails(&r, 1, "scales has shape (1), must have (2)");
+    expect_error(&r, 1, "scales has shape (1), must have (2)");
     resize(&r, "linear", "half_pixel");
-    absent(&r);
-    absent(&r);
+    add_absent_input(&r);
+    add_absent_input(&r);
     I64(&r, 1, -5);
-    run_fails(&r, 1, "cannot be made -5 long");
+    expect_error(&r, 1, "cannot be made -5 long");
     resize(&r, "nearest", "half_pixel");
-    absent(&r);
-    absent(&r);
+    add_absent_input(&r);
+    add_absent_input(&r);
     I64(&r, INT64_MAX, INT64_MAX);
-    run_fails(&r, 1, "has more than 1099511627776 elements");
+    expect_error(&r, 1, "has more than 1099511627776 elements");
     resize(&r, "linear", "tf_crop_and_resize");
     scales(&r, 1, 1);
-    run_fails(&r, 1, "needs the input roi");
+    expect_error(&r, 1, "needs the input roi");
     resize(&r, "linear", "tf_crop_and_resize");
     F32(&r, 0, NAN, 1, 1);
     F32(&r, 1, 1);
-    run_fails(&r, 1, "is not finite");
-    begin(&r, "Resize", 13);
-    attr(&r, "mode", "cubic");
-    input(&r, PARE_BOOL, 2, INTS(1, 4), NULL);
+    expect_error(&r, 1, "is not finite");
+    rig_begin(&r, "Resize", 13);
+    set_attr(&r, "mode", "cubic");
+    add_input(&r, PARE_BOOL, 2, INTS(1, 4), NULL);
     scales(&r, 1, 2);
-    run_fails(&r, 1, "bool cannot be interpolated");
+    expect_error(&r, 1, "bool cannot be interpolated");
 }
 
 /* Of 0 1 2 3 halved: antialiased taps weigh 1, 3, 3 and 1 of 8, where the outermost falls on the
@@ -199,43 +199,43 @@ static void resize_values(void **state)
 
     (void)state;
     resize(&r, "linear", "half_pixel");
-    attr(&r, "antialias", "1");
+    set_attr(&r, "antialias", "1");
     scales(&r, 1, 0.5f);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0.625f, 2.375f);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0.625f, 2.375f);
+    rig_end(&r);
     resize(&r, "linear", "half_pixel");
     scales(&r, 1, 0.5f);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0.5f, 2.5f);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0.5f, 2.5f);
+    rig_end(&r);
     resize(&r, "linear", "align_corners");
     scales(&r, 1, 1.75f);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0, 0.5f, 1, 1.5f, 2, 2.5f, 3);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0, 0.5f, 1, 1.5f, 2, 2.5f, 3);
+    rig_end(&r);
     resize(&r, "nearest", "asymmetric");
-    attr(&r, "nearest_mode", "ceil");
+    set_attr(&r, "nearest_mode", "ceil");
     scales(&r, 2, 1.5f);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 0, 1, 2, 2, 3, 3, 0, 1, 2, 2, 3, 3);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 0, 1, 2, 2, 3, 3, 0, 1, 2, 2, 3, 3);
+    rig_end(&r);
     resize(&r, "linear", "tf_crop_and_resize");
-    attr(&r, "extrapolation_value", "9");
+    set_attr(&r, "extrapolation_value", "9");
     F32(&r, 0, 0.5f, 1, 1.5f);
-    absent(&r);
+    add_absent_input(&r);
     I64(&r, 1, 3);
-    run_ok(&r, 1);
-    CHECK(&r, 0, 1.5f, 3, 9);
-    end(&r);
+    expect_ok(&r, 1);
+    EXPECT(&r, 0, 1.5f, 3, 9);
+    rig_end(&r);
 }
 
 /* ---- shapes and sizes -------------------------------------------------------------- */
 
 static void reshape(struct rig *r)
 {
-    begin(r, "Reshape", 14);
-    SHAPED(r, 2, 3);
+    rig_begin(r, "Reshape", 14);
+    COUNTING(r, 2, 3);
 }
 
 static void reshape_refuses(void **state)
@@ -245,31 +245,31 @@ static void reshape_refuses(void **state)
     (void)state;
     reshape(&r);
     I64(&r, -1, -1);
-    run_fails(&r, 1, "second unknown");
+    expect_error(&r, 1, "second unknown");
     reshape(&r);
     I64(&r, 4, -1);
-    run_fails(&r, 1, "does not fit");
+    expect_error(&r, 1, "does not fit");
     reshape(&r);
     I64(&r, 5);
-    run_fails(&r, 1, "does not fit");
+    expect_error(&r, 1, "does not fit");
     reshape(&r);
     I64(&r, 2, 3, 0);
-    run_fails(&r, 1, "copies dimension 2");
+    expect_error(&r, 1, "copies dimension 2");
     reshape(&r);
     I64(&r, INT64_MAX, INT64_MAX);
-    run_fails(&r, 1, "too many");
+    expect_error(&r, 1, "too many");
     reshape(&r);
     I64(&r, INT64_MIN);
-    run_fails(&r, 1, "negative");
+    expect_error(&r, 1, "negative");
     reshape(&r);
     I64(&r, 1, 1, 1, 1, 1, 1, 1, 1, 6);
-    run_fails(&r, 1, "at most 8");
+    expect_error(&r, 1, "at most 8");
 }
 
 static void split(struct rig *r, int version)
 {
-    begin(r, "Split", version);
-    SHAPED(r, 5);
+    rig_begin(r, "Split", version);
+    COUNTING(r, 5);
 }
 
 static void split_sizes(void **state)
@@ -279,32 +279,32 @@ static void split_sizes(void **state)
     (void)state;
     split(&r, 13);
     I64(&r, 2, 2);
-    run_fails(&r, 2, "add up to 4 of an axis of 5");
+    expect_error(&r, 2, "add up to 4 of an axis of 5");
     split(&r, 13);
     I64(&r, 2, 4);
-    run_fails(&r, 2, "part 1 of size 4 does not fit");
+    expect_error(&r, 2, "part 1 of size 4 does not fit");
     split(&r, 13);
     I64(&r, INT64_MAX, INT64_MAX);
-    run_fails(&r, 2, "does not fit");
+    expect_error(&r, 2, "does not fit");
     split(&r, 13);
     I64(&r, 6, -1);
-    run_fails(&r, 2, "does not fit");
+    expect_error(&r, 2, "does not fit");
     split(&r, 13);
     I64(&r, 5);
-    run_fails(&r, 2, "1 sizes are given for 2 outputs");
+    expect_error(&r, 2, "1 sizes are given for 2 outputs");
     split(&r, 13);
-    run_fails(&r, 2, "cannot be split in 2 equal parts");
+    expect_error(&r, 2, "cannot be split in 2 equal parts");
     split(&r, 18);
-    attr(&r, "num_outputs", "4");
-    run_fails(&r, 4, "does not fit");
+    set_attr(&r, "num_outputs", "4");
+    expect_error(&r, 4, "does not fit");
     split(&r, 18);
-    attr(&r, "num_outputs", "2");
-    run_ok(&r, 2);
-    CHECK(&r, 0, 0, 1, 2);
-    CHECK(&r, 1, 3, 4);
+    set_attr(&r, "num_outputs", "2");
+    expect_ok(&r, 2);
+    EXPECT(&r, 0, 0, 1, 2);
+    EXPECT(&r, 1, 3, 4);
     assert_int_equal(pare_split_axis(&r.node), 0);
     assert_int_equal(pare_microbatch_size(&r.node, 1), 2);
-    end(&r);
+    rig_end(&r);
 }
 
 static void huge_requests(void **state)
@@ -312,39 +312,39 @@ static void huge_requests(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "Expand", 13);
-    SHAPED(&r, 1, 1);
+    rig_begin(&r, "Expand", 13);
+    COUNTING(&r, 1, 1);
     I64(&r, INT64_MAX, INT64_MAX);
-    run_fails(&r, 1, "has more than 1099511627776 elements");
-    begin(&r, "Expand", 13);
-    SHAPED(&r, 1);
+    expect_error(&r, 1, "has more than 1099511627776 elements");
+    rig_begin(&r, "Expand", 13);
+    COUNTING(&r, 1);
     I64(&r, -1);
-    run_fails(&r, 1, "negative");
-    begin(&r, "Tile", 13);
-    SHAPED(&r, 4);
+    expect_error(&r, 1, "negative");
+    rig_begin(&r, "Tile", 13);
+    COUNTING(&r, 4);
     I64(&r, INT64_MAX / 2);
-    run_fails(&r, 1, "does not fit");
-    begin(&r, "Tile", 13);
-    SHAPED(&r, 4);
+    expect_error(&r, 1, "does not fit");
+    rig_begin(&r, "Tile", 13);
+    COUNTING(&r, 4);
     I64(&r, -1);
-    run_fails(&r, 1, "-1 times");
-    begin(&r, "ConstantOfShape", 9);
+    expect_error(&r, 1, "-1 times");
+    rig_begin(&r, "ConstantOfShape", 9);
     I64(&r, INT64_MAX, 2);
-    run_fails(&r, 1, "has more than 1099511627776 elements");
-    begin(&r, "ConstantOfShape", 9);
+    expect_error(&r, 1, "has more than 1099511627776 elements");
+    rig_begin(&r, "ConstantOfShape", 9);
     I64(&r, INT64_MAX, INT64_MAX, 0);
-    run_fails(&r, 1, "has more than 1099511627776 elements");
-    begin(&r, "ConstantOfShape", 9);
+    expect_error(&r, 1, "has more than 1099511627776 elements");
+    rig_begin(&r, "ConstantOfShape", 9);
     I64(&r, 2, -2);
-    run_fails(&r, 1, "negative dimension: -2");
-    begin(&r, "CenterCropPad", 18);
-    SHAPED(&r, 4, 4);
+    expect_error(&r, 1, "negative dimension: -2");
+    rig_begin(&r, "CenterCropPad", 18);
+    COUNTING(&r, 4, 4);
     I64(&r, INT64_MAX, 1000);
-    run_fails(&r, 1, "has more than 1099511627776 elements");
-    begin(&r, "DepthToSpace", 13);
-    attr(&r, "blocksize", "1048576");
-    input(&r, PARE_F32, 4, INTS(1, 0, (int64_t)1 << 39, 1), NULL);
-    run_fails(&r, 1, "has more than 1099511627776 elements");
+    expect_error(&r, 1, "has more than 1099511627776 elements");
+    rig_begin(&r, "DepthToSpace", 13);
+    set_attr(&r, "blocksize", "1048576");
+    add_input(&r, PARE_F32, 4, INTS(1, 0, (int64_t)1 << 39, 1), NULL);
+    expect_error(&r, 1, "has more than 1099511627776 elements");
 }
 
 static void ranges(void **state)
@@ -352,29 +352,29 @@ static void ranges(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "Range", 11);
+    rig_begin(&r, "Range", 11);
     I64(&r, INT64_MIN);
     I64(&r, INT64_MAX);
     I64(&r, 1);
-    run_fails(&r, 1, "too long");
-    begin(&r, "Range", 11);
+    expect_error(&r, 1, "too long");
+    rig_begin(&r, "Range", 11);
     I64(&r, 1);
     I64(&r, 5);
     I64(&r, 0);
-    run_fails(&r, 1, "delta is 0");
-    begin(&r, "Range", 11);
-    input(&r, PARE_F32, 0, NULL, FLOATS(0));
-    input(&r, PARE_F32, 0, NULL, FLOATS(NAN));
-    input(&r, PARE_F32, 0, NULL, FLOATS(1));
-    run_fails(&r, 1, "is not finite");
-    begin(&r, "Range", 11);
+    expect_error(&r, 1, "delta is 0");
+    rig_begin(&r, "Range", 11);
+    add_input(&r, PARE_F32, 0, NULL, FLOATS(0));
+    add_input(&r, PARE_F32, 0, NULL, FLOATS(NAN));
+    add_input(&r, PARE_F32, 0, NULL, FLOATS(1));
+    expect_error(&r, 1, "is not finite");
+    rig_begin(&r, "Range", 11);
     I64(&r, INT64_MAX);
     I64(&r, INT64_MIN);
     I64(&r, INT64_MIN);
-    run_ok(&r, 1);
+    expect_ok(&r, 1);
     assert_int_equal(r.out[0]->t.dim[0], 2);
     assert_true(pare_i64(&r.out[0]->t)[1] == -1);
-    end(&r);
+    rig_end(&r);
 }
 
 /* ---- no elements, of a huge shape ------------------------------------------------- */
@@ -386,10 +386,10 @@ static void slices_without_elements(void **state)
     struct rig r;
 
     (void)state;
-    begin(&r, "Unique", 11);
-    attr(&r, "axis", "1");
-    SHAPED(&r, 0, 3, 0);
-    run_ok(&r, 4);
+    rig_begin(&r, "Unique", 11);
+    set_attr(&r, "axis", "1");
+    COUNTING(&r, 0, 3, 0);
+    expect_ok(&r, 4);
     assert_int_equal(r.out[0]->t.rank, 3);
     assert_int_equal(r.out[0]->t.dim[1], 1);
     assert_int_equal(pare_numel(&r.out[1]->t), 1);
@@ -399,14 +399,14 @@ static void slices_without_elements(void **state)
         assert_int_equal(pare_i64(&r.out[2]->t)[i], 0);
     assert_int_equal(pare_numel(&r.out[3]->t), 1);
     assert_int_equal(pare_i64(&r.out[3]->t)[0], 3);
-    end(&r);
-    begin(&r, "Unique", 11);
-    attr(&r, "axis", "0");
-    SHAPED(&r, 0, 3);
-    run_ok(&r, 4);
+    rig_end(&r);
+    rig_begin(&r, "Unique", 11);
+    set_attr(&r, "axis", "0");
+    COUNTING(&r, 0, 3);
+    expect_ok(&r, 4);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pare_numel(&r.out[i]->t), 0);
-    end(&r);
+    rig_end(&r);
 }
 
 /* Billions of them take nothing, unless their numbers are asked for. */
@@ -417,20 +417,20 @@ static void billions_of_slices(void **state)
 
     (void)state;
     for (int sorted = 0; sorted < 2; sorted++) {
-        begin(&r, "Unique", 11);
-        attr(&r, "axis", "1");
-        attr(&r, "sorted", sorted ? "1" : "0");
-        SHAPED(&r, 0, many, 0);
+        rig_begin(&r, "Unique", 11);
+        set_attr(&r, "axis", "1");
+        set_attr(&r, "sorted", sorted ? "1" : "0");
+        COUNTING(&r, 0, many, 0);
         pare_arena_limit(r.arena, 1 << 16);
         pare_arena_limit(r.scratch, 1 << 16);
-        run_ok(&r, 2);
+        expect_ok(&r, 2);
         assert_int_equal(r.out[0]->t.dim[1], 1);
-        end(&r);
-        begin(&r, "Unique", 11);
-        attr(&r, "axis", "1");
-        SHAPED(&r, 0, many, 0);
+        rig_end(&r);
+        rig_begin(&r, "Unique", 11);
+        set_attr(&r, "axis", "1");
+        COUNTING(&r, 0, many, 0);
         pare_arena_limit(r.arena, 1 << 16);
-        run_fails(&r, 3, "no memory for a tensor of 17179869184 bytes");
+        expect_error(&r, 3, "no memory for a tensor of 17179869184 bytes");
     }
 }
 

@@ -1,5 +1,5 @@
 /* test_optim.c - optimizers against PyTorch's trajectories, written by tools/golden_optim.py. */
-#include "spelled.h"
+#include "case_names.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ static int setup(void **state)
 {
     (void)state;
     arena = pare_arena_new(1 << 16);
-    list = spelled_read(arena, "golden/optim.npz", &n_list);
+    list = read_cases(arena, "golden/optim.npz", &n_list);
     return 0;
 }
 
@@ -36,7 +36,7 @@ static double at(const struct pare_tensor *t, int64_t i)
  * remainders are met, and more than one chunk. */
 static struct pare_optim_param param(const char *name, int64_t n)
 {
-    const float *start = pare_f32(spelled_find(list, n_list, "start"));
+    const float *start = pare_f32(find_case_array(list, n_list, "start"));
     struct pare_optim_param p = { .name = name };
     struct pare_err err;
 
@@ -49,7 +49,7 @@ static struct pare_optim_param param(const char *name, int64_t n)
 
 static void set_grad(const struct pare_optim_param *p, int step)
 {
-    const float *g = pare_f32(spelled_find(list, n_list, "grads")) + step * 5;
+    const float *g = pare_f32(find_case_array(list, n_list, "grads")) + step * 5;
 
     for (int64_t i = 0; i < p->grad.dim[0]; i++)
         pare_f32(&p->grad)[i] = g[i % 5];
@@ -70,15 +70,15 @@ static void compare(const struct pare_named *want, int step, const struct pare_t
 
 static struct pare_optim *make(const char *text, struct pare_optim_opts *o)
 {
-    struct spelled c = spelled(arena, text);
-    const char *norm = spelled_take(&c, "clip_norm"), *value = spelled_take(&c, "clip_value");
+    struct case_name c = parse_case_name(arena, text);
+    const char *norm = case_take(&c, "clip_norm"), *value = case_take(&c, "clip_value");
     struct pare_optim *op;
     struct pare_err err;
 
     o->clip_norm = norm ? strtod(norm, NULL) : 0;
     o->clip_value = value ? strtod(value, NULL) : 0;
     assert_int_equal(pare_find_optimizer(c.name, &o->type, &err), 0);
-    o->conf = spelled_conf(arena, &c, o->type->opts, o->type->conf_size);
+    o->conf = case_conf(arena, &c, o->type->opts, o->type->conf_size);
     if (pare_optim_new(arena, o, &op, &err))
         fail_msg("%s: %s", text, err.msg);
     return op;
@@ -135,7 +135,7 @@ static void groups(void **state)
             compare(&list[i], t, &p[0].value, 0);
             compare(&list[i], t, &p[1].value, 5);
         }
-        assert_memory_equal(before.data, pare_f32(spelled_find(list, n_list, "start")), 20);
+        assert_memory_equal(before.data, pare_f32(find_case_array(list, n_list, "start")), 20);
         seen++;
     }
     assert_int_equal(seen, 2);
@@ -233,7 +233,7 @@ static void mistakes(void **state)
     pare_f32(&p.grad)[3] = NAN;
     assert_int_equal(pare_optim_step(op, 0.1, &err), PARE_ELIMIT);
     assert_string_equal(err.msg, "the gradient of 'conv1.weight' is not finite");
-    assert_memory_equal(p.value.data, pare_f32(spelled_find(list, n_list, "start")), 20);
+    assert_memory_equal(p.value.data, pare_f32(find_case_array(list, n_list, "start")), 20);
     assert_int_equal(op->step, 0);
 
     q = p;
@@ -254,9 +254,9 @@ static void mistakes(void **state)
     assert_int_equal(pare_optim_new(arena, &o, &op, &err), PARE_ECONFIG);
     o.group = NULL;
     {
-        struct spelled c = spelled(arena, "sgd,nesterov=true");
+        struct case_name c = parse_case_name(arena, "sgd,nesterov=true");
 
-        o.conf = spelled_conf(arena, &c, o.type->opts, o.type->conf_size);
+        o.conf = case_conf(arena, &c, o.type->opts, o.type->conf_size);
     }
     assert_int_equal(pare_optim_new(arena, &o, &op, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "nesterov needs momentum"));

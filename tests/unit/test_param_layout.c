@@ -70,19 +70,19 @@ static void same(const struct pare_trainer *a, const struct pare_trainer *b)
     }
 }
 
-static void open_trial(struct trial *t, const char *optimizer, const char *threads,
+static void open_trial(struct training_step *t, const char *optimizer, const char *threads,
                        const char *const *without)
 {
     struct pare_given set[] = { { "optimizer", optimizer }, { "threads", threads } };
 
-    begin(t, make(filters, "filters", chw), chw, threads);
+    step_prepare(t, make_network(filters, "filters", chw), chw, threads);
     assert_int_equal(pare_train_options_make(set, 2, false, t->arena, &t->setup, &err), 0);
     t->setup->trainer.without = without;
     assert_int_equal(pare_trainer_new(t->model, &t->setup->trainer, &t->trainer, &err), 0);
 }
 
 /* The last batch of an epoch is a smaller one. */
-static void step(struct trial *t, int i)
+static void step(struct training_step *t, int i)
 {
     struct pare_tensor x = t->x, y = t->y;
 
@@ -116,7 +116,7 @@ static bool moved(const struct pare_trainer *a, const struct pare_trainer *b)
 static void compare(const char *optimizer, const char *threads, const char *const *without,
                     int least)
 {
-    struct trial a, b;
+    struct training_step a, b;
 
     open_trial(&a, optimizer, threads, without);
     open_trial(&b, optimizer, threads, without);
@@ -136,8 +136,8 @@ static void compare(const char *optimizer, const char *threads, const char *cons
     }
     pare_trainer_block_params(b.trainer, false);
     same(a.trainer, b.trainer);
-    end(&a);
-    end(&b);
+    step_free(&a);
+    step_free(&b);
 }
 
 static void all_kernels(void **state)
@@ -157,7 +157,7 @@ static void all_kernels(void **state)
 static void masks(void **state)
 {
     uint8_t *mask[2];
-    struct trial t[2];
+    struct training_step t[2];
     struct pare_rng r;
 
     (void)state;
@@ -192,13 +192,13 @@ static void masks(void **state)
     pare_trainer_block_params(t[1].trainer, false);
     same(t[0].trainer, t[1].trainer);
     for (int k = 0; k < 2; k++)
-        end(&t[k]);
+        step_free(&t[k]);
 }
 
 /* A trainer that is freed, or has an error, leaves a row-major model. */
 static void left(void **state)
 {
-    struct trial a, b;
+    struct training_step a, b;
     struct pare_tensor bad;
 
     (void)state;
@@ -216,8 +216,8 @@ static void left(void **state)
         same_bits(pare_f32(&pare_graph_find(a.model->graph, a.trainer->name[i])->t),
                   pare_f32(&pare_graph_find(b.model->graph, a.trainer->name[i])->t),
                   pare_numel(&a.trainer->param[i].value), "what is left", a.trainer->name[i]);
-    end(&a);
-    end(&b);
+    step_free(&a);
+    step_free(&b);
 }
 
 static int nothing(void *user, struct pare_trainer *t, int64_t step, struct pare_err *e)

@@ -4,21 +4,21 @@
 
 static void compare(build_fn *build, const char *name, const int64_t chw[3], double tol)
 {
-    struct trial fast, plain;
+    struct training_step fast, plain;
 
-    start(&fast, make(build, name, chw), chw, false, "2");
-    start(&plain, make(build, name, chw), chw, true, "1");
+    step_run(&fast, make_network(build, name, chw), chw, false, "2");
+    step_run(&plain, make_network(build, name, chw), chw, true, "1");
     assert_true(fabs(fast.score.loss - plain.score.loss) < 1e-5 * fabs(plain.score.loss));
     for (int i = 0; i < plain.trainer->n_params; i++) {
-        double d = distance(&fast.trainer->grad[i], &plain.trainer->grad[i]);
+        double d = relative_error(&fast.trainer->grad[i], &plain.trainer->grad[i]);
 
         if (!(d < tol))
             fail_msg("%s: the gradient of '%s' is off by %g", name, plain.trainer->name[i], d);
     }
     for (int i = 0; i < plain.trainer->n_state; i++)
-        assert_true(distance(&fast.trainer->state[i].t, &plain.trainer->state[i].t) < 1e-5);
-    end(&fast);
-    end(&plain);
+        assert_true(relative_error(&fast.trainer->state[i].t, &plain.trainer->state[i].t) < 1e-5);
+    step_free(&fast);
+    step_free(&plain);
 }
 
 static struct pare_flow conv_bn(struct pare_net *n, struct pare_flow x, const char *name,
@@ -102,12 +102,12 @@ static struct pare_flow filters(struct pare_net *n, struct pare_flow x)
 static void test_winograd(void **state)
 {
     int64_t chw[3] = { 40, 22, 21 };
-    struct trial t;
+    struct training_step t;
 
     (void)state;
-    start(&t, make(filters, "filters", chw), chw, false, "2");
-    uses(t.trainer->plan[0], "conv_winograd_train", 5);
-    end(&t);
+    step_run(&t, make_network(filters, "filters", chw), chw, false, "2");
+    expect_kernel(t.trainer->plan[0], "conv_winograd_train", 5);
+    step_free(&t);
     compare(filters, "filters", chw, 1e-4);
 }
 
@@ -136,17 +136,17 @@ static void test_networks(void **state)
 static void test_again(void **state)
 {
     int64_t chw[3] = { 3, 9, 7 };
-    struct trial t[2];
+    struct training_step t[2];
 
     (void)state;
     for (int i = 0; i < 2; i++)
-        start(&t[i], make(norms, "norms", chw), chw, false, "2");
+        step_run(&t[i], make_network(norms, "norms", chw), chw, false, "2");
     assert_int_equal(pare_trainer_gradient(t[1].trainer, &t[1].x, &t[1].y, &t[1].score, &err), 0);
     for (int i = 0; i < t[0].trainer->n_params; i++)
         assert_memory_equal(t[0].trainer->grad[i].data, t[1].trainer->grad[i].data,
                             (size_t)pare_numel(&t[0].trainer->grad[i]) * sizeof(float));
-    end(&t[0]);
-    end(&t[1]);
+    step_free(&t[0]);
+    step_free(&t[1]);
 }
 
 /* The plan keeps only what the backward pass reads: a network of stages of equal size needs the
@@ -168,13 +168,13 @@ static void test_memory(void **state)
 {
     int64_t chw[3] = { 16, 64, 64 }; /* kernels' working memory is small against that */
     size_t one = BATCH * 16 * 64 * 64 * sizeof(float);
-    struct trial t;
+    struct training_step t;
 
     (void)state;
-    start(&t, make(stages, "stages", chw), chw, false, "1");
+    step_run(&t, make_network(stages, "stages", chw), chw, false, "1");
     /* Per stage: the convolution's input and the normalization's. */
     assert_in_range(t.trainer->plan[0]->memory_bytes, 12 * one, 14 * one + one / 2);
-    end(&t);
+    step_free(&t);
 }
 
 /* Steps with plain kernels leak no memory either. */
@@ -182,15 +182,15 @@ static void test_no_growth(void **state)
 {
     int64_t chw[3] = { 16, 32, 32 };
     struct pare_mark m;
-    struct trial t;
+    struct training_step t;
 
     (void)state;
-    start(&t, make(stages, "stages", chw), chw, true, "1");
+    step_run(&t, make_network(stages, "stages", chw), chw, true, "1");
     m = pare_mark(t.trainer->plan[0]->scratch);
     assert_int_equal(pare_trainer_gradient(t.trainer, &t.x, &t.y, &t.score, &err), 0);
     assert_ptr_equal(pare_mark(t.trainer->plan[0]->scratch).block, m.block);
     assert_int_equal(pare_mark(t.trainer->plan[0]->scratch).used, m.used);
-    end(&t);
+    step_free(&t);
 }
 
 int main(void)

@@ -28,10 +28,10 @@ static void n1_n2_fpgm(void **state)
         struct pare_model *m = rig_model("t1");
         struct pare_compression *r;
 
-        rig_fill(m, "conv2.weight", 1, 1);
-        r = rig_run(m, "fpgm", config[i], NULL);
+        rig_fill_channels(m, "conv2.weight", 1, 1);
+        r = rig_compression(m, "fpgm", config[i], NULL);
         ok(pare_compression_compress(r, &rig_err));
-        rig_expect(r, "conv2", kept[i]);
+        rig_expect_kept(r, "conv2", kept[i]);
         close_all(r, m);
     }
 }
@@ -46,12 +46,12 @@ static void n3_n4_l1(void **state)
         struct pare_model *m = rig_model("t1");
         struct pare_compression *r;
 
-        rig_fill(m, "conv1.weight", 0, 1);
-        rig_fill(m, "conv2.weight", 0, 1);
-        r = rig_run(m, pruner[i], BOTH("0.2", "0.6"), NULL);
+        rig_fill_channels(m, "conv1.weight", 0, 1);
+        rig_fill_channels(m, "conv2.weight", 0, 1);
+        r = rig_compression(m, pruner[i], BOTH("0.2", "0.6"), NULL);
         ok(pare_compression_compress(r, &rig_err));
-        rig_expect(r, "conv1", "01111");
-        rig_expect(r, "conv2", "0000001111");
+        rig_expect_kept(r, "conv1", "01111");
+        rig_expect_kept(r, "conv2", "0000001111");
         close_all(r, m);
     }
 }
@@ -79,15 +79,15 @@ static void n5_n6_slim(void **state)
         struct pare_compression *r;
 
         ok(pare_network_make(&net, &o, &m, &rig_err));
-        rig_fill(m, "bn1.weight", 0, 1);
-        rig_fill(m, "bn2.weight", 0, n6 ? 1 : -1);
-        r = rig_run(m, "slim",
-                    n6 ? "[{\"sparsity\": 0.6, \"op_types\": [\"BatchNorm2d\"]}]"
-                       : "[{\"sparsity\": 0.2, \"op_types\": [\"BatchNorm2d\"]}]",
-                    i / 2 ? "training_epochs=0 mode=normal" : "training_epochs=0");
+        rig_fill_channels(m, "bn1.weight", 0, 1);
+        rig_fill_channels(m, "bn2.weight", 0, n6 ? 1 : -1);
+        r = rig_compression(m, "slim",
+                            n6 ? "[{\"sparsity\": 0.6, \"op_types\": [\"BatchNorm2d\"]}]"
+                               : "[{\"sparsity\": 0.2, \"op_types\": [\"BatchNorm2d\"]}]",
+                            i / 2 ? "training_epochs=0 mode=normal" : "training_epochs=0");
         ok(pare_compression_compress(r, &rig_err));
-        rig_expect(r, "bn1", n6 ? "00011" : "01111");
-        rig_expect(r, "bn2", n6 ? "00011" : "01111");
+        rig_expect_kept(r, "bn1", n6 ? "00011" : "01111");
+        rig_expect_kept(r, "bn2", n6 ? "00011" : "01111");
         close_all(r, m);
     }
 }
@@ -117,19 +117,19 @@ static void n7_n8_taylor(void **state)
         struct pare_model *m = rig_model("t1");
         struct pare_compression *r;
 
-        rig_fill(m, "conv1.weight", 0, 1);
-        rig_fill(m, "conv2.weight", 10, -1);
-        r = rig_run(m, "taylor",
-                    global ? "[{\"total_sparsity\": 0.4, \"op_types\": [\"Conv2d\"]}]"
-                           : BOTH("0.2", "0.6"),
-                    global ? "statistics_batch_num=1 mode=global" : "training_steps=2");
+        rig_fill_channels(m, "conv1.weight", 0, 1);
+        rig_fill_channels(m, "conv2.weight", 10, -1);
+        r = rig_compression(m, "taylor",
+                            global ? "[{\"total_sparsity\": 0.4, \"op_types\": [\"Conv2d\"]}]"
+                                   : BOTH("0.2", "0.6"),
+                            global ? "statistics_batch_num=1 mode=global" : "training_steps=2");
         taylor_step(r);
         if (!global) {
-            rig_expect(r, "conv1", "11111");
+            rig_expect_kept(r, "conv1", "11111");
             taylor_step(r);
         }
-        rig_expect(r, "conv1", global ? "00001" : "01111");
-        rig_expect(r, "conv2", global ? "1111111000" : "1111000000");
+        rig_expect_kept(r, "conv1", global ? "00001" : "01111");
+        rig_expect_kept(r, "conv2", global ? "1111111000" : "1111000000");
         close_all(r, m);
     }
 }
@@ -153,33 +153,33 @@ static void n17_norm(void **state)
     struct pare_arena *a = pare_arena_new(4096);
     struct pare_tensor cube = filled(a, 3, (int64_t[]){ 3, 3, 3 }, 1);
     struct pare_tensor square = filled(a, 2, (int64_t[]){ 4, 4 }, 2);
-    struct lone f;
+    struct pruner_rig f;
 
     (void)state;
-    lone_open(&f, "l2", NULL, &cube, &rows);
+    pruner_rig_open(&f, "l2", NULL, &cube, &rows);
     for (int i = 0; i < 3; i++)
-        near((double)lone_score(&f)[i], 3, 1e-6);
-    lone_close(&f);
-    lone_open(&f, "l2", NULL, &square, &rows);
+        expect_near((double)pruner_rig_score(&f)[i], 3, 1e-6);
+    pruner_rig_close(&f);
+    pruner_rig_open(&f, "l2", NULL, &square, &rows);
     for (int i = 0; i < 4; i++)
-        near((double)lone_score(&f)[i], 4, 1e-6);
-    lone_close(&f);
+        expect_near((double)pruner_rig_score(&f)[i], 4, 1e-6);
+    pruner_rig_close(&f);
     pare_arena_free(a);
 }
 
 static void n18_distance(void **state)
 {
     float x[2][4] = { { 1, 2, 4, 6 }, { 0, 0, 1, 1 } };
-    struct lone f;
+    struct pruner_rig f;
 
     (void)state;
     for (int k = 0; k < 2; k++) {
         struct pare_tensor t = { PARE_F32, 2, { 2, 2 }, x[k] };
 
-        lone_open(&f, "fpgm", NULL, &t, &rows);
+        pruner_rig_open(&f, "fpgm", NULL, &t, &rows);
         for (int i = 0; i < 2; i++)
-            near((double)lone_score(&f)[i], k ? sqrt(2) : 5, 1e-6);
-        lone_close(&f);
+            expect_near((double)pruner_rig_score(&f)[i], k ? sqrt(2) : 5, 1e-6);
+        pruner_rig_close(&f);
     }
 }
 
@@ -192,15 +192,16 @@ static void n19_sums_of_steps(void **state)
     (void)state;
     for (int k = 0; k < 2; k++) {
         struct pare_tensor w = filled(a, 3 - k, dim[k], 0.5f), g = filled(a, 3 - k, dim[k], -2);
-        struct lone f;
+        struct pruner_rig f;
 
-        lone_open(&f, "taylor", "training_steps=2", &w, &rows);
-        lone_step(&f, &g);
-        assert_int_equal(f.p->pruner->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
-        lone_step(&f, &g);
+        pruner_rig_open(&f, "taylor", "training_steps=2", &w, &rows);
+        pruner_rig_step(&f, &g);
+        assert_int_equal(f.p->pruner->score(&f.compression, &f.layer, f.score, &rig_err),
+                         PARE_NOT_YET);
+        pruner_rig_step(&f, &g);
         for (int i = 0; i < dim[k][0]; i++)
-            near((double)lone_score(&f)[i], k ? 8 : 18, 1e-6);
-        lone_close(&f);
+            expect_near((double)pruner_rig_score(&f)[i], k ? 8 : 18, 1e-6);
+        pruner_rig_close(&f);
     }
     pare_arena_free(a);
 }
@@ -214,18 +215,18 @@ static void activity(const char *pruner, const float *x, int64_t channels, const
     struct pare_tensor w = filled(a, 2, (int64_t[]){ channels, 7 }, 1);
     const int64_t dim[] = { 2 * channels + 1 };
     struct pare_activation_stats_layer *s;
-    struct lone f;
+    struct pruner_rig f;
     double *sum;
 
-    lone_open(&f, pruner, "training_steps=1", &w, &rows);
+    pruner_rig_open(&f, pruner, "training_steps=1", &w, &rows);
     s = f.layer.state[0];
     *s = (struct pare_activation_stats_layer){ 1, channels };
     sum = pare_layer_buffer(&f.layer, "activity", PARE_F64, 1, dim, &rig_err)->data;
     sum[2 * channels] = 4;
     pare_activation_stats_add(&out, 2, pare_activation_find("relu"), sum, sum + channels);
     for (int64_t c = 0; c < channels; c++)
-        near((double)lone_score(&f)[c], want[c], 1e-6);
-    lone_close(&f);
+        expect_near((double)pruner_rig_score(&f)[c], want[c], 1e-6);
+    pruner_rig_close(&f);
     pare_arena_free(a);
 }
 
@@ -284,12 +285,12 @@ static void n27_level(void **state)
     for (int i = 0; i < 100; i++)
         pare_f32(rig_weight(m, "fc.weight"))[i] = (float)(i % 10) + 0.1f * (float)(i / 10);
     memset(rig_weight(m, "fc.bias")->data, 0, 10 * sizeof(float));
-    r = rig_run(m, "level", "[{\"sparsity\": 0.9, \"op_types\": [\"default\"]}]", NULL);
+    r = rig_compression(m, "level", "[{\"sparsity\": 0.9, \"op_types\": [\"default\"]}]", NULL);
     ok(pare_compression_compress(r, &rig_err));
-    near(sum_of_ones(m), 94.5, 1e-4);
+    expect_near(sum_of_ones(m), 94.5, 1e-4);
     ok(pare_model_pack(m, a, &bytes, &len, &rig_err));
     ok(pare_model_parse(bytes, len, NULL, &again, &rig_err));
-    near(sum_of_ones(again), 94.5, 1e-4);
+    expect_near(sum_of_ones(again), 94.5, 1e-4);
     pare_model_free(again);
     close_all(r, m);
     pare_arena_free(a);
@@ -307,11 +308,11 @@ static void n30_wrapper(void **state)
 
     (void)state;
     memcpy(before, w->data, (size_t)n * sizeof(float));
-    r = rig_run(m, "l1", "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\"]}]", NULL);
+    r = rig_compression(m, "l1", "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\"]}]", NULL);
     ok(pare_compression_compress(r, &rig_err));
     l = rig_layer(r, "conv2");
     assert_memory_equal(pare_layer_weight(l)->data, before, (size_t)n * sizeof(float));
-    assert_int_equal(rig_gone(l), n / 2);
+    assert_int_equal(rig_removed(l), n / 2);
     for (int64_t i = 0; i < n; i++)
         assert_true(pare_f32(rig_weight(m, "conv2.weight"))[i] ==
                     (((uint8_t *)pare_layer_mask(l)->data)[i] ? before[i] : 0));
@@ -331,11 +332,11 @@ static void agp_values(void **state)
 
     (void)state;
     for (int t = 0; t <= 10; t++)
-        near(pare_sparsity_epochs(&e, pare_sparsity_cubic, t), old[t], 1e-6);
+        expect_near(pare_sparsity_epochs(&e, pare_sparsity_cubic, t), old[t], 1e-6);
     for (int i = 0; i <= 5; i++) {
-        near(pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 5), v2[i], 1e-6);
-        near(pare_sparsity_times(pare_sparsity_linear, 0.8, i, 5), 0.16 * i, 1e-6);
-        near(pare_sparsity_rounds(0.8, i, 5), rounds[i], 1e-6);
+        expect_near(pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 5), v2[i], 1e-6);
+        expect_near(pare_sparsity_times(pare_sparsity_linear, 0.8, i, 5), 0.16 * i, 1e-6);
+        expect_near(pare_sparsity_rounds(0.8, i, 5), rounds[i], 1e-6);
     }
     assert_true(pare_sparsity_times(pare_sparsity_cubic, 0.8, 6, 5) == 0.8);
     assert_true(pare_sparsity_times(pare_sparsity_cubic, 0.8, -1, 5) == 0);
@@ -353,12 +354,12 @@ static void spans(void **state)
     assert_int_equal(pare_sparsity_span(&none), 0);
     for (int t = 0; t <= 12; t++)
         assert_int_equal(pare_sparsity_due(&e, t), due[t]);
-    near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 0), 0.1, 1e-12);
-    near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 5), 0.7 - 0.6 * 8 / 27, 1e-12);
-    near(pare_sparsity_epochs(&e, pare_sparsity_linear, 8), 0.5, 1e-12);
-    near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 11), 0.7, 1e-12);
-    near(pare_sparsity_epochs(&none, pare_sparsity_cubic, 2), 0.7, 1e-12);
-    near(pare_sparsity_epochs(&down, pare_sparsity_cubic, 2), 0.1, 1e-12);
+    expect_near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 0), 0.1, 1e-12);
+    expect_near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 5), 0.7 - 0.6 * 8 / 27, 1e-12);
+    expect_near(pare_sparsity_epochs(&e, pare_sparsity_linear, 8), 0.5, 1e-12);
+    expect_near(pare_sparsity_epochs(&e, pare_sparsity_cubic, 11), 0.7, 1e-12);
+    expect_near(pare_sparsity_epochs(&none, pare_sparsity_cubic, 2), 0.7, 1e-12);
+    expect_near(pare_sparsity_epochs(&down, pare_sparsity_cubic, 2), 0.1, 1e-12);
 }
 
 static void window(void **state)
@@ -366,7 +367,7 @@ static void window(void **state)
     (void)state;
     assert_true(pare_sparsity_window(10, 10, 20) == 0);
     assert_true(pare_sparsity_window(20, 10, 20) == 1);
-    near(pare_sparsity_window(15, 10, 20), 1 - 0.125, 1e-12);
+    expect_near(pare_sparsity_window(15, 10, 20), 1 - 0.125, 1e-12);
 }
 
 /* N24: iterations 0..5 of agp and linear; lottery_ticket prunes 5 times, after one training. */
@@ -382,9 +383,8 @@ static void n24_counts(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct pare_model *m = rig_model("t1");
-        struct pare_compression *r = rig_run(m, c[i].pruner,
-                                             "[{\"sparsity\": 0.8, \"op_types\": [\"default\"]}]",
-                                             c[i].settings);
+        struct pare_compression *r = rig_compression(
+            m, c[i].pruner, "[{\"sparsity\": 0.8, \"op_types\": [\"default\"]}]", c[i].settings);
         int64_t epochs, steps, masks = 0, before = 0;
 
         ok(pare_compression_length(r, &epochs, &steps, &rig_err));
@@ -392,8 +392,8 @@ static void n24_counts(void **state)
         assert_int_equal(steps, 0);
         for (int64_t e = 0; e < epochs + 2; e++) {
             ok(pare_compression_on_epoch(r, e, &rig_err));
-            masks += rig_gone(rig_layer(r, "fc1")) != before;
-            before = rig_gone(rig_layer(r, "fc1"));
+            masks += rig_removed(rig_layer(r, "fc1")) != before;
+            before = rig_removed(rig_layer(r, "fc1"));
         }
         assert_int_equal(masks, c[i].masks);
         assert_int_equal(before, 12800);

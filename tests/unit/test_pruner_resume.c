@@ -26,8 +26,8 @@ static int teardown(void **state)
 
 struct job {
     struct pare_model *model;
-    struct pare_training *learn;
-    struct pare_compression *run;
+    struct pare_training *training;
+    struct pare_compression *compression;
     int64_t left; /* epochs until the stop */
 };
 
@@ -51,34 +51,35 @@ static void job_run(struct job *j, const struct how *h, const char *more, int64_
     *j = (struct job){ .model = rig_model("small"), .left = left };
     snprintf(settings, sizeof(settings),
              "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 valid=none epochs=4 %s", more);
-    ok(pare_training_open(j->model, "digits", settings, &j->learn, &rig_err));
-    j->run = rig_run(j->model, h->pruner,
-                     h->norm ? "[{\"sparsity\": 0.5, \"op_types\": [\"BatchNorm2d\"]}]"
-                             : "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\", \"Linear\"]}]",
-                     h->settings);
-    ok(pare_compression_follow(j->run, j->learn, &rig_err));
-    ok(pare_compression_compress(j->run, &rig_err));
-    ok(pare_training_run(j->learn, say, j, &rig_err));
+    ok(pare_training_open(j->model, "digits", settings, &j->training, &rig_err));
+    j->compression =
+        rig_compression(j->model, h->pruner,
+                        h->norm ? "[{\"sparsity\": 0.5, \"op_types\": [\"BatchNorm2d\"]}]"
+                                : "[{\"sparsity\": 0.5, \"op_types\": [\"Conv2d\", \"Linear\"]}]",
+                        h->settings);
+    ok(pare_compression_follow(j->compression, j->training, &rig_err));
+    ok(pare_compression_compress(j->compression, &rig_err));
+    ok(pare_training_run(j->training, say, j, &rig_err));
 }
 
 static void job_close(struct job *j)
 {
-    pare_training_free(j->learn);
-    pare_compression_free(j->run);
+    pare_training_free(j->training);
+    pare_compression_free(j->compression);
     pare_model_free(j->model);
 }
 
 static void compare(const struct how *h, struct job *a, struct job *b)
 {
-    for (int i = 0; i < pare_compression_layers(a->run); i++) {
-        struct pare_layer *l = pare_compression_layer(a->run, i),
-                          *m = pare_compression_layer(b->run, i);
+    for (int i = 0; i < pare_compression_layers(a->compression); i++) {
+        struct pare_layer *l = pare_compression_layer(a->compression, i),
+                          *m = pare_compression_layer(b->compression, i);
         size_t n = (size_t)pare_numel(&l->w);
 
-        if (rig_gone(l) != rig_gone(m))
-            fail_msg("%s: %lld weights of %s are gone, not %lld", h->pruner, (long long)rig_gone(m),
-                     l->info.name, (long long)rig_gone(l));
-        assert_true(rig_gone(l) > 0 || h->norm);
+        if (rig_removed(l) != rig_removed(m))
+            fail_msg("%s: %lld weights of %s are gone, not %lld", h->pruner,
+                     (long long)rig_removed(m), l->info.name, (long long)rig_removed(l));
+        assert_true(rig_removed(l) > 0 || h->norm);
         if (!h->near && (memcmp(l->mask.data, m->mask.data, n) ||
                          memcmp(l->w.data, m->w.data, n * sizeof(float)) ||
                          memcmp(l->weight->t.data, m->weight->t.data, n * sizeof(float))))

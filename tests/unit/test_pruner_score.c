@@ -103,15 +103,15 @@ static void by_weights(void **state)
     for (int i = 0; i < n_file; i++) {
         struct name n = parse(file[i].name);
         struct pare_grain g;
-        struct lone f;
+        struct pruner_rig f;
 
         if (strcmp(n.part[0], "l1") && strcmp(n.part[0], "l2") && strcmp(n.part[0], "fpgm"))
             continue;
         g = grain(&n);
-        lone_open(&f, n.part[0], NULL, find("w.", n.part[2]), &g);
+        pruner_rig_open(&f, n.part[0], NULL, find("w.", n.part[2]), &g);
         assert_int_equal(f.layer_prune.units.n, pare_numel(&file[i].t));
-        compare(file[i].name, lone_score(&f), &file[i].t, 1e-5);
-        lone_close(&f);
+        compare(file[i].name, pruner_rig_score(&f), &file[i].t, 1e-5);
+        pruner_rig_close(&f);
         seen++;
     }
     assert_int_equal(seen, 3 * 8 * 3 + 2 * 2);
@@ -125,22 +125,24 @@ static void taylor(void **state)
     for (int i = 0; i < n_file; i++) {
         struct name n = parse(file[i].name);
         struct pare_grain g;
-        struct lone f;
+        struct pruner_rig f;
 
         if (strcmp(n.part[0], "taylor"))
             continue;
         g = grain(&n);
-        lone_open(&f, "taylor", "training_steps=3", find("w.", n.part[2]), &g);
+        pruner_rig_open(&f, "taylor", "training_steps=3", find("w.", n.part[2]), &g);
         for (int k = 0; k < 3; k++) {
             struct pare_tensor grad = gradient(n.part[2], k);
 
-            assert_int_equal(f.p->pruner->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
-            lone_step(&f, &grad);
+            assert_int_equal(f.p->pruner->score(&f.compression, &f.layer, f.score, &rig_err),
+                             PARE_NOT_YET);
+            pruner_rig_step(&f, &grad);
         }
-        compare(file[i].name, lone_score(&f), &file[i].t, 1e-5);
+        compare(file[i].name, pruner_rig_score(&f), &file[i].t, 1e-5);
         f.optim.step++; /* later queries restart the statistics */
-        assert_int_equal(f.p->pruner->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
-        lone_close(&f);
+        assert_int_equal(f.p->pruner->score(&f.compression, &f.layer, f.score, &rig_err),
+                         PARE_NOT_YET);
+        pruner_rig_close(&f);
         seen++;
     }
     assert_int_equal(seen, 3 * 8 + 2);
@@ -156,24 +158,24 @@ static void movement(void **state)
         struct name n = parse(file[i].name);
         bool soft = !strcmp(n.part[0], "soft");
         struct pare_grain g;
-        struct lone f;
+        struct pruner_rig f;
 
         if (!soft && strcmp(n.part[0], "movement"))
             continue;
         g = grain(&n);
-        lone_open(
+        pruner_rig_open(
             &f, "movement",
             soft ? "movement_mode=soft regular_scale=2 warm_up_step=1 cool_down_beginning_step=4"
                  : NULL,
             find("w.", n.part[2]), &g);
-        ok(f.p->start(&f.run, &rig_err));
+        ok(f.p->start(&f.compression, &rig_err));
         for (int k = 0; k < 3; k++) {
             struct pare_tensor grad = gradient(n.part[2], k);
 
-            lone_step(&f, &grad);
+            pruner_rig_step(&f, &grad);
         }
-        compare(file[i].name, lone_score(&f), &file[i].t, 2e-5);
-        lone_close(&f);
+        compare(file[i].name, pruner_rig_score(&f), &file[i].t, 2e-5);
+        pruner_rig_close(&f);
         seen++;
     }
     assert_int_equal(seen, 2 * (3 * 8 + 2));
@@ -191,31 +193,32 @@ static void admm(void **state)
         struct pare_tensor w, grad;
         struct pare_grain g;
         float *z, *u;
-        struct lone f;
+        struct pruner_rig f;
 
         if (strcmp(n.part[0], "admm.z"))
             continue;
         g = grain(&n);
         w = gradient(n.part[2], 0);
         memcpy(w.data, find("w.", n.part[2])->data, (size_t)pare_numel(&w) * sizeof(float));
-        lone_open(&f, "admm", "rho=0.125 iterations=3 training_epochs=1", &w, &g);
+        pruner_rig_open(&f, "admm", "rho=0.125 iterations=3 training_epochs=1", &w, &g);
         f.layer_prune.sparsity = 0.6;
-        ok(f.p->start(&f.run, &rig_err));
+        ok(f.p->start(&f.compression, &rig_err));
         z = pare_f32(pare_layer_buffer(&f.layer, "z", PARE_F32, w.rank, w.dim, &rig_err));
         u = pare_f32(pare_layer_buffer(&f.layer, "u", PARE_F32, w.rank, w.dim, &rig_err));
         for (int e = 0; e < 3; e++) {
-            ok(f.p->on_epoch(&f.run, e, &rig_err));
+            ok(f.p->on_epoch(&f.compression, e, &rig_err));
             for (int64_t k = 0; e == 1 && k < pare_numel(&w); k++)
                 pare_f32(&w)[k] = 0.5f * pare_f32(&w)[k] + 0.25f * z[k];
         }
         grad = gradient(n.part[2], 0);
         memset(grad.data, 0, (size_t)pare_numel(&w) * sizeof(float));
-        lone_step(&f, &grad);
+        pruner_rig_step(&f, &grad);
         compare(file[i].name, z, &file[i].t, 1e-5);
         compare(file[i].name, u, find("admm.u", key), 1e-5);
         compare(file[i].name, pare_f32(&grad), find("admm.g", key), 1e-5);
-        assert_int_equal(f.p->pruner->score(&f.run, &f.layer, f.score, &rig_err), PARE_NOT_YET);
-        lone_close(&f);
+        assert_int_equal(f.p->pruner->score(&f.compression, &f.layer, f.score, &rig_err),
+                         PARE_NOT_YET);
+        pruner_rig_close(&f);
         seen++;
     }
     assert_int_equal(seen, 8);
@@ -296,9 +299,9 @@ static void distances(void **state)
 
     (void)state;
     ok(pare_pairwise_distances(row[0], 3, 2, few, arena, &rig_err));
-    near(few[0], 15, 1e-6);
-    near(few[1], 10, 1e-6);
-    near(few[2], 15, 1e-6);
+    expect_near(few[0], 15, 1e-6);
+    expect_near(few[1], 10, 1e-6);
+    expect_near(few[2], 15, 1e-6);
     for (int i = 0; i < 300; i++)
         for (int k = 0; k < 64; k++)
             x[i * 64 + k] = (float)(1000 + (k * 37 + i / 3) % 11 + (i % 3) * 1e-3);
@@ -313,7 +316,7 @@ static void distances(void **state)
                 square += pow((double)x[i * 64 + k] - (double)x[j * 64 + k], 2);
             want += sqrt(square);
         }
-        near(sum[i], want, 1e-5 * want);
+        expect_near(sum[i], want, 1e-5 * want);
     }
 }
 
@@ -327,25 +330,25 @@ static void n_of_m(void **state)
     static const uint8_t columns[] = { 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0 };
     struct pare_tensor w = { PARE_F32, 2, { 1, 11 }, row }, v = { PARE_F32, 2, { 4, 3 }, thin };
     struct pare_grain g = { .name = "element", .out_axis = 0, .in_axis = 1 };
-    struct lone f;
+    struct pruner_rig f;
 
     (void)state;
-    lone_open(&f, "nm", NULL, &w, &g);
-    ok(f.p->pruner->calc_mask(&f.run, &f.layer, &rig_err));
+    pruner_rig_open(&f, "nm", NULL, &w, &g);
+    ok(f.p->pruner->calc_mask(&f.compression, &f.layer, &rig_err));
     assert_memory_equal(f.layer.mask.data, two_four, 11);
-    lone_close(&f);
-    lone_open(&f, "nm", "n=1 m=3", &w, &g);
-    ok(f.p->pruner->calc_mask(&f.run, &f.layer, &rig_err));
+    pruner_rig_close(&f);
+    pruner_rig_open(&f, "nm", "n=1 m=3", &w, &g);
+    ok(f.p->pruner->calc_mask(&f.compression, &f.layer, &rig_err));
     assert_memory_equal(f.layer.mask.data, one_three, 11);
-    lone_close(&f);
+    pruner_rig_close(&f);
     g.in_axis = 0;
-    lone_open(&f, "nm", "n=2 m=4", &v, &g);
-    ok(f.p->pruner->calc_mask(&f.run, &f.layer, &rig_err));
+    pruner_rig_open(&f, "nm", "n=2 m=4", &v, &g);
+    ok(f.p->pruner->calc_mask(&f.compression, &f.layer, &rig_err));
     assert_memory_equal(f.layer.mask.data, columns, 12);
-    lone_close(&f);
-    lone_open(&f, "nm", "n=5 m=4", &w, &g);
-    assert_int_equal(f.p->pruner->calc_mask(&f.run, &f.layer, &rig_err), PARE_ECONFIG);
-    lone_close(&f);
+    pruner_rig_close(&f);
+    pruner_rig_open(&f, "nm", "n=5 m=4", &w, &g);
+    assert_int_equal(f.p->pruner->calc_mask(&f.compression, &f.layer, &rig_err), PARE_ECONFIG);
+    pruner_rig_close(&f);
 }
 
 int main(void)

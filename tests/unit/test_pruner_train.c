@@ -18,8 +18,8 @@ static struct file small, lenet;
 
 struct job {
     struct pare_model *model;
-    struct pare_training *learn;
-    struct pare_compression *run;
+    struct pare_training *training;
+    struct pare_compression *compression;
     int64_t epoch, steps;
 };
 
@@ -28,17 +28,17 @@ static void job_epoch(struct job *j, int64_t most)
     struct pare_tensor x, y, out;
     double loss;
 
-    ok(pare_training_update_epoch(j->learn, j->epoch++, &rig_err));
+    ok(pare_training_update_epoch(j->training, j->epoch++, &rig_err));
     for (int64_t i = 0; i < most; i++) {
-        ok(pare_training_next(j->learn, &x, &y, &rig_err));
+        ok(pare_training_next(j->training, &x, &y, &rig_err));
         if (!x.data)
             return;
-        ok(pare_training_forward(j->learn, &x, 1, &out, &rig_err));
-        ok(pare_training_loss(j->learn, &y, &loss, &rig_err));
+        ok(pare_training_forward(j->training, &x, 1, &out, &rig_err));
+        ok(pare_training_loss(j->training, &y, &loss, &rig_err));
         assert_true(isfinite(loss));
-        ok(pare_training_backward(j->learn, &rig_err));
-        ok(pare_training_optimize(j->learn, &rig_err));
-        ok(pare_training_step(j->learn, &rig_err));
+        ok(pare_training_backward(j->training, &rig_err));
+        ok(pare_training_optimize(j->training, &rig_err));
+        ok(pare_training_step(j->training, &rig_err));
         j->steps++;
     }
 }
@@ -54,10 +54,10 @@ static void job_begin(struct job *j, const struct file *f, const char *pruner, c
 {
     memset(j, 0, sizeof(*j));
     ok(pare_model_parse(f->bytes, f->len, NULL, &j->model, &rig_err));
-    ok(pare_training_open(j->model, "digits", LEARN, &j->learn, &rig_err));
-    j->run = rig_run(j->model, pruner, config, settings);
-    ok(pare_compression_follow(j->run, j->learn, &rig_err));
-    ok(pare_compression_compress(j->run, &rig_err));
+    ok(pare_training_open(j->model, "digits", LEARN, &j->training, &rig_err));
+    j->compression = rig_compression(j->model, pruner, config, settings);
+    ok(pare_compression_follow(j->compression, j->training, &rig_err));
+    ok(pare_compression_compress(j->compression, &rig_err));
 }
 
 static void job_open(struct job *j, const char *pruner, const char *config, const char *settings)
@@ -70,17 +70,17 @@ static void job_train(struct job *j)
 {
     int64_t epochs, steps;
 
-    ok(pare_compression_length(j->run, &epochs, &steps, &rig_err));
+    ok(pare_compression_length(j->compression, &epochs, &steps, &rig_err));
     job_epochs(j, epochs);
     while (j->steps < steps)
         job_epoch(j, steps - j->steps);
-    ok(pare_training_update_epoch(j->learn, j->epoch, &rig_err));
+    ok(pare_training_update_epoch(j->training, j->epoch, &rig_err));
 }
 
 static void job_close(struct job *j)
 {
-    pare_training_free(j->learn);
-    pare_compression_free(j->run);
+    pare_training_free(j->training);
+    pare_compression_free(j->compression);
     pare_model_free(j->model);
 }
 
@@ -88,9 +88,9 @@ static void train(const char *network, struct file *f)
 {
     struct job j = { .model = rig_model(network) };
 
-    ok(pare_training_open(j.model, "digits", LEARN, &j.learn, &rig_err));
+    ok(pare_training_open(j.model, "digits", LEARN, &j.training, &rig_err));
     job_epochs(&j, 6);
-    assert_true(rig_accuracy(j.learn) > 0.9);
+    assert_true(rig_accuracy(j.training) > 0.9);
     ok(pare_model_pack(j.model, arena, &f->bytes, &f->len, &rig_err));
     job_close(&j);
 }
@@ -119,30 +119,31 @@ static void exactly(struct pare_compression *r, double sparsity)
         const struct pare_units *u = pare_layer_units(l);
         int64_t size = pare_numel(pare_layer_weight(l)) / u->n;
 
-        if (rig_gone(l) != (int64_t)((double)u->n * sparsity) * size)
+        if (rig_removed(l) != (int64_t)((double)u->n * sparsity) * size)
             fail_msg("layer %s: %lld of %lld weights are gone, not %g of them", pare_layer_name(l),
-                     (long long)rig_gone(l), (long long)pare_numel(pare_layer_weight(l)), sparsity);
+                     (long long)rig_removed(l), (long long)pare_numel(pare_layer_weight(l)),
+                     sparsity);
     }
 }
 
 /* The model has weight * mask, and the remaining weights still learn. */
 static void still_learns(struct job *j, double least)
 {
-    struct pare_layer *l = pare_compression_layer(j->run, 0);
-    int64_t n = pare_numel(pare_layer_weight(l)), gone = rig_gone(l), changed = 0;
+    struct pare_layer *l = pare_compression_layer(j->compression, 0);
+    int64_t n = pare_numel(pare_layer_weight(l)), gone = rig_removed(l), changed = 0;
     float *before = pare_alloc(arena, (size_t)n, sizeof(float));
     const uint8_t *mask = pare_layer_mask(l)->data;
 
     memcpy(before, pare_layer_weight(l)->data, (size_t)n * sizeof(float));
     job_epochs(j, 2);
-    assert_int_equal(rig_gone(l), gone);
+    assert_int_equal(rig_removed(l), gone);
     for (int64_t i = 0; i < n; i++) {
         assert_true(pare_f32(&l->weight->t)[i] == (mask[i] ? pare_f32(&l->w)[i] : 0));
         changed += pare_f32(&l->w)[i] != before[i];
     }
     assert_true(changed > 0);
-    if (!(rig_accuracy(j->learn) >= least))
-        fail_msg("accuracy is %.3f, expected at least %.3f", rig_accuracy(j->learn), least);
+    if (!(rig_accuracy(j->training) >= least))
+        fail_msg("accuracy is %.3f, expected at least %.3f", rig_accuracy(j->training), least);
 }
 
 /* ---- statistics ----------------------------------------------------------------------------- */
@@ -155,9 +156,9 @@ static void taylor(void **state)
     job_open(&j, "taylor", "[{\"sparsity\": 0.5, \"op_names\": [\"conv1\", \"conv2\", \"fc1\"]}]",
              "training_steps=30");
     job_epoch(&j, 29);
-    exactly(j.run, 0);
+    exactly(j.compression, 0);
     job_epoch(&j, 1);
-    exactly(j.run, 0.5);
+    exactly(j.compression, 0.5);
     still_learns(&j, 0.8);
     job_close(&j);
 }
@@ -171,8 +172,8 @@ static void activity(void **state)
         struct job j;
 
         job_open(&j, pruner[i], CONFIG("0.5", "\"Conv2d\""), "training_steps=5");
-        exactly(j.run, 0.5);
-        assert_null(j.run->collectors);
+        exactly(j.compression, 0.5);
+        assert_null(j.compression->collectors);
         still_learns(&j, 0.85);
         job_close(&j);
     }
@@ -192,12 +193,12 @@ static void slim(void **state)
 
         job_open(&j, "slim", CONFIG("0.5", "\"BatchNorm2d\""), settings[i]);
         job_epochs(&j, 2);
-        exactly(j.run, 0);
-        ok(pare_training_update_epoch(j.learn, 2, &rig_err));
-        for (int k = 0; k < pare_compression_layers(j.run); k++) {
-            struct pare_layer *l = pare_compression_layer(j.run, k);
+        exactly(j.compression, 0);
+        ok(pare_training_update_epoch(j.training, 2, &rig_err));
+        for (int k = 0; k < pare_compression_layers(j.compression); k++) {
+            struct pare_layer *l = pare_compression_layer(j.compression, k);
 
-            gone += rig_gone(l);
+            gone += rig_removed(l);
             for (int64_t c = 0; c < pare_numel(pare_layer_weight(l)); c++)
                 sum[i] += (double)fabsf(pare_f32(pare_layer_weight(l))[c]);
         }
@@ -219,17 +220,18 @@ static void slim_loss(void **state)
         struct job j;
 
         job_open(&j, "slim", CONFIG("0.5", "\"BatchNorm2d\""), i ? "scale=1" : "scale=0");
-        ok(pare_training_update_epoch(j.learn, 0, &rig_err));
-        ok(pare_training_next(j.learn, &x, &y, &rig_err));
-        ok(pare_training_forward(j.learn, &x, 1, &out, &rig_err));
-        ok(pare_training_loss(j.learn, &y, &loss[i], &rig_err));
+        ok(pare_training_update_epoch(j.training, 0, &rig_err));
+        ok(pare_training_next(j.training, &x, &y, &rig_err));
+        ok(pare_training_forward(j.training, &x, 1, &out, &rig_err));
+        ok(pare_training_loss(j.training, &y, &loss[i], &rig_err));
         for (int k = 0; i && k < 2; k++)
-            for (int64_t c = 0; c < pare_layer_units(pare_compression_layer(j.run, k))->n; c++)
+            for (int64_t c = 0; c < pare_layer_units(pare_compression_layer(j.compression, k))->n;
+                 c++)
                 loss[0] += (double)fabsf(
-                    pare_f32(pare_layer_weight(pare_compression_layer(j.run, k)))[c]);
+                    pare_f32(pare_layer_weight(pare_compression_layer(j.compression, k)))[c]);
         job_close(&j);
     }
-    near(loss[1], loss[0], 1e-5);
+    expect_near(loss[1], loss[0], 1e-5);
 }
 
 /* ---- schedules ------------------------------------------------------------------------------ */
@@ -249,7 +251,7 @@ static void by_iterations(void **state)
                  "total_iteration=3 epochs_per_iteration=2");
         for (int64_t e = 0; e < 8; e++) {
             job_epoch(&j, e < 2 ? 3 : 20);
-            exactly(j.run, pare_sparsity_times(c[i].curve, 0.8, e / 2, 3));
+            exactly(j.compression, pare_sparsity_times(c[i].curve, 0.8, e / 2, 3));
         }
         still_learns(&j, 0.85);
         job_close(&j);
@@ -269,11 +271,12 @@ static void by_epochs(void **state)
         "[{\"initial_sparsity\": 0.2, \"final_sparsity\": 0.8, \"start_epoch\": 1, \"end_epoch\": "
         "6, \"frequency\": 2, \"op_types\": [\"default\"]}]",
         NULL);
-    ok(pare_compression_length(j.run, &epochs, &steps, &rig_err));
+    ok(pare_compression_length(j.compression, &epochs, &steps, &rig_err));
     assert_int_equal(epochs, 6);
     for (int64_t e = 0; e < 7; e++) {
         job_epoch(&j, 10);
-        exactly(j.run, e ? pare_sparsity_epochs(&p, pare_sparsity_cubic, 1 + (e - 1) / 2 * 2) : 0);
+        exactly(j.compression,
+                e ? pare_sparsity_epochs(&p, pare_sparsity_cubic, 1 + (e - 1) / 2 * 2) : 0);
     }
     job_close(&j);
 }
@@ -285,14 +288,14 @@ static void by_steps(void **state)
 
     (void)state;
     job_open(&j, "agp", CONFIG("0.8", "\"default\""), "interval_steps=10 total_times=4");
-    ok(pare_compression_length(j.run, &epochs, &steps, &rig_err));
+    ok(pare_compression_length(j.compression, &epochs, &steps, &rig_err));
     assert_int_equal(epochs, 0);
     assert_int_equal(steps, 40);
     for (int i = 1; i <= 4; i++) {
         job_epoch(&j, 9);
-        exactly(j.run, pare_sparsity_times(pare_sparsity_cubic, 0.8, i - 1, 4));
+        exactly(j.compression, pare_sparsity_times(pare_sparsity_cubic, 0.8, i - 1, 4));
         job_epoch(&j, 1);
-        exactly(j.run, pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 4));
+        exactly(j.compression, pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 4));
     }
     still_learns(&j, 0.8);
     job_close(&j);
@@ -314,11 +317,11 @@ static void over_others(void **state)
         for (int e = 0; e <= 2; e++) {
             job_epoch(&j, 12);
             if (i == 4)
-                exactly(j.run, 0.25 * e);
+                exactly(j.compression, 0.25 * e);
             else
-                exactly(j.run, e == 1 ? 0.25 : 0.25 * e);
+                exactly(j.compression, e == 1 ? 0.25 : 0.25 * e);
         }
-        assert_true(rig_accuracy(j.learn) > 0.2);
+        assert_true(rig_accuracy(j.training) > 0.2);
         job_close(&j);
     }
 }
@@ -349,17 +352,17 @@ static void bad_schedules(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
         struct pare_model *m;
-        struct pare_training *learn;
+        struct pare_training *training;
         struct pare_compression *r;
 
         ok(pare_model_parse(small.bytes, small.len, NULL, &m, &rig_err));
-        ok(pare_training_open(m, "digits", LEARN, &learn, &rig_err));
-        r = rig_run(m, c[i].pruner, c[i].config, c[i].settings);
-        ok(pare_compression_follow(r, learn, &rig_err));
+        ok(pare_training_open(m, "digits", LEARN, &training, &rig_err));
+        r = rig_compression(m, c[i].pruner, c[i].config, c[i].settings);
+        ok(pare_compression_follow(r, training, &rig_err));
         assert_int_equal(pare_compression_compress(r, &rig_err), PARE_ECONFIG);
         if (!strstr(rig_err.msg, c[i].message))
             fail_msg("\"%s\", expected \"%s\"", rig_err.msg, c[i].message);
-        pare_training_free(learn);
+        pare_training_free(training);
         pare_compression_free(r);
         pare_model_free(m);
     }
@@ -377,10 +380,10 @@ static void lottery(void **state)
     ok(pare_model_parse(small.bytes, small.len, NULL, &first, &rig_err));
     job_open(&j, "lottery_ticket", CONFIG("0.8", "\"default\""), "prune_iterations=3");
     for (int e = 0; e <= 4; e++) {
-        ok(pare_training_update_epoch(j.learn, e, &rig_err));
-        exactly(j.run, pare_sparsity_rounds(0.8, e < 3 ? e : 3, 3));
-        for (int i = 0; i < pare_compression_layers(j.run) && e < 4; i++) {
-            struct pare_layer *l = pare_compression_layer(j.run, i);
+        ok(pare_training_update_epoch(j.training, e, &rig_err));
+        exactly(j.compression, pare_sparsity_rounds(0.8, e < 3 ? e : 3, 3));
+        for (int i = 0; i < pare_compression_layers(j.compression) && e < 4; i++) {
+            struct pare_layer *l = pare_compression_layer(j.compression, i);
 
             assert_memory_equal(pare_layer_weight(l)->data,
                                 rig_weight(first, l->weight->name)->data,
@@ -410,11 +413,11 @@ static void admm(void **state)
                    : "[{\"sparsity\": 0.8, \"op_types\": [\"default\"], \"rho\": 0}]",
                  "iterations=3 training_epochs=1");
         job_epochs(&j, 3);
-        exactly(j.run, 0);
-        ok(pare_training_update_epoch(j.learn, 3, &rig_err));
-        exactly(j.run, 0.8);
-        for (int k = 0; k < pare_compression_layers(j.run); k++) {
-            struct pare_layer *l = pare_compression_layer(j.run, k);
+        exactly(j.compression, 0);
+        ok(pare_training_update_epoch(j.training, 3, &rig_err));
+        exactly(j.compression, 0.8);
+        for (int k = 0; k < pare_compression_layers(j.compression); k++) {
+            struct pare_layer *l = pare_compression_layer(j.compression, k);
 
             for (int64_t c = 0; c < pare_numel(&l->w); c++) {
                 double square = pow((double)pare_f32(&l->w)[c], 2);
@@ -447,14 +450,14 @@ static void movement(void **state)
 
         job_open(&j, "movement", config[i],
                  "warm_up_step=10 cool_down_beginning_step=40 training_steps=60");
-        l = pare_compression_layer(j.run, 1);
+        l = pare_compression_layer(j.compression, 1);
         old = pare_alloc(arena, (size_t)pare_numel(&l->w), 1);
         job_epoch(&j, 10);
-        exactly(j.run, 0);
+        exactly(j.compression, 0);
         for (int s = 11; s <= 60; s++) {
             memcpy(old, l->mask.data, (size_t)pare_numel(&l->w));
             job_epoch(&j, 1);
-            exactly(j.run, pare_sparsity_window(s, 10, 40) * (i ? 0.5 : 0.8));
+            exactly(j.compression, pare_sparsity_window(s, 10, 40) * (i ? 0.5 : 0.8));
             for (int64_t k = 0; k < pare_numel(&l->w); k++)
                 back += !old[k] && ((uint8_t *)l->mask.data)[k];
         }
@@ -472,12 +475,12 @@ static void movement_soft(void **state)
     job_open(&j, "movement", CONFIG("0.5", "\"default\""),
              "movement_mode=soft warm_up_step=10 cool_down_beginning_step=50 regular_scale=1");
     job_train(&j);
-    for (int i = 0; i < pare_compression_layers(j.run); i++) {
-        struct pare_layer *l = pare_compression_layer(j.run, i);
+    for (int i = 0; i < pare_compression_layers(j.compression); i++) {
+        struct pare_layer *l = pare_compression_layer(j.compression, i);
         const float *s = pare_f32(
             pare_layer_buffer(l, "score", PARE_F32, 1, &pare_layer_units(l)->n, &rig_err));
 
-        assert_true(rig_gone(l) > 0 && rig_gone(l) < pare_numel(&l->w));
+        assert_true(rig_removed(l) > 0 && rig_removed(l) < pare_numel(&l->w));
         for (int64_t k = 0; k < pare_numel(&l->w); k++)
             assert_int_equal(((uint8_t *)l->mask.data)[k], s[k] > 0);
     }
@@ -516,15 +519,15 @@ static void all_of_them(void **state)
                            : "[{\"sparsity\": 0.5, \"op_names\": [\"conv1\", \"conv2\", \"fc1\"]}]",
                   quick(name));
         job_train(&j);
-        for (int k = 0; k < pare_compression_layers(j.run); k++) {
-            gone += rig_gone(pare_compression_layer(j.run, k));
-            all += pare_numel(pare_layer_weight(pare_compression_layer(j.run, k)));
+        for (int k = 0; k < pare_compression_layers(j.compression); k++) {
+            gone += rig_removed(pare_compression_layer(j.compression, k));
+            all += pare_numel(pare_layer_weight(pare_compression_layer(j.compression, k)));
         }
         if (gone * 2 < all - all / 50 || gone * 2 > all + all / 50)
             fail_msg("%s: %lld of %lld weights are gone", name, (long long)gone, (long long)all);
         job_epochs(&j, 1);
-        if (!(rig_accuracy(j.learn) > (slim_one ? 0.6 : 0.85)))
-            fail_msg("%s: accuracy is %.3f", name, rig_accuracy(j.learn));
+        if (!(rig_accuracy(j.training) > (slim_one ? 0.6 : 0.85)))
+            fail_msg("%s: accuracy is %.3f", name, rig_accuracy(j.training));
         job_close(&j);
     }
 }

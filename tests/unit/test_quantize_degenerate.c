@@ -101,12 +101,12 @@ static void one(const struct odd *o, bool train)
 
     snprintf(path, sizeof(path), "/tmp/pare-odd-%d.onnx", (int)getpid());
     if (train)
-        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
-    check_scales(j.run);
+        ok(pare_training_run(j.training, NULL, NULL, &rig_err));
+    check_scales(j.compression);
     check_run(j.model);
     /* Without a step, quantizers that learn or track ranges have none to write. */
     if (train || !strcmp(o->quantizer, "ptq") || !strcmp(o->quantizer, "naive")) {
-        ok(pare_compression_export(j.run, &files, &rig_err));
+        ok(pare_compression_export(j.compression, &files, &rig_err));
         ok(pare_model_load(path, &m, &rig_err));
         check_run(m);
         pare_model_free(m);
@@ -139,7 +139,7 @@ static void test_infinite_weights(void **state)
                      LEARN "epochs=1 limit=64 valid=none");
         for (int64_t k = 0; k < pare_numel(w); k++)
             assert_true(isfinite(pare_f32(w)[k]));
-        check_scales(j.run);
+        check_scales(j.compression);
         check_run(j.model);
         job_close(&j);
     }
@@ -176,13 +176,13 @@ static void saved(const char *quantizer)
              path);
     unlink(path);
     a = job_open(rig_model("small"), quantizer, signed_weights, NULL, train);
-    ok(pare_training_run(a.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(a.training, NULL, NULL, &rig_err));
     b = job_open(rig_model("small"), quantizer, signed_weights, NULL, train);
-    x = rig_layer(a.run, "conv1");
-    y = rig_layer(b.run, "conv1");
+    x = rig_layer(a.compression, "conv1");
+    y = rig_layer(b.compression, "conv1");
     n = (size_t)pare_numel(&x->w) * sizeof(float);
     assert_memory_not_equal(x->weight->t.data, y->weight->t.data, n);
-    ok(pare_training_run(b.learn, NULL, NULL, &rig_err)); /* training is complete: this only
+    ok(pare_training_run(b.training, NULL, NULL, &rig_err)); /* training is complete: this only
                                                            * loads */
     assert_memory_equal(x->weight->t.data, y->weight->t.data, n);
     assert_memory_equal(x->w.data, y->w.data, n);

@@ -5,7 +5,7 @@
 static const char *const sites[PARE_QUANT_SITES] = { "weight", "input", "output" };
 
 /* Sets the buffer SITE_what to these values. */
-static void set_buffer(struct alone *f, enum pare_quant_site site, const char *what,
+static void set_buffer(struct quantizer_rig *f, enum pare_quant_site site, const char *what,
                        const struct pare_tensor *from)
 {
     char name[64];
@@ -18,7 +18,8 @@ static void set_buffer(struct alone *f, enum pare_quant_site site, const char *w
     memcpy(t->data, from->data, (size_t)n * sizeof(float));
 }
 
-static struct pare_tensor *learned(struct alone *f, enum pare_quant_site site, const char *what)
+static struct pare_tensor *learned(struct quantizer_rig *f, enum pare_quant_site site,
+                                   const char *what)
 {
     char name[64];
     struct pare_tensor *t;
@@ -30,51 +31,51 @@ static struct pare_tensor *learned(struct alone *f, enum pare_quant_site site, c
 }
 
 /* Replaces the initial scales of lsq and qat by those of the file. */
-static void set_state(struct golden *g, struct alone *f, const char *name,
+static void set_state(struct golden *g, struct quantizer_rig *f, const char *name,
                       enum pare_quant_site site)
 {
-    struct pare_tensor *x = find(g, name, "x"), y;
+    struct pare_tensor *x = find_array(g, name, "x"), y;
 
     ok(pare_tensor_new(g->arena, &y, PARE_F32, x->rank, x->dim, &rig_err));
-    ok(alone_round(f, site, x, &y));
-    if (find(g, name, "alpha")) {
-        set_buffer(f, site, "alpha", find(g, name, "alpha"));
+    ok(quantizer_rig_quantize(f, site, x, &y));
+    if (find_array(g, name, "alpha")) {
+        set_buffer(f, site, "alpha", find_array(g, name, "alpha"));
         return;
     }
-    set_buffer(f, site, "scale", find(g, name, "scale"));
-    set_buffer(f, site, "zero_point", find(g, name, "zero"));
-    if (find(g, name, "dz"))
-        set_buffer(f, site, "offset", find(g, name, "zero"));
+    set_buffer(f, site, "scale", find_array(g, name, "scale"));
+    set_buffer(f, site, "zero_point", find_array(g, name, "zero"));
+    if (find_array(g, name, "dz"))
+        set_buffer(f, site, "offset", find_array(g, name, "zero"));
 }
 
 static void check(struct golden *g, const char *quantizer, const char *name)
 {
-    const int64_t *how = pare_i64(find(g, name, "how"));
+    const int64_t *how = pare_i64(find_array(g, name, "how"));
     enum pare_quant_site site = (enum pare_quant_site)how[3];
-    struct pare_tensor *x = find(g, name, "x"), y, gx;
-    struct alone f;
+    struct pare_tensor *x = find_array(g, name, "x"), y, gx;
+    struct quantizer_rig f;
 
-    alone_open(&f, quantizer, NULL, x, 1u << site,
-               make_quant((int)how[0], how[1] != 0, false, (int)how[2]));
+    quantizer_rig_open(&f, quantizer, NULL, x, 1u << site,
+                       make_quant((int)how[0], how[1] != 0, false, (int)how[2]));
     ok(pare_tensor_new(g->arena, &y, PARE_F32, x->rank, x->dim, &rig_err));
     ok(pare_tensor_new(g->arena, &gx, PARE_F32, x->rank, x->dim, &rig_err));
     set_state(g, &f, name, site);
     f.quant.training = strcmp(quantizer, "qat") != 0;
     if (site == PARE_WEIGHT && !strcmp(quantizer, "qat")) /* qat finds its own range */
-        pare_quant_apply(&f.layer_quant.site[site], x, pare_f32(find(g, name, "scale")),
-                         pare_f32(find(g, name, "zero")), &y);
+        pare_quant_apply(&f.layer_quant.site[site], x, pare_f32(find_array(g, name, "scale")),
+                         pare_f32(find_array(g, name, "zero")), &y);
     else
-        ok(alone_round(&f, site, x, &y));
-    same(name, "y", &y, find(g, name, "y"), 1e-5);
-    ok(f.z->backward(&f.layer, site, x, find(g, name, "gy"), &gx, &rig_err));
-    same(name, "gx", &gx, find(g, name, "gx"), 1e-5);
-    if (find(g, name, "ds"))
-        same(name, "ds", learned(&f, site, "scale"), find(g, name, "ds"), 1e-5);
-    if (find(g, name, "dz"))
-        same(name, "dz", learned(&f, site, "offset"), find(g, name, "dz"), 1e-5);
-    if (find(g, name, "da"))
-        same(name, "da", learned(&f, site, "alpha"), find(g, name, "da"), 1e-5);
-    alone_close(&f);
+        ok(quantizer_rig_quantize(&f, site, x, &y));
+    expect_close(name, "y", &y, find_array(g, name, "y"), 1e-5);
+    ok(f.z->backward(&f.layer, site, x, find_array(g, name, "gy"), &gx, &rig_err));
+    expect_close(name, "gx", &gx, find_array(g, name, "gx"), 1e-5);
+    if (find_array(g, name, "ds"))
+        expect_close(name, "ds", learned(&f, site, "scale"), find_array(g, name, "ds"), 1e-5);
+    if (find_array(g, name, "dz"))
+        expect_close(name, "dz", learned(&f, site, "offset"), find_array(g, name, "dz"), 1e-5);
+    if (find_array(g, name, "da"))
+        expect_close(name, "da", learned(&f, site, "alpha"), find_array(g, name, "da"), 1e-5);
+    quantizer_rig_close(&f);
 }
 
 static void test_golden(void **state)
@@ -106,17 +107,17 @@ static void test_large(void **state)
     struct pare_tensor tx = VECTOR(x, 70000), tg = VECTOR(gy, 70000);
     struct pare_tensor ty = VECTOR(y, 70000), to = VECTOR(gx, 70000);
     double ds = 0, scale = 0.02;
-    struct alone f;
+    struct quantizer_rig f;
 
     (void)state;
     for (int i = 0; i < 70000; i++) {
         x[i] = (float)((i * 7919) % 10007 - 5003) / 1000;
         gy[i] = (float)((i % 1009 * 523) % 1009 - 504) / 504;
     }
-    alone_open(&f, "lsq", NULL, NULL, 1u << PARE_OUTPUT, make_quant(8, true, true, -1));
-    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
-    *pare_f32(alone_buffer(&f, "output_scale")) = (float)scale;
-    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    quantizer_rig_open(&f, "lsq", NULL, NULL, 1u << PARE_OUTPUT, make_quant(8, true, true, -1));
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
+    *pare_f32(quantizer_rig_buffer(&f, "output_scale")) = (float)scale;
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
     ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
     for (int i = 0; i < 70000; i++) {
         float v = x[i] / (float)scale, c = fminf(fmaxf(v, -127), 127);
@@ -126,8 +127,8 @@ static void test_large(void **state)
         ds += (double)gy[i] * (double)(v == c ? rintf(c) - v : c);
     }
     ds /= sqrt(127 * 70000.0);
-    near((double)*pare_f32(learned(&f, PARE_OUTPUT, "scale")), ds, 1e-4 * fabs(ds) + 1e-6);
-    alone_close(&f);
+    expect_near((double)*pare_f32(learned(&f, PARE_OUTPUT, "scale")), ds, 1e-4 * fabs(ds) + 1e-6);
+    quantizer_rig_close(&f);
 }
 
 int main(void)

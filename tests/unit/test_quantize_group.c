@@ -47,27 +47,27 @@ static void numpy_case(const char *name)
     const struct pare_tensor *zero = find(name, "zero"), *want = find(name, "y");
     const int64_t *how = pare_i64(find(name, "how"));
     struct pare_tensor y = build_copy(w);
-    struct alone f;
+    struct quantizer_rig f;
     char settings[64];
 
     snprintf(settings, sizeof(settings), "group_size=%lld range=%s", (long long)how[4],
              how[5] ? "mse" : "minmax");
-    alone_open(&f, "group", settings, w, 1u << PARE_WEIGHT,
-               make_quant((int)how[0], how[1] != 0, how[2] != 0, how[3] ? 0 : 1));
+    quantizer_rig_open(&f, "group", settings, w, 1u << PARE_WEIGHT,
+                       make_quant((int)how[0], how[1] != 0, how[2] != 0, how[3] ? 0 : 1));
     f.layer.in_axis = (int)how[3];
-    ok(alone_round(&f, PARE_WEIGHT, w, &y));
+    ok(quantizer_rig_quantize(&f, PARE_WEIGHT, w, &y));
     if (how[5]) { /* other candidates may tie; none is better */
-        near(error_of(w, &y), error_of(w, want), 1e-4 * error_of(w, want));
+        expect_near(error_of(w, &y), error_of(w, want), 1e-4 * error_of(w, want));
     } else {
         for (int64_t i = 0; i < pare_numel(scale); i++) {
-            near(value(&f, "weight_scale", i), (double)pare_f32(scale)[i], 1e-9);
-            near(value(&f, "weight_zero_point", i), (double)pare_f32(zero)[i], 0);
+            expect_near(buffer_value(&f, "weight_scale", i), (double)pare_f32(scale)[i], 1e-9);
+            expect_near(buffer_value(&f, "weight_zero_point", i), (double)pare_f32(zero)[i], 0);
         }
         for (int64_t i = 0; i < pare_numel(w); i++)
-            near((double)pare_f32(&y)[i], (double)pare_f32(want)[i], 1e-6);
+            expect_near((double)pare_f32(&y)[i], (double)pare_f32(want)[i], 1e-6);
     }
-    assert_int_equal(pare_numel(alone_buffer(&f, "weight_scale")), pare_numel(scale));
-    alone_close(&f);
+    assert_int_equal(pare_numel(quantizer_rig_buffer(&f, "weight_scale")), pare_numel(scale));
+    quantizer_rig_close(&f);
 }
 
 static void as_numpy_rounds(void **state)
@@ -86,28 +86,30 @@ static void odd_numbers(void **state)
 {
     float x[64] = { 0 }, y[64];
     struct pare_tensor w = { PARE_F32, 2, { 1, 64 }, x }, out = { PARE_F32, 2, { 1, 64 }, y };
-    struct alone f;
+    struct quantizer_rig f;
 
     (void)state;
     x[33] = INFINITY;
     x[34] = NAN;
     x[35] = 7;
-    alone_open(&f, "group", "group_size=32", &w, 1u << PARE_WEIGHT, make_quant(4, true, true, 0));
+    quantizer_rig_open(&f, "group", "group_size=32", &w, 1u << PARE_WEIGHT,
+                       make_quant(4, true, true, 0));
     f.layer.in_axis = 1;
-    ok(alone_round(&f, PARE_WEIGHT, &w, &out));
-    assert_true(value(&f, "weight_scale", 0) > 0 && value(&f, "weight_scale", 0) < 1e-6);
-    near((double)y[0], 0, 0);
+    ok(quantizer_rig_quantize(&f, PARE_WEIGHT, &w, &out));
+    assert_true(buffer_value(&f, "weight_scale", 0) > 0 &&
+                buffer_value(&f, "weight_scale", 0) < 1e-6);
+    expect_near((double)y[0], 0, 0);
     for (int i = 0; i < 64; i++)
         assert_true(isfinite(y[i]));
-    assert_true(value(&f, "weight_scale", 1) <= 1.0001);
-    alone_close(&f);
+    assert_true(buffer_value(&f, "weight_scale", 1) <= 1.0001);
+    quantizer_rig_close(&f);
 }
 
 /* ---- files --------------------------------------------------------------------------------- */
 
 struct made {
     struct pare_model *model, *file;
-    struct pare_compression *run;
+    struct pare_compression *compression;
     char path[64];
     long bytes[2];
 };
@@ -140,16 +142,16 @@ static void make(struct made *m, const char *net, const int64_t chw[3], const ch
     ok(pare_preset("w4", g, pool, &o.quantizer, &rules, &rig_err));
     o.rule = rules.rule;
     o.n_rules = rules.n;
-    ok(pare_compression_new(m->model, &o, &m->run, &rig_err));
-    ok(pare_compression_compress(m->run, &rig_err));
-    ok(pare_compression_export(m->run, &e, &rig_err));
+    ok(pare_compression_new(m->model, &o, &m->compression, &rig_err));
+    ok(pare_compression_compress(m->compression, &rig_err));
+    ok(pare_compression_export(m->compression, &e, &rig_err));
     m->bytes[1] = size_of(m->path);
     ok(pare_model_load(m->path, &m->file, &rig_err));
 }
 
 static void drop(struct made *m)
 {
-    pare_compression_free(m->run);
+    pare_compression_free(m->compression);
     pare_model_free(m->model);
     pare_model_free(m->file);
     unlink(m->path);
@@ -184,7 +186,7 @@ static void same_results(const struct made *m, const int64_t chw[3], bool refere
         pare_plan_free(p);
     }
     for (int64_t i = 0; i < pare_numel(&y[0]); i++)
-        near((double)pare_f32(&y[1])[i], (double)pare_f32(&y[0])[i], 2e-5);
+        expect_near((double)pare_f32(&y[1])[i], (double)pare_f32(&y[0])[i], 2e-5);
 }
 
 static void files_of_four_bits(void **state)
@@ -239,7 +241,7 @@ static void products_need_groups(void **state)
 
     (void)state;
     make(&m, "lenet", gray, "group_size=0", false);
-    assert_int_equal(pare_compression_export(m.run, &e, &rig_err), PARE_ECONFIG);
+    assert_int_equal(pare_compression_export(m.compression, &e, &rig_err), PARE_ECONFIG);
     assert_non_null(strstr(rig_err.msg, "no layer can be exported as MatMulNBits"));
     drop(&m);
 }

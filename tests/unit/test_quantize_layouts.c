@@ -21,7 +21,7 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 struct side {
     struct pare_model *model;
     struct pare_trainer *trainer;
-    struct pare_compression *run;
+    struct pare_compression *compression;
 };
 
 static void open_side(struct side *s, struct pare_arena *a, const char *quantizer, bool reference)
@@ -44,15 +44,15 @@ static void open_side(struct side *s, struct pare_arena *a, const char *quantize
     ok(pare_trainer_new(s->model, &to, &s->trainer, &rig_err));
     if (!quantizer)
         return;
-    ok(pare_compression_new(s->model, &ro, &s->run, &rig_err));
-    ok(pare_compression_attach(s->run, s->trainer, NULL, BATCH, &rig_err));
-    ok(pare_compression_compress(s->run, &rig_err));
+    ok(pare_compression_new(s->model, &ro, &s->compression, &rig_err));
+    ok(pare_compression_attach(s->compression, s->trainer, NULL, BATCH, &rig_err));
+    ok(pare_compression_compress(s->compression, &rig_err));
 }
 
 static void close_side(struct side *s)
 {
     pare_trainer_free(s->trainer);
-    pare_compression_free(s->run);
+    pare_compression_free(s->compression);
     pare_model_free(s->model);
 }
 
@@ -111,7 +111,7 @@ static void check(struct pare_arena *a, const char *quantizer)
     }
     for (int i = 0; i < side[0].trainer->n_params; i++)
         same(side[0].trainer->name[i], &side[0].trainer->grad[i], &side[1].trainer->grad[i]);
-    same_buffers(side[0].run, side[1].run);
+    same_buffers(side[0].compression, side[1].compression);
     fast = side[0].trainer->plan[0];
     bare = side[2].trainer->plan[0];
     assert_int_equal(count(fast, "any_layout", false), 4);

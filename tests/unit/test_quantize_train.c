@@ -23,8 +23,8 @@ static int setup(void **state)
 
     (void)state;
     arena = pare_arena_new(1 << 16);
-    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
-    float_accuracy = rig_accuracy(j.learn);
+    ok(pare_training_run(j.training, NULL, NULL, &rig_err));
+    float_accuracy = rig_accuracy(j.training);
     ok(pare_model_pack(j.model, arena, &bytes, &len, &rig_err));
     job_close(&j);
     return float_accuracy > 0.93 ? 0 : -1;
@@ -50,9 +50,9 @@ static struct job open_trained(const char *quantizer, const char *config, const 
  * integers. */
 static void check_points(struct job *j)
 {
-    for (int i = 0; i < pare_compression_layers(j->run); i++)
+    for (int i = 0; i < pare_compression_layers(j->compression); i++)
         for (int site = 0; site < PARE_QUANT_SITES; site++) {
-            struct pare_layer *l = pare_compression_layer(j->run, i);
+            struct pare_layer *l = pare_compression_layer(j->compression, i);
             const struct pare_quant *q = pare_layer_quant(l, (enum pare_quant_site)site);
             int64_t n = site == PARE_WEIGHT && q && q->axis >= 0 ? l->w.dim[q->axis] : 1;
             struct pare_layer view; /* with the following normalization folded into its weight */
@@ -70,7 +70,7 @@ static void check_points(struct job *j)
                 int64_t c = n > 1 ? k / (pare_numel(&l->w) / n) : 0;
                 float v = pare_f32(&view.weight->t)[k] / pare_f32(s)[c] + pare_f32(z)[c];
 
-                near((double)v, rint((double)v), 1e-3);
+                expect_near((double)v, rint((double)v), 1e-3);
                 assert_true(v > (float)q->qmin - 0.01f && v < (float)q->qmax + 0.01f);
             }
         }
@@ -85,10 +85,10 @@ static double trained(const char *quantizer, const char *config, const char *set
     snprintf(train, sizeof(train), LEARN "epochs=%d", epochs);
     j = open_trained(quantizer, config, settings, train);
     if (epochs)
-        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
+        ok(pare_training_run(j.training, NULL, NULL, &rig_err));
     if (strcmp(quantizer, "bnn") != 0)
         check_points(&j);
-    a = rig_accuracy(j.learn);
+    a = rig_accuracy(j.training);
     job_close(&j);
     return a;
 }
@@ -158,10 +158,10 @@ static void test_from_scratch(void **state)
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         struct job j = job_open(rig_model("small"), all[i].quantizer, all[i].config,
                                 all[i].settings, LEARN "epochs=7");
-        double before = rig_accuracy(j.learn), after;
+        double before = rig_accuracy(j.training), after;
 
-        ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
-        after = rig_accuracy(j.learn);
+        ok(pare_training_run(j.training, NULL, NULL, &rig_err));
+        after = rig_accuracy(j.training);
         if (!(before < 0.4 && after > 0.8))
             fail_msg("%s: accuracy %.3f, then %.3f", all[i].quantizer, before, after);
         job_close(&j);
@@ -191,21 +191,21 @@ static void test_first_input(void **state)
 {
     struct job j = open_trained("lsq", CONFIG("\"quant_bits\": 4"), NULL,
                                 LEARN "epochs=1 limit=64");
-    struct pare_layer *l = pare_compression_layer(j.run, 0);
+    struct pare_layer *l = pare_compression_layer(j.compression, 0);
     struct pare_tensor x, y, out;
     double loss;
     float before;
 
     (void)state;
-    ok(pare_training_next(j.learn, &x, &y, &rig_err));
-    ok(pare_training_forward(j.learn, &x, 1, &out, &rig_err));
+    ok(pare_training_next(j.training, &x, &y, &rig_err));
+    ok(pare_training_forward(j.training, &x, 1, &out, &rig_err));
     before = *pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err));
     assert_true(before > 0);
-    ok(pare_training_loss(j.learn, &y, &loss, &rig_err));
-    ok(pare_training_backward(j.learn, &rig_err));
+    ok(pare_training_loss(j.training, &y, &loss, &rig_err));
+    ok(pare_training_backward(j.training, &rig_err));
     assert_true(*pare_f32(pare_layer_learn(l, "input_scale", &rig_err)) != 0);
-    ok(pare_training_optimize(j.learn, &rig_err));
-    ok(pare_training_step(j.learn, &rig_err));
+    ok(pare_training_optimize(j.training, &rig_err));
+    ok(pare_training_step(j.training, &rig_err));
     assert_true(*pare_f32(pare_layer_scale(l, PARE_INPUT, 1, &rig_err)) != before);
     job_close(&j);
 }
@@ -216,14 +216,14 @@ static void test_half_a_step(void **state)
     struct job j = open_trained("ptq", CONFIG("\"quant_bits\": 8"), NULL, LEARN);
 
     (void)state;
-    assert_int_equal(pare_compression_layers(j.run), 4);
+    assert_int_equal(pare_compression_layers(j.compression), 4);
     for (int i = 0; i < 4; i++) {
-        struct pare_layer *l = pare_compression_layer(j.run, i);
+        struct pare_layer *l = pare_compression_layer(j.compression, i);
         float s = *pare_f32(pare_layer_scale(l, PARE_WEIGHT, 1, &rig_err));
 
         for (int64_t k = 0; k < pare_numel(&l->w); k++)
-            near((double)pare_f32(&l->weight->t)[k], (double)pare_f32(&l->w)[k],
-                 0.5001 * (double)s);
+            expect_near((double)pare_f32(&l->weight->t)[k], (double)pare_f32(&l->w)[k],
+                        0.5001 * (double)s);
     }
     job_close(&j);
 }
@@ -257,16 +257,16 @@ static void resume_with(const char *quantizer, const char *more)
     snprintf(path, sizeof(path), "/tmp/pare-quantize-%d.safetensors", (int)getpid());
     snprintf(train, sizeof(train), LEARN "epochs=4 limit=256 checkpoint=%s resume %s", path, more);
     a = open_trained(quantizer, config, NULL, train);
-    ok(pare_training_run(a.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(a.training, NULL, NULL, &rig_err));
     unlink(path);
     b = open_trained(quantizer, config, NULL, train);
-    ok(pare_training_run(b.learn, stop_after_two, NULL, &rig_err));
+    ok(pare_training_run(b.training, stop_after_two, NULL, &rig_err));
     job_close(&b);
     b = open_trained(quantizer, config, NULL, train);
-    ok(pare_training_run(b.learn, NULL, NULL, &rig_err));
-    for (int i = 0; i < pare_compression_layers(a.run); i++) {
-        struct pare_layer *x = pare_compression_layer(a.run, i),
-                          *y = pare_compression_layer(b.run, i);
+    ok(pare_training_run(b.training, NULL, NULL, &rig_err));
+    for (int i = 0; i < pare_compression_layers(a.compression); i++) {
+        struct pare_layer *x = pare_compression_layer(a.compression, i),
+                          *y = pare_compression_layer(b.compression, i);
         size_t n = (size_t)pare_numel(&x->w) * sizeof(float);
 
         assert_memory_equal(x->weight->t.data, y->weight->t.data, n);
@@ -303,7 +303,7 @@ static void test_output(void **state)
     double learned = 0;
 
     (void)state;
-    ok(pare_training_run(j.learn, note, &learned, &rig_err));
+    ok(pare_training_run(j.training, note, &learned, &rig_err));
     assert_true(learned > 0.9);
     job_close(&j);
 }

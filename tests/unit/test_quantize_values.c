@@ -17,16 +17,16 @@ static void qat_weight(const double *w, double scale, double zero, const double 
 {
     float x[4], y[4];
     struct pare_tensor tx = { PARE_F32, 2, { 2, 2 }, x }, ty = { PARE_F32, 2, { 2, 2 }, y };
-    struct alone f;
+    struct quantizer_rig f;
 
     give(x, w, 4);
-    alone_open(&f, "qat", NULL, &tx, 1u << PARE_WEIGHT, make_quant(8, false, false, -1));
-    ok(alone_round(&f, PARE_WEIGHT, &tx, &ty));
-    near(value(&f, "weight_scale", 0), scale, 1e-7);
-    near(value(&f, "weight_zero_point", 0), zero, 0);
+    quantizer_rig_open(&f, "qat", NULL, &tx, 1u << PARE_WEIGHT, make_quant(8, false, false, -1));
+    ok(quantizer_rig_quantize(&f, PARE_WEIGHT, &tx, &ty));
+    expect_near(buffer_value(&f, "weight_scale", 0), scale, 1e-7);
+    expect_near(buffer_value(&f, "weight_zero_point", 0), zero, 0);
     for (int i = 0; i < 4 && want; i++)
-        near((double)y[i], want[i], 1e-4 * fabs(want[i]));
-    alone_close(&f);
+        expect_near((double)y[i], want[i], 1e-4 * fabs(want[i]));
+    quantizer_rig_close(&f);
 }
 
 /* N9, N10, N11. */
@@ -47,30 +47,30 @@ static void test_qat_tracks(void **state)
     float first[] = { 0, 0, 0.1f, 0.2f }, next[] = { 0.2f, 0.4f, 0.6f, 0.8f }, y[4];
     float in[] = { 1, 4, 2, 1 }, far[] = { -9, 9, 0.1f, 0 };
     struct pare_tensor x = VECTOR(first, 4), out = VECTOR(y, 4);
-    struct alone f;
+    struct quantizer_rig f;
 
     (void)state;
-    alone_open(&f, "qat", NULL, NULL, 1u << PARE_OUTPUT, make_quant(8, false, false, -1));
-    ok(alone_round(&f, PARE_OUTPUT, &x, &out));
-    near(value(&f, "tracked_min_output", 0), 0, 0);
-    near(value(&f, "tracked_max_output", 0), 0.2, 1e-7);
+    quantizer_rig_open(&f, "qat", NULL, NULL, 1u << PARE_OUTPUT, make_quant(8, false, false, -1));
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &x, &out));
+    expect_near(buffer_value(&f, "tracked_min_output", 0), 0, 0);
+    expect_near(buffer_value(&f, "tracked_max_output", 0), 0.2, 1e-7);
     x.data = next;
-    ok(alone_round(&f, PARE_OUTPUT, &x, &out));
-    near(value(&f, "tracked_min_output", 0), 0.002, 1e-7);
-    near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &x, &out));
+    expect_near(buffer_value(&f, "tracked_min_output", 0), 0.002, 1e-7);
+    expect_near(buffer_value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
     f.quant.training = false; /* evaluation: the range is fixed, and values outside are clamped */
     x.data = far;
-    ok(alone_round(&f, PARE_OUTPUT, &x, &out));
-    near(value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
-    near((double)y[0], 0, 0);
-    near((double)y[1], 0.2060, 1e-6);
-    alone_close(&f);
-    alone_open(&f, "qat", NULL, NULL, 1u << PARE_INPUT, make_quant(8, false, false, -1));
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &x, &out));
+    expect_near(buffer_value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
+    expect_near((double)y[0], 0, 0);
+    expect_near((double)y[1], 0.2060, 1e-6);
+    quantizer_rig_close(&f);
+    quantizer_rig_open(&f, "qat", NULL, NULL, 1u << PARE_INPUT, make_quant(8, false, false, -1));
     x.data = in;
-    ok(alone_round(&f, PARE_INPUT, &x, &out));
-    near(value(&f, "input_scale", 0), 4.0 / 255, 1e-7);
-    near(value(&f, "input_zero_point", 0), 0, 0);
-    alone_close(&f);
+    ok(quantizer_rig_quantize(&f, PARE_INPUT, &x, &out));
+    expect_near(buffer_value(&f, "input_scale", 0), 4.0 / 255, 1e-7);
+    expect_near(buffer_value(&f, "input_zero_point", 0), 0, 0);
+    quantizer_rig_close(&f);
 }
 
 /* Until quant_start_step values pass unchanged, but are tracked; in an evaluation before any batch
@@ -79,26 +79,26 @@ static void test_qat_waits(void **state)
 {
     float x[] = { 0.111f, 0.222f, -0.333f, 1 }, y[4], g[4] = { 1, 1, 1, 1 }, gx[4];
     struct pare_tensor tx = VECTOR(x, 4), ty = VECTOR(y, 4), tg = VECTOR(g, 4), to = VECTOR(gx, 4);
-    struct alone f;
+    struct quantizer_rig f;
 
     (void)state;
-    alone_open(&f, "qat", NULL, &tx, 7, make_quant(2, false, false, -1));
+    quantizer_rig_open(&f, "qat", NULL, &tx, 7, make_quant(2, false, false, -1));
     f.layer_quant.start_step = 3;
     f.quant.training = false;
-    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
     assert_memory_equal(x, y, sizeof(x));
     f.quant.training = true;
-    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
     assert_memory_equal(x, y, sizeof(x));
-    near(value(&f, "tracked_min_output", 0), -0.333, 1e-7);
-    ok(alone_round(&f, PARE_WEIGHT, &tx, &ty));
+    expect_near(buffer_value(&f, "tracked_min_output", 0), -0.333, 1e-7);
+    ok(quantizer_rig_quantize(&f, PARE_WEIGHT, &tx, &ty));
     assert_memory_equal(x, y, sizeof(x));
     ok(f.z->backward(&f.layer, PARE_INPUT, &tx, &tg, &to, &rig_err));
     assert_memory_equal(g, gx, sizeof(g));
     f.optim.step = 3;
-    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
     assert_memory_not_equal(x, y, sizeof(x));
-    alone_close(&f);
+    quantizer_rig_close(&f);
 }
 
 /* N14: 1 to 18 as (2, 1, 3, 3); and 0 to 15 as an input (1, 1, 4, 4). */
@@ -107,22 +107,23 @@ static void scheme(bool has_sign, bool symmetric, bool per_channel, double steps
     float w[18], in[16], y[18];
     struct pare_tensor tw = { PARE_F32, 4, { 2, 1, 3, 3 }, w }, ty = tw;
     struct pare_tensor ti = { PARE_F32, 4, { 1, 1, 4, 4 }, in }, to = ti;
-    struct alone f;
+    struct quantizer_rig f;
 
     for (int i = 0; i < 18; i++)
         w[i] = (float)(i + 1), in[i % 16] = (float)(i % 16);
     ty.data = to.data = y;
-    alone_open(&f, "qat", NULL, &tw, 3, make_quant(8, has_sign, symmetric, per_channel ? 0 : -1));
+    quantizer_rig_open(&f, "qat", NULL, &tw, 3,
+                       make_quant(8, has_sign, symmetric, per_channel ? 0 : -1));
     f.layer_quant.site[PARE_INPUT].axis = per_channel ? 1 : -1;
-    ok(alone_round(&f, PARE_WEIGHT, &tw, &ty));
-    ok(alone_round(&f, PARE_INPUT, &ti, &to));
-    near(value(&f, "weight_scale", 0), (per_channel ? 9 : 18) / steps, 1e-6);
+    ok(quantizer_rig_quantize(&f, PARE_WEIGHT, &tw, &ty));
+    ok(quantizer_rig_quantize(&f, PARE_INPUT, &ti, &to));
+    expect_near(buffer_value(&f, "weight_scale", 0), (per_channel ? 9 : 18) / steps, 1e-6);
     if (per_channel)
-        near(value(&f, "weight_scale", 1), 18 / steps, 1e-6);
-    near(value(&f, "weight_zero_point", per_channel ? 1 : 0), zero, 0);
-    near(value(&f, "input_scale", 0), 15 / steps, 1e-6);
-    near(value(&f, "input_zero_point", 0), zero, 0);
-    alone_close(&f);
+        expect_near(buffer_value(&f, "weight_scale", 1), 18 / steps, 1e-6);
+    expect_near(buffer_value(&f, "weight_zero_point", per_channel ? 1 : 0), zero, 0);
+    expect_near(buffer_value(&f, "input_scale", 0), 15 / steps, 1e-6);
+    expect_near(buffer_value(&f, "input_zero_point", 0), zero, 0);
+    quantizer_rig_close(&f);
 }
 
 static void test_schemes(void **state)
@@ -199,17 +200,18 @@ static void dorefa(int bits, const double *want)
 {
     float x[] = { -1, -0.5f, 0, 0.5f, 1 }, y[5];
     struct pare_tensor tx = VECTOR(x, 5), ty = VECTOR(y, 5);
-    struct alone f;
+    struct quantizer_rig f;
 
-    alone_open(&f, "dorefa", NULL, &tx, 1, make_quant(bits, false, false, -1));
-    ok(alone_round(&f, PARE_WEIGHT, &tx, &ty));
+    quantizer_rig_open(&f, "dorefa", NULL, &tx, 1, make_quant(bits, false, false, -1));
+    ok(quantizer_rig_quantize(&f, PARE_WEIGHT, &tx, &ty));
     for (int i = 0; i < 5; i++) {
-        double s = value(&f, "weight_scale", 0), z = value(&f, "weight_zero_point", 0);
+        double s = buffer_value(&f, "weight_scale", 0),
+               z = buffer_value(&f, "weight_zero_point", 0);
 
-        near((double)y[i], want[i], 1e-6);
-        near((double)y[i] / s + z, rint((double)y[i] / s + z), 1e-4); /* an integer of it */
+        expect_near((double)y[i], want[i], 1e-6);
+        expect_near((double)y[i] / s + z, rint((double)y[i] / s + z), 1e-4); /* an integer of it */
     }
-    alone_close(&f);
+    quantizer_rig_close(&f);
 }
 
 static void test_dorefa(void **state)
@@ -219,20 +221,21 @@ static void test_dorefa(void **state)
     float x[] = { -0.3f, 0, 0.5f, 0.7f, 1, 1.5f }, y[6], g[] = { 1, 2, 3, 4, 5, 6 }, gx[6];
     const float want[] = { 0, 0, 2, 2, 3, 3 }, grad[] = { 0, 2, 3, 4, 5, 0 };
     struct pare_tensor tx = VECTOR(x, 6), ty = VECTOR(y, 6), tg = VECTOR(g, 6), to = VECTOR(gx, 6);
-    struct alone f;
+    struct quantizer_rig f;
 
     (void)state;
     dorefa(8, b8);
     dorefa(2, b2);
     dorefa(1, b1);
-    alone_open(&f, "dorefa", NULL, NULL, 1u << PARE_OUTPUT, make_quant(2, false, false, -1));
-    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    quantizer_rig_open(&f, "dorefa", NULL, NULL, 1u << PARE_OUTPUT,
+                       make_quant(2, false, false, -1));
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
     ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
     for (int i = 0; i < 6; i++) {
-        near((double)y[i], (double)want[i] / 3, 1e-7);
-        near((double)gx[i], (double)grad[i], 0);
+        expect_near((double)y[i], (double)want[i] / 3, 1e-7);
+        expect_near((double)gx[i], (double)grad[i], 0);
     }
-    alone_close(&f);
+    quantizer_rig_close(&f);
 }
 
 /* Gradients of 2 bits: -m, -m/3, m/3 or m, with the original mean. */
@@ -241,7 +244,7 @@ static void test_dorefa_gradients(void **state)
     static float x[4000], g[4000], gx[4000];
     struct pare_tensor tx = { PARE_F32, 2, { 2, 2000 }, x }, tg = tx, to = tx;
     double sum[2] = { 0, 0 };
-    struct alone f;
+    struct quantizer_rig f;
 
     (void)state;
     for (int i = 0; i < 4000; i++) {
@@ -250,18 +253,18 @@ static void test_dorefa_gradients(void **state)
     }
     tg.data = g;
     to.data = gx;
-    alone_open(&f, "dorefa", "gradient_bits=2", NULL, 4, make_quant(8, false, false, -1));
-    pare_rng_init(&f.run.rng, 1);
+    quantizer_rig_open(&f, "dorefa", "gradient_bits=2", NULL, 4, make_quant(8, false, false, -1));
+    pare_rng_init(&f.compression.rng, 1);
     ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
     for (int i = 0; i < 4000; i++) {
         double m = i < 2000 ? 1 : 10, v = ((double)gx[i] / m + 1) * 1.5;
 
-        near(v, rint(v), 1e-5);
+        expect_near(v, rint(v), 1e-5);
         sum[i / 2000] += (double)gx[i] / m / 2000;
     }
-    near(sum[0], 0.2, 0.03);
-    near(sum[1], 0.2, 0.03);
-    alone_close(&f);
+    expect_near(sum[0], 0.2, 0.03);
+    expect_near(sum[1], 0.2, 0.03);
+    quantizer_rig_close(&f);
 }
 
 static void test_bnn(void **state)
@@ -269,20 +272,20 @@ static void test_bnn(void **state)
     float x[] = { -2, -1, -0.1f, 0, 0.3f, 1, 1.1f }, y[7], g[] = { 1, 2, 3, 4, 5, 6, 7 }, gx[7];
     const float want[] = { -1, -1, -1, 1, 1, 1, 1 }, grad[] = { 0, 2, 3, 4, 5, 6, 0 };
     struct pare_tensor tx = VECTOR(x, 7), ty = VECTOR(y, 7), tg = VECTOR(g, 7), to = VECTOR(gx, 7);
-    struct alone f;
+    struct quantizer_rig f;
 
     (void)state;
-    alone_open(&f, "bnn", NULL, &tx, 5, make_quant(1, true, true, -1));
-    ok(alone_round(&f, PARE_WEIGHT, &tx, &ty));
+    quantizer_rig_open(&f, "bnn", NULL, &tx, 5, make_quant(1, true, true, -1));
+    ok(quantizer_rig_quantize(&f, PARE_WEIGHT, &tx, &ty));
     assert_memory_equal(y, want, sizeof(want));
-    ok(alone_round(&f, PARE_OUTPUT, &tx, &ty));
+    ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
     assert_memory_equal(y, want, sizeof(want));
     ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
     assert_memory_equal(gx, grad, sizeof(grad));
     ok(f.z->backward(&f.layer, PARE_WEIGHT, &tx, &tg, &to, &rig_err));
     assert_memory_equal(gx, g, sizeof(g));
-    near(value(&f, "weight_scale", 0), 1, 0);
-    alone_close(&f);
+    expect_near(buffer_value(&f, "weight_scale", 0), 1, 0);
+    quantizer_rig_close(&f);
 }
 
 /* ---- rounding, and hostile values ------------------------------------------------------------ */
@@ -307,7 +310,7 @@ static void hostile(const char *quantizer, enum pare_quant_site site, const floa
     float x[40], y[40], g[40], gx[40];
     struct pare_tensor tx = { PARE_F32, 2, { 4, 10 }, x }, ty = tx, tg = tx, to = tx;
     bool per_channel = site == PARE_WEIGHT && strcmp(quantizer, "dorefa") != 0;
-    struct alone f;
+    struct quantizer_rig f;
 
     for (int i = 0; i < 40; i++) {
         x[i] = values[i % 4];
@@ -316,17 +319,18 @@ static void hostile(const char *quantizer, enum pare_quant_site site, const floa
     ty.data = y, tg.data = g, to.data = gx;
     for (int sign = 0; sign < 2; sign++)
         for (int axis = -1; axis <= (per_channel ? 1 : -1); axis++) {
-            alone_open(&f, quantizer, NULL, &tx, 1u << site, make_quant(4, sign, sign, axis));
+            quantizer_rig_open(&f, quantizer, NULL, &tx, 1u << site,
+                               make_quant(4, sign, sign, axis));
             for (int step = 0; step < 2; step++, f.optim.step++) {
-                ok(alone_round(&f, site, &tx, &ty));
+                ok(quantizer_rig_quantize(&f, site, &tx, &ty));
                 if (f.z->backward)
                     ok(f.z->backward(&f.layer, site, &tx, &tg, &to, &rig_err));
                 for (int i = 0; i < 40; i++)
                     assert_true(!isfinite(x[i]) || (isfinite(y[i]) && isfinite(gx[i])));
                 if (f.a->on_step)
-                    ok(f.a->on_step(&f.run, 1, &rig_err));
+                    ok(f.a->on_step(&f.compression, 1, &rig_err));
             }
-            alone_close(&f);
+            quantizer_rig_close(&f);
         }
 }
 

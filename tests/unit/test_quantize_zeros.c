@@ -77,14 +77,14 @@ static void check(const char *quantizer, const char *config)
 
     o.keep_zeros = true;
     snprintf(path, sizeof(path), "/tmp/pare-zeros-%d.onnx", (int)getpid());
-    ok(pare_training_open(m, "digits", LEARN, &j.learn, &rig_err));
-    ok(pare_compression_new(m, &o, &j.run, &rig_err));
-    ok(pare_compression_follow(j.run, j.learn, &rig_err));
-    ok(pare_compression_compress(j.run, &rig_err));
-    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_open(m, "digits", LEARN, &j.training, &rig_err));
+    ok(pare_compression_new(m, &o, &j.compression, &rig_err));
+    ok(pare_compression_follow(j.compression, j.training, &rig_err));
+    ok(pare_compression_compress(j.compression, &rig_err));
+    ok(pare_training_run(j.training, NULL, NULL, &rig_err));
     for (int k = 0; k < 4; k++) {
         struct pare_tensor *t = rig_weight(m, names[k]);
-        struct pare_layer *l = pare_compression_layer(j.run, k);
+        struct pare_layer *l = pare_compression_layer(j.compression, k);
 
         for (int64_t i = 0; i < pare_numel(t); i++)
             if (is_gone(i)) {
@@ -92,7 +92,7 @@ static void check(const char *quantizer, const char *config)
                 assert_true(pare_f32(&l->w)[i] == 0); /* nothing was learned there */
             }
     }
-    check_file(j.run, path);
+    check_file(j.compression, path);
     job_close(&j);
 }
 
@@ -113,7 +113,7 @@ static void test_zeros_learn_otherwise(void **state)
     int64_t back = 0;
 
     (void)state;
-    ok(pare_training_run(j.learn, NULL, NULL, &rig_err));
+    ok(pare_training_run(j.training, NULL, NULL, &rig_err));
     for (int64_t i = 0; i < pare_numel(rig_weight(j.model, "fc1.weight")); i++)
         back += is_gone(i) && pare_f32(rig_weight(j.model, "fc1.weight"))[i] != 0;
     assert_true(back > 0);

@@ -15,32 +15,32 @@ static void axes_come_as_attribute_or_input(void **state)
     op_begin(&f, "ReduceSum", 11);
     op_in(&f, PARE_F32, "2,2,2", eight);
     op_attr(&f, "axes", "0,-1");
-    op_gives(&f, 0, PARE_F32, "(1, 2, 1)", LIST(14, 22));
+    op_expect(&f, 0, PARE_F32, "(1, 2, 1)", LIST(14, 22));
     op_end(&f);
 
     op_begin(&f, "ReduceSum", 13);
     op_in(&f, PARE_F32, "2,2,2", eight);
     op_in(&f, PARE_I64, "2", LIST(-1, 0));
     op_attr(&f, "keepdims", "0");
-    op_gives(&f, 0, PARE_F32, "(2)", LIST(14, 22));
+    op_expect(&f, 0, PARE_F32, "(2)", LIST(14, 22));
     op_end(&f);
 
     op_begin(&f, "ReduceSum", 13);
     op_in(&f, PARE_F32, "2,2,2", eight);
     op_in(&f, PARE_I64, "0", NULL);
-    op_gives(&f, 0, PARE_F32, "(1, 1, 1)", LIST(36));
+    op_expect(&f, 0, PARE_F32, "(1, 1, 1)", LIST(36));
     op_end(&f);
 
     op_begin(&f, "ReduceSumSquare", 18);
     op_in(&f, PARE_F32, "3", eight);
     op_attr(&f, "noop_with_empty_axes", "1");
-    op_gives(&f, 0, PARE_F32, "(3)", LIST(1, 4, 9));
+    op_expect(&f, 0, PARE_F32, "(3)", LIST(1, 4, 9));
     op_end(&f);
 
     op_begin(&f, "ReduceMax", 18);
     op_in(&f, PARE_F32, "2,2,2", eight);
     op_in(&f, PARE_I64, "1", LIST(3));
-    op_fails(&f, "axis 3 is outside a tensor of 3 dimensions");
+    op_expect_error(&f, "axis 3 is outside a tensor of 3 dimensions");
 }
 
 static void nothing_reduces_to_the_neutral_element(void **state)
@@ -68,7 +68,7 @@ static void nothing_reduces_to_the_neutral_element(void **state)
         op_begin(&f, row[i].op, 20);
         op_in(&f, row[i].d, "2,0", NULL);
         op_in(&f, PARE_I64, "1", LIST(1));
-        op_gives(&f, 0, row[i].d, "(2, 1)", LIST(row[i].want, row[i].want));
+        op_expect(&f, 0, row[i].d, "(2, 1)", LIST(row[i].want, row[i].want));
         op_end(&f);
     }
 }
@@ -85,7 +85,7 @@ static void sums_of_many_stay_exact(void **state)
     op_begin(&f, "ReduceMean", 13);
     op_in(&f, PARE_F32, "1048576", v);
     op_attr(&f, "keepdims", "0");
-    op_gives(&f, 0, PARE_F32, "()", LIST((double)(float)v[0]));
+    op_expect(&f, 0, PARE_F32, "()", LIST((double)(float)v[0]));
     op_end(&f);
     test_free(v);
 }
@@ -99,14 +99,14 @@ static void softmax_flattens_before_13(void **state)
     (void)state;
     op_begin(&f, "Softmax", 11);
     op_in(&f, PARE_F32, "1,2,2", four);
-    op_gives(&f, 0, PARE_F32, "(1, 2, 2)", LIST(.25, .25, .25, .25));
+    op_expect(&f, 0, PARE_F32, "(1, 2, 2)", LIST(.25, .25, .25, .25));
     assert_int_equal(pare_softmax_axis(&f.node, &flatten), 1);
     assert_true(flatten);
     op_end(&f);
 
     op_begin(&f, "Softmax", 13);
     op_in(&f, PARE_F32, "1,2,2", four);
-    op_gives(&f, 0, PARE_F32, "(1, 2, 2)", LIST(.5, .5, .5, .5));
+    op_expect(&f, 0, PARE_F32, "(1, 2, 2)", LIST(.5, .5, .5, .5));
     assert_int_equal(pare_softmax_axis(&f.node, &flatten), 2);
     assert_false(flatten);
     op_end(&f);
@@ -114,7 +114,7 @@ static void softmax_flattens_before_13(void **state)
     op_begin(&f, "Softmax", 13);
     op_in(&f, PARE_F32, "4", four);
     op_attr(&f, "axis", "1");
-    op_fails(&f, "axis 1 is outside a tensor of 1 dimensions");
+    op_expect_error(&f, "axis 1 is outside a tensor of 1 dimensions");
 }
 
 static void top_k_takes_the_first_of_equals(void **state)
@@ -126,8 +126,8 @@ static void top_k_takes_the_first_of_equals(void **state)
     op_in(&f, PARE_I32, "5", LIST(2, 7, 7, 1, 7));
     op_in(&f, PARE_I64, "1", LIST(4));
     f.node.n_out = 2;
-    op_gives(&f, 0, PARE_I32, "(4)", LIST(7, 7, 7, 2));
-    op_gives(&f, 1, PARE_I64, "(4)", LIST(1, 2, 4, 0));
+    op_expect(&f, 0, PARE_I32, "(4)", LIST(7, 7, 7, 2));
+    op_expect(&f, 1, PARE_I64, "(4)", LIST(1, 2, 4, 0));
     op_end(&f);
 
     op_begin(&f, "TopK", 9);
@@ -135,15 +135,15 @@ static void top_k_takes_the_first_of_equals(void **state)
     op_attr(&f, "k", "1");
     op_attr(&f, "axis", "0");
     f.node.n_out = 2;
-    op_gives(&f, 0, PARE_F32, "(1, 2)", LIST(-1, 0));
-    op_gives(&f, 1, PARE_I64, "(1, 2)", LIST(0, 1));
+    op_expect(&f, 0, PARE_F32, "(1, 2)", LIST(-1, 0));
+    op_expect(&f, 1, PARE_I64, "(1, 2)", LIST(0, 1));
     op_end(&f);
 
     op_begin(&f, "TopK", 11);
     op_in(&f, PARE_F32, "3", eight);
     op_in(&f, PARE_I64, "1", LIST(4));
     f.node.n_out = 2;
-    op_fails(&f, "k is 4, axis 0 has 3 elements");
+    op_expect_error(&f, "k is 4, axis 0 has 3 elements");
 }
 
 static void arg_max_and_cum_sum_check_their_axis(void **state)
@@ -156,26 +156,26 @@ static void arg_max_and_cum_sum_check_their_axis(void **state)
     op_attr(&f, "axis", "1");
     op_attr(&f, "select_last_index", "1");
     op_attr(&f, "keepdims", "0");
-    op_gives(&f, 0, PARE_I64, "(2)", LIST(2, 2));
+    op_expect(&f, 0, PARE_I64, "(2)", LIST(2, 2));
     op_end(&f);
 
     op_begin(&f, "ArgMin", 13);
     op_in(&f, PARE_F32, "2,0", NULL);
     op_attr(&f, "axis", "1");
-    op_fails(&f, "axis 1 is empty, there is no element to select");
+    op_expect_error(&f, "axis 1 is empty, there is no element to select");
 
     op_begin(&f, "CumSum", 14);
     op_in(&f, PARE_I32, "4", eight);
     op_in(&f, PARE_I64, "", LIST(0));
     op_attr(&f, "reverse", "1");
     op_attr(&f, "exclusive", "1");
-    op_gives(&f, 0, PARE_I32, "(4)", LIST(9, 7, 4, 0));
+    op_expect(&f, 0, PARE_I32, "(4)", LIST(9, 7, 4, 0));
     op_end(&f);
 
     op_begin(&f, "CumSum", 14);
     op_in(&f, PARE_I32, "4", eight);
     op_in(&f, PARE_I64, "", LIST(1));
-    op_fails(&f, "axis 1 is outside a tensor of 1 dimensions");
+    op_expect_error(&f, "axis 1 is outside a tensor of 1 dimensions");
 }
 
 static void losses_skip_and_check_labels(void **state)
@@ -188,20 +188,20 @@ static void losses_skip_and_check_labels(void **state)
     op_in(&f, PARE_I64, "3", LIST(0, 1, -1));
     op_in(&f, PARE_F32, "2", LIST(1, 3));
     op_attr(&f, "ignore_index", "-1");
-    op_gives(&f, 0, PARE_F32, "()", LIST((1 + 12) / 4.0));
+    op_expect(&f, 0, PARE_F32, "()", LIST((1 + 12) / 4.0));
     op_end(&f);
 
     op_begin(&f, "NegativeLogLikelihoodLoss", 13);
     op_in(&f, PARE_F32, "1,2", LIST(-1, -2));
     op_in(&f, PARE_I64, "1", LIST(2));
-    op_fails(&f, "a label is 2, there are 2 classes");
+    op_expect_error(&f, "a label is 2, there are 2 classes");
 
     op_begin(&f, "SoftmaxCrossEntropyLoss", 13);
     op_in(&f, PARE_F32, "1,2", LIST(0, 0));
     op_in(&f, PARE_I32, "1", LIST(1));
     f.node.n_out = 2;
-    op_gives(&f, 0, PARE_F32, "()", LIST(0.69314718));
-    op_gives(&f, 1, PARE_F32, "(1, 2)", LIST(-0.69314718, -0.69314718));
+    op_expect(&f, 0, PARE_F32, "()", LIST(0.69314718));
+    op_expect(&f, 1, PARE_F32, "(1, 2)", LIST(-0.69314718, -0.69314718));
     op_end(&f);
 }
 

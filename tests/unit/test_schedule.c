@@ -1,6 +1,6 @@
 /* test_schedule.c - learning-rate schedules against PyTorch's values, written by
  * tools/golden_optim.py. */
-#include "spelled.h"
+#include "case_names.h"
 
 #include <math.h>
 
@@ -13,12 +13,12 @@ static void same_as_pytorch(void **state)
     int n;
 
     (void)state;
-    list = spelled_read(a, "golden/schedule.npz", &n);
+    list = read_cases(a, "golden/schedule.npz", &n);
     assert_true(n >= 12);
     for (int i = 0; i < n; i++) {
-        struct spelled c = spelled(a, list[i].name);
-        const char *epoch = spelled_take(&c, "epoch"), *warmup = spelled_take(&c, "warmup");
-        const char *factor = spelled_take(&c, "factor");
+        struct case_name c = parse_case_name(a, list[i].name);
+        const char *epoch = case_take(&c, "epoch"), *warmup = case_take(&c, "warmup");
+        const char *factor = case_take(&c, "factor");
         struct pare_lr s = { .base = 0.1,
                              .epoch_steps = atoll(epoch),
                              .total_steps = 20,
@@ -27,7 +27,7 @@ static void same_as_pytorch(void **state)
         struct pare_err err;
 
         assert_int_equal(pare_find_schedule(c.name, &s.type, &err), 0);
-        s.conf = spelled_conf(a, &c, s.type->opts, s.type->conf_size);
+        s.conf = case_conf(a, &c, s.type->opts, s.type->conf_size);
         for (int64_t t = 0; t < 20; t++) {
             double want = ((double *)list[i].t.data)[t], got = pare_lr(&s, t);
 
@@ -46,14 +46,14 @@ static void odd_times(void **state)
 
     (void)state;
     for (int k = 0; pare_schedules[k]; k++) {
-        struct spelled c = { .name = pare_schedules[k]->name };
+        struct case_name c = { .name = pare_schedules[k]->name };
         struct pare_lr s = { .type = pare_schedules[k], .base = 0.1, .warmup_factor = 0.5 };
 
         if (!strcmp(c.name, "multistep")) {
             c.key[0] = "milestones";
             c.value[c.n++] = "3";
         }
-        s.conf = spelled_conf(a, &c, s.type->opts, s.type->conf_size);
+        s.conf = case_conf(a, &c, s.type->opts, s.type->conf_size);
         for (int i = 0; i < 6; i++)
             for (int j = 0; j < 6; j++)
                 for (int e = 0; e < 3; e++) {

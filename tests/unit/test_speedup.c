@@ -21,7 +21,7 @@ static void no_borders(void **state)
     const char *x = net_image(&n);
 
     (void)state;
-    n.plain = true;
+    n.unpadded = true;
     x = net_block(&n, x, HALF, 3, 16);
     x = net_block(&n, x, HALF, 16, 12);
     x = net_conv(&n, x, ALL, 12, 8, 1);
@@ -47,9 +47,9 @@ static void residual(void **state)
     const char *x = net_image(&n), *y;
 
     (void)state;
-    n.plain = true;
+    n.unpadded = true;
     x = net_block(&n, x, HALF, 3, 16);
-    n.plain = false;
+    n.unpadded = false;
     y = net_block(&n, x, HALF, 16, 10);
     y = net_bn(&n, net_conv(&n, y, HALF, 10, 16, 3), 16);
     x = net_relu(&n, net_add(&n, x, y));
@@ -118,7 +118,7 @@ static void depthwise(void **state)
 
     (void)state;
     x = net_block(&n, x, HALF, 3, 16);
-    x = net_relu(&n, net_bn(&n, net_group(&n, x, HALF, 16, 1, 3), 16));
+    x = net_relu(&n, net_bn(&n, net_grouped_conv(&n, x, HALF, 16, 1, 3), 16));
     x = net_conv(&n, x, ALL, 16, 4, 1);
     EXPECT(&n, x, 8, 8, 4);
 }
@@ -130,9 +130,9 @@ static void depthwise_unbalanced(void **state)
     const char *x = net_image(&n);
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
-    x = net_relu(&n, net_group(&n, x, FRONT, 16, 1, 3));
+    x = net_relu(&n, net_grouped_conv(&n, x, FRONT, 16, 1, 3));
     x = net_conv(&n, x, ALL, 16, 4, 1);
     EXPECT(&n, x, 4, 4, 4);
 }
@@ -144,9 +144,9 @@ static void groups(void **state)
     const char *x = net_image(&n);
 
     (void)state;
-    n.plain = true;
+    n.unpadded = true;
     x = net_block(&n, x, FRONT, 3, 16);
-    x = net_relu(&n, net_group(&n, x, FRONT, 16, 4, 3));
+    x = net_relu(&n, net_grouped_conv(&n, x, FRONT, 16, 4, 3));
     x = net_conv(&n, x, ALL, 16, 4, 1);
     EXPECT(&n, x, 8, 8, 4);
 }
@@ -160,7 +160,7 @@ static void groups_of_their_own(void **state)
         struct pare_tensor t = net_random(&n, 0, 0.6f, INTS(8, 3, 3, 3));
 
         (void)state;
-        n.plain = n.bare = true;
+        n.unpadded = n.zero_bias = true;
         for (int64_t i = 0; i < pare_numel(&t); i++)
             if (i / 27 / 2 == 1 || i / 27 / 2 == 2)
                 pare_f32(&t)[i] = 0;
@@ -184,7 +184,7 @@ static void groups_unbalanced(void **state)
     struct pare_tensor t = net_random(&n, 0, 0.6f, INTS(8, 3, 3, 3));
 
     (void)state;
-    n.plain = n.bare = true;
+    n.unpadded = n.zero_bias = true;
     for (int64_t i = 0; i < pare_numel(&t); i++)
         if (i / 27 == 1 || i / 27 >= 5)
             pare_f32(&t)[i] = 0;
@@ -215,7 +215,7 @@ static void squeeze_excite(void **state)
     const char *x = net_image(&n), *g;
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
     g = build_node(&n.b, "GlobalAveragePool", NAMES(x), NOTHING);
     g = net_relu(&n, net_conv(&n, g, HALF, 16, 6, 1));
@@ -275,7 +275,7 @@ static void zero_pad(void **state)
     const char *x = net_image(&n);
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
     x = build_node(&n.b, "Pad", NAMES(x, build_ints(&n.b, INTS(0, 0, 1, 2, 0, 0, 2, 1))), NOTHING);
     EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 3), 8, 4);
@@ -298,7 +298,7 @@ static void sum_over_channels(void **state)
     const char *x = net_image(&n), *axes;
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
     axes = build_ints(&n.b, INTS(1));
     x = build_node(&n.b, "ReduceSum", NAMES(x, axes), NOTHING);
@@ -311,7 +311,7 @@ static void mean_over_channels(void **state)
     const char *x = net_image(&n);
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
     x = build_node(&n.b, "ReduceMean", NAMES(x), at_ints("axes", INTS(1)));
     EXPECT(&n, x, 16);
@@ -401,7 +401,7 @@ static void lenet(void **state)
     struct bin pool2 = CAT(at_ints("kernel_shape", INTS(2, 2)), at_ints("strides", INTS(2, 2)));
 
     (void)state;
-    n.bare = n.plain = true;
+    n.zero_bias = n.unpadded = true;
     x = net_relu(&n, net_conv(&n, x, HALF, 1, 6, 5));
     x = build_node(&n.b, "MaxPool", NAMES(x), pool2);
     x = net_relu(&n, net_conv(&n, x, HALF, 6, 16, 5));
@@ -448,16 +448,16 @@ static void rounded(void **state)
     struct net n = net_new(25);
     const char *x = net_image(&n);
     struct pare_speedup_opts o = { .round_to = 8, .threads = 1 };
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     x = net_block(&n, x, HALF, 3, 20);
     x = net_block(&n, x, FRONT, 20, 12);
     build_output(&n.b, net_conv(&n, x, ALL, 12, 4, 1));
-    s = net_slim_with(&n, &o);
-    assert_int_equal(slim_out(&s, 0), 16);
-    assert_int_equal(slim_out(&s, 1), 8);
-    slim_drop(&s);
+    s = net_speedup_with(&n, &o);
+    assert_int_equal(speedup_out_channels(&s, 0), 16);
+    assert_int_equal(speedup_out_channels(&s, 1), 8);
+    speedup_free(&s);
 }
 
 int main(void)

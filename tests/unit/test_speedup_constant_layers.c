@@ -10,9 +10,9 @@ static const char *branch(struct net *n, const char *x, int first, int second, i
     return net_bn(n, net_conv(n, y, second, C, C, 3), C);
 }
 
-static int count(const struct slim *s, const char *type)
+static int count(const struct speedup_result *s, const char *type)
 {
-    const struct pare_graph *g = s->is->graph;
+    const struct pare_graph *g = s->after->graph;
     int n = 0;
 
     for (int i = 0; i < g->n_nodes; i++)
@@ -26,20 +26,20 @@ static void residual_constant(void **state)
 {
     struct net n = net_new(1);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8);
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     x = net_relu(&n, net_add(&n, x, branch(&n, x, ALL, NONE, 8)));
     build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
-    s = net_slim(&n);
-    assert_int_equal(slim_out(&s, 0), 8);
-    assert_int_equal(slim_out(&s, 1), 0);
-    assert_int_equal(slim_out(&s, 2), 0);
-    assert_int_equal(slim_out(&s, 3), 4);
+    s = net_speedup(&n);
+    assert_int_equal(speedup_out_channels(&s, 0), 8);
+    assert_int_equal(speedup_out_channels(&s, 1), 0);
+    assert_int_equal(speedup_out_channels(&s, 2), 0);
+    assert_int_equal(speedup_out_channels(&s, 3), 4);
     assert_int_equal(count(&s, "Conv"), 2);
     assert_int_equal(count(&s, "BatchNormalization"), 1);
     assert_int_equal(count(&s, "Add"), 1);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* The constant is 0: the sum goes, too. */
@@ -47,17 +47,17 @@ static void residual_zero(void **state)
 {
     struct net n = net_new(2);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *y;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     y = net_conv(&n, net_block(&n, x, ALL, 8, 8), NONE, 8, 8, 3);
     x = net_relu(&n, net_add(&n, y, x));
     build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
-    s = net_slim(&n);
+    s = net_speedup(&n);
     assert_int_equal(count(&s, "Conv"), 2);
     assert_int_equal(count(&s, "Add"), 0);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* The sum is the model's output: it keeps its name. */
@@ -65,15 +65,15 @@ static void residual_output(void **state)
 {
     struct net n = net_new(3);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *y;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     y = net_conv(&n, net_block(&n, x, ALL, 8, 8), NONE, 8, 8, 3);
     build_output(&n.b, net_add(&n, x, y));
-    s = net_slim(&n);
+    s = net_speedup(&n);
     assert_int_equal(count(&s, "Conv"), 1);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* The first convolution is masked, the second has borders: one channel carries the constants. */
@@ -104,7 +104,7 @@ static void constant_gate(void **state)
 {
     struct net n = net_new(6);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *g;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     g = build_node(&n.b, "GlobalAveragePool", NAMES(x), NOTHING);
@@ -112,11 +112,11 @@ static void constant_gate(void **state)
     g = build_node(&n.b, "Sigmoid", NAMES(net_conv(&n, g, NONE, 4, 8, 1)), NOTHING);
     x = build_node(&n.b, "Mul", NAMES(x, g), NOTHING);
     build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
-    s = net_slim(&n);
+    s = net_speedup(&n);
     assert_int_equal(count(&s, "Conv"), 2);
     assert_int_equal(count(&s, "GlobalAveragePool"), 0);
     assert_int_equal(count(&s, "Mul"), 1);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* Of two branches side by side one is 0, or goes into a bias: it is left out. */
@@ -124,7 +124,7 @@ static void concat_part(void **state)
 {
     struct net n = net_new(7);
     const char *x = net_image(&n), *a, *b, *c;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     a = net_block(&n, x, HALF, 3, 8);
@@ -132,13 +132,13 @@ static void concat_part(void **state)
     c = net_block(&n, x, FRONT, 3, 4);
     x = build_node(&n.b, "Concat", NAMES(a, b, c), at_int("axis", 1));
     build_output(&n.b, net_conv(&n, x, ALL, 18, 4, 1));
-    s = net_slim(&n);
-    assert_int_equal(slim_out(&s, 0), 4);
-    assert_int_equal(slim_out(&s, 1), 0);
-    assert_int_equal(slim_out(&s, 2), 2);
-    assert_int_equal(slim_in(&s, 3), 6);
+    s = net_speedup(&n);
+    assert_int_equal(speedup_out_channels(&s, 0), 4);
+    assert_int_equal(speedup_out_channels(&s, 1), 0);
+    assert_int_equal(speedup_out_channels(&s, 2), 2);
+    assert_int_equal(speedup_in_channels(&s, 3), 6);
     assert_int_equal(count(&s, "Conv"), 3);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* Everything is constant: one channel of each stays, since the output's shape has to come from
@@ -149,7 +149,7 @@ static void all_constant(void **state)
     const char *x = net_image(&n);
 
     (void)state;
-    n.plain = true;
+    n.unpadded = true;
     x = net_block(&n, x, NONE, 3, 8);
     x = net_block(&n, x, NONE, 8, 8);
     EXPECT(&n, net_conv(&n, x, ALL, 8, 4, 1), 1, 1, 4);
@@ -183,20 +183,20 @@ static void shared_norms(void **state)
     struct net n = net_new(10);
     const char *x = net_image(&n), *one = CONST(&n, 1, 0.4f, 8),
                *slope = CONST(&n, 1, 0.4f, 8, 1, 1);
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
-    n.plain = true;
+    n.unpadded = true;
     for (int i = 0; i < 2; i++) {
         x = net_conv(&n, x, i ? FRONT : HALF, i ? 8 : 3, 8, 3);
         x = build_node(&n.b, "BatchNormalization", NAMES(x, one, one, one, one), NOTHING);
         x = build_node(&n.b, "PRelu", NAMES(x, slope), NOTHING);
     }
     build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 1));
-    s = net_slim(&n);
-    assert_int_equal(slim_out(&s, 0), 4);
-    assert_int_equal(slim_out(&s, 1), 4);
-    slim_drop(&s);
+    s = net_speedup(&n);
+    assert_int_equal(speedup_out_channels(&s, 0), 4);
+    assert_int_equal(speedup_out_channels(&s, 1), 4);
+    speedup_free(&s);
 }
 
 /* Two Reshapes read one list of sizes, and only one of them loses channels. */

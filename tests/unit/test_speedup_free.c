@@ -63,7 +63,7 @@ static void mask(struct fg *g, struct pare_model *m, struct pare_node *n)
 
 static struct pare_tensor random_input(struct fg *g)
 {
-    int rank = g->kind == FG_PICTURE ? 4 : 3;
+    int rank = g->kind == FG_IMAGE ? 4 : 3;
     int64_t dim[4] = { 0 };
     struct pare_tensor t;
 

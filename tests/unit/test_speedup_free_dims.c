@@ -24,12 +24,12 @@ static struct pare_tensor run_at(struct net *n, const struct pare_model *m, int 
 }
 
 /* The smaller model computes the same at these shapes. */
-static void expect_same(struct net *n, const struct slim *s, int count, int rank,
+static void expect_same(struct net *n, const struct speedup_result *s, int count, int rank,
                         const int64_t (*shape)[4])
 {
     for (int i = 0; i < count; i++) {
-        struct pare_tensor a = run_at(n, s->was, rank, shape[i], 7 + (uint64_t)i);
-        struct pare_tensor b = run_at(n, s->is, rank, shape[i], 7 + (uint64_t)i);
+        struct pare_tensor a = run_at(n, s->before, rank, shape[i], 7 + (uint64_t)i);
+        struct pare_tensor b = run_at(n, s->after, rank, shape[i], 7 + (uint64_t)i);
 
         assert_true(a.rank == b.rank && !memcmp(a.dim, b.dim, (size_t)a.rank * sizeof(*a.dim)));
         for (int64_t k = 0; k < pare_numel(&a); k++)
@@ -37,12 +37,12 @@ static void expect_same(struct net *n, const struct slim *s, int count, int rank
     }
 }
 
-static struct slim slim_unverified(struct net *n, const char *y)
+static struct speedup_result slim_unverified(struct net *n, const char *y)
 {
     struct pare_speedup_opts o = { .threads = 1, .unverified = true };
 
     build_output(&n->b, y);
-    return net_slim_with(n, &o);
+    return net_speedup_with(n, &o);
 }
 
 /* Element i of the shape of x. */
@@ -59,7 +59,7 @@ static void table_of_length(void **state)
     struct net n = net_new(1);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1, 8)), *table, *y;
     float sine[64 * 8];
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     for (int i = 0; i < 64 * 8; i++)
@@ -74,10 +74,10 @@ static void table_of_length(void **state)
     y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, HALF, 1, 8, 12)), NOTHING);
     y = build_node(&n.b, "MatMul", NAMES(net_relu(&n, y), WEIGHT(&n, ALL, 1, 12, 4)), NOTHING);
     s = slim_unverified(&n, y);
-    assert_int_equal(slim_out(&s, 0), 6);
+    assert_int_equal(speedup_out_channels(&s, 0), 6);
     expect_same(&n, &s, 3, 3,
                 (const int64_t[][4]){ { 1, 1, 8, 0 }, { 2, 33, 8, 0 }, { 5, 50, 8, 0 } });
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* After a stride of 2, sizes 1 and 2 are both 1: the computed shape must not be a constant. */
@@ -85,7 +85,7 @@ static void shape_after_stride(void **state)
 {
     struct net n = net_new(2);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, -1, -1)), *h, *shape;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     h = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, HALF, 0, 8, 3, 3, 3), net_bias(&n, HALF, 8)),
@@ -98,10 +98,10 @@ static void shape_after_stride(void **state)
     h = build_node(&n.b, "Reshape", NAMES(h, shape), NOTHING);
     h = build_node(&n.b, "Conv", NAMES(h, WEIGHT(&n, ALL, 0, 4, 8, 1, 1)), NOTHING);
     s = slim_unverified(&n, h);
-    assert_int_equal(slim_out(&s, 0), 4);
+    assert_int_equal(speedup_out_channels(&s, 0), 4);
     expect_same(&n, &s, 3, 4,
                 (const int64_t[][4]){ { 1, 3, 2, 2 }, { 2, 3, 20, 31 }, { 3, 3, 64, 48 } });
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* Attention with free batch and length, shapes computed as PyTorch does, loses a head. */
@@ -111,7 +111,7 @@ static void heads(void **state)
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1, 12)), *p[3], *shape, *y;
     const char *four = build_ints(&n.b, 1, (int64_t[]){ 4 }), *w;
     const char *three = build_ints(&n.b, 1, (int64_t[]){ 3 });
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     shape = build_node(&n.b, "Concat", NAMES(size_of(&n, x, 0), size_of(&n, x, 1), three, four),
@@ -141,10 +141,10 @@ static void heads(void **state)
     y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, ALL, 1, 12, 5)), NOTHING);
     s = slim_unverified(&n, y);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(slim_out(&s, i), 8);
+        assert_int_equal(speedup_out_channels(&s, i), 8);
     expect_same(&n, &s, 3, 3,
                 (const int64_t[][4]){ { 1, 1, 12, 0 }, { 2, 33, 12, 0 }, { 5, 7, 12, 0 } });
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* Verification takes two shapes that differ in every free dimension and fit the windows. */
@@ -152,17 +152,17 @@ static void two_shapes(void **state)
 {
     struct net n = net_new(4);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, -1, -1)), *y;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     y = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, HALF, 0, 4, 3, 2, 2)),
                    at_ints("dilations", INTS(70, 70))); /* spans more than the first size tried */
     y = net_relu(&n, y);
     build_output(&n.b, net_conv(&n, y, ALL, 4, 2, 1));
-    s = net_slim(&n);
+    s = net_speedup(&n);
     assert_string_equal(s.r.shapes[0], "v0 (1, 3, 256, 256)");
     assert_string_equal(s.r.shapes[1], "v0 (3, 3, 293, 297)");
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* Outputs after ArgMax are compared by the share of equal elements; token ids fit the table. */
@@ -170,18 +170,18 @@ static void discontinuous(void **state)
 {
     struct net n = net_new(5);
     const char *ids = build_input(&n.b, PARE_I64, INTS(-1, -1)), *y;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     y = build_node(&n.b, "Gather", NAMES(CONST(&n, 0, 1, 300, 8), ids), NOTHING);
     y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, HALF, 1, 8, 12)), NOTHING);
     y = build_node(&n.b, "MatMul", NAMES(net_relu(&n, y), WEIGHT(&n, ALL, 1, 12, 6)), NOTHING);
     build_output(&n.b, build_node(&n.b, "ArgMax", NAMES(y), at_int("axis", 2)));
-    s = net_slim(&n);
+    s = net_speedup(&n);
     assert_string_equal(s.r.discontinuous, "ArgMax");
     assert_true(s.r.agreement >= 0.99);
     assert_true(s.r.max_rel < 1e-4);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)

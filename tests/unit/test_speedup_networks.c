@@ -75,17 +75,17 @@ static void matmul_left(void **state)
 {
     struct net n = net_new(4);
     const char *x = build_input(&n.b, PARE_F32, INTS(7, 4)), *w;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     w = WEIGHT(&n, HALF, 0, 10, 7);
     x = apply(&n, "Cos", build_node(&n.b, "MatMul", NAMES(w, x), NOTHING));
     w = WEIGHT(&n, ALL, 0, 3, 10);
     build_output(&n.b, build_node(&n.b, "MatMul", NAMES(w, x), NOTHING));
-    s = net_slim(&n);
+    s = net_speedup(&n);
     assert_int_equal(s.r.params, 10 * 7 + 3 * 10);
     assert_int_equal(s.r.params_left, 5 * 7 + 3 * 5 + 3); /* and a bias */
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 static void flatten(void **state)
@@ -191,7 +191,7 @@ static void shuffle(void **state)
     const char *x = net_image(&n);
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = net_relu(&n, net_conv(&n, x, HALF, 3, 12, 3));
     x = reshape(&n, x, INTS(2, 2, 6, 9, 8));
     x = reshape(&n, swap(&n, x, INTS(0, 2, 1, 3, 4)), INTS(2, 12, 9, 8));
@@ -206,7 +206,7 @@ static void depth_to_space(void **state)
     const char *x = net_image(&n);
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = net_relu(&n, net_conv(&n, x, FRONT, 3, 16, 3));
     x = build_node(&n.b, "DepthToSpace", NAMES(x),
                    CAT(at_int("blocksize", 2), at_text("mode", "CRD")));
@@ -309,7 +309,7 @@ static void heads_go(void **state)
     const char *x = build_input(&n.b, PARE_F32, INTS(1, S, E));
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = net_add(&n, x, attention(&n, layer_norm(&n, x, E), FRONT));
     EXPECT(&n, x, 6, 6, 6, E);
 }
@@ -377,20 +377,20 @@ static void no_rule(void **state)
 {
     struct net n = net_new(21);
     const char *x = net_image(&n);
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     x = net_block(&n, x, HALF, 3, 12);
     x = net_block(&n, x, HALF, 12, 8);
     x = build_node(&n.b, "LRN", NAMES(x), at_int("size", 3));
     build_output(&n.b, net_conv(&n, x, ALL, 8, 3, 1));
-    s = net_slim(&n);
-    assert_int_equal(slim_out(&s, 0), 7);
-    assert_int_equal(slim_out(&s, 1), 8);
+    s = net_speedup(&n);
+    assert_int_equal(speedup_out_channels(&s, 0), 7);
+    assert_int_equal(speedup_out_channels(&s, 1), 8);
     for (int i = 0; i < s.r.n_layers; i++)
         if (s.r.layer[i].out == 8)
             assert_non_null(s.r.layer[i].why);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* Constants in Constant nodes, as old exporters write them, and a batch that is free. */

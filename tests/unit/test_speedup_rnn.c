@@ -22,7 +22,7 @@ static const char *rows(struct net *n, const struct rnn *r, int64_t times, int r
     struct pare_tensor t = net_random(n, 0, 0.6f, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        if (!net_has(r->which, i / (rank == 3 ? cols : 1) % H, H))
+        if (!net_keeps(r->which, i / (rank == 3 ? cols : 1) % H, H))
             pare_f32(&t)[i] = 0;
     return build_floats(&n->b, rank, dim, pare_f32(&t));
 }
@@ -34,7 +34,7 @@ static const char *first(struct net *n, const struct rnn *r)
     struct pare_tensor t = net_random(n, 0, 0.6f, 3, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        if (!net_has(r->which, i % H, H))
+        if (!net_keeps(r->which, i % H, H))
             pare_f32(&t)[i] = 0;
     return build_floats(&n->b, 3, dim, pare_f32(&t));
 }
@@ -82,7 +82,7 @@ static void check_half(struct rnn r)
     struct net n = net_new(1);
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
 
-    n.bare = true;
+    n.zero_bias = true;
     x = linear(&n, x, HALF, I, 10);
     x = recur(&n, x, &r, 10);
     EXPECT(&n, linear(&n, x, ALL, r.dirs * H, 3), 5, H / 2, 3);
@@ -106,7 +106,7 @@ static void gru(void **state)
     check_half((struct rnn){ "GRU", 3, 2, 1, false, false, BACK });
 }
 
-static void plain(void **state)
+static void unpadded(void **state)
 {
     (void)state;
     check_half((struct rnn){ "RNN", 1, 1, 0, false, false, HALF });
@@ -122,7 +122,7 @@ static void stacked(void **state)
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
 
     (void)state;
-    n.bare = true;
+    n.zero_bias = true;
     x = recur(&n, recur(&n, x, &a, I), &b, 2 * H);
     EXPECT(&n, linear(&n, x, ALL, H, 3), H / 2, H / 2, 3);
 }
@@ -168,7 +168,7 @@ static void masked_states(void **state)
     struct pare_named mask[8];
     struct pare_model *m;
     struct pare_err err;
-    struct slim s;
+    struct speedup_result s;
     int k = 0, fd = mkstemp(path);
 
     (void)state;
@@ -191,11 +191,11 @@ static void masked_states(void **state)
         }
     assert_int_equal(k, 4);
     assert_int_equal(pare_npz_write(path, mask, k, &err), 0);
-    if (pare_apply_masks(m, path, &err) || pare_speedup(m, &o, pool, &s.is, &s.r, &err))
+    if (pare_apply_masks(m, path, &err) || pare_speedup(m, &o, pool, &s.after, &s.r, &err))
         fail_msg("%s", err.msg);
-    assert_int_equal(slim_out(&s, 0), H - 2);
-    s.was = m;
-    slim_drop(&s);
+    assert_int_equal(speedup_out_channels(&s, 0), H - 2);
+    s.before = m;
+    speedup_free(&s);
     unlink(path);
 }
 
@@ -226,16 +226,16 @@ static void einsum_counts(void **state)
 {
     struct net n = net_new(6);
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     x = einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, HALF, 1, I, 10));
     x = einsum(&n, "hd,bsd->bsh", WEIGHT(&n, FRONT, 0, 8, 10), x);
     build_output(&n.b, einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, ALL, 1, 8, 3)));
-    s = net_slim(&n);
+    s = net_speedup(&n);
     assert_int_equal(s.r.params, I * 10 + 10 * 8 + 8 * 3);
     assert_int_equal(s.r.params_left, I * 5 + 5 * 4 + 4 * 3);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* Heads in axes of their own, as JAX writes attention: two of four go. */
@@ -243,7 +243,7 @@ static void einsum_heads(void **state)
 {
     struct net n = net_new(7);
     const char *x = build_input(&n.b, PARE_F32, INTS(B, 5, I)), *q, *k, *v, *a;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     q = einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
@@ -252,10 +252,10 @@ static void einsum_heads(void **state)
     a = build_node(&n.b, "Softmax", NAMES(einsum(&n, "bqhk,bshk->bhqs", q, k)), at_int("axis", -1));
     a = einsum(&n, "bhqs,bshk->bqhk", a, v);
     build_output(&n.b, einsum(&n, "bqhk,hkd->bqd", a, WEIGHT(&n, ALL, 1, 4, 3, I)));
-    s = net_slim(&n);
+    s = net_speedup(&n);
     assert_int_equal(s.r.params, 4 * I * 12);
     assert_int_equal(s.r.params_left, 4 * I * 6);
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 /* ---- float16 --------------------------------------------------------------------------------- */
@@ -277,7 +277,7 @@ static const char *half_conv(struct net *n, const char *x, int which, int64_t in
     const char *wn, *bn;
 
     for (int64_t i = 0; i < pare_numel(&w); i++)
-        if (!net_has(which, i / (in * K * K), out))
+        if (!net_keeps(which, i / (in * K * K), out))
             pare_f32(&w)[i] = 0;
     wn = half_const(n, w);
     bn = half_const(n, b);
@@ -290,7 +290,7 @@ static void half_floats(void **state)
 {
     struct net n = net_new(8);
     const char *x = build_input(&n.b, PARE_F16, INTS(2, 3, 9, 8)), *y;
-    struct slim s;
+    struct speedup_result s;
 
     (void)state;
     x = net_relu(&n, half_conv(&n, x, HALF, 3, 8, 3));
@@ -298,25 +298,25 @@ static void half_floats(void **state)
     y = half_conv(&n, net_relu(&n, half_conv(&n, x, ALL, 8, 8, 3)), NONE, 8, 8, 3);
     x = net_add(&n, x, y);
     build_output(&n.b, half_conv(&n, x, ALL, 8, 4, 3));
-    s = net_slim(&n);
-    assert_int_equal(slim_out(&s, 0), 4);
-    assert_int_equal(slim_out(&s, 1), 5);
-    assert_int_equal(slim_out(&s, 2), 0);
-    assert_int_equal(slim_out(&s, 3), 0);
-    for (int i = 0; i < s.is->graph->n_values; i++) {
-        const struct pare_value *v = s.is->graph->value[i];
+    s = net_speedup(&n);
+    assert_int_equal(speedup_out_channels(&s, 0), 4);
+    assert_int_equal(speedup_out_channels(&s, 1), 5);
+    assert_int_equal(speedup_out_channels(&s, 2), 0);
+    assert_int_equal(speedup_out_channels(&s, 3), 0);
+    for (int i = 0; i < s.after->graph->n_values; i++) {
+        const struct pare_value *v = s.after->graph->value[i];
 
         if (v->flags & PARE_V_CONST && !v->maker)
             assert_int_equal(v->t.dtype, PARE_F16);
     }
-    slim_drop(&s);
+    speedup_free(&s);
 }
 
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        TEST(lstm),          TEST(gru),           TEST(plain),         TEST(stacked),
+        TEST(lstm),          TEST(gru),           TEST(unpadded),      TEST(stacked),
         TEST(unread_states), TEST(moving_states), TEST(einsum_matrix), TEST(einsum_counts),
         TEST(einsum_heads),  TEST(half_floats),   TEST(masked_states),
     };

@@ -24,7 +24,7 @@ static void check_threads(struct build *b, const struct pare_tensor *x, const ch
 
         if (pare_plan_make(m, &o, &p, &err))
             fail_msg("%s", err.msg);
-        if (!runs(p, kernel))
+        if (!has_kernel(p, kernel))
             fail_msg("%s is not used", kernel);
         if (pare_plan_execute(p, x, &out, &err))
             fail_msg("%s", err.msg);
@@ -49,8 +49,8 @@ static void integers(void **state)
         const char *x, *pooled, *half, *y;
         struct rig g;
 
-        begin(&g, 11);
-        x = real_input(&g, PARE_U8, 7, 4, (int64_t[]){ 1, 64, 48, 48 });
+        rig_begin(&g, 11);
+        x = dequantized_input(&g, PARE_U8, 7, 4, (int64_t[]){ 1, 64, 48, 48 });
         pooled = build_node(&g.b, "MaxPool", NAMES(x), /* channels are last there */
                             CAT(at_ints("kernel_shape", 2, three), at_ints("pads", 4, ones)));
         half = build_node(&g.b, "Mul", NAMES(pooled, build_scalar(&g.b, 0.5f)), NOTHING);

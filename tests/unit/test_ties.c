@@ -36,7 +36,7 @@ static void add_value(struct rig *r, struct pare_value *v)
 static void start(struct rig *r, const struct row *row, uint64_t seed)
 {
     memset(r, 0, sizeof(*r));
-    begin_row(&r->f, row);
+    row_begin(&r->f, row);
     pare_rng_init(&r->rng, seed);
     r->node[0] = &r->f.node;
     r->g.arena = r->f.arena;

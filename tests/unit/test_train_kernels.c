@@ -6,11 +6,12 @@
 
 static const char *const threads[] = { "1", "2", "3" };
 
-static void close_to(struct trial *fast, struct trial *plain, const char *what, double tol)
+static void close_to(struct training_step *fast, struct training_step *plain, const char *what,
+                     double tol)
 {
     assert_true(fabs(fast->score.loss - plain->score.loss) < 1e-5 * fabs(plain->score.loss));
     for (int i = 0; i < plain->trainer->n_params; i++) {
-        double d = distance(&fast->trainer->grad[i], &plain->trainer->grad[i]);
+        double d = relative_error(&fast->trainer->grad[i], &plain->trainer->grad[i]);
 
         if (!(d < tol))
             fail_msg("%s: the gradient of '%s' is off by %g", what, plain->trainer->name[i], d);
@@ -18,7 +19,7 @@ static void close_to(struct trial *fast, struct trial *plain, const char *what, 
 }
 
 /* Same bytes as another trial's. */
-static void same(struct trial *a, struct trial *b, const char *what)
+static void same(struct training_step *a, struct training_step *b, const char *what)
 {
     for (int i = 0; i < a->trainer->n_params; i++)
         if (memcmp(a->trainer->grad[i].data, b->trainer->grad[i].data,
@@ -30,23 +31,23 @@ static void against_plain(build_fn *build, const int64_t chw[3], const char *ker
 {
     const char *rival = strcmp(kernel, "matmul_train") ? NULL : "attention_train";
     const char *const without[] = { "conv_winograd_train", "conv_winograd", rival, NULL };
-    struct trial fast, plain;
+    struct training_step fast, plain;
 
-    start(&plain, make(build, kernel, chw), chw, true, "1");
+    step_run(&plain, make_network(build, kernel, chw), chw, true, "1");
     for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); i++) {
-        struct trial again;
+        struct training_step again;
 
-        start_without(&fast, make(build, kernel, chw), chw, without, threads[i]);
-        start_without(&again, make(build, kernel, chw), chw, without, threads[i]);
-        uses(fast.trainer->plan[0], kernel, least);
+        step_run_without(&fast, make_network(build, kernel, chw), chw, without, threads[i]);
+        step_run_without(&again, make_network(build, kernel, chw), chw, without, threads[i]);
+        expect_kernel(fast.trainer->plan[0], kernel, least);
         close_to(&fast, &plain, kernel, 1e-4);
         if (pare_trainer_gradient(again.trainer, &again.x, &again.y, &again.score, &err))
             fail_msg("%s", err.msg);
         same(&fast, &again, kernel);
-        end(&fast);
-        end(&again);
+        step_free(&fast);
+        step_free(&again);
     }
-    end(&plain);
+    step_free(&plain);
 }
 
 /* ---- convolutions ------------------------------------------------------------------------ */

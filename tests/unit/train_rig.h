@@ -19,7 +19,7 @@ static struct pare_err err;
 #define BATCH 3
 
 /* A batch, and the results of one training step. */
-struct trial {
+struct training_step {
     struct pare_arena *arena;
     struct pare_model *model;
     struct pare_train_options *setup;
@@ -28,12 +28,13 @@ struct trial {
     struct pare_score score;
 };
 
-/* An empty list of kernels. */
-static const char *const plain_only[] = { "", NULL };
+/* Stands for the reference kernels in step_run_without(). */
+static const char *const reference_only[] = { "", NULL };
 
 typedef struct pare_flow build_fn(struct pare_net *n, struct pare_flow x);
 
-static inline struct pare_model *make(build_fn *build, const char *name, const int64_t chw[3])
+static inline struct pare_model *make_network(build_fn *build, const char *name,
+                                              const int64_t chw[3])
 {
     struct pare_net n = { .classes = 10 };
     struct pare_flow x = { .c = chw[0], .h = chw[1], .w = chw[2] };
@@ -54,8 +55,8 @@ static inline struct pare_model *make(build_fn *build, const char *name, const i
     return m;
 }
 
-/* Makes scales and shifts of normalizations differ from the identity. */
-static inline void disturb(struct pare_model *m)
+/* Adds noise to vectors, so that scales and shifts of normalizations are not the identity. */
+static inline void randomize_vectors(struct pare_model *m)
 {
     struct pare_rng r;
 
@@ -72,9 +73,9 @@ static inline void disturb(struct pare_model *m)
     }
 }
 
-/* Everything but the trainer, whose options may still be changed. */
-static inline void begin(struct trial *t, struct pare_model *m, const int64_t chw[3],
-                         const char *threads)
+/* Everything except the trainer, so that the caller can still change its options. */
+static inline void step_prepare(struct training_step *t, struct pare_model *m, const int64_t chw[3],
+                                const char *threads)
 {
     struct pare_given set[] = { { "optimizer", "sgd" }, { "threads", threads } };
     struct pare_rng r;
@@ -82,7 +83,7 @@ static inline void begin(struct trial *t, struct pare_model *m, const int64_t ch
     memset(t, 0, sizeof(*t));
     t->arena = pare_arena_new(1 << 16);
     t->model = m;
-    disturb(m);
+    randomize_vectors(m);
     pare_rng_init(&r, 5);
     assert_int_equal(pare_train_options_make(set, 2, false, t->arena, &t->setup, &err), 0);
     assert_int_equal(pare_tensor_new(t->arena, &t->x, PARE_F32, 4,
@@ -95,32 +96,33 @@ static inline void begin(struct trial *t, struct pare_model *m, const int64_t ch
         pare_i64(&t->y)[i] = i * 3 % 10;
 }
 
-static inline void start_without(struct trial *t, struct pare_model *m, const int64_t chw[3],
-                                 const char *const *without, const char *threads)
+static inline void step_run_without(struct training_step *t, struct pare_model *m,
+                                    const int64_t chw[3], const char *const *without,
+                                    const char *threads)
 {
-    begin(t, m, chw, threads);
-    t->setup->trainer.reference = without == plain_only;
-    t->setup->trainer.without = without == plain_only ? NULL : without;
+    step_prepare(t, m, chw, threads);
+    t->setup->trainer.reference = without == reference_only;
+    t->setup->trainer.without = without == reference_only ? NULL : without;
     if (pare_trainer_new(m, &t->setup->trainer, &t->trainer, &err) ||
         pare_trainer_gradient(t->trainer, &t->x, &t->y, &t->score, &err))
         fail_msg("%s", err.msg);
 }
 
-static inline void start(struct trial *t, struct pare_model *m, const int64_t chw[3],
-                         bool reference, const char *threads)
+static inline void step_run(struct training_step *t, struct pare_model *m, const int64_t chw[3],
+                            bool reference, const char *threads)
 {
-    start_without(t, m, chw, reference ? plain_only : NULL, threads);
+    step_run_without(t, m, chw, reference ? reference_only : NULL, threads);
 }
 
-static inline void end(struct trial *t)
+static inline void step_free(struct training_step *t)
 {
     pare_trainer_free(t->trainer);
     pare_model_free(t->model);
     pare_arena_free(t->arena);
 }
 
-/* |a - b| / |b| over all elements; some gradients are zero but for rounding. */
-static inline double distance(const struct pare_tensor *a, const struct pare_tensor *b)
+/* |a - b| / (|b| + 1e-3) over all elements: some gradients are zero except for rounding. */
+static inline double relative_error(const struct pare_tensor *a, const struct pare_tensor *b)
 {
     double off = 0, all = 0;
 
@@ -134,14 +136,14 @@ static inline double distance(const struct pare_tensor *a, const struct pare_ten
 }
 
 /* Expects at least `least` steps with this kernel. */
-static inline void uses(const struct pare_plan *p, const char *kernel, int least)
+static inline void expect_kernel(const struct pare_plan *p, const char *kernel, int least)
 {
     int n = 0;
 
     for (int i = 0; i < p->n_steps; i++)
         n += !strcmp(p->step[i]->kernel->name, kernel);
     if (n < least)
-        fail_msg("%d steps of %s, not %d", n, kernel, least);
+        fail_msg("the plan has %d steps of %s, expected at least %d", n, kernel, least);
 }
 
 #endif

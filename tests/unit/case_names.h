@@ -1,10 +1,10 @@
-/* spelled.h - golden cases whose names describe them: "adam,beta1=0.8|f32" in a .npz file.
+/* case_names.h - golden cases whose names describe them: "adam,beta1=0.8|f32" in a .npz file.
  *
- * Before the bar: a thing and its options; after it: which array of the case this is.  A slash in a
+ * Before the bar: an algorithm and its options; after it: an array of the case.  A slash in a
  * value stands for the comma of a list.
  */
-#ifndef PARE_TESTS_SPELLED_H
-#define PARE_TESTS_SPELLED_H
+#ifndef PARE_TESTS_CASE_NAMES_H
+#define PARE_TESTS_CASE_NAMES_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,16 +19,16 @@
 #include "base/options.h"
 #include "io/npz.h"
 
-struct spelled {
+struct case_name {
     const char *name, *field; /* "adam", "f32" */
     const char *key[16], *value[16];
     int n;
 };
 
-static inline struct spelled spelled(struct pare_arena *a, const char *text)
+static inline struct case_name parse_case_name(struct pare_arena *a, const char *text)
 {
     char *s = pare_strdup(a, text), *bar = strchr(s, '|');
-    struct spelled c = { .name = s, .field = "" };
+    struct case_name c = { .name = s, .field = "" };
 
     if (bar) {
         *bar = '\0';
@@ -50,7 +50,7 @@ static inline struct spelled spelled(struct pare_arena *a, const char *text)
 }
 
 /* Remove and return the value of a key that is not an option; NULL if it does not exist. */
-static inline const char *spelled_take(struct spelled *c, const char *key)
+static inline const char *case_take(struct case_name *c, const char *key)
 {
     for (int i = 0; i < c->n; i++)
         if (!strcmp(c->key[i], key)) {
@@ -64,9 +64,9 @@ static inline const char *spelled_take(struct spelled *c, const char *key)
     return NULL;
 }
 
-/* A struct filled from what is left. */
-static inline void *spelled_conf(struct pare_arena *a, const struct spelled *c,
-                                 const struct pare_opt *opts, size_t size)
+/* A struct filled from the remaining keys. */
+static inline void *case_conf(struct pare_arena *a, const struct case_name *c,
+                              const struct pare_opt *opts, size_t size)
 {
     struct pare_setting set[16];
     struct pare_err err;
@@ -82,7 +82,7 @@ static inline void *spelled_conf(struct pare_arena *a, const struct spelled *c,
     return conf;
 }
 
-static inline struct pare_named *spelled_read(struct pare_arena *a, const char *path, int *n)
+static inline struct pare_named *read_cases(struct pare_arena *a, const char *path, int *n)
 {
     struct pare_named *list;
     struct pare_err err;
@@ -92,8 +92,8 @@ static inline struct pare_named *spelled_read(struct pare_arena *a, const char *
     return list;
 }
 
-static inline const struct pare_tensor *spelled_find(const struct pare_named *list, int n,
-                                                     const char *name)
+static inline const struct pare_tensor *find_case_array(const struct pare_named *list, int n,
+                                                        const char *name)
 {
     for (int i = 0; i < n; i++)
         if (!strcmp(list[i].name, name))
