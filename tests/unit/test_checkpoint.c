@@ -28,7 +28,7 @@ static void test_tensors_and_numbers_are_restored(void **state)
         w[i] = (float)pare_rng_normal(&r);
         m[i] = -w[i];
     }
-    for (int i = 0; i < 20; i++) /* so many that lists grow */
+    for (int i = 0; i < 20; i++) /* enough to make lists grow */
         assert_int_equal(pare_checkpoint_add(&c, "weight", pare_sprintf(arena, "conv%d.weight", i),
                                              &t, &err),
                          0);

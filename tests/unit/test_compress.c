@@ -1,5 +1,5 @@
-/* test_compress.c - a compression during training: masks, stored weights, collectors, buffers, exact
- * resume. */
+/* test_compress.c - a compression during training: masks, stored weights, collectors, buffers,
+ * exact resume. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>

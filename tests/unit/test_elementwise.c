@@ -1,9 +1,9 @@
-/* test_elementwise.c - broadcasting, corner cases of integers, NaN, bounds. */
+/* test_elementwise.c - elementwise operators: broadcasting, integer overflow and division, NaN. */
 #include "one_node.h"
 
 /* ---- broadcasting ----------------------------------------------------------------- */
 
-static int64_t at(const struct pare_tensor *t, const struct pare_tensor *y, int64_t i)
+static int64_t broadcast_offset(const struct pare_tensor *t, const struct pare_tensor *y, int64_t i)
 {
     int64_t offset = 0, stride = 1;
 
@@ -25,8 +25,8 @@ static void count_up(const struct pare_tensor *t, int16_t by)
             ((int16_t *)t->data)[i] = (int16_t)(by * i);
 }
 
-/* Sub in two types against indices worked out one by one. */
-static void check_shapes(int ra, const int64_t *da, int rb, const int64_t *db)
+/* Sub in two types, against an index computed for each element. */
+static void check_broadcast(int ra, const int64_t *da, int rb, const int64_t *db)
 {
     for (int k = 0; k < 2; k++) {
         enum pare_dtype d = k ? PARE_I16 : PARE_F32;
@@ -39,27 +39,28 @@ static void check_shapes(int ra, const int64_t *da, int rb, const int64_t *db)
         count_up(b, 1);
         y = run_op(&f);
         for (int64_t i = 0; i < pare_numel(y); i++)
-            assert_true(pare_get(y, i) == (double)(100 * at(a, y, i) - at(b, y, i)));
+            assert_true(pare_get(y, i) ==
+                        (double)(100 * broadcast_offset(a, y, i) - broadcast_offset(b, y, i)));
         fixture_end(&f);
     }
 }
 
-static void broadcasting_by_name(void **state)
+static void test_broadcasting_of_typical_shapes(void **state)
 {
     (void)state;
-    check_shapes(0, NULL, 0, NULL);
-    check_shapes(2, DIMS(2, 3), 0, NULL);
-    check_shapes(0, NULL, 2, DIMS(2, 3));
-    check_shapes(2, DIMS(2, 3), 1, DIMS(3));             /* row */
-    check_shapes(2, DIMS(2, 3), 2, DIMS(2, 1));          /* column */
-    check_shapes(3, DIMS(2, 3, 4), 3, DIMS(2, 1, 4));    /* middle */
-    check_shapes(4, DIMS(2, 3, 4, 5), 3, DIMS(3, 1, 1)); /* channels */
-    check_shapes(3, DIMS(2, 1, 3), 3, DIMS(1, 4, 1));    /* both ways */
-    check_shapes(3, DIMS(2, 0, 3), 1, DIMS(1));          /* nothing */
-    check_shapes(2, DIMS(1, 1), 3, DIMS(1, 1, 1));
+    check_broadcast(0, NULL, 0, NULL);
+    check_broadcast(2, DIMS(2, 3), 0, NULL);
+    check_broadcast(0, NULL, 2, DIMS(2, 3));
+    check_broadcast(2, DIMS(2, 3), 1, DIMS(3));             /* row */
+    check_broadcast(2, DIMS(2, 3), 2, DIMS(2, 1));          /* column */
+    check_broadcast(3, DIMS(2, 3, 4), 3, DIMS(2, 1, 4));    /* middle */
+    check_broadcast(4, DIMS(2, 3, 4, 5), 3, DIMS(3, 1, 1)); /* channels */
+    check_broadcast(3, DIMS(2, 1, 3), 3, DIMS(1, 4, 1));    /* both inputs */
+    check_broadcast(3, DIMS(2, 0, 3), 1, DIMS(1));          /* no elements */
+    check_broadcast(2, DIMS(1, 1), 3, DIMS(1, 1, 1));
 }
 
-static void broadcasting_at_random(void **state)
+static void test_broadcasting_of_random_shapes(void **state)
 {
     uint32_t seed = 1;
 
@@ -78,11 +79,11 @@ static void broadcasting_at_random(void **state)
         }
         ra = (int)(seed >> 10) % 6;
         rb = (int)(seed >> 13) % 6;
-        check_shapes(ra, a + 5 - ra, rb, b + 5 - rb);
+        check_broadcast(ra, a + 5 - ra, rb, b + 5 - rb);
     }
 }
 
-static void shapes_that_do_not_fit(void **state)
+static void test_shapes_that_cannot_be_broadcast(void **state)
 {
     struct fixture f = fixture_begin("Mul", 13);
 
@@ -94,7 +95,7 @@ static void shapes_that_do_not_fit(void **state)
     fixture_end(&f);
 }
 
-static void in_place(void **state)
+static void test_in_place(void **state)
 {
     const struct pare_op *sub = pare_find_op("", "Sub");
     struct pare_node n = { .op = sub };
@@ -113,7 +114,7 @@ static void in_place(void **state)
     assert_memory_equal(b, ((float[]){ 0, 0, 7, 6, 5 }), sizeof(b));
 }
 
-static void any_number_of_inputs(void **state)
+static void test_any_number_of_inputs(void **state)
 {
     static const float a[] = { 1, 2, 3 }, b[] = { 10, 20 }, c = 100;
     struct fixture f = fixture_begin("Sum", 13);
@@ -136,9 +137,9 @@ static void any_number_of_inputs(void **state)
     fixture_end(&f);
 }
 
-/* ---- whole numbers ---------------------------------------------------------------- */
+/* ---- integers --------------------------------------------------------------------- */
 
-static void division_of_whole_numbers(void **state)
+static void test_integer_division(void **state)
 {
     static const int8_t a8[] = { 7, -7, 7, -7, -128, 5, -128 }, b8[] = { 2, 2, -2, -2, -1, 0, 0 };
     static const int32_t a32[] = { INT32_MIN, INT32_MIN, -1 }, b32[] = { -1, 0, INT32_MIN };
@@ -168,7 +169,7 @@ static void division_of_whole_numbers(void **state)
     fixture_end(&f);
 }
 
-static void remainders(void **state)
+static void test_integer_remainders(void **state)
 {
     static const int64_t a[] = { 7, -7, 7, -7, INT64_MIN, 3 }, b[] = { 3, 3, -3, -3, -1, 0 };
     struct pare_setting c = int_attr("fmod", 1);
@@ -187,7 +188,7 @@ static void remainders(void **state)
     fixture_end(&f);
 }
 
-static void overflow_wraps(void **state)
+static void test_integer_overflow_wraps(void **state)
 {
     static const int32_t big[] = { INT32_MAX, INT32_MIN }, two[] = { 2, -1 };
     static const uint16_t wide[] = { 65535 };
@@ -214,7 +215,7 @@ static void overflow_wraps(void **state)
     fixture_end(&f);
 }
 
-static void powers_of_mixed_types(void **state)
+static void test_powers_of_mixed_types(void **state)
 {
     static const int64_t a[] = { 2, -3, 0, -1, 10, 7 }, b[] = { 10, 3, 0, -3, -1, 40 };
     static const float e[] = { 0.5f, 2 };
@@ -245,7 +246,7 @@ static void powers_of_mixed_types(void **state)
     fixture_end(&f);
 }
 
-static void shifts(void **state)
+static void test_shifts(void **state)
 {
     static const uint8_t a[] = { 255, 255, 255 }, b[] = { 1, 8, 200 };
     struct pare_setting left = { .name = "direction", .type = PARE_OPT_STR, .str = "LEFT" };
@@ -262,7 +263,7 @@ static void shifts(void **state)
 
 /* ---- NaN and bounds --------------------------------------------------------------- */
 
-static void nan_passes(void **state)
+static void test_nan_propagates(void **state)
 {
     static const float x[] = { NAN, -1, 0, 2, -INFINITY, INFINITY }, y[] = { 1, NAN, NAN, 1, 1, 1 };
     struct fixture f = fixture_begin("Relu", 14);
@@ -287,7 +288,7 @@ static void nan_passes(void **state)
     fixture_end(&f);
 }
 
-static void clipping(void **state)
+static void test_clip(void **state)
 {
     static const float x[] = { NAN, -5, 0, 5, -INFINITY }, lo = -1, hi = 1;
     static const int8_t i[] = { -100, 0, 100 }, low = -3;
@@ -323,7 +324,7 @@ static void clipping(void **state)
     fixture_end(&f);
 }
 
-static void slopes(void **state)
+static void test_prelu_slopes(void **state)
 {
     static const float x[] = { -1, 1, -1, -1, 1, -1, -1, -1 }, s[] = { 2, 3 };
     struct fixture f = fixture_begin("PRelu", 6); /* a slope for each channel */
@@ -333,7 +334,7 @@ static void slopes(void **state)
     add_input(&f, PARE_F32, 1, DIMS(2), s);
     expect_floats(run_op(&f), 8, (float[]){ -2, 1, -3, -3, 1, -2, -3, -3 });
     fixture_end(&f);
-    f = fixture_begin("PRelu", 16); /* ... for each column */
+    f = fixture_begin("PRelu", 16); /* a slope for each column */
     add_input(&f, PARE_F32, 3, DIMS(2, 2, 2), x);
     add_input(&f, PARE_F32, 1, DIMS(2), s);
     expect_floats(run_op(&f), 8, (float[]){ -2, 1, -2, -3, 1, -3, -2, -3 });
@@ -345,7 +346,7 @@ static void slopes(void **state)
     fixture_end(&f);
 }
 
-static void half_floats(void **state)
+static void test_float16(void **state)
 {
     static const uint16_t a[] = { 0x3c00, 0xc000 }, b[] = { 0x4000, 0x4000 }; /* 1 -2, 2 2 */
     struct fixture f = fixture_begin("Div", 14);
@@ -362,8 +363,8 @@ static void half_floats(void **state)
     fixture_end(&f);
 }
 
-/* Every operator of one input that has a map() and a loop in double: both must agree. */
-static void float_and_double_agree(void **state)
+/* For every operator of one input with map() and a float64 loop, both agree. */
+static void test_float32_and_float64_agree(void **state)
 {
     enum { N = 41 };
     float x[N];
@@ -386,7 +387,7 @@ static void float_and_double_agree(void **state)
             double a = pare_get(&f.out[0]->t, i), b = pare_get(&g.out[0]->t, i);
 
             if (isnan(a) ? !isnan(b) : fabs(a - b) > 2e-6 * fabs(b) && a != b)
-                fail_msg("%s(%g) is %g, in double %g", (*op)->type, d[i], a, b);
+                fail_msg("%s(%g) is %g in float32, %g in float64", (*op)->type, d[i], a, b);
         }
         fixture_end(&f), fixture_end(&g);
         seen++;
@@ -394,15 +395,15 @@ static void float_and_double_agree(void **state)
     assert_true(seen > 30);
 }
 
-static void near(struct fixture *f, const float *want)
+static void expect_near_and_end(struct fixture *f, const float *want)
 {
     for (int64_t i = 0; i < pare_numel(&f->out[0]->t); i++)
         assert_true(fabsf(pare_f32(&f->out[0]->t)[i] - want[i]) < 1e-6f);
     fixture_end(f);
 }
 
-/* Operators that are younger than the official cases at hand. */
-static void young_activations(void **state)
+/* Operators without official ONNX test cases. */
+static void test_recent_activations(void **state)
 {
     static const float x[] = { 1, -1 }, bias[] = { -1, 1 };
     struct pare_setting by_tanh = { .name = "approximate", .type = PARE_OPT_STR, .str = "tanh" };
@@ -411,31 +412,31 @@ static void young_activations(void **state)
 
     (void)state;
     add_input(&f, PARE_F32, 1, DIMS(2), x);
-    run_op(&f), near(&f, (float[]){ 0.8413447f, -0.1586553f });
+    run_op(&f), expect_near_and_end(&f, (float[]){ 0.8413447f, -0.1586553f });
     f = fixture_begin("Gelu", 20);
     add_input(&f, PARE_F32, 1, DIMS(2), x);
     assert_int_equal(run_with_attrs(&f, &by_tanh, 1), 0);
-    near(&f, (float[]){ 0.8411920f, -0.1588080f });
+    expect_near_and_end(&f, (float[]){ 0.8411920f, -0.1588080f });
     f = fixture_begin("Mish", 18);
     add_input(&f, PARE_F32, 1, DIMS(2), x);
-    run_op(&f), near(&f, (float[]){ 0.8650984f, -0.3034015f });
+    run_op(&f), expect_near_and_end(&f, (float[]){ 0.8650984f, -0.3034015f });
     f = fixture_begin("Swish", 24);
     add_input(&f, PARE_F32, 1, DIMS(2), x);
     assert_int_equal(run_with_attrs(&f, &two, 1), 0);
-    near(&f, (float[]){ 0.8807971f, -0.1192029f });
+    expect_near_and_end(&f, (float[]){ 0.8807971f, -0.1192029f });
     f = fixture_begin_op(pare_find_op("com.microsoft", "QuickGelu"), 1);
     add_input(&f, PARE_F32, 1, DIMS(2), x);
-    run_op(&f), near(&f, (float[]){ 0.8457958f, -0.1542042f });
+    run_op(&f), expect_near_and_end(&f, (float[]){ 0.8457958f, -0.1542042f });
     f = fixture_begin_op(pare_find_op("com.microsoft", "Gelu"), 1);
     add_input(&f, PARE_F32, 1, DIMS(2), x);
-    run_op(&f), near(&f, (float[]){ 0.8413447f, -0.1586553f });
+    run_op(&f), expect_near_and_end(&f, (float[]){ 0.8413447f, -0.1586553f });
     f = fixture_begin_op(pare_find_op("com.microsoft", "FastGelu"), 1);
     add_input(&f, PARE_F32, 2, DIMS(1, 2), x);
     add_input(&f, PARE_F32, 1, DIMS(2), bias);
-    run_op(&f), near(&f, (float[]){ 0, 0 });
+    run_op(&f), expect_near_and_end(&f, (float[]){ 0, 0 });
 }
 
-static void bits(void **state)
+static void test_bitwise_operators(void **state)
 {
     static const int8_t a[] = { -1, 12 }, b[] = { 5, 10 };
     static const char *const type[] = { "BitwiseAnd", "BitwiseOr", "BitwiseXor" };
@@ -455,9 +456,9 @@ static void bits(void **state)
     }
 }
 
-/* ---- choices ------------------------------------------------------------------------ */
+/* ---- Where and Equal ---------------------------------------------------------------- */
 
-static void where_of_three_shapes(void **state)
+static void test_where_of_three_shapes(void **state)
 {
     static const uint8_t c[] = { 1, 0 };
     static const float a[] = { 1, 2, 3 }, b[] = { 10, 20 };
@@ -481,7 +482,7 @@ static void where_of_three_shapes(void **state)
     fixture_end(&f);
 }
 
-static void equal_texts(void **state)
+static void test_equal_strings(void **state)
 {
     static const struct pare_str a[] = { { "ab", 2 }, { "ab", 1 }, { NULL, 0 } }, b = { "abc", 2 };
     struct fixture f = fixture_begin("Equal", 19);
@@ -496,25 +497,25 @@ static void equal_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broadcasting_by_name),
-        cmocka_unit_test(broadcasting_at_random),
-        cmocka_unit_test(shapes_that_do_not_fit),
-        cmocka_unit_test(in_place),
-        cmocka_unit_test(any_number_of_inputs),
-        cmocka_unit_test(division_of_whole_numbers),
-        cmocka_unit_test(remainders),
-        cmocka_unit_test(overflow_wraps),
-        cmocka_unit_test(powers_of_mixed_types),
-        cmocka_unit_test(shifts),
-        cmocka_unit_test(nan_passes),
-        cmocka_unit_test(clipping),
-        cmocka_unit_test(slopes),
-        cmocka_unit_test(half_floats),
-        cmocka_unit_test(where_of_three_shapes),
-        cmocka_unit_test(equal_texts),
-        cmocka_unit_test(float_and_double_agree),
-        cmocka_unit_test(young_activations),
-        cmocka_unit_test(bits),
+        cmocka_unit_test(test_broadcasting_of_typical_shapes),
+        cmocka_unit_test(test_broadcasting_of_random_shapes),
+        cmocka_unit_test(test_shapes_that_cannot_be_broadcast),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_any_number_of_inputs),
+        cmocka_unit_test(test_integer_division),
+        cmocka_unit_test(test_integer_remainders),
+        cmocka_unit_test(test_integer_overflow_wraps),
+        cmocka_unit_test(test_powers_of_mixed_types),
+        cmocka_unit_test(test_shifts),
+        cmocka_unit_test(test_nan_propagates),
+        cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_prelu_slopes),
+        cmocka_unit_test(test_float16),
+        cmocka_unit_test(test_where_of_three_shapes),
+        cmocka_unit_test(test_equal_strings),
+        cmocka_unit_test(test_float32_and_float64_agree),
+        cmocka_unit_test(test_recent_activations),
+        cmocka_unit_test(test_bitwise_operators),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
     "\"quant_dtype\": \"int\", \"quant_scheme\": \"per_tensor_symmetric\", \"quant_bits\": " bits \
     "}]"
 
-/* Consecutive convolutions, also grouped, pooling, Flatten, linear layers. */
+/* Consecutive convolutions (some grouped), a pool, Flatten, linear layers. */
 static struct pare_flow build(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 12, .kernel = 3, .pad = 1, .bias = true };
@@ -32,7 +32,7 @@ static void *bytes;
 static size_t len;
 static double float_accuracy;
 
-static struct pare_model *trained(void)
+static struct pare_model *load_trained(void)
 {
     struct pare_model *m;
 
@@ -92,7 +92,7 @@ static struct pare_tensor logits(struct pare_model *m)
 }
 
 /* sum (a - b)^2 / sum a^2. */
-static double difference(const struct pare_tensor *a, const struct pare_tensor *b)
+static double relative_error(const struct pare_tensor *a, const struct pare_tensor *b)
 {
     double d = 0, s = 0;
 
@@ -105,7 +105,7 @@ static double difference(const struct pare_tensor *a, const struct pare_tensor *
     return d / s;
 }
 
-static void scale_rows(struct pare_tensor *t, int64_t c, float by)
+static void scale_channel(struct pare_tensor *t, int64_t c, float by)
 {
     int64_t each = pare_numel(t) / t->dim[0];
 
@@ -113,8 +113,8 @@ static void scale_rows(struct pare_tensor *t, int64_t c, float by)
         pare_f32(t)[i] *= by;
 }
 
-/* Scales channels of conv1 and deep a thousandfold, for the same function. */
-static void spoil(struct pare_model *m)
+/* Scales channels of conv1 and deep by up to a thousand, without changing the function. */
+static void unbalance_channels(struct pare_model *m)
 {
     struct pare_tensor *w1 = rig_weight(m, "conv1.weight"), *b1 = rig_weight(m, "conv1.bias");
     struct pare_tensor *w2 = rig_weight(m, "deep.weight"), *b2 = rig_weight(m, "deep.bias");
@@ -123,16 +123,16 @@ static void spoil(struct pare_model *m)
     for (int64_t c = 0; c < 12; c++) {
         float by = powf(2, (float)(c % 6) * 2 - 5);
 
-        scale_rows(w1, c, by);
-        scale_rows(b1, c, by);
-        scale_rows(w2, c, 1 / by / by);
-        scale_rows(b2, c, 1 / by);
+        scale_channel(w1, c, by);
+        scale_channel(b1, c, by);
+        scale_channel(w2, c, 1 / by / by);
+        scale_channel(b2, c, 1 / by);
         for (int64_t o = 0; o < w3->dim[0]; o++)
             pare_f32(w3)[o * 12 + c] *= by;
     }
 }
 
-static float largest(const struct pare_tensor *t, int64_t from, int64_t n)
+static float largest_magnitude(const struct pare_tensor *t, int64_t from, int64_t n)
 {
     float m = 0;
 
@@ -143,25 +143,26 @@ static float largest(const struct pare_tensor *t, int64_t from, int64_t n)
 
 /* ---- equalization ---------------------------------------------------------------------------- */
 
-static void test_same_function(void **state)
+static void test_equalization_keeps_the_function(void **state)
 {
-    struct pare_model *m = trained();
+    struct pare_model *m = load_trained();
     struct pare_tensor before, after, w1, w2;
     int pairs;
 
     (void)state;
-    spoil(m);
+    unbalance_channels(m);
     before = logits(m);
     ok(pare_model_equalize(m, &pairs, &rig_err));
     /* conv1, deep, point, groups, fc1, fc2 */
     assert_int_equal(pairs, 5);
     after = logits(m);
-    assert_true(difference(&before, &after) < 1e-10);
-    assert_true(difference(&before, &after) > 0); /* equalization did change the weights */
+    assert_true(relative_error(&before, &after) < 1e-10);
+    assert_true(relative_error(&before, &after) > 0); /* equalization did change the weights */
     w1 = *rig_weight(m, "conv1.weight");
     w2 = *rig_weight(m, "deep.weight");
     for (int64_t c = 0; c < 12; c++) { /* both sides of a channel have the same range */
-        double a = (double)largest(&w1, c * 9, 9), b = (double)largest(&w2, c * 9, 9);
+        double a = (double)largest_magnitude(&w1, c * 9, 9),
+               b = (double)largest_magnitude(&w2, c * 9, 9);
 
         expect_near(a / b, 1, 0.01);
     }
@@ -169,22 +170,22 @@ static void test_same_function(void **state)
 }
 
 /* Channels with only zeros on either side, and values that are not finite, are not scaled. */
-static void test_odd_channels(void **state)
+static void test_zero_and_infinite_channels_are_not_scaled(void **state)
 {
-    struct pare_model *m = trained();
+    struct pare_model *m = load_trained();
     struct pare_tensor *w1 = rig_weight(m, "conv1.weight"), *w2 = rig_weight(m, "deep.weight");
     struct pare_tensor before, after;
     int pairs;
 
     (void)state;
-    scale_rows(w1, 0, 0);
-    scale_rows(w2, 1, 0);
-    scale_rows(w1, 2, 0);
-    scale_rows(w2, 2, 0);
+    scale_channel(w1, 0, 0);
+    scale_channel(w2, 1, 0);
+    scale_channel(w1, 2, 0);
+    scale_channel(w2, 2, 0);
     before = logits(m);
     ok(pare_model_equalize(m, &pairs, &rig_err));
     after = logits(m);
-    assert_true(difference(&before, &after) < 1e-10);
+    assert_true(relative_error(&before, &after) < 1e-10);
     pare_f32(w1)[3 * 9] = INFINITY;
     pare_f32(w1)[4 * 9] = NAN;
     ok(pare_model_equalize(m, &pairs, &rig_err));
@@ -194,7 +195,7 @@ static void test_odd_channels(void **state)
 }
 
 /* Values with two consumers, or with an upper bound, are not equalized. */
-static struct pare_flow alone_build(struct pare_net *n, struct pare_flow x)
+static struct pare_flow build_without_pairs(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 8, .kernel = 3, .pad = 1, .bias = true };
     struct pare_flow y;
@@ -207,9 +208,9 @@ static struct pare_flow alone_build(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
 }
 
-static void test_not_pairs(void **state)
+static void test_layers_that_are_not_equalized(void **state)
 {
-    static const struct pare_network net = { .name = "alone", .build = alone_build };
+    static const struct pare_network net = { .name = "no_pairs", .build = build_without_pairs };
     struct pare_network_opts o = { .c = 1, .h = 8, .w = 8, .classes = 10, .seed = 1 };
     struct pare_model *m;
     int pairs;
@@ -221,35 +222,36 @@ static void test_not_pairs(void **state)
     pare_model_free(m);
 }
 
-/* 8 bits with one scale per tensor: without equalization, channels with small weights become 0. */
-static void test_rounds_better(void **state)
+/* With 8 bits and one scale per tensor, channels with small weights become 0 unless equalized. */
+static void test_equalization_reduces_quantization_error(void **state)
 {
     static const char *const quantizers[] = { "ptq", "naive", "qat" };
     struct pare_tensor truth;
-    struct pare_model *m = trained();
+    struct pare_model *m = load_trained();
 
     (void)state;
     truth = logits(m);
     pare_model_free(m);
     for (int i = 0; i < 3; i++) {
-        double noise[2], right[2];
+        double noise[2], accuracy[2];
 
         for (int on = 0; on < 2; on++) {
             struct pare_tensor out;
             struct job j;
 
-            m = trained();
-            spoil(m);
+            m = load_trained();
+            unbalance_channels(m);
             j = job_open(m, quantizers[i], WEIGHTS("8"), on ? "equalize=true" : NULL, LEARN);
             out = logits(m);
-            noise[on] = difference(&truth, &out);
-            right[on] = rig_accuracy(j.training);
+            noise[on] = relative_error(&truth, &out);
+            accuracy[on] = rig_accuracy(j.training);
             job_close(&j);
         }
         print_message("%s: %.1f dB, %.2f%% without, %.1f dB, %.2f%% with\n", quantizers[i],
-                      -10 * log10(noise[0]), 100 * right[0], -10 * log10(noise[1]), 100 * right[1]);
+                      -10 * log10(noise[0]), 100 * accuracy[0], -10 * log10(noise[1]),
+                      100 * accuracy[1]);
         assert_true(noise[1] < noise[0] / 10);
-        assert_true(right[1] >= float_accuracy - 0.01);
+        assert_true(accuracy[1] >= float_accuracy - 0.01);
     }
 }
 
@@ -282,30 +284,30 @@ static void mean_logits(struct job *j, double mean[10])
 }
 
 static double mean_error(const char *quantizer, const char *config, const char *settings,
-                         double *right)
+                         double *accuracy)
 {
-    struct job f = job_open(trained(), NULL, NULL, NULL, LEARN), j;
-    double a[10], b[10], most = 0;
+    struct job f = job_open(load_trained(), NULL, NULL, NULL, LEARN), j;
+    double a[10], b[10], largest_error = 0;
     int nodes = f.model->graph->n_nodes;
 
     mean_logits(&f, a);
     job_close(&f);
-    j = job_open(trained(), quantizer, config, settings, LEARN);
+    j = job_open(load_trained(), quantizer, config, settings, LEARN);
     mean_logits(&j, b);
-    *right = rig_accuracy(j.training);
-    if (strcmp(quantizer, "ptq") != 0) /* ptq has nodes of its own at inputs */
+    *accuracy = rig_accuracy(j.training);
+    if (strcmp(quantizer, "ptq") != 0) /* ptq adds nodes at inputs */
         assert_int_equal(j.model->graph->n_nodes, nodes);
     job_close(&j);
     for (int i = 0; i < 10; i++)
-        most = fabs(a[i] - b[i]) > most ? fabs(a[i] - b[i]) : most;
-    return most;
+        largest_error = fabs(a[i] - b[i]) > largest_error ? fabs(a[i] - b[i]) : largest_error;
+    return largest_error;
 }
 
-static void test_bias_correction(void **state)
+static void test_bias_correction_reduces_mean_error(void **state)
 {
     static const struct {
         const char *quantizer, *config;
-        double gain; /* accuracy gained, where quantization has cost enough to be seen */
+        double gain; /* least gain of accuracy; -1: not checked */
     } cases[] = {
         { "naive", WEIGHTS("8"), -1 },
         { "ptq", WEIGHTS("3"), 0.01 },
@@ -318,21 +320,21 @@ static void test_bias_correction(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        double right[2];
-        double off = mean_error(cases[i].quantizer, cases[i].config, NULL, &right[0]);
+        double accuracy[2];
+        double off = mean_error(cases[i].quantizer, cases[i].config, NULL, &accuracy[0]);
         double on = mean_error(cases[i].quantizer, cases[i].config,
-                               "bias_correction=true correction_steps=40", &right[1]);
+                               "bias_correction=true correction_steps=40", &accuracy[1]);
 
-        print_message("%s: mean off by %.4f, %.2f%% right; corrected %.4f, %.2f%%\n",
-                      cases[i].quantizer, off, 100 * right[0], on, 100 * right[1]);
+        print_message("%s: mean error %.4f, accuracy %.2f%%; corrected %.4f, %.2f%%\n",
+                      cases[i].quantizer, off, 100 * accuracy[0], on, 100 * accuracy[1]);
         assert_true(off > 0.02);
         assert_true(on < off / 4);
-        assert_true(right[1] >= right[0] + cases[i].gain);
+        assert_true(accuracy[1] >= accuracy[0] + cases[i].gain);
     }
 }
 
-/* Undone where an accuracy bound makes layers float; rejected without data. */
-static int float_is_right(void *user, double *value, struct pare_err *err)
+/* An accuracy that only the float model reaches. */
+static int accuracy_of_float(void *user, double *value, struct pare_err *err)
 {
     const struct pare_compression *r = ((struct job *)user)->compression;
 
@@ -344,12 +346,13 @@ static int float_is_right(void *user, double *value, struct pare_err *err)
     return 0;
 }
 
-static void test_undone(void **state)
+/* Corrections are undone when mixed precision makes layers float; they need data. */
+static void test_corrections_are_undone_for_float_layers(void **state)
 {
-    struct pare_model *m = trained();
+    struct pare_model *m = load_trained();
     struct pare_tensor before = logits(m), after;
     struct job j = job_open(m, "ptq", WEIGHTS("3"), "bias_correction=true", LEARN);
-    struct pare_budget b = { .least = 1, .evaluate = float_is_right, .user = &j };
+    struct pare_budget b = { .least = 1, .evaluate = accuracy_of_float, .user = &j };
     struct pare_compression_opts o = { .quantizer = "ptq", .config = WEIGHTS("3"), .threads = 1 };
     struct pare_budget_report p;
     struct pare_compression *r;
@@ -358,10 +361,10 @@ static void test_undone(void **state)
     ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
     assert_true(p.met);
     after = logits(m);
-    assert_true(difference(&before, &after) == 0);
+    assert_true(relative_error(&before, &after) == 0);
     job_close(&j);
 
-    m = trained();
+    m = load_trained();
     o.settings = "bias_correction=true";
     ok(pare_compression_new(m, &o, &r, &rig_err));
     assert_int_equal(pare_compression_compress(r, &rig_err), PARE_ECONFIG);
@@ -373,9 +376,12 @@ static void test_undone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_function),   cmocka_unit_test(test_odd_channels),
-        cmocka_unit_test(test_not_pairs),       cmocka_unit_test(test_rounds_better),
-        cmocka_unit_test(test_bias_correction), cmocka_unit_test(test_undone),
+        cmocka_unit_test(test_equalization_keeps_the_function),
+        cmocka_unit_test(test_zero_and_infinite_channels_are_not_scaled),
+        cmocka_unit_test(test_layers_that_are_not_equalized),
+        cmocka_unit_test(test_equalization_reduces_quantization_error),
+        cmocka_unit_test(test_bias_correction_reduces_mean_error),
+        cmocka_unit_test(test_corrections_are_undone_for_float_layers),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -26,8 +26,9 @@ static struct pare_err err;
 
 /* ---- a quantizer with the range of the first batch ------------------------------------------- */
 
-static int by_range(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
-                    struct pare_tensor *y, bool again, struct pare_err *e)
+static int quantize_by_range(struct pare_layer *l, enum pare_quant_site site,
+                             const struct pare_tensor *x, struct pare_tensor *y, bool again,
+                             struct pare_err *e)
 {
     const struct pare_quant *q = pare_layer_quant(l, site);
     int64_t n = q->axis < 0 ? 1 : x->dim[q->axis], inner = 1;
@@ -52,25 +53,25 @@ static int by_range(struct pare_layer *l, enum pare_quant_site site, const struc
     return 0;
 }
 
-static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *e)
+static int quantize_weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                           struct pare_err *e)
 {
-    return by_range(l, PARE_WEIGHT, x, y, true, e);
+    return quantize_by_range(l, PARE_WEIGHT, x, y, true, e);
 }
 
-static int input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                 struct pare_err *e)
+static int quantize_input(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                          struct pare_err *e)
 {
-    return by_range(l, PARE_INPUT, x, y, false, e);
+    return quantize_by_range(l, PARE_INPUT, x, y, false, e);
 }
 
-static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                  struct pare_err *e)
+static int quantize_output(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                           struct pare_err *e)
 {
-    return by_range(l, PARE_OUTPUT, x, y, false, e);
+    return quantize_by_range(l, PARE_OUTPUT, x, y, false, e);
 }
 
-static const struct pare_algorithm first = {
+static const struct pare_algorithm range_quantizer = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
     .name = "first",
@@ -78,15 +79,15 @@ static const struct pare_algorithm first = {
     .quantizer =
         &(const struct pare_quantizer){
             .size = sizeof(struct pare_quantizer),
-            .weight = weight,
-            .input = input,
-            .output = output,
+            .weight = quantize_weight,
+            .input = quantize_input,
+            .output = quantize_output,
         },
 };
 
-/* Signs, without a scale. */
-static int sign(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                struct pare_err *e)
+/* A quantizer that writes signs and sets no scale. */
+static int quantize_to_sign(struct pare_layer *l, const struct pare_tensor *x,
+                            struct pare_tensor *y, struct pare_err *e)
 {
     (void)l;
     (void)e;
@@ -95,8 +96,8 @@ static int sign(struct pare_layer *l, const struct pare_tensor *x, struct pare_t
     return 0;
 }
 
-static int cubes(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
-                 struct pare_err *e)
+static int quantize_to_cube(struct pare_layer *l, const struct pare_tensor *x,
+                            struct pare_tensor *y, struct pare_err *e)
 {
     (void)l;
     (void)e;
@@ -105,7 +106,7 @@ static int cubes(struct pare_layer *l, const struct pare_tensor *x, struct pare_
     return 0;
 }
 
-static const struct pare_algorithm signs = {
+static const struct pare_algorithm sign_quantizer = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
     .name = "signs",
@@ -113,19 +114,19 @@ static const struct pare_algorithm signs = {
     .quantizer =
         &(const struct pare_quantizer){
             .size = sizeof(struct pare_quantizer),
-            .weight = sign,
-            .output = sign,
+            .weight = quantize_to_sign,
+            .output = quantize_to_sign,
         },
 };
-static const struct pare_algorithm odd = {
+static const struct pare_algorithm cubic = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
-    .name = "odd",
+    .name = "cubic",
     .doc = "For this test.",
     .quantizer =
         &(const struct pare_quantizer){
             .size = sizeof(struct pare_quantizer),
-            .weight = cubes,
+            .weight = quantize_to_cube,
         },
 };
 
@@ -134,7 +135,7 @@ static const struct pare_algorithm odd = {
 struct job {
     struct pare_registry *registry;
     struct pare_model *model, *file;
-    struct pare_compression *run;
+    struct pare_compression *compression;
     char path[64];
     float in[3 * 32 * 32 * 2], out[2][64];
     const int64_t *shape;
@@ -153,18 +154,18 @@ static struct job *open_job(const char *net, const int64_t *shape, const char *q
     j->reference = true;
     o.registry = j->registry;
     snprintf(j->path, sizeof(j->path), "/tmp/pare-qdq-%ld.onnx", (long)getpid());
-    OK(pare_add_quantizer(j->registry, &first, &err));
-    OK(pare_add_quantizer(j->registry, &signs, &err));
-    OK(pare_add_quantizer(j->registry, &odd, &err));
+    OK(pare_add_quantizer(j->registry, &range_quantizer, &err));
+    OK(pare_add_quantizer(j->registry, &sign_quantizer, &err));
+    OK(pare_add_quantizer(j->registry, &cubic, &err));
     OK(pare_model_new(net, shape, 10, 1, &j->model, &err));
-    OK(pare_compression_new(j->model, &o, &j->run, &err));
+    OK(pare_compression_new(j->model, &o, &j->compression, &err));
     pare_rng_init(&rng, 7);
     for (size_t i = 0; i < sizeof(j->in) / sizeof(*j->in); i++)
         j->in[i] = (float)(pare_rng_uniform(&rng) * 2 - 1);
     return j;
 }
 
-static void forward(const struct job *j, const struct pare_model *m, float *out)
+static void run_model(const struct job *j, const struct pare_model *m, float *out)
 {
     struct pare_tensor x = { .dtype = PARE_F32, .rank = 4, .data = (void *)(uintptr_t)j->in };
     struct pare_plan_opts o = { .batch = 2, .threads = 1, .reference = j->reference };
@@ -181,48 +182,48 @@ static void forward(const struct job *j, const struct pare_model *m, float *out)
 }
 
 /* The quantized model's outputs in out[0], the file's in out[1]. */
-static void both(struct job *j, bool qoperator)
+static void export_and_run(struct job *j, bool qoperator)
 {
     struct pare_export e = { .onnx = j->path, .qoperator = qoperator };
 
-    OK(pare_compression_compress(j->run, &err));
-    forward(j, j->model, j->out[0]); /* finds the ranges */
-    forward(j, j->model, j->out[0]);
-    OK(pare_compression_export(j->run, &e, &err));
+    OK(pare_compression_compress(j->compression, &err));
+    run_model(j, j->model, j->out[0]); /* finds the ranges */
+    run_model(j, j->model, j->out[0]);
+    OK(pare_compression_export(j->compression, &e, &err));
     pare_model_free(j->file);
     OK(pare_model_load(j->path, &j->file, &err));
-    forward(j, j->file, j->out[1]);
+    run_model(j, j->file, j->out[1]);
 }
 
 static void close_job(struct job *j)
 {
     unlink(j->path);
-    pare_compression_free(j->run);
+    pare_compression_free(j->compression);
     pare_model_free(j->model);
     pare_model_free(j->file);
     pare_registry_free(j->registry);
     free(j);
 }
 
-static double apart(const struct job *j)
+static double largest_difference(const struct job *j)
 {
-    double most = 0;
+    double largest_value = 0;
 
     for (int i = 0; i < 20; i++)
-        most = fmax(most, fabs((double)(j->out[0][i] - j->out[1][i])));
-    return most;
+        largest_value = fmax(largest_value, fabs((double)(j->out[0][i] - j->out[1][i])));
+    return largest_value;
 }
 
-static double largest(const struct job *j)
+static double largest_output(const struct job *j)
 {
-    double most = 0;
+    double largest_value = 0;
 
     for (int i = 0; i < 20; i++)
-        most = fmax(most, fabs((double)j->out[0][i]));
-    return most;
+        largest_value = fmax(largest_value, fabs((double)j->out[0][i]));
+    return largest_value;
 }
 
-static int count(const struct pare_model *m, const char *type)
+static int count_nodes(const struct pare_model *m, const char *type)
 {
     int n = 0;
 
@@ -231,12 +232,12 @@ static int count(const struct pare_model *m, const char *type)
     return n;
 }
 
-static double step_of(struct job *j, const char *layer)
+static double output_step(struct job *j, const char *layer)
 {
-    for (int i = 0; i < pare_compression_layers(j->run); i++)
-        if (!strcmp(pare_layer_name(pare_compression_layer(j->run, i)), layer)) {
-            struct pare_tensor *s = pare_layer_scale(pare_compression_layer(j->run, i), PARE_OUTPUT,
-                                                     1, &err);
+    for (int i = 0; i < pare_compression_layers(j->compression); i++)
+        if (!strcmp(pare_layer_name(pare_compression_layer(j->compression, i)), layer)) {
+            struct pare_tensor *s = pare_layer_scale(pare_compression_layer(j->compression, i),
+                                                     PARE_OUTPUT, 1, &err);
             return (double)pare_f32(s)[0];
         }
     return 0;
@@ -246,7 +247,7 @@ static double step_of(struct job *j, const char *layer)
 
 static const int64_t gray[3] = { 1, 28, 28 }, color[3] = { 3, 32, 32 };
 
-static void weights_alone_are_a_quarter(void **state)
+static void test_int8_weights_take_a_quarter(void **state)
 {
     struct job *j = open_job(
         "lenet", gray, "naive",
@@ -256,15 +257,16 @@ static void weights_alone_are_a_quarter(void **state)
     int64_t params = 0;
 
     (void)state;
-    both(j, false);
-    assert_true(apart(j) == 0);
-    assert_int_equal(count(j->file, "DequantizeLinear"), pare_compression_layers(j->run));
+    export_and_run(j, false);
+    assert_true(largest_difference(j) == 0);
+    assert_int_equal(count_nodes(j->file, "DequantizeLinear"),
+                     pare_compression_layers(j->compression));
     w = pare_graph_find(j->file->graph, "conv1.weight_quantized");
     assert_non_null(w);
     assert_int_equal(w->t.dtype, PARE_I8);
     assert_int_equal(stat(j->path, &file), 0);
-    for (int i = 0; i < pare_compression_layers(j->run); i++)
-        params += pare_numel(pare_layer_weight(pare_compression_layer(j->run, i)));
+    for (int i = 0; i < pare_compression_layers(j->compression); i++)
+        params += pare_numel(pare_layer_weight(pare_compression_layer(j->compression, i)));
     assert_in_range(file.st_size, params, params * 108 / 100);
     close_job(j);
 }
@@ -274,8 +276,8 @@ static void weights_alone_are_a_quarter(void **state)
     "\"quant_dtype\": {\"weight\": \"int\", \"input\": \"uint\", \"output\": \"uint\"}, " \
     "\"quant_scheme\": {\"weight\": \"" scheme "\"}, \"op_types\": [\"Conv2d\", \"Linear\"]}]"
 
-/* Without biases, which are quantized only in the file, the outputs are bit-identical. */
-static void all_places_equal_the_rounded_model(void **state)
+/* The file quantizes biases, the model does not: without biases the outputs are bit-identical. */
+static void test_file_equals_quantized_model(void **state)
 {
     static const char outputs[] =
         "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"quant_scheme\": "
@@ -294,25 +296,25 @@ static void all_places_equal_the_rounded_model(void **state)
     for (size_t i = 0; i < sizeof(configs) / sizeof(*configs); i++) {
         struct job *j = open_job("lenet", gray, "first", configs[i]);
 
-        for (int k = 0; k < pare_compression_layers(j->run); k++) {
-            struct pare_layer *l = pare_compression_layer(j->run, k);
+        for (int k = 0; k < pare_compression_layers(j->compression); k++) {
+            struct pare_layer *l = pare_compression_layer(j->compression, k);
 
             if (l->bias)
                 memset(l->bias->t.data, 0, (size_t)pare_numel(&l->bias->t) * sizeof(float));
         }
-        both(j, false);
-        assert_true(apart(j) == 0);
+        export_and_run(j, false);
+        assert_true(largest_difference(j) == 0);
         close_job(j);
     }
 }
 
-static void biases_are_int32(void **state)
+static void test_biases_are_int32(void **state)
 {
     struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
     const struct pare_value *b, *s, *w, *x;
 
     (void)state;
-    both(j, false);
+    export_and_run(j, false);
     b = pare_graph_find(j->file->graph, "conv2.bias_quantized");
     s = pare_graph_find(j->file->graph, "conv2.bias_scale");
     w = pare_graph_find(j->file->graph, "conv2.weight_scale");
@@ -323,33 +325,36 @@ static void biases_are_int32(void **state)
     assert_int_equal(pare_numel(&s->t), pare_numel(&w->t));
     for (int64_t i = 0; i < pare_numel(&b->t); i++) {
         double v = (double)pare_f32(&s->t)[i] * ((const int32_t *)b->t.data)[i];
-        const struct pare_layer *l = pare_compression_layer(j->run, 1);
+        const struct pare_layer *l = pare_compression_layer(j->compression, 1);
 
         assert_true(fabs(v - (double)pare_f32(&l->bias->t)[i]) <= (double)pare_f32(&s->t)[i]);
     }
-    assert_true(apart(j) <= 1.001 * step_of(j, pare_layer_name(pare_compression_layer(
-                                                   j->run, pare_compression_layers(j->run) - 1))));
+    assert_true(
+        largest_difference(j) <=
+        1.001 * output_step(j, pare_layer_name(pare_compression_layer(
+                                   j->compression, pare_compression_layers(j->compression) - 1))));
     close_job(j);
 }
 
-static void qoperators_where_they_fit(void **state)
+static void test_qoperator_format(void **state)
 {
     struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
-    int last = pare_compression_layers(j->run) - 1;
+    int last = pare_compression_layers(j->compression) - 1;
 
     (void)state;
-    both(j, true);
-    assert_int_equal(count(j->file, "QLinearConv"), 2);
-    assert_int_equal(count(j->file, "Conv"), 0);
-    assert_null(pare_graph_find(j->file->graph, "conv1.weight")); /* no consumer reads it as
-                                                                   * float */
-    assert_true(apart(j) <=
-                1.001 * step_of(j, pare_layer_name(pare_compression_layer(j->run, last))));
+    export_and_run(j, true);
+    assert_int_equal(count_nodes(j->file, "QLinearConv"), 2);
+    assert_int_equal(count_nodes(j->file, "Conv"), 0);
+    /* No consumer reads it as float. */
+    assert_null(pare_graph_find(j->file->graph, "conv1.weight"));
+    assert_true(largest_difference(j) <=
+                1.001 *
+                    output_step(j, pare_layer_name(pare_compression_layer(j->compression, last))));
     close_job(j);
 }
 
 /* Residual connections share quantized values; names of inputs and outputs are kept. */
-static void residual_networks(void **state)
+static void test_residual_networks(void **state)
 {
     static const char *const config =
         "[{\"quant_types\": [\"weight\", \"input\"], \"quant_bits\": 8, \"quant_dtype\": "
@@ -359,15 +364,15 @@ static void residual_networks(void **state)
 
     (void)state;
     j->reference = false;
-    both(j, false);
-    assert_true(apart(j) < 0.02 * largest(j));
+    export_and_run(j, false);
+    assert_true(largest_difference(j) < 0.02 * largest_output(j));
     assert_string_equal(j->file->out[0].name, j->model->out[0].name);
-    assert_true(count(j->file, "QuantizeLinear") <
-                pare_compression_layers(j->run)); /* shortcuts share nodes */
+    assert_true(count_nodes(j->file, "QuantizeLinear") <
+                pare_compression_layers(j->compression)); /* shortcuts share nodes */
     close_job(j);
 }
 
-static void values_without_a_scale(void **state)
+static void test_values_without_a_scale(void **state)
 {
     static const char *const both_places =
         "[{\"quant_types\": [\"weight\", \"output\"], \"quant_bits\": 1, \"op_types\": "
@@ -378,8 +383,8 @@ static void values_without_a_scale(void **state)
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_types\": [\"default\"]}]");
 
     (void)state;
-    both(j, false); /* 0.7 times -1 and 1 */
-    assert_true(apart(j) < 1e-4);
+    export_and_run(j, false); /* 0.7 times -1 and 1 */
+    assert_true(largest_difference(j) < 1e-4);
     close_job(j);
 
     for (int bits = 1; bits <= 8; bits++) { /* with a zero point that is not an integer */
@@ -390,31 +395,31 @@ static void values_without_a_scale(void **state)
             "[{\"quant_types\": [\"weight\"], \"quant_bits\": %d, \"op_types\": [\"default\"]}]",
             bits);
         j = open_job("lenet", gray, "dorefa", config);
-        both(j, false);
-        assert_true(apart(j) < 1e-5 * largest(j));
+        export_and_run(j, false);
+        assert_true(largest_difference(j) < 1e-5 * largest_output(j));
         close_job(j);
     }
 
     j = open_job("lenet", gray, "signs", both_places);
-    OK(pare_compression_compress(j->run, &err));
+    OK(pare_compression_compress(j->compression, &err));
     e.onnx = j->path;
-    assert_int_equal(pare_compression_export(j->run, &e, &err), PARE_ECONFIG);
+    assert_int_equal(pare_compression_export(j->compression, &e, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "quantizer signs has not set its scale"));
     close_job(j);
 
     j = open_job(
-        "lenet", gray, "odd",
+        "lenet", gray, "cubic",
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"default\"]}]");
-    OK(pare_compression_compress(j->run, &err));
+    OK(pare_compression_compress(j->compression, &err));
     e.onnx = j->path;
-    assert_int_equal(pare_compression_export(j->run, &e, &err), PARE_ECONFIG);
-    assert_non_null(strstr(err.msg, "layer 'conv1': quantizer odd with"));
+    assert_int_equal(pare_compression_export(j->compression, &e, &err), PARE_ECONFIG);
+    assert_non_null(strstr(err.msg, "layer 'conv1': quantizer cubic with"));
     assert_int_not_equal(access(j->path, F_OK), 0);
     close_job(j);
 }
 
-/* Scales of one compression give another the same file. */
-static void calibration_comes_back(void **state)
+/* A second compression with the exported scales gives the same outputs. */
+static void test_calibration_is_exported_and_read(void **state)
 {
     struct job *j = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
     struct job *k = open_job("lenet", gray, "first", ALL("per_channel_symmetric"));
@@ -424,17 +429,17 @@ static void calibration_comes_back(void **state)
 
     (void)state;
     snprintf(path, sizeof(path), "/tmp/pare-qdq-%ld.json", (long)getpid());
-    both(j, false);
+    export_and_run(j, false);
     e.calibration = path;
-    OK(pare_compression_export(j->run, &e, &err));
-    OK(pare_compression_calibrate(k->run, path, &err));
+    OK(pare_compression_export(j->compression, &e, &err));
+    OK(pare_compression_calibrate(k->compression, path, &err));
     memcpy(k->in, j->in, sizeof(k->in));
-    OK(pare_compression_compress(k->run, &err));
-    forward(k, k->model, k->out[0]);
+    OK(pare_compression_compress(k->compression, &err));
+    run_model(k, k->model, k->out[0]);
     assert_memory_equal(k->out[0], j->out[0], 20 * sizeof(float));
-    OK(pare_compression_export(k->run, &e, &err));
+    OK(pare_compression_export(k->compression, &e, &err));
 
-    assert_int_equal(pare_compression_calibrate(m->run, path, &err), PARE_ECONFIG);
+    assert_int_equal(pare_compression_calibrate(m->compression, path, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "numbers, the layer needs 1"));
     unlink(path);
     close_job(m);
@@ -442,8 +447,8 @@ static void calibration_comes_back(void **state)
     close_job(j);
 }
 
-/* As NNI writes them: ranges of inputs and outputs. */
-static void ranges_are_scales(void **state)
+/* A file in NNI's format: ranges of inputs and outputs. */
+static void test_ranges_of_nni_give_scales(void **state)
 {
     static const char text[] =
         "{\"conv1\": {\"weight_bits\": 8, \"input_bits\": 8, \"tracked_min_input\": -1.0, "
@@ -461,24 +466,24 @@ static void ranges_are_scales(void **state)
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
-    OK(pare_compression_calibrate(j->run, path, &err));
-    assert_true(
-        fabsf(*pare_f32(pare_layer_scale(pare_compression_layer(j->run, 0), PARE_INPUT, 1, &err)) -
-              0.01f) < 1e-7f);
-    assert_true(*pare_f32(pare_layer_zero_point(pare_compression_layer(j->run, 0), PARE_INPUT, 1,
-                                                &err)) == 100);
+    OK(pare_compression_calibrate(j->compression, path, &err));
+    assert_true(fabsf(*pare_f32(pare_layer_scale(pare_compression_layer(j->compression, 0),
+                                                 PARE_INPUT, 1, &err)) -
+                      0.01f) < 1e-7f);
+    assert_true(*pare_f32(pare_layer_zero_point(pare_compression_layer(j->compression, 0),
+                                                PARE_INPUT, 1, &err)) == 100);
     unlink(path);
     close_job(j);
 }
 
-/* The same outputs with 20 nodes less, and new biases. */
-static void normalizations_are_folded(void **state)
+/* The same outputs with fewer nodes, and new biases. */
+static void test_batch_norms_are_folded(void **state)
 {
     struct job *j = open_job(
         "resnet20", color, "naive",
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\"]}]");
     struct pare_model *folded = NULL;
-    int norms = count(j->model, "BatchNormalization"), n;
+    int norms = count_nodes(j->model, "BatchNormalization"), n;
 
     (void)state;
     for (int i = 0; i < j->model->graph->n_values; i++) { /* statistics that have an effect */
@@ -490,17 +495,17 @@ static void normalizations_are_folded(void **state)
     }
     OK(pare_model_fold_norm(j->model, &folded, &n, &err));
     assert_true(n > 0 && n == norms);
-    assert_int_equal(count(folded, "BatchNormalization"), 0);
+    assert_int_equal(count_nodes(folded, "BatchNormalization"), 0);
     assert_non_null(pare_graph_find(folded->graph, "conv1.bias"));
-    forward(j, j->model, j->out[0]);
-    forward(j, folded, j->out[1]);
-    assert_true(apart(j) < 1e-5 * largest(j));
+    run_model(j, j->model, j->out[0]);
+    run_model(j, folded, j->out[1]);
+    assert_true(largest_difference(j) < 1e-5 * largest_output(j));
     pare_model_free(folded);
     close_job(j);
 }
 
 /* The preset's rules quantize outputs after activations, so that all operators fuse. */
-static void preset_ends_steps(void **state)
+static void test_preset_quantizes_after_activations(void **state)
 {
     struct job *j = open_job(
         "lenet", gray, "naive",
@@ -522,8 +527,8 @@ static void preset_ends_steps(void **state)
     close_job(j);
 }
 
-/* The file is upgraded to opset 21. */
-static void sixteen_bits(void **state)
+/* 12 bits are stored as uint16, for which the file is upgraded to opset 21. */
+static void test_16_bit_weights(void **state)
 {
     struct job *j = open_job(
         "lenet", gray, "first",
@@ -531,8 +536,8 @@ static void sixteen_bits(void **state)
     struct pare_export e = { .onnx = j->path };
 
     (void)state;
-    OK(pare_compression_compress(j->run, &err));
-    OK(pare_compression_export(j->run, &e, &err));
+    OK(pare_compression_compress(j->compression, &err));
+    OK(pare_compression_export(j->compression, &e, &err));
     OK(pare_model_load(j->path, &j->file, &err));
     assert_int_equal(pare_graph_find(j->file->graph, "conv1.weight_quantized")->t.dtype, PARE_U16);
     close_job(j);
@@ -541,17 +546,17 @@ static void sixteen_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_alone_are_a_quarter),
-        cmocka_unit_test(all_places_equal_the_rounded_model),
-        cmocka_unit_test(biases_are_int32),
-        cmocka_unit_test(qoperators_where_they_fit),
-        cmocka_unit_test(residual_networks),
-        cmocka_unit_test(values_without_a_scale),
-        cmocka_unit_test(calibration_comes_back),
-        cmocka_unit_test(ranges_are_scales),
-        cmocka_unit_test(normalizations_are_folded),
-        cmocka_unit_test(preset_ends_steps),
-        cmocka_unit_test(sixteen_bits),
+        cmocka_unit_test(test_int8_weights_take_a_quarter),
+        cmocka_unit_test(test_file_equals_quantized_model),
+        cmocka_unit_test(test_biases_are_int32),
+        cmocka_unit_test(test_qoperator_format),
+        cmocka_unit_test(test_residual_networks),
+        cmocka_unit_test(test_values_without_a_scale),
+        cmocka_unit_test(test_calibration_is_exported_and_read),
+        cmocka_unit_test(test_ranges_of_nni_give_scales),
+        cmocka_unit_test(test_batch_norms_are_folded),
+        cmocka_unit_test(test_preset_quantizes_after_activations),
+        cmocka_unit_test(test_16_bit_weights),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
-/* test_faults.c - every allocation inside the library fails once, and is survived.
+/* test_faults.c - out of memory: each allocation of typical work fails once.
  *
- * Work is counted first, then done again and again with another request failing: blocks from the
- * system, and requests of any size.  What must come is PARE_ENOMEM and a sentence, with nothing
- * written; the address sanitizer sees to it that nothing is lost.  PARE_FAULTS=all tries every
- * request, else about TRIES of each kind of work.
+ * Allocations are counted first; then the work is repeated, and each time another one fails: blocks
+ * of the system's allocator, and requests to arenas.  The work must return PARE_ENOMEM with a
+ * message and leave no incomplete file; the address sanitizer finds leaks.  PARE_FAULTS=all tests
+ * every allocation, otherwise about TRIES per kind of work.
  */
 #include "make_model.h"
 
@@ -26,7 +26,7 @@ static char folder[] = "/tmp/pare-faults-XXXXXX";
 static char model_path[64], pruned_path[64], masks_path[64], out_path[64], more_path[64];
 static const int64_t chw[] = { 1, 8, 8 };
 
-static const struct pare_save_opts outside = { .external = true, .external_above = 64 };
+static const struct pare_save_opts external_opts = { .external = true, .external_above = 64 };
 
 /* ---- work ----------------------------------------------------------------------------------- */
 
@@ -41,13 +41,13 @@ static int load_and_save(struct pare_err *err)
     return rc;
 }
 
-static int save_outside(struct pare_err *err)
+static int save_external(struct pare_err *err)
 {
     struct pare_model *m = NULL;
     int rc = pare_model_load(model_path, &m, err);
 
     if (!rc)
-        rc = pare_model_save(m, out_path, &outside, err);
+        rc = pare_model_save(m, out_path, &external_opts, err);
     pare_model_free(m);
     return rc;
 }
@@ -96,8 +96,9 @@ static int train_step(struct pare_err *err)
     return rc;
 }
 
-/* The whole way of a pruner or a quantizer, without data or with it. */
-static int compress(const struct pare_compression_opts *o, const char *learn, struct pare_err *err)
+/* A complete pruning or quantization; `learn` NULL: without data. */
+static int run_compression(const struct pare_compression_opts *o, const char *learn,
+                           struct pare_err *err)
 {
     struct pare_export e = { .onnx = out_path, .masks = o->pruner ? more_path : NULL };
     struct pare_model *m = NULL;
@@ -127,25 +128,27 @@ static int compress(const struct pare_compression_opts *o, const char *learn, st
 
 static int prune_level(struct pare_err *err)
 {
-    return compress(&(struct pare_compression_opts){ .pruner = "level",
-                                                     .config = "[{\"op_types\": [\"default\"], "
-                                                               "\"sparsity\": 0.5}]",
-                                                     .threads = 1 },
-                    NULL, err);
+    return run_compression(
+        &(struct pare_compression_opts){ .pruner = "level",
+                                         .config = "[{\"op_types\": [\"default\"], "
+                                                   "\"sparsity\": 0.5}]",
+                                         .threads = 1 },
+        NULL, err);
 }
 
 static int prune_taylor(struct pare_err *err)
 {
-    return compress(&(struct pare_compression_opts){ .pruner = "taylor",
-                                                     .config = "[{\"op_types\": [\"Conv2d\"], "
-                                                               "\"sparsity\": 0.5}]",
-                                                     .threads = 1 },
-                    LEARN, err);
+    return run_compression(
+        &(struct pare_compression_opts){ .pruner = "taylor",
+                                         .config = "[{\"op_types\": [\"Conv2d\"], "
+                                                   "\"sparsity\": 0.5}]",
+                                         .threads = 1 },
+        LEARN, err);
 }
 
 static int quantize_ptq(struct pare_err *err)
 {
-    return compress(
+    return run_compression(
         &(struct pare_compression_opts){ .quantizer = "ptq",
                                          .config = "[{\"op_types\": [\"default\"], "
                                                    "\"quant_types\": [\"weight\", \"input\"], "
@@ -156,7 +159,7 @@ static int quantize_ptq(struct pare_err *err)
 
 static int quantize_qat(struct pare_err *err)
 {
-    return compress(
+    return run_compression(
         &(struct pare_compression_opts){ .quantizer = "qat",
                                          .config = "[{\"op_types\": [\"default\"], "
                                                    "\"quant_types\": [\"weight\", \"output\"], "
@@ -198,10 +201,10 @@ static int speedup(struct pare_err *err)
     return rc;
 }
 
-/* ---- every request ------------------------------------------------------------------ */
+/* ---- failing allocations ------------------------------------------------------------ */
 
-/* Nothing may be there that is not whole. */
-static const char *left(void)
+/* The name or error of an incomplete file in the folder; NULL: none. */
+static const char *incomplete_file(void)
 {
     static char name[512];
     struct pare_arena *a = pare_arena_new(1 << 12);
@@ -226,8 +229,8 @@ static const char *left(void)
     return name[0] ? name : NULL;
 }
 
-/* A request that may fail must change nothing of what comes out. */
-static bool same(const struct pare_bytes *want)
+/* Is the written model identical to `want`? */
+static bool same_output(const struct pare_bytes *want)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     struct pare_bytes b = { NULL, 0 };
@@ -240,7 +243,7 @@ static bool same(const struct pare_bytes *want)
     return yes;
 }
 
-static void clean(void)
+static void remove_outputs(void)
 {
     char data[80];
 
@@ -252,10 +255,10 @@ static void clean(void)
 
 static struct {
     int failed, harmless;
-} sum;
+} totals;
 
-/* sign -1: requests of any size; 1: blocks. */
-static void all_fail(const char *name, int (*work)(struct pare_err *err), int sign)
+/* Fails each allocation once.  sign -1: arena requests; 1: blocks. */
+static void fail_each_allocation(const char *name, int (*work)(struct pare_err *err), int sign)
 {
     const char *all = getenv("PARE_FAULTS");
     struct pare_arena *a = pare_arena_new(1 << 12);
@@ -271,7 +274,7 @@ static void all_fail(const char *name, int (*work)(struct pare_err *err), int si
     pare_oom_countdown = 0;
     if (!access(out_path, F_OK))
         assert_int_equal(pare_file_read(a, out_path, &want.data, &want.len, &err), 0);
-    clean();
+    remove_outputs();
     if (!all || strcmp(all, "all") != 0)
         step = (n + TRIES - 1) / TRIES;
     for (int i = 1; i <= n; i += step) {
@@ -289,29 +292,30 @@ static void all_fail(const char *name, int (*work)(struct pare_err *err), int si
         harmless += !rc;
         if (rc && (rc != PARE_ENOMEM || err.code != rc || !strstr(err.msg, "memory")))
             fail_msg("%s, request %d of %d: code %d, '%s'", name, i, n, rc, err.msg);
-        if (left())
-            fail_msg("%s, request %d of %d leaves %s", name, i, n, left());
-        if (!rc && !same(&want))
-            fail_msg("%s, request %d of %d fails and the result is another", name, i, n);
-        clean();
+        if (incomplete_file())
+            fail_msg("%s, request %d of %d leaves an incomplete file: %s", name, i, n,
+                     incomplete_file());
+        if (!rc && !same_output(&want))
+            fail_msg("%s, request %d of %d fails and the result differs", name, i, n);
+        remove_outputs();
     }
-    sum.failed += failed;
-    sum.harmless += harmless;
-    print_message("%-14s %-8s %5d: %d failed, %d did no harm\n", name,
+    totals.failed += failed;
+    totals.harmless += harmless;
+    print_message("%-14s %-8s %5d: %d errors, %d without effect\n", name,
                   sign < 0 ? "requests" : "blocks", n, failed, harmless);
     assert_true(failed > 0);
     pare_arena_free(a);
 }
 
-#define WORK(name)                      \
-    static void no_##name(void **state) \
-    {                                   \
-        (void)state;                    \
-        all_fail(#name, name, -1);      \
-        all_fail(#name, name, 1);       \
+#define WORK(name)                                  \
+    static void test_faults_of_##name(void **state) \
+    {                                               \
+        (void)state;                                \
+        fail_each_allocation(#name, name, -1);      \
+        fail_each_allocation(#name, name, 1);       \
     }
 WORK(load_and_save)
-WORK(save_outside)
+WORK(save_external)
 WORK(make_network)
 WORK(plan_and_run)
 WORK(train_step)
@@ -322,7 +326,7 @@ WORK(quantize_qat)
 WORK(apply_masks)
 WORK(speedup)
 
-static int begin(void **state)
+static int setup(void **state)
 {
     struct pare_compression_opts o = {
         .pruner = "l1",
@@ -351,11 +355,11 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int teardown(void **state)
 {
     (void)state;
-    print_message("%d requests failed and were survived, %d did no harm\n", sum.failed,
-                  sum.harmless);
+    print_message("%d failed allocations gave an error, %d had no effect\n", totals.failed,
+                  totals.harmless);
     unlink(model_path);
     unlink(pruned_path);
     unlink(masks_path);
@@ -365,13 +369,18 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_load_and_save), cmocka_unit_test(no_save_outside),
-        cmocka_unit_test(no_make_network),  cmocka_unit_test(no_plan_and_run),
-        cmocka_unit_test(no_train_step),    cmocka_unit_test(no_prune_level),
-        cmocka_unit_test(no_prune_taylor),  cmocka_unit_test(no_quantize_ptq),
-        cmocka_unit_test(no_quantize_qat),  cmocka_unit_test(no_apply_masks),
-        cmocka_unit_test(no_speedup),
+        cmocka_unit_test(test_faults_of_load_and_save),
+        cmocka_unit_test(test_faults_of_save_external),
+        cmocka_unit_test(test_faults_of_make_network),
+        cmocka_unit_test(test_faults_of_plan_and_run),
+        cmocka_unit_test(test_faults_of_train_step),
+        cmocka_unit_test(test_faults_of_prune_level),
+        cmocka_unit_test(test_faults_of_prune_taylor),
+        cmocka_unit_test(test_faults_of_quantize_ptq),
+        cmocka_unit_test(test_faults_of_quantize_qat),
+        cmocka_unit_test(test_faults_of_apply_masks),
+        cmocka_unit_test(test_faults_of_speedup),
     };
 
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -18,15 +18,15 @@ static struct pare_flow one_conv(struct pare_net *n, struct pare_flow x)
     return pare_net_batch_norm(n, pare_net_conv(n, x, "conv", c), "bn");
 }
 
-/* A parameter or running moment by the name that the file has for it. */
+/* Parameters and running moments: names in the golden file and in the model. */
 static const struct {
     const char *file, *grad, *after, *model;
-} parts[] = {
+} params[] = {
     { "weight", "dweight", NULL, "conv.weight" },    { "bias", NULL, NULL, "conv.bias" },
     { "gamma", "dgamma", NULL, "bn.weight" },        { "beta", "dbeta", NULL, "bn.bias" },
     { "mean", NULL, "new_mean", "bn.running_mean" }, { "var", NULL, "new_var", "bn.running_var" },
 };
-#define PARTS (sizeof(parts) / sizeof(*parts))
+#define N_PARAMS (sizeof(params) / sizeof(*params))
 
 struct step {
     struct pare_model *model;
@@ -50,9 +50,10 @@ static void open_step(struct step *s, struct golden *g, const char *name, const 
              (int)how[0], how[1] ? "tensor" : "channel");
     ro.config = config;
     ok(pare_network_make(&net, &no, &s->model, &rig_err));
-    for (size_t i = 0; i < PARTS; i++)
-        memcpy(rig_weight(s->model, parts[i].model)->data, find_array(g, name, parts[i].file)->data,
-               (size_t)pare_numel(find_array(g, name, parts[i].file)) * sizeof(float));
+    for (size_t i = 0; i < N_PARAMS; i++)
+        memcpy(rig_weight(s->model, params[i].model)->data,
+               find_array(g, name, params[i].file)->data,
+               (size_t)pare_numel(find_array(g, name, params[i].file)) * sizeof(float));
     ok(pare_find_loss("mse", &to.loss, &rig_err));
     ok(pare_find_optimizer("sgd", &to.optimizer, &rig_err));
     to.loss_conf = pare_alloc(g->arena, to.loss->conf_size + 1, 1);
@@ -70,13 +71,13 @@ static void close_step(struct step *s)
     pare_model_free(s->model);
 }
 
-static void check(struct golden *g, const char *name, const char *quantizer, bool reference)
+static void check_step(struct golden *g, const char *name, const char *quantizer, bool reference)
 {
     struct pare_tensor *scale = find_array(g, name, "scale"), *gy = find_array(g, name, "gy"), out;
     struct step s;
 
     open_step(&s, g, name, quantizer, reference);
-    if (scale) { /* another than the one that it begins with */
+    if (scale) { /* not the initial one */
         *pare_f32(pare_layer_scale(pare_compression_layer(s.compression, 0), PARE_WEIGHT, 1,
                                    &rig_err)) = *pare_f32(scale);
         ok(pare_compression_write_weights(s.compression, &rig_err));
@@ -86,15 +87,15 @@ static void check(struct golden *g, const char *name, const char *quantizer, boo
     memcpy(pare_plan_out_grad(s.trainer->plan[s.trainer->at]), gy->data,
            (size_t)pare_numel(gy) * sizeof(float));
     ok(pare_trainer_backward(s.trainer, &rig_err));
-    for (size_t i = 0; i < PARTS; i++) {
-        int p = pare_trainer_param(s.trainer, parts[i].model);
+    for (size_t i = 0; i < N_PARAMS; i++) {
+        int p = pare_trainer_param(s.trainer, params[i].model);
 
-        if (parts[i].grad)
-            expect_close(name, parts[i].grad, &s.trainer->grad[p],
-                         find_array(g, name, parts[i].grad), 5e-5);
-        if (parts[i].after)
-            expect_close(name, parts[i].after, rig_weight(s.model, parts[i].model),
-                         find_array(g, name, parts[i].after), 1e-5);
+        if (params[i].grad)
+            expect_close(name, params[i].grad, &s.trainer->grad[p],
+                         find_array(g, name, params[i].grad), 5e-5);
+        if (params[i].after)
+            expect_close(name, params[i].after, rig_weight(s.model, params[i].model),
+                         find_array(g, name, params[i].after), 1e-5);
     }
     if (find_array(g, name, "ds"))
         expect_close(name, "ds",
@@ -104,7 +105,7 @@ static void check(struct golden *g, const char *name, const char *quantizer, boo
     close_step(&s);
 }
 
-static void test_golden(void **state)
+static void test_steps_against_pytorch(void **state)
 {
     static const char *const names[] = { "qat|channels8", "qat|channels3", "qat|whole4",
                                          "qat|small", "lsq|whole4" };
@@ -114,7 +115,7 @@ static void test_golden(void **state)
     ok(pare_npz_read(g.arena, "golden/fold_bn.npz", &g.file, &g.n, &rig_err));
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         for (int reference = 0; reference < 2; reference++)
-            check(&g, names[i], names[i][0] == 'q' ? "qat" : "lsq", reference);
+            check_step(&g, names[i], names[i][0] == 'q' ? "qat" : "lsq", reference);
     pare_arena_free(g.arena);
 }
 
@@ -125,7 +126,7 @@ static void test_golden(void **state)
     "\"quant_dtype\": \"int\", \"quant_scheme\": \"per_channel_symmetric\", " more \
     "\"quant_bits\": " bits "}]"
 
-static void same_moments(struct pare_model *a, struct pare_model *b, double tolerance)
+static void expect_same_moments(struct pare_model *a, struct pare_model *b, double tolerance)
 {
     static const char *const names[] = { "bn1.running_mean", "bn1.running_var", "bn2.running_mean",
                                          "bn2.running_var" };
@@ -140,9 +141,8 @@ static void same_moments(struct pare_model *a, struct pare_model *b, double tole
     }
 }
 
-/* The weights of the model as they are, rounded, in another that is not quantized: the same
- * moments, to the bit. */
-static void test_moments_are_the_convolutions(void **state)
+/* A model without quantization that has the quantized weights gets bit-identical moments. */
+static void test_moments_are_those_of_the_convolution(void **state)
 {
     struct job q = job_open(rig_model("small"), "qat", WEIGHTS("4", ""), NULL, LEARN);
     struct job f = job_open(rig_model("small"), NULL, NULL, NULL, LEARN);
@@ -159,14 +159,13 @@ static void test_moments_are_the_convolutions(void **state)
         ok(pare_training_forward(q.training, &x, 1, NULL, &rig_err));
         ok(pare_training_forward(f.training, &x, 1, NULL, &rig_err));
     }
-    same_moments(q.model, f.model, 0);
+    expect_same_moments(q.model, f.model, 0);
     job_close(&q);
     job_close(&f);
 }
 
-/* With enough bits that rounding hardly changes anything, training is float training: nothing
- * drifts. */
-static void test_moments_do_not_drift(void **state)
+/* With 16 bits, quantization changes almost nothing: training follows float training. */
+static void test_moments_follow_float_training(void **state)
 {
     const char *train = "optimizer=sgd lr=0.01 batch=32 threads=1 seed=1 valid=none epochs=1";
     struct job q = job_open(rig_model("small"), "qat", WEIGHTS("16", ""), NULL, train);
@@ -175,15 +174,15 @@ static void test_moments_do_not_drift(void **state)
     (void)state;
     ok(pare_training_run(q.training, NULL, NULL, &rig_err));
     ok(pare_training_run(f.training, NULL, NULL, &rig_err));
-    same_moments(q.model, f.model, 0.02);
+    expect_same_moments(q.model, f.model, 0.02);
     expect_close("conv2", "weight", rig_weight(q.model, "conv2.weight"),
                  rig_weight(f.model, "conv2.weight"), 0.02);
     job_close(&q);
     job_close(&f);
 }
 
-/* Until quant_start_step everything passes, to the bit. */
-static void test_start_step(void **state)
+/* Before quant_start_step the weights are not quantized. */
+static void test_start_step_delays_quantization(void **state)
 {
     struct job q = job_open(rig_model("small"), "qat", WEIGHTS("4", "\"quant_start_step\": 1000, "),
                             NULL, LEARN);
@@ -199,7 +198,7 @@ static void test_start_step(void **state)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static int count(const struct pare_model *m, const char *type)
+static int count_nodes(const struct pare_model *m, const char *type)
 {
     int n = 0;
 
@@ -208,7 +207,7 @@ static int count(const struct pare_model *m, const char *type)
     return n;
 }
 
-static void outputs(const struct pare_model *m, const struct pare_tensor *x, float *to)
+static void run_model(const struct pare_model *m, const struct pare_tensor *x, float *to)
 {
     struct pare_plan_opts o = { .threads = 1, .in = x, .batch = x->dim[0] };
     struct pare_tensor out;
@@ -220,9 +219,9 @@ static void outputs(const struct pare_model *m, const struct pare_tensor *x, flo
     pare_plan_free(p);
 }
 
-/* The model as it is evaluated, and the file; `most` is the largest difference, of the largest
- * number. */
-static void compare(struct job *j, double most, bool all_integers)
+/* Compares outputs of the model and of the exported file; they may differ by `most` times the
+ * largest output. */
+static void compare_with_file(struct job *j, double most, bool all_integers)
 {
     struct pare_export e = { .onnx = NULL };
     struct pare_tensor x, y;
@@ -236,15 +235,15 @@ static void compare(struct job *j, double most, bool all_integers)
     ok(pare_compression_export(j->compression, &e, &rig_err));
     ok(pare_model_load(path, &file, &rig_err));
     ok(pare_training_next(j->training, &x, &y, &rig_err));
-    outputs(j->model, &x, out[0]);
-    outputs(file, &x, out[1]);
+    run_model(j->model, &x, out[0]);
+    run_model(file, &x, out[1]);
     for (int i = 0; i < 320; i++) {
         size = fmax(size, fabs((double)out[0][i]));
         off = fmax(off, fabs((double)out[0][i] - (double)out[1][i]));
     }
     if (!(off <= most * size))
-        fail_msg("the file is off by %g of %g", off, size);
-    assert_int_equal(count(file, "BatchNormalization"), 0);
+        fail_msg("outputs of the file differ by %g, of %g", off, size);
+    assert_int_equal(count_nodes(file, "BatchNormalization"), 0);
     assert_int_equal(pare_graph_find(file->graph, "conv2.weight_quantized")->t.dtype, PARE_I8);
     if (all_integers)
         assert_int_equal(pare_graph_find(file->graph, "conv2.bias_quantized")->t.dtype, PARE_I32);
@@ -252,19 +251,19 @@ static void compare(struct job *j, double most, bool all_integers)
     unlink(path);
 }
 
-static void test_file(void **state)
+static void test_file_of_quantized_weights(void **state)
 {
     struct job j = job_open(rig_model("small"), "qat", WEIGHTS("8", ""), NULL, LEARN "epochs=2");
 
     (void)state;
     ok(pare_training_run(j.training, NULL, NULL, &rig_err));
-    compare(&j, 1e-5, false);
+    compare_with_file(&j, 1e-5, false);
     job_close(&j);
 }
 
-/* Inputs and outputs are integers, too: the outputs of the folded convolutions after the
- * normalization.  Both compute the same integers but for float rounding at ties. */
-static void test_file_of_integers(void **state)
+/* Inputs and outputs are quantized, too, outputs of folded convolutions after the normalization.
+ * Model and file compute the same integers except for rounding of ties. */
+static void test_file_of_quantized_activations(void **state)
 {
     const char *config =
         "[{\"quant_types\": [\"weight\", \"input\", \"output\"], \"op_types\": [\"Conv2d\", "
@@ -277,13 +276,13 @@ static void test_file_of_integers(void **state)
         struct job j = job_open(rig_model("small"), quantizers[i], config, NULL, LEARN "epochs=2");
 
         ok(pare_training_run(j.training, NULL, NULL, &rig_err));
-        compare(&j, 0.03, true);
+        compare_with_file(&j, 0.03, true);
         job_close(&j);
     }
 }
 
-/* A channel whose factor is 0 has nothing to round, one whose weights are 0 neither. */
-static void test_dead_channels(void **state)
+/* Channels with a scale of 0 or with zero weights are not quantized. */
+static void test_channels_without_weights(void **state)
 {
     struct pare_model *m = rig_model("small");
     struct job j;
@@ -295,13 +294,13 @@ static void test_dead_channels(void **state)
     j = job_open(m, "qat", WEIGHTS("8", ""), NULL, LEARN "epochs=1 limit=256");
     assert_memory_equal(pare_f32(rig_weight(m, "conv1.weight")) + 2 * 9,
                         pare_f32(&rig_layer(j.compression, "conv1")->w) + 2 * 9, 9 * sizeof(float));
-    compare(&j, 1e-5, false);
+    compare_with_file(&j, 1e-5, false);
     ok(pare_training_run(j.training, NULL, NULL, &rig_err));
-    compare(&j, 1e-5, false);
+    compare_with_file(&j, 1e-5, false);
     job_close(&j);
 }
 
-static void test_not_folded(void **state)
+static void test_batch_norms_that_are_not_folded(void **state)
 {
     const char *norms = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": "
                         "[\"Conv2d\", \"BatchNorm2d\"], \"quant_dtype\": \"int\"}]";
@@ -310,7 +309,8 @@ static void test_not_folded(void **state)
     (void)state;
     assert_null(rig_layer(j.compression, "conv1")->quant->norm);
     job_close(&j);
-    j = job_open(rig_model("small"), "qat", norms, NULL, LEARN); /* rounded on their own */
+    j = job_open(rig_model("small"), "qat", norms, NULL,
+                 LEARN); /* norms are quantized separately */
     assert_null(rig_layer(j.compression, "conv1")->quant->norm);
     job_close(&j);
 }
@@ -318,14 +318,14 @@ static void test_not_folded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_moments_are_the_convolutions),
-        cmocka_unit_test(test_moments_do_not_drift),
-        cmocka_unit_test(test_start_step),
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_file_of_integers),
-        cmocka_unit_test(test_dead_channels),
-        cmocka_unit_test(test_not_folded),
+        cmocka_unit_test(test_steps_against_pytorch),
+        cmocka_unit_test(test_moments_are_those_of_the_convolution),
+        cmocka_unit_test(test_moments_follow_float_training),
+        cmocka_unit_test(test_start_step_delays_quantization),
+        cmocka_unit_test(test_file_of_quantized_weights),
+        cmocka_unit_test(test_file_of_quantized_activations),
+        cmocka_unit_test(test_channels_without_weights),
+        cmocka_unit_test(test_batch_norms_that_are_not_folded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,9 @@
 
 static struct pare_err err;
 
-/* (1, 2, 6) by Reshape with constants to (1, 3, 4), then to (1, -1); or a mean over the batch. */
-static struct pare_model *network(bool mixes, int64_t batch)
+/* (batch, 2, 6) reshaped by constants to (1, 3, 4), then to (1, -1); a product, or a mean over the
+ * batch. */
+static struct pare_model *make_network(bool mixes, int64_t batch)
 {
     static float w[12 * 3];
     struct build b = { .opset = 13 };
@@ -28,9 +29,9 @@ static struct pare_model *network(bool mixes, int64_t batch)
     return build_model(&b);
 }
 
-static void test_frees(void **state)
+static void test_free_batch_gives_results_of_items(void **state)
 {
-    struct pare_model *m = network(false, 1), *freed = network(false, 1);
+    struct pare_model *m = make_network(false, 1), *freed = make_network(false, 1);
     struct pare_tensor x = build_tensor(PARE_F32, 3, (int64_t[]){ 5, 2, 6 }), y[2], item = x;
     struct pare_plan_opts five = { .in = &x, .n_in = 1 };
     struct pare_plan *p, *one;
@@ -59,29 +60,29 @@ static void test_frees(void **state)
     pare_model_free(m);
 }
 
-static void refuses(bool mixes, int64_t batch, const char *why)
+static void expect_refused(bool mixes, int64_t batch, const char *why)
 {
-    struct pare_model *m = network(mixes, batch);
+    struct pare_model *m = make_network(mixes, batch);
 
     assert_int_equal(pare_model_free_batch(m, &err), PARE_EUNSUPPORTED);
     if (!strstr(err.msg, why))
-        fail_msg("'%s' lacks '%s'", err.msg, why);
+        fail_msg("expected '%s' in: %s", why, err.msg);
     assert_false(m->any_batch);
     assert_int_equal(m->in[0].dim[0], batch);
     pare_model_free(m);
 }
 
-static void test_refuses(void **state)
+static void test_batches_that_cannot_be_freed(void **state)
 {
     (void)state;
-    refuses(true, 1, "differs from the outputs of single items");
-    refuses(false, -1, "is free already");
-    refuses(false, 2, "is not 1");
+    expect_refused(true, 1, "differs from the outputs of single items");
+    expect_refused(false, -1, "is free already");
+    expect_refused(false, 2, "is not 1");
 }
 
-/* A class token that Concat reads: as a constant, by Expand, Tile or ConstantOfShape of constants;
+/* A class token that Concat reads: a constant, or Expand, Tile or ConstantOfShape of constants;
  * then the heads of an attention, (1, 4, 6) to (1, 4, 2, 3) to (2, 4, 3) and back. */
-static struct pare_model *token(const char *maker)
+static struct pare_model *class_token(const char *maker)
 {
     static float cls[6] = { 1, 2, 3, 4, 5, 6 };
     struct build b = { .opset = 13 };
@@ -104,13 +105,13 @@ static struct pare_model *token(const char *maker)
     return build_model(&b);
 }
 
-static void test_constants(void **state)
+static void test_batch_of_constants_is_freed(void **state)
 {
     static const char *const makers[] = { "", "Expand", "Tile", "ConstantOfShape" };
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        struct pare_model *m = token(makers[i]), *declared;
+        struct pare_model *m = class_token(makers[i]), *declared;
 
         if (pare_model_free_batch(m, &err))
             fail_msg("%s: %s", makers[i], err.msg);
@@ -121,10 +122,10 @@ static void test_constants(void **state)
     }
 }
 
-/* What is saved declares the batch of 1; without a change it is what was read. */
-static void test_saves_one(void **state)
+/* A saved model declares the batch of 1; an unchanged model is saved with the same bytes. */
+static void test_batch_of_1_is_saved(void **state)
 {
-    struct pare_model *m = network(false, 1), *again;
+    struct pare_model *m = make_network(false, 1), *again;
     void *before, *after;
     size_t n, k;
 
@@ -149,10 +150,10 @@ static void test_saves_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frees),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_saves_one),
+        cmocka_unit_test(test_free_batch_gives_results_of_items),
+        cmocka_unit_test(test_batches_that_cannot_be_freed),
+        cmocka_unit_test(test_batch_of_constants_is_freed),
+        cmocka_unit_test(test_batch_of_1_is_saved),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

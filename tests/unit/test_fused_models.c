@@ -1,7 +1,7 @@
 /* test_fused_models.c - FusedConv and FusedGemm in models: kernels, and removal of channels. */
 #include "speedup_rig.h"
 
-static struct bin ms(struct bin attrs)
+static struct bin microsoft(struct bin attrs)
 {
     return CAT(text(7, "com.microsoft"), attrs);
 }
@@ -10,14 +10,15 @@ static const char *fused_conv(struct net *n, const char *x, const char *z, int w
                               int64_t O, const char *act)
 {
     const char *w = WEIGHT(n, which, 0, O, I, 3, 3), *b = net_bias(n, which, O);
-    struct bin attrs = ms(CAT(at_ints("pads", INTS(1, 1, 1, 1)), at_text("activation", act)));
+    struct bin attrs = microsoft(
+        CAT(at_ints("pads", INTS(1, 1, 1, 1)), at_text("activation", act)));
 
     return z ? build_node(&n->b, "FusedConv", NAMES(x, w, b, z), attrs)
              : build_node(&n->b, "FusedConv", NAMES(x, w, b), attrs);
 }
 
 /* Two convolutions, a residual one, a mean and two fully connected layers, half masked. */
-static struct pare_model *make(struct net *n)
+static struct pare_model *make_network(struct net *n)
 {
     const char *x = build_input(&n->b, PARE_F32, 4, (int64_t[]){ -1, 3, 8, 8 }), *y, *w;
     struct pare_model *m;
@@ -31,10 +32,10 @@ static struct pare_model *make(struct net *n)
     x = build_node(&n->b, "Flatten", NAMES(x), NOTHING);
     w = WEIGHT(n, HALF, 0, 10, 8);
     x = build_node(&n->b, "FusedGemm", NAMES(x, w, net_bias(n, HALF, 10)),
-                   ms(CAT(at_int("transB", 1), at_text("activation", "LeakyRelu"),
-                          at_float("activation_alpha", 0.3f))));
+                   microsoft(CAT(at_int("transB", 1), at_text("activation", "LeakyRelu"),
+                                 at_float("activation_alpha", 0.3f))));
     w = WEIGHT(n, ALL, 1, 10, 4);
-    x = build_node(&n->b, "FusedMatMul", NAMES(x, w), ms(at_float("alpha", 0.5f)));
+    x = build_node(&n->b, "FusedMatMul", NAMES(x, w), microsoft(at_float("alpha", 0.5f)));
     build_output(&n->b, x);
     bytes = CAT(build_bytes(&n->b), opset("com.microsoft", 1));
     if (pare_model_parse(bytes.p, bytes.n, NULL, &m, &err))
@@ -42,11 +43,11 @@ static struct pare_model *make(struct net *n)
     return m;
 }
 
-/* Fast kernels and the reference kernels give the same; no step runs a fused operator itself. */
-static void kernels(void **state)
+/* Fast kernels agree with the reference kernels; the plan has no FusedConv or FusedGemm node. */
+static void test_kernels_equal_reference(void **state)
 {
     struct net n = net_new(1);
-    struct pare_model *m = make(&n);
+    struct pare_model *m = make_network(&n);
     struct pare_tensor x = net_random(&n, 0, 1, 4, (int64_t[]){ 2, 3, 8, 8 }), y[2];
     struct pare_plan *p[2];
     struct pare_err err;
@@ -69,13 +70,13 @@ static void kernels(void **state)
     pare_model_free(m);
 }
 
-/* A masked channel is activation(bias), and becomes part of the next bias; before a padded layer
+/* A masked channel is activation(bias) and is folded into the next bias; before a padded layer
  * one channel carries all of them. */
-static void channels(void **state)
+static void test_masked_channels_are_removed(void **state)
 {
-    static const int64_t left[] = { 8, 4, 8, 5, 4 };
+    static const int64_t remaining[] = { 8, 4, 8, 5, 4 };
     struct net n = net_new(2);
-    struct pare_model *m = make(&n), *small;
+    struct pare_model *m = make_network(&n), *small;
     struct pare_speedup_opts o = { .threads = 1 };
     struct pare_speedup_report r;
     struct pare_err err;
@@ -86,9 +87,9 @@ static void channels(void **state)
     assert_true(r.verified);
     assert_int_equal(r.n_layers, 5);
     for (int i = 0; i < r.n_layers; i++)
-        if (r.layer[i].out_left != left[i])
+        if (r.layer[i].out_left != remaining[i])
             fail_msg("layer %s keeps %d channels, expected %d", r.layer[i].name,
-                     (int)r.layer[i].out_left, (int)left[i]);
+                     (int)r.layer[i].out_left, (int)remaining[i]);
     pare_model_free(small);
     pare_model_free(m);
 }
@@ -96,8 +97,8 @@ static void channels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(kernels, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(channels, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_kernels_equal_reference, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_masked_channels_are_removed, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* test_fused_ops.c - fused operators of ONNX Runtime, DeformConv, AffineGrid: values, gradients. */
 #include "grad_rows.h"
 
-static void gradients(void **state)
+static void test_gradients(void **state)
 {
     static const struct row rows[] = {
         { "ms.FusedConv", 1, "2,3,5,5 4,3,3,3 4", "activation=Tanh pads=1,1,1,1", 0, { 0 } },
@@ -32,8 +32,8 @@ static void gradients(void **state)
     check_rows(rows);
 }
 
-/* Without the output in the middle. */
-static void skip_simplified(void **state)
+/* SkipSimplifiedLayerNormalization has no output 'mean'. */
+static void test_skip_simplified_layer_norm(void **state)
 {
     struct one_op f;
 
@@ -53,13 +53,13 @@ static void skip_simplified(void **state)
     op_expect_error(&f, "SkipSimplifiedLayerNormalization has no output 'mean'");
 }
 
-/* Offsets of a quarter to three quarters: away from the kinks at whole positions. */
-static void deform_in(struct one_op *f, const char *offset)
+/* Offsets between 0.25 and 0.75, away from the kinks at integer positions. */
+static void add_offsets(struct one_op *f, const char *offset)
 {
     grad_in(f, offset, 0.25, 0.75);
 }
 
-static void deform_conv(void **state)
+static void test_gradients_of_deform_conv(void **state)
 {
     static const struct {
         const char *x, *w, *offset, *b, *mask, *group, *offset_group;
@@ -79,7 +79,7 @@ static void deform_conv(void **state)
         op_attr(&f, "offset_group", c[i].offset_group);
         grad_in(&f, c[i].x, -1, 1);
         grad_in(&f, c[i].w, -1, 1);
-        deform_in(&f, c[i].offset);
+        add_offsets(&f, c[i].offset);
         if (c[i].b)
             grad_in(&f, c[i].b, -1, 1);
         else
@@ -90,8 +90,8 @@ static void deform_conv(void **state)
     }
 }
 
-/* The same result as the operator that a fused one is made of. */
-static void same_as_parts(void **state)
+/* Fused operators with an activation, against values computed by hand. */
+static void test_fused_activations(void **state)
 {
     struct one_op f;
 
@@ -119,8 +119,8 @@ static void same_as_parts(void **state)
     op_expect_error(&f, "activation 'Reloo' is not known, expected one such as Relu or Clip");
 }
 
-/* Embeddings: words + positions + segments, normalized. */
-static void embeddings(void **state)
+/* EmbedLayerNormalization: words + positions + segments, normalized. */
+static void test_embed_layer_norm(void **state)
 {
     struct one_op f;
 
@@ -150,7 +150,7 @@ static void embeddings(void **state)
     op_expect_error(&f, "id 7 is outside a table of 2 rows");
 }
 
-static void embedding_gradients(void **state)
+static void test_gradients_of_embed_layer_norm(void **state)
 {
     struct one_op f;
 
@@ -168,8 +168,8 @@ static void embedding_gradients(void **state)
     grad_check(&f);
 }
 
-/* Draws follow the probabilities, also where one is far above the others. */
-static void draws(void **state)
+/* Samples follow the probabilities, also if one is far larger than the others. */
+static void test_multinomial_frequencies(void **state)
 {
     int count[3] = { 0, 0, 0 };
     struct one_op f;
@@ -193,10 +193,13 @@ static void draws(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients),   cmocka_unit_test(skip_simplified),
-        cmocka_unit_test(deform_conv), cmocka_unit_test(same_as_parts),
-        cmocka_unit_test(embeddings),  cmocka_unit_test(embedding_gradients),
-        cmocka_unit_test(draws),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_skip_simplified_layer_norm),
+        cmocka_unit_test(test_gradients_of_deform_conv),
+        cmocka_unit_test(test_fused_activations),
+        cmocka_unit_test(test_embed_layer_norm),
+        cmocka_unit_test(test_gradients_of_embed_layer_norm),
+        cmocka_unit_test(test_multinomial_frequencies),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

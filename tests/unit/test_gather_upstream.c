@@ -7,11 +7,11 @@
 
 enum { ITEMS = 3, TOKENS = 6, DIM = 8, MOST_WEIGHTS = 24 };
 
-/* ---- graphs, one function each: from x (3, 6, 8) ------------------------------------------- */
+/* ---- graphs in which Gather is hoisted, from x (3, 6, 8) ----------------------------------- */
 
 static int64_t row = 2;
 
-static const char *pick(struct net *n, const char *x, int64_t axis)
+static const char *gather_row(struct net *n, const char *x, int64_t axis)
 {
     const char *at = build_const(&n->b, PARE_I64, 0, NULL, &row);
 
@@ -49,11 +49,11 @@ NETWORK(flat)
     y = linear(n, gelu(n, linear(n, norm(n, x), DIM, 16)), 16, DIM);
     y = norm(n, NODE("Add", NAMES(x, y), NOTHING));
     y = NODE("Reshape", NAMES(y, LIST(-1, TOKENS, DIM)), NOTHING);
-    return linear(n, pick(n, y, 1), DIM, 5);
+    return linear(n, gather_row(n, y, 1), DIM, 5);
 }
 
-/* A norm in pieces, as exporters write it for old operator sets. */
-static const char *spelled_norm(struct net *n, const char *x)
+/* A LayerNormalization in single operators, as exporters write it for old opsets. */
+static const char *norm_of_single_operators(struct net *n, const char *x)
 {
     struct bin last = at_ints("axes", INTS(-1));
     const char *d = NODE("Sub", NAMES(x, NODE("ReduceMean", NAMES(x), last)), NOTHING), *v;
@@ -65,7 +65,7 @@ static const char *spelled_norm(struct net *n, const char *x)
     return NODE("Add", NAMES(d, random_weight(n, INTS(DIM))), NOTHING);
 }
 
-/* Sequence first within, products of rank 3, as torchvision's vit_b_16. */
+/* Sequence first, products of rank 3, as in torchvision's vit_b_16. */
 NETWORK(sequence_first)
 {
     const char *y = NODE("Transpose", NAMES(n->x), at_ints("perm", INTS(1, 0, 2)));
@@ -74,13 +74,14 @@ NETWORK(sequence_first)
     y = NODE("Reshape", NAMES(linear(n, y, DIM, DIM), LIST(TOKENS, -1, DIM)), NOTHING);
     y = NODE("Transpose", NAMES(y), at_ints("perm", INTS(1, 0, 2)));
     y = NODE("Add", NAMES(y, n->x), NOTHING);
-    y = NODE("MatMul", NAMES(spelled_norm(n, y), random_weight(n, INTS(DIM, DIM))), NOTHING);
+    y = NODE("MatMul", NAMES(norm_of_single_operators(n, y), random_weight(n, INTS(DIM, DIM))),
+             NOTHING);
     y = NODE("Softmax", NAMES(NODE("Add", NAMES(random_weight(n, INTS(DIM)), y), NOTHING)),
              at_int("axis", -1));
-    return pick(n, y, 1);
+    return gather_row(n, y, 1);
 }
 
-/* Two of six, counted from the end, in another order; axes in groups. */
+/* Two of six rows, one counted from the end, in another order; an axis that is split. */
 NETWORK(two_rows)
 {
     const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
@@ -90,33 +91,33 @@ NETWORK(two_rows)
     return NODE("Gather", NAMES(y, LIST(-1, 0)), at_int("axis", 1));
 }
 
-/* Items are rows, too. */
+/* Gather of items instead of tokens. */
 NETWORK(first_axis)
 {
-    return pick(n, NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING), 0);
+    return gather_row(n, NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING), 0);
 }
 
-NETWORK(rounded)
+NETWORK(quantized)
 {
     const char *s = build_scalar(&n->b, 0.02f), *y;
 
     y = NODE("QuantizeLinear", NAMES(n->x, s), NOTHING);
     y = NODE("DequantizeLinear", NAMES(y, s), NOTHING);
     y = NODE("MatMul", NAMES(y, random_weight(n, INTS(DIM, 4))), NOTHING);
-    return pick(n, y, 1);
+    return gather_row(n, y, 1);
 }
 
-/* ---- graphs that stay as they are ----------------------------------------------------------- */
+/* ---- graphs that are not changed ------------------------------------------------------------ */
 
 NETWORK(is_output)
 {
     const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
 
     build_output(&n->b, y);
-    return pick(n, y, 1);
+    return gather_row(n, y, 1);
 }
 
-/* The means of all rows are asked for, though no node reads them. */
+/* The means of all rows are an output. */
 NETWORK(other_output)
 {
     const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING), *out[2];
@@ -124,7 +125,7 @@ NETWORK(other_output)
     build_node_outs(&n->b, "LayerNormalization", NAMES(y, random_weight(n, INTS(4))), NOTHING, 2,
                     out);
     build_output(&n->b, out[1]);
-    return pick(n, out[0], 1);
+    return gather_row(n, out[0], 1);
 }
 
 NETWORK(read_elsewhere)
@@ -132,7 +133,7 @@ NETWORK(read_elsewhere)
     const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, DIM))), NOTHING);
     const char *all = NODE("ReduceMean", NAMES(y), at_ints("axes", INTS(1)));
 
-    return NODE("Add", NAMES(pick(n, y, 1), NODE("Squeeze", NAMES(all, LIST(1)), NOTHING)),
+    return NODE("Add", NAMES(gather_row(n, y, 1), NODE("Squeeze", NAMES(all, LIST(1)), NOTHING)),
                 NOTHING);
 }
 
@@ -145,7 +146,7 @@ NETWORK(most_rows)
 
 NETWORK(columns)
 {
-    return pick(n, NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 8))), NOTHING), 2);
+    return gather_row(n, NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 8))), NOTHING), 2);
 }
 
 NETWORK(mixes_tokens)
@@ -153,14 +154,14 @@ NETWORK(mixes_tokens)
     const char *y = NODE("Transpose", NAMES(n->x), at_ints("perm", INTS(0, 2, 1)));
 
     y = NODE("MatMul", NAMES(y, random_weight(n, INTS(TOKENS, TOKENS))), NOTHING);
-    return pick(n, NODE("Transpose", NAMES(y), at_ints("perm", INTS(0, 2, 1))), 1);
+    return gather_row(n, NODE("Transpose", NAMES(y), at_ints("perm", INTS(0, 2, 1))), 1);
 }
 
 NETWORK(softmax_of_tokens)
 {
     const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
 
-    return pick(n, NODE("Softmax", NAMES(y), at_int("axis", 1)), 1);
+    return gather_row(n, NODE("Softmax", NAMES(y), at_int("axis", 1)), 1);
 }
 
 /* A constant for each token. */
@@ -168,33 +169,33 @@ NETWORK(by_token)
 {
     const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, 4))), NOTHING);
 
-    return pick(n, NODE("Add", NAMES(y, random_weight(n, INTS(TOKENS, 1))), NOTHING), 1);
+    return gather_row(n, NODE("Add", NAMES(y, random_weight(n, INTS(TOKENS, 1))), NOTHING), 1);
 }
 
 NETWORK(no_product)
 {
-    return pick(n, norm(n, gelu(n, n->x)), 1);
+    return gather_row(n, norm(n, gelu(n, n->x)), 1);
 }
 
-/* Wanted by items here and by tokens there. */
-NETWORK(two_ways)
+/* The rows are needed along two axes. */
+NETWORK(two_axes)
 {
     const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(DIM, TOKENS))), NOTHING);
     const char *t = NODE("Transpose", NAMES(y), at_ints("perm", INTS(0, 2, 1)));
 
-    return pick(n, NODE("Add", NAMES(y, t), NOTHING), 1);
+    return gather_row(n, NODE("Add", NAMES(y, t), NOTHING), 1);
 }
 
 static const struct {
     const char *name;
     const char *(*make)(struct net *n);
-    bool smaller, trains;
+    bool hoisted, trains; /* is Gather hoisted; has the graph gradients? */
 } nets[] = {
     { "flat", flat, true, true },
     { "sequence first", sequence_first, true, true },
     { "two rows", two_rows, true, true },
     { "first axis", first_axis, true, true },
-    { "rounded", rounded, true, false },
+    { "quantized", quantized, true, false },
     { "is an output", is_output, false, true },
     { "another result is an output", other_output, false, false },
     { "read elsewhere", read_elsewhere, false, true },
@@ -204,14 +205,14 @@ static const struct {
     { "softmax of tokens", softmax_of_tokens, false, true },
     { "by token", by_token, false, true },
     { "no product", no_product, false, true },
-    { "two ways", two_ways, false, true },
+    { "two axes", two_axes, false, true },
 };
 
-/* ---- both ways ------------------------------------------------------------------------------ */
+/* ---- tests ---------------------------------------------------------------------------------- */
 
 static struct pare_err err;
 
-static struct pare_model *make(size_t i)
+static struct pare_model *make_model(size_t i)
 {
     static struct net n;
     const char *y;
@@ -223,7 +224,7 @@ static struct pare_model *make(size_t i)
     return build_model(&n.b);
 }
 
-static bool is_smaller(const struct pare_plan *p)
+static bool is_hoisted(const struct pare_plan *p)
 {
     for (int i = 0; i < p->graph->n_values; i++)
         if (strstr(p->graph->value[i]->name, " chosen for "))
@@ -231,14 +232,14 @@ static bool is_smaller(const struct pare_plan *p)
     return false;
 }
 
-static void compare(const char *name, const char *what, const struct pare_tensor *got,
-                    const struct pare_tensor *want)
+static void expect_close(const char *name, const char *what, const struct pare_tensor *got,
+                         const struct pare_tensor *want)
 {
     if (pare_tensor_compare(got, want, (struct pare_tolerance){ 1e-4, 1e-5 }, &err))
         fail_msg("%s, %s: %s", name, what, err.msg);
 }
 
-static void run(struct pare_plan *p, const struct pare_tensor *x, struct pare_tensor *copy)
+static void run_plan(struct pare_plan *p, const struct pare_tensor *x, struct pare_tensor *copy)
 {
     struct pare_tensor out[2];
 
@@ -248,7 +249,7 @@ static void run(struct pare_plan *p, const struct pare_tensor *x, struct pare_te
         copy[i] = build_copy(&out[i]);
 }
 
-static void test_inference(void **state)
+static void test_outputs_equal_reference(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM)), want[2], got[2];
     struct pare_rng r;
@@ -257,30 +258,31 @@ static void test_inference(void **state)
     pare_rng_init(&r, 1);
     rg_fill(&r, &x, 1);
     for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++) {
-        struct pare_model *m = make(i);
+        struct pare_model *m = make_model(i);
         struct pare_plan_opts o = { .threads = 1, .in = &x, .reference = true };
         struct pare_plan *p;
 
         assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
-        run(p, &x, want);
-        assert_false(is_smaller(p));
+        run_plan(p, &x, want);
+        assert_false(is_hoisted(p));
         pare_plan_free(p);
         o.reference = false;
         if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o }, &p, &err))
             fail_msg("%s: %s", nets[i].name, err.msg);
-        if (is_smaller(p) != nets[i].smaller)
-            fail_msg("%s: %s", nets[i].name, nets[i].smaller ? "as before" : "changed");
-        run(p, &x, got);
+        if (is_hoisted(p) != nets[i].hoisted)
+            fail_msg("%s: %s", nets[i].name,
+                     nets[i].hoisted ? "Gather is not hoisted" : "Gather is hoisted");
+        run_plan(p, &x, got);
         for (int k = 0; k < p->graph->n_out; k++)
-            compare(nets[i].name, "result", &got[k], &want[k]);
+            expect_close(nets[i].name, "result", &got[k], &want[k]);
         pare_plan_free(p);
         pare_model_free(m);
     }
 }
 
 /* Gradients of all weights for a loss of sum(y * (1, 2, 3...) / 10). */
-static int learn(struct pare_model *m, const struct pare_tensor *x, bool reference,
-                 struct pare_tensor *grad)
+static int compute_gradients(struct pare_model *m, const struct pare_tensor *x, bool reference,
+                             struct pare_tensor *grad)
 {
     const char *names[MOST_WEIGHTS];
     struct pare_plan_opts o = { .threads = 1, .in = x, .reference = reference };
@@ -308,7 +310,7 @@ static int learn(struct pare_model *m, const struct pare_tensor *x, bool referen
     return t.n_names;
 }
 
-static void test_training(void **state)
+static void test_gradients_equal_reference(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM));
     struct pare_rng r;
@@ -318,23 +320,23 @@ static void test_training(void **state)
     rg_fill(&r, &x, 1);
     for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++) {
         struct pare_tensor want[MOST_WEIGHTS], got[MOST_WEIGHTS];
-        struct pare_model *m = make(i);
+        struct pare_model *m = make_model(i);
         int n;
 
-        n = nets[i].trains ? learn(m, &x, true, want) : 0;
+        n = nets[i].trains ? compute_gradients(m, &x, true, want) : 0;
         if (n)
-            learn(m, &x, false, got);
+            compute_gradients(m, &x, false, got);
         for (int k = 0; k < n; k++)
-            compare(nets[i].name, "gradient", &got[k], &want[k]);
+            expect_close(nets[i].name, "gradient", &got[k], &want[k]);
         pare_model_free(m);
     }
 }
 
 /* An observed value has all its rows. */
-static void test_keep_sets(void **state)
+static void test_observed_values_have_all_rows(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM)), out[2];
-    struct pare_model *m = make(0);
+    struct pare_model *m = make_model(0);
     struct pare_plan_opts o = { .threads = 1, .in = &x };
     const char *name = NULL;
     struct pare_plan_build build = { .opts = &o, .observe = { &name, 1 } };
@@ -353,36 +355,36 @@ static void test_keep_sets(void **state)
     pare_model_free(m);
 }
 
-/* A row that there is not: the sentence is about the model's own node. */
-static void test_no_row(void **state)
+/* An index out of range: the error is the same as without hoisting. */
+static void test_error_of_wrong_index(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM)), out[2];
     struct pare_plan_opts o = { .threads = 1, .in = &x };
-    struct pare_err said[2] = { { 0 } };
+    struct pare_err error[2] = { { 0 } };
     struct pare_model *m;
 
     (void)state;
     memset(x.data, 0, (size_t)pare_numel(&x) * sizeof(float));
     row = TOKENS;
-    m = make(0);
+    m = make_model(0);
     row = 2;
     for (int fast = 0; fast < 2; fast++) {
         struct pare_plan *p = NULL;
 
         o.reference = !fast;
-        if (!pare_plan_make(m, &o, &p, &said[fast]))
-            assert_int_not_equal(pare_plan_execute(p, &x, out, &said[fast]), 0);
+        if (!pare_plan_make(m, &o, &p, &error[fast]))
+            assert_int_not_equal(pare_plan_execute(p, &x, out, &error[fast]), 0);
         pare_plan_free(p);
     }
-    assert_string_equal(said[1].msg, said[0].msg);
+    assert_string_equal(error[1].msg, error[0].msg);
     pare_model_free(m);
 }
 
-/* Every request for memory fails once. */
-static void test_no_memory(void **state)
+/* Each allocation fails once. */
+static void test_out_of_memory(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM));
-    struct pare_model *m = make(0);
+    struct pare_model *m = make_model(0);
     struct pare_plan_opts o = { .threads = 1, .in = &x };
     int failures = 0;
 
@@ -396,12 +398,12 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_inference, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_training, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_keep_sets, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_no_row, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_no_memory, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_outputs_equal_reference, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_gradients_equal_reference, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_observed_values_have_all_rows, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_error_of_wrong_index, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_out_of_memory, make_pool, drop_pool),
     };
 
-    return cmocka_run_group_tests_name("early", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("gather_upstream", tests, NULL, NULL);
 }

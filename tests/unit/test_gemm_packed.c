@@ -1,4 +1,4 @@
-/* test_gemm_packed.c - packed GEMM against plain sums. */
+/* test_gemm_packed.c - packed GEMM against sums in float64. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,24 +15,25 @@ enum { ROWS = 40, COLUMNS = 80, DEPTH = 48, GAP = 3 };
 
 static struct pare_rng rng;
 
-static float draw(void)
+static float random_value(void)
 {
     return (float)pare_rng_uniform(&rng) * 2 - 1;
 }
 
-static int64_t up_to(int64_t n)
+static int64_t random_size(int64_t n)
 {
     return 1 + (int64_t)pare_rng_below(&rng, (uint64_t)n);
 }
 
-/* Random sizes, with gaps between runs and between rows; nothing beyond y is written. */
-static void check(int block)
+/* Random sizes, with gaps between runs and rows; nothing outside y is written. */
+static void check_product(int block)
 {
     static float x[ROWS * (2 * DEPTH + GAP)], w[DEPTH * COLUMNS], y[ROWS * (COLUMNS + GAP)];
     static float packed[DEPTH * COLUMNS];
-    int64_t blocks = up_to(COLUMNS / block), run = up_to(16), runs = up_to(DEPTH / run);
-    int64_t rest = DEPTH - runs * run, last = up_to(rest < run ? rest + 1 : run) - 1;
-    int64_t K = run * runs + last, columns = blocks * block, rows = up_to(ROWS);
+    int64_t blocks = random_size(COLUMNS / block), run = random_size(16),
+            runs = random_size(DEPTH / run);
+    int64_t rest = DEPTH - runs * run, last = random_size(rest < run ? rest + 1 : run) - 1;
+    int64_t K = run * runs + last, columns = blocks * block, rows = random_size(ROWS);
     struct pare_packed_gemm p = {
         .x = x,
         .w = packed,
@@ -50,12 +51,12 @@ static void check(int block)
     };
 
     for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
-        x[i] = draw();
+        x[i] = random_value();
     for (size_t i = 0; i < sizeof(y) / sizeof(*y); i++)
         y[i] = 77;
     for (int64_t k = 0; k < K; k++)
         for (int64_t c = 0; c < columns; c++) {
-            w[k * columns + c] = draw();
+            w[k * columns + c] = random_value();
             packed[pare_packed_gemm_at(K, blocks, block, k, c)] = w[k * columns + c];
         }
     pare_packed_gemm_run(&p);
@@ -74,12 +75,12 @@ static void check(int block)
         }
 }
 
-/* Columns of x times rows of w, added to y, with clamp. */
+/* Columns of x times rows of w, added to y, clamped. */
 static void check_outer(int block)
 {
     static float x[DEPTH * (ROWS + GAP)], w[DEPTH * (COLUMNS + GAP)], y[ROWS * COLUMNS];
-    static float was[ROWS * COLUMNS];
-    int64_t blocks = up_to(COLUMNS / block), K = up_to(DEPTH), rows = up_to(ROWS);
+    static float before[ROWS * COLUMNS];
+    int64_t blocks = random_size(COLUMNS / block), K = random_size(DEPTH), rows = random_size(ROWS);
     struct pare_packed_gemm p = {
         .x = x,
         .w = w,
@@ -101,15 +102,15 @@ static void check_outer(int block)
     };
 
     for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
-        x[i] = draw();
+        x[i] = random_value();
     for (size_t i = 0; i < sizeof(w) / sizeof(*w); i++)
-        w[i] = draw();
+        w[i] = random_value();
     for (size_t i = 0; i < sizeof(y) / sizeof(*y); i++)
-        was[i] = y[i] = draw();
+        before[i] = y[i] = random_value();
     pare_packed_gemm_run(&p);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < p.y_row; c++) {
-            double sum = (double)was[r * p.y_row + c];
+            double sum = (double)before[r * p.y_row + c];
 
             for (int64_t k = 0; k < K; k++)
                 sum += (double)x[k * p.x_step + r] * (double)w[k * p.w_step + c];
@@ -125,7 +126,7 @@ static void check_taps(int block)
     static float x[ROWS + 1000], w[RUNS * LONG * COLUMNS], packed[RUNS * LONG * COLUMNS];
     static float y[ROWS * COLUMNS], sum[ROWS * COLUMNS];
     const struct pare_post_op post[] = { { PARE_POST_RELU, 0, 0 }, { PARE_POST_SUM, 0, 0 } };
-    int64_t offset[2 * RUNS], blocks = up_to(COLUMNS / block), rows = up_to(ROWS);
+    int64_t offset[2 * RUNS], blocks = random_size(COLUMNS / block), rows = random_size(ROWS);
     int64_t K, columns = blocks * block;
     struct pare_packed_gemm p = {
         .x = x,
@@ -136,12 +137,12 @@ static void check_taps(int block)
         .n_post = 2,
         .rows = rows,
         .blocks = blocks,
-        .runs = up_to(3),
-        .run = up_to(LONG),
-        .last = up_to(LONG),
-        .tails = up_to(3),
+        .runs = random_size(3),
+        .run = random_size(LONG),
+        .last = random_size(LONG),
+        .tails = random_size(3),
         .offset = offset,
-        .x_row = up_to(2),
+        .x_row = random_size(2),
         .y_row = block,
         .y_block = rows * block,
         .block = block,
@@ -149,14 +150,14 @@ static void check_taps(int block)
 
     K = pare_packed_gemm_depth(&p);
     for (int i = 0; i < 2 * RUNS; i++)
-        offset[i] = up_to(900);
+        offset[i] = random_size(900);
     for (size_t i = 0; i < sizeof(x) / sizeof(*x); i++)
-        x[i] = draw();
+        x[i] = random_value();
     for (int64_t i = 0; i < rows * columns; i++)
-        sum[i] = draw();
+        sum[i] = random_value();
     for (int64_t k = 0; k < K; k++)
         for (int64_t c = 0; c < columns; c++) {
-            w[k * columns + c] = draw();
+            w[k * columns + c] = random_value();
             packed[pare_packed_gemm_at(K, blocks, block, k, c)] = w[k * columns + c];
         }
     pare_packed_gemm_run(&p);
@@ -173,7 +174,7 @@ static void check_taps(int block)
         }
 }
 
-static void test_taps(void **state)
+static void test_runs_at_offsets(void **state)
 {
     (void)state;
     pare_rng_init(&rng, 7);
@@ -181,7 +182,7 @@ static void test_taps(void **state)
         check_taps(i % 2 ? 8 : 16);
 }
 
-static void test_outer(void **state)
+static void test_outer_products(void **state)
 {
     (void)state;
     pare_rng_init(&rng, 6);
@@ -189,20 +190,20 @@ static void test_outer(void **state)
         check_outer(i % 2 ? 8 : 16);
 }
 
-static void test_products(void **state)
+static void test_products_with_gaps(void **state)
 {
     (void)state;
     pare_rng_init(&rng, 5);
     for (int i = 0; i < 300; i++)
-        check(i % 2 ? 8 : 16);
+        check_product(i % 2 ? 8 : 16);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_outer),
-        cmocka_unit_test(test_taps),
+        cmocka_unit_test(test_products_with_gaps),
+        cmocka_unit_test(test_outer_products),
+        cmocka_unit_test(test_runs_at_offsets),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

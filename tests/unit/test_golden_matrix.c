@@ -1,7 +1,7 @@
 /* test_golden_matrix.c - perceptron, recurrent layers, attention against PyTorch in float64. */
 #include "golden.h"
 
-static void mlp(void **state)
+static void test_mlp(void **state)
 {
     struct pare_value *y;
     struct net t;
@@ -21,8 +21,8 @@ static void mlp(void **state)
     net_close(&t);
 }
 
-/* A recurrent layer both ways, sequences of different lengths, all outputs used. */
-static void recurrent(struct net *t, const char *type, int outs, const char **attrs)
+/* A bidirectional recurrent layer, sequences of different lengths, all outputs used. */
+static void check_recurrent(struct net *t, const char *type, int outs, const char **attrs)
 {
     struct pare_value *in[8] = { 0 }, *y;
     struct one_op *f = &t->node[t->n];
@@ -47,27 +47,27 @@ static void recurrent(struct net *t, const char *type, int outs, const char **at
     net_close(t);
 }
 
-static void lstm(void **state)
+static void test_lstm(void **state)
 {
     struct net t;
 
     (void)state;
     net_open(&t, "golden/lstm.npz");
-    recurrent(&t, "LSTM", 3, ATTRS("direction", "bidirectional", "hidden_size", "3"));
+    check_recurrent(&t, "LSTM", 3, ATTRS("direction", "bidirectional", "hidden_size", "3"));
 }
 
-static void gru(void **state)
+static void test_gru(void **state)
 {
     struct net t;
 
     (void)state;
     net_open(&t, "golden/gru.npz");
-    recurrent(&t, "GRU", 2, ATTRS("direction", "bidirectional", "linear_before_reset", "1"));
+    check_recurrent(&t, "GRU", 2, ATTRS("direction", "bidirectional", "linear_before_reset", "1"));
 }
 
-/* x times a matrix, with the heads moved forward by `perm`. */
-static struct pare_value *heads(struct net *t, struct pare_value *x, const char *weight,
-                                const char *perm)
+/* x times a matrix, split into attention heads that are transposed by `perm`. */
+static struct pare_value *project_heads(struct net *t, struct pare_value *x, const char *weight,
+                                        const char *perm)
 {
     struct pare_value *y = add_node(t, "MatMul", IN(x, leaf(t, weight)), NULL);
 
@@ -75,7 +75,7 @@ static struct pare_value *heads(struct net *t, struct pare_value *x, const char 
     return add_node(t, "Transpose", IN(y), ATTRS("perm", perm));
 }
 
-static void attention(void **state)
+static void test_attention(void **state)
 {
     struct pare_value *x, *q, *k, *v, *y;
     struct net t;
@@ -83,9 +83,9 @@ static void attention(void **state)
     (void)state;
     net_open(&t, "golden/attention.npz");
     x = leaf(&t, "x0");
-    q = heads(&t, x, "q.w", "0,2,1,3");
-    k = heads(&t, x, "k.w", "0,2,3,1");
-    v = heads(&t, x, "v.w", "0,2,1,3");
+    q = project_heads(&t, x, "q.w", "0,2,1,3");
+    k = project_heads(&t, x, "k.w", "0,2,3,1");
+    v = project_heads(&t, x, "v.w", "0,2,1,3");
     y = add_node(&t, "MatMul", IN(q, k), NULL);
     y = add_node(&t, "Mul", IN(y, constant_input(&t, "scale")), NULL);
     y = add_node(&t, "Softmax", IN(y), NULL);
@@ -102,10 +102,10 @@ static void attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mlp),
-        cmocka_unit_test(lstm),
-        cmocka_unit_test(gru),
-        cmocka_unit_test(attention),
+        cmocka_unit_test(test_mlp),
+        cmocka_unit_test(test_lstm),
+        cmocka_unit_test(test_gru),
+        cmocka_unit_test(test_attention),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

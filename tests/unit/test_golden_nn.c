@@ -17,8 +17,8 @@ static struct pare_value *make_conv_bn(struct net *t)
     return add_node(t, "Gemm", IN(y, leaf(t, "fc.w"), leaf(t, "fc.bias")), ATTRS("transB", "1"));
 }
 
-/* Two batches in training, then the first one with the running moments that these left. */
-static void conv_bn(void **state)
+/* Two batches in training, then the first one in inference with the running moments. */
+static void test_conv_and_batch_norm(void **state)
 {
     struct pare_value *y, *x;
     struct net t;
@@ -52,7 +52,7 @@ static void conv_bn(void **state)
     net_close(&t);
 }
 
-static void norms(void **state)
+static void test_other_normalizations(void **state)
 {
     struct pare_value *y;
     struct net t;
@@ -81,7 +81,8 @@ static void norms(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(conv_bn), cmocka_unit_test(norms) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_conv_and_batch_norm),
+                                        cmocka_unit_test(test_other_normalizations) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

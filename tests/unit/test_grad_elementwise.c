@@ -4,8 +4,8 @@
 
 /* ---- one input ---------------------------------------------------------------------- */
 
-/* Evenly random in [lo, hi), or distinct values around zero when these are equal: odd multiples
- * of 0.05 up to 1.75, so that kinks at even ones are far enough. */
+/* The input is uniform in [lo, hi).  If lo equals hi, it has distinct values around zero: odd
+ * multiples of 0.05 up to 1.75, so that kinks at even multiples are far enough. */
 struct unary {
     const char *type;
     int version;
@@ -69,7 +69,7 @@ static const struct unary unary[] = {
     { "Sum", 13, -1, 1, { 0 } },
 };
 
-static void of_one_input(void **state)
+static void test_gradients_of_one_input(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(unary) / sizeof(*unary); i++) {
@@ -87,8 +87,8 @@ static void of_one_input(void **state)
     }
 }
 
-/* The gradients of each input, for output gradients of one. */
-static void slopes(struct one_op *f)
+/* Computes the gradients of all inputs, for an output gradient of 1. */
+static void compute_gradients(struct one_op *f)
 {
     struct pare_ctx c = { .scratch = f->scratch, .results = f->arena, .threads = 1 };
 
@@ -106,13 +106,13 @@ static void slopes(struct one_op *f)
     assert_int_equal(f->node.op->backward(&f->node, &c, &f->err), 0);
 }
 
-static void slopes_are(struct one_op *f, int input, const double *want)
+static void expect_gradient(struct one_op *f, int input, const double *want)
 {
     for (int64_t i = 0; i < pare_numel(&f->in[input]->t); i++) {
         double got = (double)pare_f32(&f->in[input]->grad)[i];
 
         if (!(fabs(got - want[i]) < 1e-5))
-            fail_msg("%s: input %d, element %lld: slope %g, expected %g", f->node.type, input,
+            fail_msg("%s: input %d, element %lld: gradient %g, expected %g", f->node.type, input,
                      (long long)i, got, want[i]);
     }
 }
@@ -124,7 +124,7 @@ struct kink {
     double x[2], want[2];
 };
 
-/* What PyTorch 1.13 gives at these points. */
+/* Gradients of PyTorch 1.13 at these points. */
 static const struct kink kinks[] = {
     { "Relu", 14, { 0 }, { 0, -0.0 }, { 0, 0 } },
     { "Abs", 13, { 0 }, { 0, -0.0 }, { 0, 0 } },
@@ -139,7 +139,7 @@ static const struct kink kinks[] = {
     { "ThresholdedRelu", 10, { "alpha", "1" }, { 1, 1.01 }, { 0, 1 } },
     { "Shrink", 9, { "lambd", "0.5" }, { -0.5, 0.5 }, { 0, 0 } },
     { "Sign", 13, { 0 }, { 0, 1 }, { 0, 0 } },
-    /* far out: no overflow on the way to a finite slope */
+    /* large inputs: no overflow in a finite gradient */
     { "Sigmoid", 13, { 0 }, { -200, 200 }, { 0, 0 } },
     { "Softplus", 1, { 0 }, { -200, 200 }, { 0, 1 } },
     { "Gelu", 20, { 0 }, { -1e30, 1e30 }, { 0, 1 } },
@@ -151,7 +151,7 @@ static const struct kink kinks[] = {
     { "Elu", 6, { 0 }, { -200, 200 }, { 0, 1 } },
 };
 
-static void kinks_as_pytorch(void **state)
+static void test_gradients_at_kinks_as_in_pytorch(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(kinks) / sizeof(*kinks); i++) {
@@ -162,14 +162,14 @@ static void kinks_as_pytorch(void **state)
         for (int a = 0; a < 4 && k->attr[a]; a += 2)
             op_attr(&f, k->attr[a], k->attr[a + 1]);
         op_in(&f, PARE_F32, "2", k->x);
-        slopes(&f);
-        slopes_are(&f, 0, k->want);
+        compute_gradients(&f);
+        expect_gradient(&f, 0, k->want);
         op_end(&f);
     }
 }
 
-/* A gradient that is not finite does not pass where the operator lets none through. */
-static void closed_gates_stay_closed(void **state)
+/* Where the derivative is 0, an infinite output gradient gives 0, not NaN. */
+static void test_zero_derivatives_stop_infinity(void **state)
 {
     static const char *const types[] = { "Relu", "ThresholdedRelu", "Shrink", "Clip" };
 
@@ -182,11 +182,11 @@ static void closed_gates_stay_closed(void **state)
         op_in(&f, PARE_F32, "1", LIST(-0.25));
         if (i == 3)
             op_attr(&f, "min", "0");
-        slopes(&f);
+        compute_gradients(&f);
         pare_f32(&f.in[0]->grad)[0] = 0;
         pare_f32(&f.out[0]->grad)[0] = INFINITY;
         assert_int_equal(f.node.op->backward(&f.node, &c, &f.err), 0);
-        slopes_are(&f, 0, LIST(0));
+        expect_gradient(&f, 0, LIST(0));
         op_end(&f);
     }
 }
@@ -207,7 +207,7 @@ static const struct binary binary[] = {
     { "Mul", 14, false, -1, 1, { 0 } },         { "Div", 14, false, 0.5, 2, { 0 } },
     { "Div", 14, false, -2, -0.5, { 0 } },      { "Pow", 15, true, -2, 2, { 0 } },
     { "Mean", 13, false, -1, 1, { 0 } },        { "Sum", 13, false, -1, 1, { 0 } },
-    { "Mod", 13, true, 4, 5, { "fmod", "1" } }, /* no jump between */
+    { "Mod", 13, true, 4, 5, { "fmod", "1" } }, /* no jump in this range */
     { "Max", 13, true, -1, 0, { 0 } },          { "Min", 13, true, -1, 0, { 0 } },
     { "Max", 13, true, 2.5, 3, { 0 } },         { "Min", 13, true, 2.5, 3, { 0 } },
 };
@@ -219,14 +219,14 @@ static const char *const shapes[][2] = {
     { "1,1", "1" },       { "2,3,4", "3,4" },   { "1,3,4", "2,1,1" },
 };
 
-static void start_binary(struct one_op *f, const struct binary *b)
+static void begin_binary(struct one_op *f, const struct binary *b)
 {
     op_begin(f, b->type, b->version);
     if (b->attr[0])
         op_attr(f, b->attr[0], b->attr[1]);
 }
 
-static void of_two_inputs(void **state)
+static void test_gradients_of_two_inputs(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(binary) / sizeof(*binary); i++)
@@ -234,15 +234,15 @@ static void of_two_inputs(void **state)
             const struct binary *b = &binary[i];
             struct one_op f;
 
-            start_binary(&f, b);
+            begin_binary(&f, b);
             grad_in(&f, shapes[s][0], b->positive ? 0.5 : -1, b->positive ? 2 : 1);
             grad_in(&f, shapes[s][1], b->lo, b->hi);
             grad_check(&f);
         }
 }
 
-/* Both inputs the same value. */
-static void of_one_value_twice(void **state)
+/* Both inputs are the same value. */
+static void test_gradients_of_one_value_twice(void **state)
 {
     static const char *const types[] = { "Add",  "Sub", "Mul", "Div", "Pow",
                                          "Mean", "Sum", "Max", "Min" };
@@ -259,8 +259,8 @@ static void of_one_value_twice(void **state)
     }
 }
 
-/* Rows longer than the pieces that gradients are made in. */
-static void long_rows(void **state)
+/* Rows longer than the blocks in which gradients are computed. */
+static void test_gradients_of_long_rows(void **state)
 {
     struct one_op f;
 
@@ -279,7 +279,7 @@ static void long_rows(void **state)
     grad_check(&f);
 }
 
-static void slopes_of_two(void **state)
+static void test_gradients_of_prelu(void **state)
 {
     struct one_op f;
 
@@ -292,20 +292,20 @@ static void slopes_of_two(void **state)
     grad_in_distinct(&f, "2,3", 0.1);
     grad_in(&f, "2,3", 0.1, 0.5);
     grad_check(&f);
-    op_begin(&f, "PRelu", 6); /* a list of slopes belongs to axis 1 */
+    op_begin(&f, "PRelu", 6); /* before opset 7 a list of slopes belongs to axis 1 */
     grad_in_distinct(&f, "2,3,4", 0.1);
     grad_in(&f, "3", 0.1, 0.5);
     grad_check(&f);
     op_begin(&f, "PRelu", 16);
     op_in(&f, PARE_F32, "2", LIST(0, -2));
     op_in(&f, PARE_F32, "1", LIST(0.25));
-    slopes(&f);
-    slopes_are(&f, 0, LIST(0.25, 0.25));
-    slopes_are(&f, 1, LIST(-2));
+    compute_gradients(&f);
+    expect_gradient(&f, 0, LIST(0.25, 0.25));
+    expect_gradient(&f, 1, LIST(-2));
     op_end(&f);
 }
 
-static void powers(void **state)
+static void test_gradients_of_pow(void **state)
 {
     struct one_op f;
 
@@ -315,7 +315,7 @@ static void powers(void **state)
         grad_in(&f, "3,4", 0.5, 2);
         op_in(&f, PARE_F32, "", &e);
         grad_check(&f);
-        op_begin(&f, "Pow", 15); /* of negative numbers; the exponent of another type */
+        op_begin(&f, "Pow", 15); /* negative base, integer exponent */
         grad_in(&f, "3,4", -2, -0.5);
         op_in(&f, PARE_I64, "1", &e);
         grad_check(&f);
@@ -323,13 +323,13 @@ static void powers(void **state)
     op_begin(&f, "Pow", 15);
     op_in(&f, PARE_F32, "5", LIST(0, 0, 2, -2, 3));
     op_in(&f, PARE_F32, "5", LIST(0, 2, 0, 2, 1.5));
-    slopes(&f);
-    slopes_are(&f, 0, LIST(0, 0, 0, -4, 2.5980762));
-    slopes_are(&f, 1, LIST(0, 0, 0.6931472, 0, 5.7085569));
+    compute_gradients(&f);
+    expect_gradient(&f, 0, LIST(0, 0, 0, -4, 2.5980762));
+    expect_gradient(&f, 1, LIST(0, 0, 0.6931472, 0, 5.7085569));
     op_end(&f);
 }
 
-static void remainders(void **state)
+static void test_gradients_of_mod(void **state)
 {
     for (int fmod = 0; fmod < 2; fmod++) {
         struct one_op f;
@@ -339,9 +339,9 @@ static void remainders(void **state)
         op_attr(&f, "fmod", fmod ? "1" : "0");
         op_in(&f, PARE_F32, "4", LIST(5.3, -5.3, 5.3, -5.3));
         op_in(&f, PARE_F32, "4", LIST(2, 2, -2, -2));
-        slopes(&f);
-        slopes_are(&f, 0, LIST(1, 1, 1, 1));
-        slopes_are(&f, 1, fmod ? LIST(-2, 2, 2, -2) : LIST(-2, 3, 3, -2));
+        compute_gradients(&f);
+        expect_gradient(&f, 0, LIST(1, 1, 1, 1));
+        expect_gradient(&f, 1, fmod ? LIST(-2, 2, 2, -2) : LIST(-2, 3, 3, -2));
         op_end(&f);
         op_begin(&f, "Mod", 13);
         op_attr(&f, "fmod", fmod ? "1" : "0");
@@ -353,7 +353,7 @@ static void remainders(void **state)
 
 /* ---- any number of inputs --------------------------------------------------------------- */
 
-static void of_many_inputs(void **state)
+static void test_gradients_of_many_inputs(void **state)
 {
     static const char *const types[] = { "Mean", "Sum", "Max", "Min" };
 
@@ -369,7 +369,7 @@ static void of_many_inputs(void **state)
     }
 }
 
-static void ties_are_shared(void **state)
+static void test_equal_maxima_share_the_gradient(void **state)
 {
     struct one_op f;
 
@@ -377,9 +377,9 @@ static void ties_are_shared(void **state)
     op_begin(&f, "Max", 13);
     op_in(&f, PARE_F32, "3", LIST(1, 2, 3));
     op_in(&f, PARE_F32, "3", LIST(1, 3, 2));
-    slopes(&f);
-    slopes_are(&f, 0, LIST(0.5, 0, 1));
-    slopes_are(&f, 1, LIST(0.5, 1, 0));
+    compute_gradients(&f);
+    expect_gradient(&f, 0, LIST(0.5, 0, 1));
+    expect_gradient(&f, 1, LIST(0.5, 1, 0));
     op_end(&f);
     for (int k = 0; k < 2; k++) {
         double s = k ? -1 : 1;
@@ -388,15 +388,15 @@ static void ties_are_shared(void **state)
         op_in(&f, PARE_F32, "3", LIST(s * 4, s * 2, s * 3));
         op_in(&f, PARE_F32, "1", LIST(s * 4));
         op_in(&f, PARE_F32, "3", LIST(s * 4, s * 4, s * 5));
-        slopes(&f);
-        slopes_are(&f, 0, LIST(1.0 / 3, 0, 0));
-        slopes_are(&f, 1, LIST(1.0 / 3 + 0.5));
-        slopes_are(&f, 2, LIST(1.0 / 3, 0.5, 1));
+        compute_gradients(&f);
+        expect_gradient(&f, 0, LIST(1.0 / 3, 0, 0));
+        expect_gradient(&f, 1, LIST(1.0 / 3 + 0.5));
+        expect_gradient(&f, 2, LIST(1.0 / 3, 0.5, 1));
         op_end(&f);
     }
 }
 
-static void of_choices(void **state)
+static void test_gradients_of_where(void **state)
 {
     static const char *const shape[][3] = {
         { "2,3", "2,3", "2,3" }, { "3", "2,1", "" },      { "2,1", "3", "2,3" },
@@ -418,7 +418,7 @@ static void of_choices(void **state)
     }
 }
 
-static void of_bounds(void **state)
+static void test_gradients_of_clip(void **state)
 {
     struct one_op f;
 
@@ -433,14 +433,14 @@ static void of_bounds(void **state)
     op_in_none(&f);
     op_in(&f, PARE_F32, "", LIST(0.8));
     grad_check(&f);
-    op_begin(&f, "Clip", 13); /* they cross: all become the upper */
+    op_begin(&f, "Clip", 13); /* min > max: every result is max */
     grad_in_distinct(&f, "5,7", 0.1);
     op_in(&f, PARE_F32, "", LIST(0.8));
     op_in(&f, PARE_F32, "", LIST(-0.6));
     grad_check(&f);
 }
 
-static void of_types(void **state)
+static void test_gradients_of_cast(void **state)
 {
     struct one_op f;
 
@@ -449,31 +449,31 @@ static void of_types(void **state)
     grad_in(&f, "3,4", -1, 1);
     grad_in(&f, "1", -1, 1);
     grad_check(&f);
-    op_begin(&f, "Cast", 19); /* through a wider type, whose gradient is float32 */
+    op_begin(&f, "Cast", 19); /* to float64, whose gradient is float32 */
     op_attr(&f, "to", "11");
     op_in(&f, PARE_F32, "2", LIST(1, 2));
-    slopes(&f);
-    slopes_are(&f, 0, LIST(1, 1));
+    compute_gradients(&f);
+    expect_gradient(&f, 0, LIST(1, 1));
     op_end(&f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_one_input),
-        cmocka_unit_test(kinks_as_pytorch),
-        cmocka_unit_test(closed_gates_stay_closed),
-        cmocka_unit_test(of_two_inputs),
-        cmocka_unit_test(of_one_value_twice),
-        cmocka_unit_test(long_rows),
-        cmocka_unit_test(slopes_of_two),
-        cmocka_unit_test(powers),
-        cmocka_unit_test(remainders),
-        cmocka_unit_test(of_many_inputs),
-        cmocka_unit_test(ties_are_shared),
-        cmocka_unit_test(of_choices),
-        cmocka_unit_test(of_bounds),
-        cmocka_unit_test(of_types),
+        cmocka_unit_test(test_gradients_of_one_input),
+        cmocka_unit_test(test_gradients_at_kinks_as_in_pytorch),
+        cmocka_unit_test(test_zero_derivatives_stop_infinity),
+        cmocka_unit_test(test_gradients_of_two_inputs),
+        cmocka_unit_test(test_gradients_of_one_value_twice),
+        cmocka_unit_test(test_gradients_of_long_rows),
+        cmocka_unit_test(test_gradients_of_prelu),
+        cmocka_unit_test(test_gradients_of_pow),
+        cmocka_unit_test(test_gradients_of_mod),
+        cmocka_unit_test(test_gradients_of_many_inputs),
+        cmocka_unit_test(test_equal_maxima_share_the_gradient),
+        cmocka_unit_test(test_gradients_of_where),
+        cmocka_unit_test(test_gradients_of_clip),
+        cmocka_unit_test(test_gradients_of_cast),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 
 /* ---- matrix products ------------------------------------------------------------ */
 
-static void test_gemm(void **state)
+static void test_gradients_of_gemm(void **state)
 {
     static const struct row rows[] = {
         { "Gemm", 13, "4,3 3,2", NULL, 0, { 0 } },
@@ -20,7 +20,7 @@ static void test_gemm(void **state)
     check_rows(rows);
 }
 
-static void test_matmul(void **state)
+static void test_gradients_of_matmul(void **state)
 {
     static const struct row rows[] = {
         { "MatMul", 13, "4,3 3,2", NULL, 0, { 0 } },
@@ -46,7 +46,7 @@ static void test_matmul(void **state)
     grad_check(&f);
 }
 
-static void test_einsum(void **state)
+static void test_gradients_of_einsum(void **state)
 {
     static const struct row rows[] = {
         { "Einsum", 12, "3,4 4,2", "equation=ij,jk->ik", 0, { 0 } },
@@ -73,9 +73,9 @@ static void test_einsum(void **state)
     grad_check(&f);
 }
 
-/* ---- along axes ------------------------------------------------------------------- */
+/* ---- softmax, reductions, scans --------------------------------------------------- */
 
-static void test_softmax(void **state)
+static void test_gradients_of_softmax(void **state)
 {
     static const struct row rows[] = {
         { "Softmax", 13, "3,5", NULL, 0, { 0 } },
@@ -94,7 +94,7 @@ static void test_softmax(void **state)
     check_rows(rows);
 }
 
-static void test_reduce(void **state)
+static void test_gradients_of_reductions(void **state)
 {
     static const char *const ops[][2] = {
         { "ReduceSum", "" },       { "ReduceMean", "" }, { "ReduceSumSquare", "" },
@@ -127,8 +127,8 @@ static void test_reduce(void **state)
         }
 }
 
-/* Gradients by hand, with gy all ones. */
-static void ones_give(const char *type, int64_t count, const double *x, const double *want)
+/* Expects this gradient for an output gradient of 1; values are computed by hand. */
+static void expect_gradient(const char *type, int64_t count, const double *x, const double *want)
 {
     struct pare_ctx c;
     struct one_op f;
@@ -152,21 +152,21 @@ static void ones_give(const char *type, int64_t count, const double *x, const do
     op_end(&f);
 }
 
-static void test_reduce_corners(void **state)
+static void test_gradients_of_reductions_at_ties_and_zeros(void **state)
 {
     (void)state;
-    ones_give("ReduceMax", 4, LIST(1, 3, 3, -2), LIST(0, 0.5, 0.5, 0));
-    ones_give("ReduceMin", 4, LIST(1, 1, 1, 1), LIST(0.25, 0.25, 0.25, 0.25));
-    ones_give("ReduceProd", 3, LIST(2, 0, 3), LIST(0, 6, 0));
-    ones_give("ReduceProd", 3, LIST(0, 0, 3), LIST(0, 0, 0));
-    ones_give("ReduceL2", 3, LIST(0, 0, 0), LIST(0, 0, 0));
-    ones_give("ReduceL2", 2, LIST(3, 4), LIST(0.6, 0.8));
-    ones_give("ReduceL1", 3, LIST(-3, 0, 4), LIST(-1, 0, 1));
-    ones_give("ReduceLogSumExp", 2, LIST(-INFINITY, -INFINITY), LIST(0, 0));
-    ones_give("ReduceLogSumExp", 2, LIST(1000, 1000), LIST(0.5, 0.5));
+    expect_gradient("ReduceMax", 4, LIST(1, 3, 3, -2), LIST(0, 0.5, 0.5, 0));
+    expect_gradient("ReduceMin", 4, LIST(1, 1, 1, 1), LIST(0.25, 0.25, 0.25, 0.25));
+    expect_gradient("ReduceProd", 3, LIST(2, 0, 3), LIST(0, 6, 0));
+    expect_gradient("ReduceProd", 3, LIST(0, 0, 3), LIST(0, 0, 0));
+    expect_gradient("ReduceL2", 3, LIST(0, 0, 0), LIST(0, 0, 0));
+    expect_gradient("ReduceL2", 2, LIST(3, 4), LIST(0.6, 0.8));
+    expect_gradient("ReduceL1", 3, LIST(-3, 0, 4), LIST(-1, 0, 1));
+    expect_gradient("ReduceLogSumExp", 2, LIST(-INFINITY, -INFINITY), LIST(0, 0));
+    expect_gradient("ReduceLogSumExp", 2, LIST(1000, 1000), LIST(0.5, 0.5));
 }
 
-static void test_lanes(void **state)
+static void test_gradients_of_cumsum_and_topk(void **state)
 {
     static const struct row rows[] = {
         { "CumSum", 11, "2,4,3 #1", NULL, 0, { 0 } },
@@ -201,21 +201,21 @@ static void check_loss(const char *type, const char *reduction, bool weighted, i
     grad_check(&f);
 }
 
-static void test_losses(void **state)
+static void test_gradients_of_losses(void **state)
 {
-    static const char *const ways[] = { "none", "sum", "mean" };
+    static const char *const reductions[] = { "none", "sum", "mean" };
 
     (void)state;
     for (int i = 0; i < 3; i++)
         for (int weighted = 0; weighted < 2; weighted++) {
-            check_loss("NegativeLogLikelihoodLoss", ways[i], weighted, 1);
-            check_loss("SoftmaxCrossEntropyLoss", ways[i], weighted, 1);
-            check_loss("SoftmaxCrossEntropyLoss", ways[i], weighted, 2);
+            check_loss("NegativeLogLikelihoodLoss", reductions[i], weighted, 1);
+            check_loss("SoftmaxCrossEntropyLoss", reductions[i], weighted, 1);
+            check_loss("SoftmaxCrossEntropyLoss", reductions[i], weighted, 2);
         }
 }
 
-/* Only the logarithms are used, only the loss is; all labels are ignored. */
-static void test_loss_corners(void **state)
+/* Only the log probabilities or only the loss has a gradient; all labels are ignored. */
+static void test_gradients_of_losses_with_unused_outputs(void **state)
 {
     struct one_op f;
 
@@ -238,11 +238,15 @@ static void test_loss_corners(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm),         cmocka_unit_test(test_matmul),
-        cmocka_unit_test(test_einsum),       cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_reduce),       cmocka_unit_test(test_reduce_corners),
-        cmocka_unit_test(test_lanes),        cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_loss_corners),
+        cmocka_unit_test(test_gradients_of_gemm),
+        cmocka_unit_test(test_gradients_of_matmul),
+        cmocka_unit_test(test_gradients_of_einsum),
+        cmocka_unit_test(test_gradients_of_softmax),
+        cmocka_unit_test(test_gradients_of_reductions),
+        cmocka_unit_test(test_gradients_of_reductions_at_ties_and_zeros),
+        cmocka_unit_test(test_gradients_of_cumsum_and_topk),
+        cmocka_unit_test(test_gradients_of_losses),
+        cmocka_unit_test(test_gradients_of_losses_with_unused_outputs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

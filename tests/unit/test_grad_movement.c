@@ -3,15 +3,15 @@
 
 /* ---- one input that has a gradient ------------------------------------------------------ */
 
-/* Inputs after the first are "shape:elements", int64; or, after a letter, f: float32 without a
- * gradient, b: bool.  "" is absent. */
+/* Inputs after the first are "shape:elements" of int64; a leading f means float32 without a
+ * gradient, a leading b bool.  "" is absent. */
 struct row {
     const char *type;
     int version;
     const char *x, *in[4], *attr[8];
 };
 
-static void more_input(struct one_op *f, const char *text, struct grad_opts *o)
+static void add_row_input(struct one_op *f, const char *text, struct grad_opts *o)
 {
     enum pare_dtype d = *text == 'f' ? PARE_F32 : *text == 'b' ? PARE_BOOL : PARE_I64;
     char shape[64] = "";
@@ -50,14 +50,14 @@ static void check_rows(const struct row *rows, size_t n)
             op_attr(&f, r->attr[k], r->attr[k + 1]);
         grad_in(&f, r->x, -1, 1);
         for (int k = 0; k < 4 && r->in[k]; k++)
-            more_input(&f, r->in[k], &o);
+            add_row_input(&f, r->in[k], &o);
         grad_check_with(&f, &o);
     }
 }
 
 #define CHECK_ROWS(rows) check_rows(rows, sizeof(rows) / sizeof(*(rows)))
 
-static void of_shapes(void **state)
+static void test_gradients_of_reshapes(void **state)
 {
     static const struct row rows[] = {
         { "Identity", 16, "2,3", { 0 }, { 0 } },
@@ -74,7 +74,7 @@ static void of_shapes(void **state)
     CHECK_ROWS(rows);
 }
 
-static void of_boxes(void **state)
+static void test_gradients_of_transpose_slice_tile(void **state)
 {
     static const struct row rows[] = {
         { "Transpose", 13, "2,3,4", { 0 }, { 0 } },
@@ -110,7 +110,7 @@ static void of_boxes(void **state)
     CHECK_ROWS(rows);
 }
 
-static void of_pads(void **state)
+static void test_gradients_of_pad(void **state)
 {
     static const struct row rows[] = {
         { "Pad", 13, "3,4", { "4:1,2,0,1" }, { 0 } },
@@ -135,7 +135,7 @@ static void of_pads(void **state)
     grad_check(&f);
 }
 
-static void of_choices(void **state)
+static void test_gradients_of_gather(void **state)
 {
     static const struct row rows[] = {
         { "Gather", 13, "4,3", { "2,3:0,2,-1,2,2,1" }, { 0 } },
@@ -167,7 +167,7 @@ static void of_choices(void **state)
 
 /* ---- resizing ---------------------------------------------------------------------------- */
 
-static void of_sizes(void **state)
+static void test_gradients_of_resize(void **state)
 {
     static const struct row rows[] = {
         { "Resize", 13, "1,2,3,4", { "", "f4:1,1,2,2" }, { "mode", "nearest" } },
@@ -232,7 +232,7 @@ static void of_sizes(void **state)
 
 /* ---- several inputs or outputs ------------------------------------------------------------ */
 
-static void of_joining(void **state)
+static void test_gradients_of_concat(void **state)
 {
     struct one_op f;
 
@@ -245,7 +245,7 @@ static void of_joining(void **state)
         grad_in(&f, axis ? "3,4" : "1,4", -1, 1);
         grad_check(&f);
     }
-    op_begin(&f, "Concat", 13); /* a value twice */
+    op_begin(&f, "Concat", 13); /* one value twice */
     op_attr(&f, "axis", "1");
     grad_in(&f, "3,2", -1, 1);
     grad_in(&f, "3,1", -1, 1);
@@ -254,7 +254,7 @@ static void of_joining(void **state)
     grad_check(&f);
 }
 
-static void of_cutting(void **state)
+static void test_gradients_of_split(void **state)
 {
     const struct grad_opts without_middle = { .skip_out = 2 };
     struct one_op f;
@@ -273,8 +273,8 @@ static void of_cutting(void **state)
     grad_check_with(&f, &without_middle);
 }
 
-/* Updates that replace: the last at a place counts. */
-static void of_updates(void **state)
+/* With reduction 'none', only the last update of an element has a gradient. */
+static void test_gradients_of_scatter(void **state)
 {
     static const char *const reductions[] = { "none", "add" };
     static const char *const types[] = { "ScatterElements", "Scatter" };
@@ -313,7 +313,7 @@ static void of_updates(void **state)
     }
 }
 
-static void other_reductions_have_none(void **state)
+static void test_other_reductions_of_scatter_have_no_gradient(void **state)
 {
     static const char *const types[] = { "ScatterElements", "ScatterND" };
 
@@ -340,15 +340,15 @@ static void other_reductions_have_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_shapes),
-        cmocka_unit_test(of_boxes),
-        cmocka_unit_test(of_pads),
-        cmocka_unit_test(of_choices),
-        cmocka_unit_test(of_sizes),
-        cmocka_unit_test(of_joining),
-        cmocka_unit_test(of_cutting),
-        cmocka_unit_test(of_updates),
-        cmocka_unit_test(other_reductions_have_none),
+        cmocka_unit_test(test_gradients_of_reshapes),
+        cmocka_unit_test(test_gradients_of_transpose_slice_tile),
+        cmocka_unit_test(test_gradients_of_pad),
+        cmocka_unit_test(test_gradients_of_gather),
+        cmocka_unit_test(test_gradients_of_resize),
+        cmocka_unit_test(test_gradients_of_concat),
+        cmocka_unit_test(test_gradients_of_split),
+        cmocka_unit_test(test_gradients_of_scatter),
+        cmocka_unit_test(test_other_reductions_of_scatter_have_no_gradient),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 #include "grad.h"
 
 /* Attributes as "pads=1,1;group=2". */
-static void set(struct one_op *f, const char *list)
+static void set_attrs(struct one_op *f, const char *list)
 {
     while (list && *list) {
         size_t len = strcspn(list, ";"), name = strcspn(list, "=");
@@ -25,7 +25,7 @@ static void check_convs(const char *type, const struct conv_case *c, size_t n)
         struct one_op f;
 
         op_begin(&f, type, 13);
-        set(&f, c[i].attrs);
+        set_attrs(&f, c[i].attrs);
         grad_in(&f, c[i].x, -1, 1);
         grad_in(&f, c[i].w, -1, 1);
         if (c[i].b)
@@ -35,7 +35,7 @@ static void check_convs(const char *type, const struct conv_case *c, size_t n)
 }
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
-static void conv(void **state)
+static void test_gradients_of_conv(void **state)
 {
     static const struct conv_case c[] = {
         { "2,3,7", "4,3,3", "4", NULL },
@@ -43,9 +43,9 @@ static void conv(void **state)
         { "2,2,5,6", "3,2,3,2", "3", "pads=1,0,2,1" },
         { "1,4,6,7", "4,2,3,3", "4", "group=2;dilations=2,1;pads=2,1,2,1" },
         { "2,3,5,5", "6,1,3,3", "6", "group=3;strides=2,2;pads=1,1,1,1" }, /* depthwise */
-        { "2,3,4,5", "2,3,1,1", "2", NULL },                               /* one long row */
+        { "2,3,4,5", "2,3,1,1", "2", NULL },                               /* pointwise */
         { "2,3,5,5", "2,3,1,1", NULL, "strides=2,2" },
-        { "1,1,2,2", "1,1,3,3", "1", "pads=3,3,3,3" }, /* taps that see only padding */
+        { "1,1,2,2", "1,1,3,3", "1", "pads=3,3,3,3" }, /* taps that read only padding */
         { "1,2,5,5", "2,2,2,2", "2", "strides=4,3" },  /* inputs that no tap reads */
         { "1,2,5,4", "2,2,3,2", "2", "auto_pad=SAME_LOWER;strides=2,2" },
         { "1,2,3,4,3", "2,2,2,3,2", "2", "pads=1,1,0,0,1,1;strides=1,2,1;dilations=2,1,1" },
@@ -57,7 +57,7 @@ static void conv(void **state)
     check_convs("Conv", c, COUNT(c));
 }
 
-static void conv_transpose(void **state)
+static void test_gradients_of_conv_transpose(void **state)
 {
     static const struct conv_case c[] = {
         { "2,3,5", "3,4,3", "4", NULL },
@@ -76,14 +76,14 @@ static void conv_transpose(void **state)
     check_convs("ConvTranspose", c, COUNT(c));
 }
 
-/* X is its own kernel: both gradients end in the same place. */
-static void conv_of_itself(void **state)
+/* X is its own filter: both gradients are added to the same tensor. */
+static void test_gradients_of_conv_with_itself(void **state)
 {
     struct one_op f;
 
     (void)state;
     op_begin(&f, "Conv", 13);
-    set(&f, "pads=1,1,1,1");
+    set_attrs(&f, "pads=1,1,1,1");
     grad_in(&f, "2,2,3,3", -1, 1);
     f.in[1] = f.in[0];
     f.node.n_in = 2;
@@ -98,20 +98,20 @@ struct one_case {
     const char *x, *attrs;
 };
 
-/* Operators of one input, at elements that differ by 0.1 and are as far from 0. */
-static void check_ones(const struct one_case *c, size_t n)
+/* Operators of one input, whose elements differ by at least 0.1. */
+static void check_one_input(const struct one_case *c, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct one_op f;
 
         op_begin(&f, c[i].type, c[i].version);
-        set(&f, c[i].attrs);
+        set_attrs(&f, c[i].attrs);
         grad_in_distinct(&f, c[i].x, 0.1);
         grad_check(&f);
     }
 }
 
-static void pools(void **state)
+static void test_gradients_of_pools(void **state)
 {
     static const struct one_case c[] = {
         { "MaxPool", 12, "2,2,9", "kernel_shape=3" },
@@ -136,36 +136,36 @@ static void pools(void **state)
     };
 
     (void)state;
-    check_ones(c, COUNT(c));
+    check_one_input(c, COUNT(c));
 }
 
-/* Indices are a result without a gradient. */
-static void max_pool_with_indices(void **state)
+/* Indices are an output without a gradient. */
+static void test_gradients_of_max_pool_with_indices(void **state)
 {
     struct one_op f;
 
     (void)state;
     op_begin(&f, "MaxPool", 12);
-    set(&f, "kernel_shape=2,2;strides=2,2");
+    set_attrs(&f, "kernel_shape=2,2;strides=2,2");
     f.node.n_out = 2;
     grad_in_distinct(&f, "1,2,4,4", 0.1);
     grad_check(&f);
 }
 
-static void max_unpool(void **state)
+static void test_gradients_of_max_unpool(void **state)
 {
     struct one_op f;
 
     (void)state;
     op_begin(&f, "MaxUnpool", 11);
-    set(&f, "kernel_shape=2,2;strides=2,2");
+    set_attrs(&f, "kernel_shape=2,2;strides=2,2");
     grad_in(&f, "1,1,2,2", -1, 1);
-    op_in(&f, PARE_I64, "1,1,2,2", LIST(1, 7, 9, 7)); /* two want the same place */
+    op_in(&f, PARE_I64, "1,1,2,2", LIST(1, 7, 9, 7)); /* two have the same index */
     grad_check(&f);
 }
 
-/* Run f with every output's gradient counting 1, 2, ...; input 0's must be `want`. */
-static void gives_grad(struct one_op *f, const double *want)
+/* Runs f with the output gradient 1, 2, ...; the gradient of input 0 must be `want`. */
+static void expect_grad(struct one_op *f, const double *want)
 {
     struct grad_run g;
 
@@ -178,38 +178,38 @@ static void gives_grad(struct one_op *f, const double *want)
     op_end(f);
 }
 
-/* Of several largest, the first in the window gets it all. */
-static void the_first_maximum_wins(void **state)
+/* Of several equal maxima, the first in the window gets the gradient. */
+static void test_first_maximum_gets_the_gradient(void **state)
 {
     struct one_op f;
 
     (void)state;
     op_begin(&f, "MaxPool", 12);
-    set(&f, "kernel_shape=3;strides=2");
+    set_attrs(&f, "kernel_shape=3;strides=2");
     op_in(&f, PARE_F32, "1,1,7", LIST(1, 1, 1, 0, 2, 2, -1));
-    gives_grad(&f, LIST(1, 0, 0, 0, 2 + 3, 0, 0));
+    expect_grad(&f, LIST(1, 0, 0, 0, 2 + 3, 0, 0));
     op_begin(&f, "GlobalMaxPool", 13);
     op_in(&f, PARE_F32, "1,2,3", LIST(0, 5, 5, -INFINITY, -INFINITY, -INFINITY));
-    gives_grad(&f, LIST(0, 1, 0, 2, 0, 0));
+    expect_grad(&f, LIST(0, 1, 0, 2, 0, 0));
 }
 
-/* The norm of zeros has no direction. */
-static void norms_of_zero(void **state)
+/* The gradient of the norm of zeros is 0. */
+static void test_gradients_of_norms_of_zero(void **state)
 {
     struct one_op f;
 
     (void)state;
     op_begin(&f, "GlobalLpPool", 13);
     op_in(&f, PARE_F32, "1,1,3", LIST(0, 0, 0));
-    gives_grad(&f, LIST(0, 0, 0));
+    expect_grad(&f, LIST(0, 0, 0));
     op_begin(&f, "LpNormalization", 13);
     op_in(&f, PARE_F32, "2,2", LIST(0, 0, 0, 2));
-    gives_grad(&f, LIST(0, 0, 1.5, 0));
+    expect_grad(&f, LIST(0, 0, 1.5, 0));
 }
 
 /* ---- normalizations ----------------------------------------------------------------------- */
 
-static void norms_of_one_input(void **state)
+static void test_gradients_of_norms_of_one_input(void **state)
 {
     static const struct one_case c[] = {
         { "LRN", 13, "2,5,3", "size=3;alpha=0.5;beta=0.75;bias=1" },
@@ -224,14 +224,14 @@ static void norms_of_one_input(void **state)
     };
 
     (void)state;
-    check_ones(c, COUNT(c));
+    check_one_input(c, COUNT(c));
 }
 
-/* X, scale, B, mean, var with moments that the given ones of the batch are not. */
+/* X, scale, B, mean, var; the moments are not those of the batch. */
 static void begin_bn(struct one_op *f, int version, const char *attrs, const char *x, const char *c)
 {
     op_begin(f, "BatchNormalization", version);
-    set(f, attrs);
+    set_attrs(f, attrs);
     grad_in(f, x, -1, 2);
     grad_in(f, c, 0.5, 1.5);
     grad_in(f, c, -1, 1);
@@ -239,10 +239,10 @@ static void begin_bn(struct one_op *f, int version, const char *attrs, const cha
     grad_in(f, c, 0.5, 2);
 }
 
-static void batch_norm(void **state)
+static void test_gradients_of_batch_norm(void **state)
 {
     struct grad_opts train = { .train = true };
-    struct grad_opts own = { .skip_out = 6 }; /* running moments pass no gradient on */
+    struct grad_opts own = { .skip_out = 6 }; /* running moments have no gradient */
     struct one_op f;
 
     (void)state;
@@ -265,8 +265,8 @@ static void batch_norm(void **state)
     grad_check_with(&f, &train);
 }
 
-/* Forward in training, once; returns the fixture with its inputs changed. */
-static void train_bn(struct one_op *f)
+/* One forward pass in training, which changes the running moments. */
+static void forward_in_training(struct one_op *f)
 {
     struct pare_ctx c = { .scratch = f->scratch, .results = f->arena, .threads = 1, .train = true };
 
@@ -274,50 +274,50 @@ static void train_bn(struct one_op *f)
     assert_int_equal(pare_node_forward(&f->node, &c, &f->err), 0);
 }
 
-static void are(const struct pare_value *v, const double *want)
+static void expect_values(const struct pare_value *v, const double *want)
 {
     for (int64_t i = 0; i < pare_numel(&v->t); i++)
         assert_float_equal(pare_get(&v->t, i), want[i], 1e-5);
 }
 
 /* The batch (1, 3), (5, 4) has means 3 and 3.5, and variances 8 and 0.5 divided by count - 1. */
-static void running_moments(void **state)
+static void test_running_moments(void **state)
 {
     struct one_op f;
 
     (void)state;
     op_begin(&f, "BatchNormalization", 15);
-    set(&f, "momentum=0.75;epsilon=0");
+    set_attrs(&f, "momentum=0.75;epsilon=0");
     op_in(&f, PARE_F32, "2,2", LIST(1, 3, 5, 4));
     for (int i = 0; i < 4; i++)
         op_in(&f, PARE_F32, "2", i == 1 ? LIST(0, 0) : i == 2 ? LIST(7, -1) : LIST(2, 2));
-    train_bn(&f);
-    are(f.in[3], LIST(0.75 * 7 + 0.25 * 3, 0.75 * -1 + 0.25 * 3.5));
-    are(f.in[4], LIST(0.75 * 2 + 0.25 * 8, 0.75 * 2 + 0.25 * 0.5));
-    are(f.out[0], LIST(-2, -2, 2, 2));
+    forward_in_training(&f);
+    expect_values(f.in[3], LIST(0.75 * 7 + 0.25 * 3, 0.75 * -1 + 0.25 * 3.5));
+    expect_values(f.in[4], LIST(0.75 * 2 + 0.25 * 8, 0.75 * 2 + 0.25 * 0.5));
+    expect_values(f.out[0], LIST(-2, -2, 2, 2));
     op_end(&f);
 }
 
-/* One value has no variance: the running one stays.  With none, both do. */
-static void running_moments_of_little(void **state)
+/* One value has no variance: the running variance is kept.  Without values, both moments are. */
+static void test_running_moments_of_one_or_no_value(void **state)
 {
     struct one_op f;
 
     (void)state;
     for (int n = 0; n < 2; n++) {
         op_begin(&f, "BatchNormalization", 9);
-        set(&f, "momentum=0.75");
+        set_attrs(&f, "momentum=0.75");
         op_in(&f, PARE_F32, n ? "1,2" : "0,2", LIST(1, 3));
         for (int i = 0; i < 4; i++)
             op_in(&f, PARE_F32, "2", i == 2 ? LIST(7, -1) : LIST(2, 2));
-        train_bn(&f);
-        are(f.in[3], n ? LIST(5.5, 0) : LIST(7, -1));
-        are(f.in[4], LIST(2, 2));
+        forward_in_training(&f);
+        expect_values(f.in[3], n ? LIST(5.5, 0) : LIST(7, -1));
+        expect_values(f.in[4], LIST(2, 2));
         op_end(&f);
     }
 }
 
-static void layer_norm(void **state)
+static void test_gradients_of_layer_norm(void **state)
 {
     static const struct {
         const char *x, *scale, *bias, *attrs;
@@ -334,7 +334,7 @@ static void layer_norm(void **state)
         struct one_op f;
 
         op_begin(&f, "LayerNormalization", 17);
-        set(&f, c[i].attrs);
+        set_attrs(&f, c[i].attrs);
         f.node.n_out = c[i].n_out;
         grad_in(&f, c[i].x, -1, 2);
         grad_in(&f, c[i].scale, 0.5, 1.5);
@@ -344,8 +344,8 @@ static void layer_norm(void **state)
     }
 }
 
-/* Only the mean is used: nothing goes to scale and B. */
-static void layer_norm_mean_only(void **state)
+/* Only the mean has a gradient: scale and B get 0. */
+static void test_gradients_of_layer_norm_mean(void **state)
 {
     struct grad_opts o = { .skip_out = 5 };
     struct one_op f;
@@ -358,7 +358,7 @@ static void layer_norm_mean_only(void **state)
     grad_check_with(&f, &o);
 }
 
-static void group_norms(void **state)
+static void test_gradients_of_group_norm(void **state)
 {
     static const struct {
         const char *type;
@@ -378,7 +378,7 @@ static void group_norms(void **state)
         struct one_op f;
 
         op_begin(&f, c[i].type, c[i].version);
-        set(&f, c[i].attrs);
+        set_attrs(&f, c[i].attrs);
         grad_in(&f, c[i].x, -1, 2);
         grad_in(&f, c[i].scale, 0.5, 1.5);
         grad_in(&f, c[i].scale, -1, 1);
@@ -386,10 +386,10 @@ static void group_norms(void **state)
     }
 }
 
-/* ---- reading between elements --------------------------------------------------------------- */
+/* ---- interpolation -------------------------------------------------------------------------- */
 
-/* Places of an image of (3, 4), inside, near the border and outside, all between elements. */
-static void grid_sample(void **state)
+/* Positions inside a (3, 4) image, near its border and outside, all between elements. */
+static void test_gradients_of_grid_sample(void **state)
 {
     static const char *const attrs[] = {
         "mode=linear;padding_mode=zeros",
@@ -401,28 +401,30 @@ static void grid_sample(void **state)
         "mode=nearest;padding_mode=border",
         "mode=linear;padding_mode=reflection;align_corners=1",
     };
-    static const double place[] = { 0.7, 1.3, 2.4, 0.3, 1.3, -0.7, 3.3, 2.3, -2.3, 4.7, 6.4, -4.2 };
+    static const double position[] = {
+        0.7, 1.3, 2.4, 0.3, 1.3, -0.7, 3.3, 2.3, -2.3, 4.7, 6.4, -4.2
+    };
 
     (void)state;
     for (size_t i = 0; i < COUNT(attrs); i++) {
         bool centers = strstr(attrs[i], "align_corners") != NULL;
-        double grid[COUNT(place)];
+        double grid[COUNT(position)];
         struct one_op f;
 
-        for (size_t k = 0; k < COUNT(place); k++) {
+        for (size_t k = 0; k < COUNT(position); k++) {
             double size = k % 2 ? 3 : 4;
 
-            grid[k] = centers ? 2 * place[k] / (size - 1) - 1 : (2 * place[k] + 1) / size - 1;
+            grid[k] = centers ? 2 * position[k] / (size - 1) - 1 : (2 * position[k] + 1) / size - 1;
         }
         op_begin(&f, "GridSample", 20);
-        set(&f, attrs[i]);
+        set_attrs(&f, attrs[i]);
         grad_in(&f, "1,2,3,4", -1, 1);
         op_in(&f, PARE_F32, "1,2,3,2", grid);
         grad_check(&f);
     }
 }
 
-static void roi_align(void **state)
+static void test_gradients_of_roi_align(void **state)
 {
     static const char *const attrs[] = {
         "output_height=2;output_width=3;sampling_ratio=2",
@@ -437,7 +439,7 @@ static void roi_align(void **state)
         struct one_op f;
 
         op_begin(&f, "RoiAlign", 16);
-        set(&f, attrs[i]);
+        set_attrs(&f, attrs[i]);
         grad_in_distinct(&f, "2,1,4,5", 0.3);
         op_in(&f, PARE_F32, "3,4", LIST(0.2, 0.4, 3.1, 3.7, 1, 1, 4.3, 2.9, -1, -2, 8, 9));
         op_in(&f, PARE_I64, "3", LIST(1, 0, 1));
@@ -447,7 +449,7 @@ static void roi_align(void **state)
 
 /* ---- Dropout ------------------------------------------------------------------------------- */
 
-static void dropout_grad(void **state)
+static void test_gradients_of_dropout(void **state)
 {
     struct grad_opts train = { .train = true, .skip = 2 }, run = { .skip = 2 };
     struct one_op f;
@@ -467,9 +469,9 @@ static void dropout_grad(void **state)
     }
 }
 
-/* A graph that was exported for inference drops, too; each step something else, a quarter in all,
- * and the rest is scaled so that the expectation stays. */
-static void dropout_in_training(void **state)
+/* In training, Dropout of a graph exported for inference is active: it removes a quarter, different
+ * elements in each step, and scales the others to keep the expected value. */
+static void test_dropout_in_training(void **state)
 {
     struct pare_ctx c = { .threads = 1, .train = true };
     int64_t kept = 0, same = 0;
@@ -501,9 +503,9 @@ static void dropout_in_training(void **state)
     op_end(&f);
 }
 
-/* Gradients go where forward() let values through, wherever the generator is by then; a node that
- * asks for training itself draws the same again when nothing was saved. */
-static void dropout_remembers(void **state)
+/* The backward pass uses the mask of the forward pass, whatever the generator's state; a node with
+ * training_mode set draws the same mask again if none was saved. */
+static void test_dropout_backward_uses_the_same_mask(void **state)
 {
     struct grad_opts train = { .train = true, .skip = 2 }, run = { .skip = 2 };
 
@@ -536,7 +538,7 @@ static void dropout_remembers(void **state)
 }
 
 /* The backward pass in training needs the mask that forward() saved. */
-static void dropout_needs_its_mask(void **state)
+static void test_dropout_backward_needs_the_mask(void **state)
 {
     struct grad_opts o = { .train = true };
     struct grad_run g;
@@ -557,27 +559,27 @@ static void dropout_needs_its_mask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(conv),
-        cmocka_unit_test(conv_transpose),
-        cmocka_unit_test(conv_of_itself),
-        cmocka_unit_test(pools),
-        cmocka_unit_test(max_pool_with_indices),
-        cmocka_unit_test(max_unpool),
-        cmocka_unit_test(the_first_maximum_wins),
-        cmocka_unit_test(norms_of_zero),
-        cmocka_unit_test(norms_of_one_input),
-        cmocka_unit_test(batch_norm),
-        cmocka_unit_test(running_moments),
-        cmocka_unit_test(running_moments_of_little),
-        cmocka_unit_test(layer_norm),
-        cmocka_unit_test(layer_norm_mean_only),
-        cmocka_unit_test(group_norms),
-        cmocka_unit_test(grid_sample),
-        cmocka_unit_test(roi_align),
-        cmocka_unit_test(dropout_grad),
-        cmocka_unit_test(dropout_in_training),
-        cmocka_unit_test(dropout_remembers),
-        cmocka_unit_test(dropout_needs_its_mask),
+        cmocka_unit_test(test_gradients_of_conv),
+        cmocka_unit_test(test_gradients_of_conv_transpose),
+        cmocka_unit_test(test_gradients_of_conv_with_itself),
+        cmocka_unit_test(test_gradients_of_pools),
+        cmocka_unit_test(test_gradients_of_max_pool_with_indices),
+        cmocka_unit_test(test_gradients_of_max_unpool),
+        cmocka_unit_test(test_first_maximum_gets_the_gradient),
+        cmocka_unit_test(test_gradients_of_norms_of_zero),
+        cmocka_unit_test(test_gradients_of_norms_of_one_input),
+        cmocka_unit_test(test_gradients_of_batch_norm),
+        cmocka_unit_test(test_running_moments),
+        cmocka_unit_test(test_running_moments_of_one_or_no_value),
+        cmocka_unit_test(test_gradients_of_layer_norm),
+        cmocka_unit_test(test_gradients_of_layer_norm_mean),
+        cmocka_unit_test(test_gradients_of_group_norm),
+        cmocka_unit_test(test_gradients_of_grid_sample),
+        cmocka_unit_test(test_gradients_of_roi_align),
+        cmocka_unit_test(test_gradients_of_dropout),
+        cmocka_unit_test(test_dropout_in_training),
+        cmocka_unit_test(test_dropout_backward_uses_the_same_mask),
+        cmocka_unit_test(test_dropout_backward_needs_the_mask),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

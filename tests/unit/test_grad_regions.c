@@ -2,13 +2,13 @@
  * determinants, against finite differences. */
 #include "grad.h"
 
-static const struct grad_opts of_x = { .skip = 6 }; /* not of regions */
+static const struct grad_opts of_x = { .skip = 6 }; /* regions have no gradient */
 
-static void of_grids(void **state)
+static void test_gradients_of_grid_sample(void **state)
 {
     static const char *const modes[] = { "linear", "nearest", "cubic" };
     static const char *const pads[] = { "zeros", "border", "reflection" };
-    /* Away from the centers and the edges of elements, where the slope jumps. */
+    /* Away from centers and edges of elements, where the gradient jumps. */
     static const double grid[] = { -0.37, 0.21, 0.63,  -0.81, 0.12, 0.47,  -0.55, -0.13,
                                    1.13,  0.37, -1.27, 1.41,  0.33, -1.61, -0.07, 0.91 };
 
@@ -28,7 +28,7 @@ static void of_grids(void **state)
             }
 }
 
-static void of_grids_of_other_ranks(void **state)
+static void test_gradients_of_grid_sample_of_other_ranks(void **state)
 {
     struct one_op f;
 
@@ -43,7 +43,7 @@ static void of_grids_of_other_ranks(void **state)
     grad_check_with(&f, &(struct grad_opts){ .step = 5e-3 });
 }
 
-static void of_aligned_regions(void **state)
+static void test_gradients_of_roi_align(void **state)
 {
     static const char *const modes[] = { "avg", "max" };
     static const char *const coords[] = { "half_pixel", "output_half_pixel" };
@@ -66,7 +66,7 @@ static void of_aligned_regions(void **state)
         }
 }
 
-static void of_pooled_regions(void **state)
+static void test_gradients_of_max_roi_pool(void **state)
 {
     struct one_op f;
 
@@ -78,7 +78,7 @@ static void of_pooled_regions(void **state)
     grad_check_with(&f, &of_x);
 }
 
-static void of_determinants(void **state)
+static void test_gradients_of_determinants(void **state)
 {
     struct one_op f;
 
@@ -89,13 +89,13 @@ static void of_determinants(void **state)
     op_begin(&f, "Det", 11);
     grad_in(&f, "1,1", -1, 1);
     grad_check(&f);
-    op_begin(&f, "Det", 11); /* the second row must move to the top */
+    op_begin(&f, "Det", 11); /* needs a row exchange */
     op_in(&f, PARE_F32, "3,3", LIST(0, 1, 0.5, 1, 0, 0.25, 0, 2, 0));
     grad_check(&f);
-    op_begin(&f, "Det", 11); /* singular, with a slope all the same */
+    op_begin(&f, "Det", 11); /* singular, with a gradient */
     op_in(&f, PARE_F32, "3,3", LIST(1, 2, 3, 2, 4, 6, 1, 0, 1));
     grad_check(&f);
-    op_begin(&f, "Det", 11); /* singular without */
+    op_begin(&f, "Det", 11); /* singular, with a gradient of 0 */
     op_in(&f, PARE_F32, "1,3,3", LIST(1, 1, 1, 1, 1, 1, 1, 1, 1));
     grad_check(&f);
 }
@@ -103,9 +103,11 @@ static void of_determinants(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_grids),           cmocka_unit_test(of_grids_of_other_ranks),
-        cmocka_unit_test(of_aligned_regions), cmocka_unit_test(of_pooled_regions),
-        cmocka_unit_test(of_determinants),
+        cmocka_unit_test(test_gradients_of_grid_sample),
+        cmocka_unit_test(test_gradients_of_grid_sample_of_other_ranks),
+        cmocka_unit_test(test_gradients_of_roi_align),
+        cmocka_unit_test(test_gradients_of_max_roi_pool),
+        cmocka_unit_test(test_gradients_of_determinants),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

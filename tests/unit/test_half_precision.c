@@ -5,7 +5,7 @@
 
 static struct pare_err e;
 
-static int count_type(const struct pare_model *m, const char *type)
+static int count_nodes(const struct pare_model *m, const char *type)
 {
     int n = 0;
 
@@ -15,7 +15,7 @@ static int count_type(const struct pare_model *m, const char *type)
 }
 
 /* The inferred element type of the first output of the only node of this type. */
-static enum pare_dtype type_of(const struct pare_model *m, const char *type)
+static enum pare_dtype output_type(const struct pare_model *m, const char *type)
 {
     struct pare_graph *g = pare_graph_clone(pool, m->graph, &e);
 
@@ -25,11 +25,11 @@ static enum pare_dtype type_of(const struct pare_model *m, const char *type)
     for (int i = 0; i < g->n_nodes; i++)
         if (!strcmp(g->node[i]->type, type))
             return g->node[i]->out[0]->t.dtype;
-    fail_msg("there is no %s", type);
+    fail_msg("the graph has no %s", type);
     return PARE_NONE;
 }
 
-static struct pare_model *convert(const struct pare_model *m, struct pare_half *h)
+static struct pare_model *convert_to_half(const struct pare_model *m, struct pare_half *h)
 {
     struct pare_model *out;
 
@@ -40,7 +40,7 @@ static struct pare_model *convert(const struct pare_model *m, struct pare_half *
 
 #define K 8
 
-static const char *product(struct build *b, const char *x, float first)
+static const char *add_product(struct build *b, const char *x, float first)
 {
     float w[K * K];
 
@@ -50,14 +50,14 @@ static const char *product(struct build *b, const char *x, float first)
     return build_node(b, "MatMul", NAMES(x, build_floats(b, 2, (int64_t[]){ K, K }, w)), NOTHING);
 }
 
-/* A product, then a normalization written out, with an epsilon that float16 rounds to 0, then
- * another product.  The mask has constants beyond the range. */
-static struct pare_model *network(float first)
+/* A product, then a normalization in single operators, with an epsilon that float16 rounds to 0,
+ * then another product.  The mask has constants beyond the range. */
+static struct pare_model *make_network(float first)
 {
     struct build b = { .opset = 13 };
     const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ -1, K });
     const char *m = build_input(&b, PARE_F32, 2, (int64_t[]){ -1, K });
-    const char *y = product(&b, x, first), *v;
+    const char *y = add_product(&b, x, first), *v;
 
     v = build_node(&b, "Pow", NAMES(y, build_scalar(&b, 2)), NOTHING);
     v = build_node(&b, "ReduceMean", NAMES(v), at_ints("axes", INTS(-1)));
@@ -65,12 +65,12 @@ static struct pare_model *network(float first)
     v = build_node(&b, "Sqrt", NAMES(v), NOTHING);
     y = build_node(&b, "Div", NAMES(y, v), NOTHING);
     m = build_node(&b, "Mul", NAMES(m, build_scalar(&b, -3.4e38f)), NOTHING);
-    y = build_node(&b, "Sub", NAMES(product(&b, y, 1), m), NOTHING);
+    y = build_node(&b, "Sub", NAMES(add_product(&b, y, 1), m), NOTHING);
     build_output(&b, build_node(&b, "Tanh", NAMES(y), NOTHING));
     return build_model(&b);
 }
 
-static void run(struct pare_model *m, float *y)
+static void run_model(struct pare_model *m, float *y)
 {
     struct pare_tensor in[2] = { build_tensor(PARE_F32, 2, (int64_t[]){ 2, K }),
                                  build_tensor(PARE_F32, 2, (int64_t[]){ 2, K }) };
@@ -88,49 +88,49 @@ static void run(struct pare_model *m, float *y)
     pare_plan_free(p);
 }
 
-static void wide_nodes_stay_float(void **state)
+static void test_nodes_of_wide_range_stay_float32(void **state)
 {
     struct pare_half h = { .type = PARE_F16, .compute = true };
-    struct pare_model *m = network(1), *half = convert(m, &h);
+    struct pare_model *m = make_network(1), *half = convert_to_half(m, &h);
     float want[2 * K], have[2 * K];
 
     (void)state;
-    assert_int_equal(type_of(half, "MatMul"), PARE_F16);
-    assert_int_equal(type_of(half, "Div"), PARE_F16);
-    assert_int_equal(type_of(half, "Pow"), PARE_F32);
-    assert_int_equal(type_of(half, "ReduceMean"), PARE_F32);
-    assert_int_equal(type_of(half, "Sqrt"), PARE_F32);
-    assert_int_equal(count_type(half, "Min"), 1); /* the mask is bounded before its Cast */
+    assert_int_equal(output_type(half, "MatMul"), PARE_F16);
+    assert_int_equal(output_type(half, "Div"), PARE_F16);
+    assert_int_equal(output_type(half, "Pow"), PARE_F32);
+    assert_int_equal(output_type(half, "ReduceMean"), PARE_F32);
+    assert_int_equal(output_type(half, "Sqrt"), PARE_F32);
+    assert_int_equal(count_nodes(half, "Min"), 1); /* the mask is bounded before its Cast */
     assert_int_equal(h.n_kept, 0);
-    run(m, want);
-    run(half, have);
+    run_model(m, want);
+    run_model(half, have);
     for (int i = 0; i < 2 * K; i++)
         assert_true(have[i] >= want[i] - 0.01f && have[i] <= want[i] + 0.01f);
     pare_model_free(half);
     pare_model_free(m);
 }
 
-static void weights_beyond_the_range_stay_float(void **state)
+static void test_weights_beyond_float16_stay_float32(void **state)
 {
     struct pare_half h = { .type = PARE_F16, .compute = true };
-    struct pare_model *m = network(70000), *half = convert(m, &h);
+    struct pare_model *m = make_network(70000), *half = convert_to_half(m, &h);
 
     (void)state;
     assert_int_equal(h.n_kept, 1);
     assert_non_null(strstr(h.kept[0], "70000, beyond the range of float16"));
-    assert_int_equal(type_of(half, "MatMul"), PARE_F32); /* the first of two */
+    assert_int_equal(output_type(half, "MatMul"), PARE_F32); /* the first of two */
     pare_model_free(half);
 
     h = (struct pare_half){ .type = PARE_BF16, .compute = true }; /* has the range of float32 */
-    half = convert(m, &h);
+    half = convert_to_half(m, &h);
     assert_int_equal(h.n_kept, 0);
-    assert_int_equal(type_of(half, "MatMul"), PARE_BF16);
+    assert_int_equal(output_type(half, "MatMul"), PARE_BF16);
     pare_model_free(half);
     pare_model_free(m);
 }
 
-/* A clamped variance would give other results, unlike a clamped mask. */
-static void variances_beyond_the_range_stay_float(void **state)
+/* Clamping a variance would change results, unlike clamping a mask. */
+static void test_variances_beyond_float16_stay_float32(void **state)
 {
     struct pare_half h = { .type = PARE_F16, .compute = true };
     struct build b = { .opset = 15 };
@@ -143,23 +143,23 @@ static void variances_beyond_the_range_stay_float(void **state)
         ones[i] = 1;
         many[i] = 1e8f;
     }
-    x = product(&b, x, 1);
+    x = add_product(&b, x, 1);
     one = build_floats(&b, 1, (int64_t[]){ K }, ones);
     large = build_floats(&b, 1, (int64_t[]){ K }, many);
     x = build_node(&b, "BatchNormalization", NAMES(x, one, one, one, large), NOTHING);
     build_output(&b, build_node(&b, "Tanh", NAMES(x), NOTHING));
     m = build_model(&b);
-    half = convert(m, &h);
-    assert_int_equal(type_of(half, "BatchNormalization"), PARE_F32);
+    half = convert_to_half(m, &h);
+    assert_int_equal(output_type(half, "BatchNormalization"), PARE_F32);
     assert_int_equal(h.n_kept, 1);
     assert_int_equal(h.clamped, 0);
     pare_model_free(half);
     pare_model_free(m);
 }
 
-static void values_beyond_the_range_stay_float(void **state)
+static void test_values_beyond_float16_stay_float32(void **state)
 {
-    struct pare_model *m = network(1), *half;
+    struct pare_model *m = make_network(1), *half;
     struct pare_map peaks = { 0 };
     double peak = 1e5;
     struct pare_half h = { .type = PARE_F16, .compute = true, .peaks = &peaks };
@@ -170,31 +170,31 @@ static void values_beyond_the_range_stay_float(void **state)
         if (!strcmp(m->graph->node[i]->type, "MatMul"))
             name = m->graph->node[i]->out[0]->name;
     assert_int_equal(pare_map_set(&peaks, pool, name, &peak, &e), 0);
-    half = convert(m, &h);
+    half = convert_to_half(m, &h);
     assert_int_equal(h.n_kept, 1);
     assert_non_null(strstr(h.kept[0], "100000 on the data"));
-    assert_int_equal(type_of(half, "MatMul"), PARE_F32);
+    assert_int_equal(output_type(half, "MatMul"), PARE_F32);
     pare_model_free(half);
     pare_model_free(m);
 }
 
-static void weights_alone_are_cast(void **state)
+static void test_weights_only_are_cast(void **state)
 {
     struct pare_half h = { .type = PARE_F16 };
-    struct pare_model *m = network(1), *half = convert(m, &h);
+    struct pare_model *m = make_network(1), *half = convert_to_half(m, &h);
 
     (void)state;
     assert_int_equal(h.weights, 2);
     assert_int_equal(h.elements, 2 * K * K);
-    assert_int_equal(count_type(half, "Cast"), 2);
-    assert_int_equal(type_of(half, "MatMul"), PARE_F32);
+    assert_int_equal(count_nodes(half, "Cast"), 2);
+    assert_int_equal(output_type(half, "MatMul"), PARE_F32);
     pare_model_free(half);
     pare_model_free(m);
 }
 
-static void every_allocation_may_fail(void **state)
+static void test_out_of_memory(void **state)
 {
-    struct pare_model *m = network(1);
+    struct pare_model *m = make_network(1);
     int failures = 0;
 
     (void)state;
@@ -224,12 +224,12 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wide_nodes_stay_float),
-        cmocka_unit_test(weights_beyond_the_range_stay_float),
-        cmocka_unit_test(variances_beyond_the_range_stay_float),
-        cmocka_unit_test(values_beyond_the_range_stay_float),
-        cmocka_unit_test(weights_alone_are_cast),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(test_nodes_of_wide_range_stay_float32),
+        cmocka_unit_test(test_weights_beyond_float16_stay_float32),
+        cmocka_unit_test(test_variances_beyond_float16_stay_float32),
+        cmocka_unit_test(test_values_beyond_float16_stay_float32),
+        cmocka_unit_test(test_weights_only_are_cast),
+        cmocka_unit_test(test_out_of_memory),
     };
     int rc;
 

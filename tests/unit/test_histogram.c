@@ -1,5 +1,4 @@
-/* test_histogram.c - histograms in constant memory: counts are kept as the reach grows, ranges
- * leave out outliers. */
+/* test_histogram.c - histograms of activations in constant memory: growing range, outliers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,17 +13,17 @@
 #define N 100000
 
 static struct pare_histogram h;
-static uint32_t part[2 * 2 * PARE_HIST_TABLE];
+static uint32_t partial_counts[2 * 2 * PARE_HIST_TABLE];
 static float x[N];
 
-static void add(float lo, float hi)
+static void add_batch(float lo, float hi)
 {
-    pare_histogram_add(&h, &(struct pare_hist_batch){ x, N, lo, hi, 2, part });
+    pare_histogram_add(&h, &(struct pare_hist_batch){ x, N, lo, hi, 2, partial_counts });
     h.lo = fmin(h.lo, (double)lo);
     h.hi = fmax(h.hi, (double)hi);
 }
 
-static int64_t total(void)
+static int64_t total_count(void)
 {
     int64_t sum = h.zeros;
 
@@ -34,7 +33,7 @@ static int64_t total(void)
 }
 
 /* Approximately a normal distribution: the sum of four uniform ones, by a fixed generator. */
-static void bell(float outlier)
+static void fill_bell_curve(float outlier)
 {
     uint32_t s = 12345;
 
@@ -48,45 +47,45 @@ static void bell(float outlier)
     x[77] = outlier;
 }
 
-static void begin(float outlier)
+static void begin_histogram(float outlier)
 {
     memset(&h, 0, sizeof(h));
-    bell(outlier);
-    add(-2, fmaxf(2, outlier));
+    fill_bell_curve(outlier);
+    add_batch(-2, fmaxf(2, outlier));
 }
 
-/* Later values, larger by any factor, are counted, and the earlier ones keep their position. */
-static void test_grows(void **state)
+/* Larger values extend the range; earlier counts move to the right bins. */
+static void test_range_grows(void **state)
 {
     int64_t below = 0, all;
 
     (void)state;
-    begin(0);
-    all = total();
+    begin_histogram(0);
+    all = total_count();
     assert_int_equal(all, N);
-    add(-2, 1000);
-    assert_int_equal(total(), 2 * N);
+    add_batch(-2, 1000);
+    assert_int_equal(total_count(), 2 * N);
     assert_true(h.reach >= 1000 && h.reach < 2100);
     for (int i = 0; i < PARE_BINS / 2; i++)
         below += h.count[i];
     assert_true((double)below > 0.98 * N && (double)below < 1.02 * N); /* half of 2 N */
     x[3] = NAN;
     x[4] = INFINITY;
-    add(-2, 2);
-    assert_int_equal(total(), 3 * N);
+    add_batch(-2, 2);
+    assert_int_equal(total_count(), 3 * N);
     memset(x, 0, sizeof(x));
-    add(0, 0);
-    assert_int_equal(total(), 4 * N);
+    add_batch(0, 0);
+    assert_int_equal(total_count(), 4 * N);
 }
 
-/* One outlier: the whole range is 50 times that of the others, the best one is not. */
-static void test_outlier(void **state)
+/* One outlier of 20, where the other values are within 2. */
+static void test_ranges_with_an_outlier(void **state)
 {
     struct pare_quant q = { .bits = 8, .axis = -1, .qmin = 0, .qmax = 255 };
     double lo, hi;
 
     (void)state;
-    begin(20);
+    begin_histogram(20);
     pare_histogram_percentile(&h, 0.9999, &lo, &hi);
     assert_true(lo > -2.1 && lo < -1.5 && hi > 1.5 && hi < 2.1);
     pare_histogram_percentile(&h, 1, &lo, &hi);
@@ -101,7 +100,7 @@ static void test_outlier(void **state)
     assert_true(lo < -1.5 && hi > 1.5 && hi < 8);
 }
 
-static void test_nothing(void **state)
+static void test_only_zeros(void **state)
 {
     struct pare_quant q = { .bits = 8, .axis = -1, .qmin = 0, .qmax = 255 };
     double lo, hi;
@@ -109,7 +108,7 @@ static void test_nothing(void **state)
     (void)state;
     memset(&h, 0, sizeof(h));
     memset(x, 0, sizeof(x));
-    add(0, 0);
+    add_batch(0, 0);
     pare_histogram_percentile(&h, 0.999, &lo, &hi);
     assert_true(lo == 0 && hi == 0);
     pare_histogram_mse(&h, &q, &lo, &hi);
@@ -121,9 +120,9 @@ static void test_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grows),
-        cmocka_unit_test(test_outlier),
-        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_range_grows),
+        cmocka_unit_test(test_ranges_with_an_outlier),
+        cmocka_unit_test(test_only_zeros),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
