@@ -9,7 +9,7 @@
 static const int64_t hostile[] = { 3, -4, INT64_MAX, INT64_MIN, INT64_MIN + 3 };
 #define N_HOSTILE ((int)(sizeof(hostile) / sizeof(*hostile)))
 
-static void hostile_indices(void **state)
+static void test_indices_out_of_range(void **state)
 {
     struct rig r;
 
@@ -35,7 +35,7 @@ static void hostile_indices(void **state)
     }
 }
 
-static void hostile_indices_of_elements(void **state)
+static void test_indices_of_elements_out_of_range(void **state)
 {
     static const char *const names[] = { "Scatter", "ScatterElements" };
     struct rig r;
@@ -59,7 +59,7 @@ static void hostile_indices_of_elements(void **state)
     expect_error(&r, 1, "length 4 of 3");
 }
 
-static void index_shapes_that_do_not_fit(void **state)
+static void test_wrong_shapes_of_indices(void **state)
 {
     struct rig r;
 
@@ -95,7 +95,7 @@ static void index_shapes_that_do_not_fit(void **state)
     expect_error(&r, 1, "reduction 'add' of bool");
 }
 
-static void scatter_wraps_around(void **state)
+static void test_scatter_add_wraps_around(void **state)
 {
     struct rig r;
 
@@ -110,7 +110,7 @@ static void scatter_wraps_around(void **state)
     rig_end(&r);
 }
 
-static void one_hot_of_anything(void **state)
+static void test_one_hot_of_hostile_values(void **state)
 {
     struct rig r;
 
@@ -136,7 +136,7 @@ static void one_hot_of_anything(void **state)
 
 /* ---- Resize ---------------------------------------------------------------------- */
 
-static void resize(struct rig *r, const char *mode, const char *coord)
+static void begin_resize(struct rig *r, const char *mode, const char *coord)
 {
     rig_begin(r, "Resize", 19);
     set_attr(r, "mode", mode);
@@ -144,83 +144,83 @@ static void resize(struct rig *r, const char *mode, const char *coord)
     COUNTING(r, 1, 4);
 }
 
-static void scales(struct rig *r, float a, float b)
+static void add_scales(struct rig *r, float a, float b)
 {
     add_absent_input(r);
     F32(r, a, b);
 }
 
-static void resize_refuses(void **state)
+static void test_errors_of_resize(void **state)
 {
     static const float bad[] = { 0, -1, NAN, INFINITY, 1e30f };
     struct rig r;
 
     (void)state;
     for (int i = 0; i < 5; i++) {
-        resize(&r, "linear", "half_pixel");
-        scales(&r, 1, bad[i]);
+        begin_resize(&r, "linear", "half_pixel");
+        add_scales(&r, 1, bad[i]);
         expect_error(&r, 1, "axis 1 of size 4 cannot be scaled by");
     }
-    resize(&r, "linear", "half_pixel");
+    begin_resize(&r, "linear", "half_pixel");
     expect_error(&r, 1, "neither scales nor sizes");
-    resize(&r, "linear", "half_pixel");
+    begin_resize(&r, "linear", "half_pixel");
     add_absent_input(&r);
     F32(&r, 2);
     expect_error(&r, 1, "scales has shape (1), must have (2)");
-    resize(&r, "linear", "half_pixel");
+    begin_resize(&r, "linear", "half_pixel");
     add_absent_input(&r);
     add_absent_input(&r);
     I64(&r, 1, -5);
     expect_error(&r, 1, "cannot be made -5 long");
-    resize(&r, "nearest", "half_pixel");
+    begin_resize(&r, "nearest", "half_pixel");
     add_absent_input(&r);
     add_absent_input(&r);
     I64(&r, INT64_MAX, INT64_MAX);
     expect_error(&r, 1, "has more than 1099511627776 elements");
-    resize(&r, "linear", "tf_crop_and_resize");
-    scales(&r, 1, 1);
+    begin_resize(&r, "linear", "tf_crop_and_resize");
+    add_scales(&r, 1, 1);
     expect_error(&r, 1, "needs the input roi");
-    resize(&r, "linear", "tf_crop_and_resize");
+    begin_resize(&r, "linear", "tf_crop_and_resize");
     F32(&r, 0, NAN, 1, 1);
     F32(&r, 1, 1);
     expect_error(&r, 1, "is not finite");
     rig_begin(&r, "Resize", 13);
     set_attr(&r, "mode", "cubic");
     add_input(&r, PARE_BOOL, 2, INTS(1, 4), NULL);
-    scales(&r, 1, 2);
+    add_scales(&r, 1, 2);
     expect_error(&r, 1, "bool cannot be interpolated");
 }
 
-/* Of 0 1 2 3 halved: antialiased taps weigh 1, 3, 3 and 1 of 8, where the outermost falls on the
+/* 0 1 2 3 at half size: antialiased taps weigh 1, 3, 3 and 1 of 8, where the outermost is at the
  * edge. */
-static void resize_values(void **state)
+static void test_resize_values(void **state)
 {
     struct rig r;
 
     (void)state;
-    resize(&r, "linear", "half_pixel");
+    begin_resize(&r, "linear", "half_pixel");
     set_attr(&r, "antialias", "1");
-    scales(&r, 1, 0.5f);
+    add_scales(&r, 1, 0.5f);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 0.625f, 2.375f);
     rig_end(&r);
-    resize(&r, "linear", "half_pixel");
-    scales(&r, 1, 0.5f);
+    begin_resize(&r, "linear", "half_pixel");
+    add_scales(&r, 1, 0.5f);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 0.5f, 2.5f);
     rig_end(&r);
-    resize(&r, "linear", "align_corners");
-    scales(&r, 1, 1.75f);
+    begin_resize(&r, "linear", "align_corners");
+    add_scales(&r, 1, 1.75f);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 0, 0.5f, 1, 1.5f, 2, 2.5f, 3);
     rig_end(&r);
-    resize(&r, "nearest", "asymmetric");
+    begin_resize(&r, "nearest", "asymmetric");
     set_attr(&r, "nearest_mode", "ceil");
-    scales(&r, 2, 1.5f);
+    add_scales(&r, 2, 1.5f);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 0, 1, 2, 2, 3, 3, 0, 1, 2, 2, 3, 3);
     rig_end(&r);
-    resize(&r, "linear", "tf_crop_and_resize");
+    begin_resize(&r, "linear", "tf_crop_and_resize");
     set_attr(&r, "extrapolation_value", "9");
     F32(&r, 0, 0.5f, 1, 1.5f);
     add_absent_input(&r);
@@ -232,82 +232,82 @@ static void resize_values(void **state)
 
 /* ---- shapes and sizes -------------------------------------------------------------- */
 
-static void reshape(struct rig *r)
+static void begin_reshape(struct rig *r)
 {
     rig_begin(r, "Reshape", 14);
     COUNTING(r, 2, 3);
 }
 
-static void reshape_refuses(void **state)
+static void test_errors_of_reshape(void **state)
 {
     struct rig r;
 
     (void)state;
-    reshape(&r);
+    begin_reshape(&r);
     I64(&r, -1, -1);
     expect_error(&r, 1, "second unknown");
-    reshape(&r);
+    begin_reshape(&r);
     I64(&r, 4, -1);
     expect_error(&r, 1, "does not fit");
-    reshape(&r);
+    begin_reshape(&r);
     I64(&r, 5);
     expect_error(&r, 1, "does not fit");
-    reshape(&r);
+    begin_reshape(&r);
     I64(&r, 2, 3, 0);
     expect_error(&r, 1, "copies dimension 2");
-    reshape(&r);
+    begin_reshape(&r);
     I64(&r, INT64_MAX, INT64_MAX);
     expect_error(&r, 1, "too many");
-    reshape(&r);
+    begin_reshape(&r);
     I64(&r, INT64_MIN);
     expect_error(&r, 1, "negative");
-    reshape(&r);
+    begin_reshape(&r);
     I64(&r, 1, 1, 1, 1, 1, 1, 1, 1, 6);
     expect_error(&r, 1, "at most 8");
 }
 
-static void split(struct rig *r, int version)
+static void begin_split(struct rig *r, int version)
 {
     rig_begin(r, "Split", version);
     COUNTING(r, 5);
 }
 
-static void split_sizes(void **state)
+static void test_split_sizes(void **state)
 {
     struct rig r;
 
     (void)state;
-    split(&r, 13);
+    begin_split(&r, 13);
     I64(&r, 2, 2);
     expect_error(&r, 2, "add up to 4 of an axis of 5");
-    split(&r, 13);
+    begin_split(&r, 13);
     I64(&r, 2, 4);
     expect_error(&r, 2, "part 1 of size 4 does not fit");
-    split(&r, 13);
+    begin_split(&r, 13);
     I64(&r, INT64_MAX, INT64_MAX);
     expect_error(&r, 2, "does not fit");
-    split(&r, 13);
+    begin_split(&r, 13);
     I64(&r, 6, -1);
     expect_error(&r, 2, "does not fit");
-    split(&r, 13);
+    begin_split(&r, 13);
     I64(&r, 5);
     expect_error(&r, 2, "1 sizes are given for 2 outputs");
-    split(&r, 13);
+    begin_split(&r, 13);
     expect_error(&r, 2, "cannot be split in 2 equal parts");
-    split(&r, 18);
+    begin_split(&r, 18);
     set_attr(&r, "num_outputs", "4");
     expect_error(&r, 4, "does not fit");
-    split(&r, 18);
+    begin_split(&r, 18);
     set_attr(&r, "num_outputs", "2");
     expect_ok(&r, 2);
     EXPECT(&r, 0, 0, 1, 2);
     EXPECT(&r, 1, 3, 4);
     assert_int_equal(pare_split_axis(&r.node), 0);
-    assert_int_equal(pare_microbatch_size(&r.node, 1), 2);
+    assert_int_equal(pare_split_size(&r.node, 1), 2);
     rig_end(&r);
 }
 
-static void huge_requests(void **state)
+static void test_huge_results_are_refused(void **state)
 {
     struct rig r;
 
@@ -347,7 +347,7 @@ static void huge_requests(void **state)
     expect_error(&r, 1, "has more than 1099511627776 elements");
 }
 
-static void ranges(void **state)
+static void test_hostile_ranges(void **state)
 {
     struct rig r;
 
@@ -377,11 +377,11 @@ static void ranges(void **state)
     rig_end(&r);
 }
 
-/* ---- no elements, of a huge shape ------------------------------------------------- */
+/* ---- huge shapes without elements ------------------------------------------------- */
 
-/* Numpy and ONNX Runtime: slices without elements are all alike, and there are as many as there
- * are. */
-static void slices_without_elements(void **state)
+/* As in numpy and ONNX Runtime, slices without elements are all equal, and their count is the size
+ * of the axis. */
+static void test_unique_slices_without_elements(void **state)
 {
     struct rig r;
 
@@ -409,8 +409,8 @@ static void slices_without_elements(void **state)
     rig_end(&r);
 }
 
-/* Billions of them take nothing, unless their numbers are asked for. */
-static void billions_of_slices(void **state)
+/* Billions of slices need no memory, unless their indices are an output. */
+static void test_unique_of_billions_of_empty_slices(void **state)
 {
     const int64_t many = INT64_C(1) << 31;
     struct rig r;
@@ -437,19 +437,19 @@ static void billions_of_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hostile_indices),
-        cmocka_unit_test(hostile_indices_of_elements),
-        cmocka_unit_test(index_shapes_that_do_not_fit),
-        cmocka_unit_test(scatter_wraps_around),
-        cmocka_unit_test(one_hot_of_anything),
-        cmocka_unit_test(resize_refuses),
-        cmocka_unit_test(resize_values),
-        cmocka_unit_test(reshape_refuses),
-        cmocka_unit_test(split_sizes),
-        cmocka_unit_test(huge_requests),
-        cmocka_unit_test(ranges),
-        cmocka_unit_test(slices_without_elements),
-        cmocka_unit_test(billions_of_slices),
+        cmocka_unit_test(test_indices_out_of_range),
+        cmocka_unit_test(test_indices_of_elements_out_of_range),
+        cmocka_unit_test(test_wrong_shapes_of_indices),
+        cmocka_unit_test(test_scatter_add_wraps_around),
+        cmocka_unit_test(test_one_hot_of_hostile_values),
+        cmocka_unit_test(test_errors_of_resize),
+        cmocka_unit_test(test_resize_values),
+        cmocka_unit_test(test_errors_of_reshape),
+        cmocka_unit_test(test_split_sizes),
+        cmocka_unit_test(test_huge_results_are_refused),
+        cmocka_unit_test(test_hostile_ranges),
+        cmocka_unit_test(test_unique_slices_without_elements),
+        cmocka_unit_test(test_unique_of_billions_of_empty_slices),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

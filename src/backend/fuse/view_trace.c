@@ -26,7 +26,7 @@ static bool split_axes(const struct pare_node *n, const struct pare_value *out, 
     int axis = pare_split_axis(n);
 
     for (int i = 0; i < n->n_out && n->out[i] != out; i++)
-        a->first[axis] += pare_microbatch_size(n, i);
+        a->first[axis] += pare_split_size(n, i);
     return true;
 }
 

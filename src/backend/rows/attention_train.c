@@ -109,7 +109,7 @@ static bool three_parts(const struct pare_node *n)
         pare_split_axis(n) != x->rank - 1)
         return false;
     for (int i = 0; i < 3; i++)
-        if (!n->out[i] || pare_microbatch_size(n, i) * 3 != x->dim[x->rank - 1])
+        if (!n->out[i] || pare_split_size(n, i) * 3 != x->dim[x->rank - 1])
             return false;
     return true;
 }

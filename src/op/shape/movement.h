@@ -171,7 +171,7 @@ struct pare_gather {
 int pare_gather_axis(const struct pare_node *n); /* not negative */
 
 int pare_split_axis(const struct pare_node *n);
-int64_t pare_microbatch_size(const struct pare_node *n, int i); /* of output i, also if absent */
+int64_t pare_split_size(const struct pare_node *n, int i); /* of output i, also if absent */
 
 /* Along axis i the result has count[i] elements: start[i], start[i] + step[i], ...  Fails where
  * infer() would. */

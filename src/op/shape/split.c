@@ -26,7 +26,7 @@ int pare_split_axis(const struct pare_node *n)
     return (int)(a->axis < 0 ? a->axis + n->in[0]->t.rank : a->axis);
 }
 
-int64_t pare_microbatch_size(const struct pare_node *n, int i)
+int64_t pare_split_size(const struct pare_node *n, int i)
 {
     const struct split *a = n->attr;
     const struct pare_tensor *given = pare_given(n, 1);
@@ -58,7 +58,7 @@ static int check_sizes(const struct pare_node *n, int axis, struct pare_err *err
         return pare_fail(err, PARE_ESHAPE, "an axis of %lld cannot be split in %d equal parts",
                          (long long)dim, n->n_out);
     for (int i = 0; i < n->n_out; i++) {
-        int64_t size = pare_microbatch_size(n, i);
+        int64_t size = pare_split_size(n, i);
 
         if (size < 0 || size > dim - sum)
             return pare_fail(err, PARE_ESHAPE,
@@ -83,7 +83,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
     for (int i = 0; i < n->n_out; i++)
         if (n->out[i]) {
             pare_like(&n->out[i]->t, &n->in[0]->t);
-            n->out[i]->t.dim[axis] = pare_microbatch_size(n, i);
+            n->out[i]->t.dim[axis] = pare_split_size(n, i);
         }
     return 0;
 }
@@ -96,7 +96,7 @@ static int move_split(const struct pare_node *n, bool back)
     struct pare_flow f;
 
     for (int k = 0; k < n->n_out; k++) {
-        int64_t run = pare_microbatch_size(n, k) * inner;
+        int64_t run = pare_split_size(n, k) * inner;
 
         if (run && pare_flow(&f, n->in[0], n->out[k], back))
             for (int64_t i = 0; i < outer; i++)
@@ -128,7 +128,7 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             if (i != axis)
                 pare_tie(t, n->in[0], i, n->out[k], i);
         pare_tie_part(t, n->in[0], axis, from, n->out[k], axis);
-        from += pare_microbatch_size(n, k);
+        from += pare_split_size(n, k);
     }
 }
 
