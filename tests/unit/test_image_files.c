@@ -31,7 +31,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static const struct pare_tensor *get(const char *prefix, const char *name)
+static const struct pare_tensor *find_array(const char *prefix, const char *name)
 {
     char full[64];
 
@@ -39,7 +39,7 @@ static const struct pare_tensor *get(const char *prefix, const char *name)
     for (int i = 0; i < n_golden; i++)
         if (!strcmp(golden[i].name, full))
             return &golden[i].t;
-    fail_msg("no %s", full);
+    fail_msg("the golden file has no %s", full);
     return NULL;
 }
 
@@ -49,13 +49,14 @@ static int decode(const char *name, const void *bytes, size_t len, struct pare_p
                                     : pare_jpeg_decode(arena, bytes, len, p, &err);
 }
 
-static void same(const struct pare_picture *p, const struct pare_tensor *want, const char *name)
+static void expect_pixels(const struct pare_picture *p, const struct pare_tensor *want,
+                          const char *name)
 {
     assert_int_equal(p->dtype, PARE_U8);
     assert_int_equal(p->h, want->dim[0]);
     assert_int_equal(p->w, want->dim[1]);
     if (memcmp(p->data, want->data, (size_t)pare_numel(want)) != 0)
-        fail_msg("%s has other pixels", name);
+        fail_msg("%s: pixels differ from Pillow's", name);
 }
 
 static const char *const files[] = { "jpeg",       "jpeg_progressive", "jpeg_gray", "jpeg_cmyk",
@@ -63,70 +64,71 @@ static const char *const files[] = { "jpeg",       "jpeg_progressive", "jpeg_gra
                                      "png_one_bit" };
 #define N_FILES (sizeof(files) / sizeof(*files))
 
-static void files_give_the_pixels_of_pillow(void **state)
+static void test_pixels_equal_pillow(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_FILES; i++) {
-        const struct pare_tensor *f = get("file_", files[i]);
+        const struct pare_tensor *f = find_array("file_", files[i]);
         struct pare_picture p;
 
         if (decode(files[i], f->data, (size_t)f->dim[0], &p))
             fail_msg("%s: %s", files[i], err.msg);
         assert_true(p.last && p.c == 3);
-        same(&p, get("rgb_", files[i]), files[i]);
+        expect_pixels(&p, find_array("rgb_", files[i]), files[i]);
     }
 }
 
-static void a_file_cut_anywhere_is_a_sentence(void **state)
+static void test_truncated_files_are_errors(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_FILES; i++) {
-        const struct pare_tensor *f = get("file_", files[i]);
+        const struct pare_tensor *f = find_array("file_", files[i]);
 
-        /* a JPEG may do without the two bytes that mark its end */
+        /* A JPEG may lack the two bytes that mark its end. */
         for (size_t n = 0; n + 2 < (size_t)f->dim[0]; n++) {
             struct pare_mark m = pare_mark(arena);
             struct pare_picture p;
 
             err.msg[0] = '\0';
             if (!decode(files[i], f->data, n, &p))
-                fail_msg("%s: %zu of %lld bytes are enough", files[i], n, (long long)f->dim[0]);
+                fail_msg("%s: decoded from only %zu of %lld bytes", files[i], n,
+                         (long long)f->dim[0]);
             assert_true(err.msg[0] != '\0');
             pare_reset(arena, m);
         }
     }
 }
 
-/* The sanitizers do the checking. */
-static void flipped_bytes_never_crash(void **state)
+/* Errors show with the sanitizers. */
+static void test_flipped_bytes_do_not_crash(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_FILES; i++) {
-        const struct pare_tensor *f = get("file_", files[i]);
+        const struct pare_tensor *f = find_array("file_", files[i]);
         unsigned char *b = f->data;
 
         for (int64_t k = 0; k < f->dim[0]; k++)
             for (int v = 0; v < 3; v++) {
                 struct pare_mark m = pare_mark(arena);
                 struct pare_picture p;
-                unsigned char keep = b[k];
+                unsigned char original = b[k];
 
-                b[k] = (unsigned char)(v == 0 ? keep ^ 1 : v == 1 ? 0 : 255);
+                b[k] = (unsigned char)(v == 0 ? original ^ 1 : v == 1 ? 0 : 255);
                 (void)decode(files[i], b, (size_t)f->dim[0], &p);
-                b[k] = keep;
+                b[k] = original;
                 pare_reset(arena, m);
             }
     }
 }
 
-static void a_huge_picture_is_refused_before_memory_is_taken(void **state)
+static void test_huge_images_are_refused(void **state)
 {
     static const unsigned char png[] = {
         0x89, 'P',  'N',  'G',  13,   10, 26,   10,   0,    0,   0,   13,   'I',  'H',  'D',
         'R',  0,    0x0f, 0x42, 0x40, 0,  0x0f, 0x42, 0x40, 8,   2,   0,    0,    0,    0xd3,
         0x0f, 0xaf, 0x2a, 0,    0,    0,  0,    'I',  'D',  'A', 'T', 0x35, 0xaf, 0x06, 0x1e,
     };
-    const struct pare_tensor *f = get("file_", "jpeg");
+    const struct pare_tensor *f = find_array("file_", "jpeg");
     unsigned char *b = f->data;
     struct pare_picture p;
 
@@ -138,10 +140,10 @@ static void a_huge_picture_is_refused_before_memory_is_taken(void **state)
     assert_int_equal(pare_jpeg_decode(arena, b, (size_t)f->dim[0], &p, &err), PARE_ELIMIT);
 }
 
-static void resizing_gives_the_pixels_of_pillow(void **state)
+static void test_resizing_equals_pillow(void **state)
 {
     static const int64_t size[][2] = { { 12, 17 }, { 21, 9 }, { 33, 30 }, { 40, 50 }, { 1, 1 } };
-    const struct pare_tensor *rgb = get("rgb_", "png");
+    const struct pare_tensor *rgb = find_array("rgb_", "png");
     int64_t h = rgb->dim[0], w = rgb->dim[1];
     unsigned char *planes = pare_alloc(arena, (size_t)pare_numel(rgb), 1);
 
@@ -156,9 +158,9 @@ static void resizing_gives_the_pixels_of_pillow(void **state)
         char name[32];
 
         snprintf(name, sizeof(name), "resize_%dx%d", (int)size[k][0], (int)size[k][1]);
-        want = get(name, "");
+        want = find_array(name, "");
         assert_int_equal(pare_rescale(arena, &p, size[k][0], size[k][1], &err), 0);
-        same(&p, want, name);
+        expect_pixels(&p, want, name);
         assert_int_equal(pare_rescale(arena, &q, size[k][0], size[k][1], &err), 0);
         for (int64_t i = 0; i < q.h * q.w; i++)
             for (int c = 0; c < 3; c++)
@@ -167,7 +169,7 @@ static void resizing_gives_the_pixels_of_pillow(void **state)
     }
 }
 
-static void the_shorter_side_is_resized(void **state)
+static void test_resize_of_the_shorter_side(void **state)
 {
     static const int64_t one[] = { 12 }, two[] = { 5, 7 };
     const struct pare_ints none = { NULL, 0 }, side = { one, 1 }, both = { two, 2 };
@@ -184,7 +186,7 @@ static void the_shorter_side_is_resized(void **state)
     assert_true(h == 5 && w == 7);
 }
 
-static void a_long_strip_does_not_grow_beyond_bounds(void **state)
+static void test_resize_to_a_huge_size_is_refused(void **state)
 {
     static unsigned char strip[4096];
     struct pare_picture p = { PARE_U8, 1, 1, 4096, false, strip };
@@ -196,14 +198,13 @@ static void a_long_strip_does_not_grow_beyond_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(files_give_the_pixels_of_pillow, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_a_sentence, setup, teardown),
-        cmocka_unit_test_setup_teardown(flipped_bytes_never_crash, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_huge_picture_is_refused_before_memory_is_taken, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(resizing_gives_the_pixels_of_pillow, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_shorter_side_is_resized, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_long_strip_does_not_grow_beyond_bounds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pixels_equal_pillow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_truncated_files_are_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_flipped_bytes_do_not_crash, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_huge_images_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_resizing_equals_pillow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_resize_of_the_shorter_side, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_resize_to_a_huge_size_is_refused, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

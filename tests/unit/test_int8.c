@@ -9,7 +9,7 @@ struct geometry {
     int64_t N, C, H, W, O, k, stride, dilation, pad[4], group;
 };
 
-static struct geometry geometry(struct rig *g)
+static struct geometry random_geometry(struct rig *g)
 {
     struct geometry c = { .N = random_between(g, 1, 2),
                           .H = random_between(g, 5, 14),
@@ -43,7 +43,7 @@ static struct bin conv_attrs(const struct geometry *c)
                at_ints("pads", 4, c->pad));
 }
 
-static void conv(uint64_t seed)
+static void check_conv(uint64_t seed)
 {
     struct rig g;
     struct geometry c;
@@ -52,7 +52,7 @@ static void conv(uint64_t seed)
     bool biased;
 
     rig_begin(&g, seed);
-    c = geometry(&g);
+    c = random_geometry(&g);
     xt = random_between(&g, 0, 1) ? PARE_U8 : PARE_I8;
     yt = random_between(&g, 0, 1) ? PARE_U8 : PARE_I8;
     xz = (int)(xt == PARE_U8 ? random_between(&g, 0, 255) : random_between(&g, -128, 127));
@@ -75,8 +75,8 @@ static void conv(uint64_t seed)
     check_kernel(&g, "conv_int8", seed, 1);
 }
 
-/* The same in one node. */
-static void qlinear_conv(uint64_t seed)
+/* The same convolution as one QLinearConv node. */
+static void check_qlinear_conv(uint64_t seed)
 {
     const char *in[9], *y;
     int zero, t;
@@ -88,7 +88,7 @@ static void qlinear_conv(uint64_t seed)
     struct geometry c;
 
     rig_begin(&g, seed);
-    c = geometry(&g);
+    c = random_geometry(&g);
     t = random_between(&g, 0, 1) ? PARE_U8 : PARE_I8;
     zero = (int)random_between(&g, 0, 127);
     dequantized_input(&g, t, zero, 4, (int64_t[]){ c.N, c.C, c.H, c.W });
@@ -119,16 +119,16 @@ static void qlinear_conv(uint64_t seed)
     check_kernel(&g, "conv_int8", seed, 1);
 }
 
-static void convolutions(void **state)
+static void test_convolutions(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= TRIALS; seed++) {
         struct pare_mark m = pare_mark(pool);
 
         if (seed % 3)
-            conv(seed);
+            check_conv(seed);
         else
-            qlinear_conv(seed);
+            check_qlinear_conv(seed);
         pare_reset(pool, m);
     }
     report_equal("Conv", 0.999);
@@ -136,7 +136,7 @@ static void convolutions(void **state)
 
 /* ---- products ------------------------------------------------------------------------------ */
 
-static void product(uint64_t seed)
+static void check_product(uint64_t seed)
 {
     struct rig g;
     int64_t M, K, N;
@@ -168,21 +168,21 @@ static void product(uint64_t seed)
     check_kernel(&g, "linear_int8", seed, 1);
 }
 
-static void products(void **state)
+static void test_products(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= TRIALS; seed++) {
         struct pare_mark m = pare_mark(pool);
 
-        product(seed);
+        check_product(seed);
         pare_reset(pool, m);
     }
     report_equal("Gemm and MatMul", 0.999);
 }
 
-/* ---- elementwise operators and pools: exact ----------------------------------------- */
+/* ---- elementwise operators and pools -------------------------------------------------- */
 
-static void by_elements(uint64_t seed, int kind)
+static void check_elementwise(uint64_t seed, int kind)
 {
     static const char *const kernel[] = { "int8_add",    "int8_pool", "int8_pool", "int8_pool",
                                           "int8_concat", "int8_map",  "int8_map" };
@@ -220,22 +220,21 @@ static void by_elements(uint64_t seed, int kind)
     check_kernel(&g, kernel[kind], seed, kind == 0 || kind == 2 || kind == 3);
 }
 
-static void elements(void **state)
+static void test_elementwise_and_pools(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 140; seed++) {
         struct pare_mark m = pare_mark(pool);
 
-        by_elements(seed, (int)(seed % 7));
+        check_elementwise(seed, (int)(seed % 7));
         pare_reset(pool, m);
     }
-    report_equal("between convolutions",
-                 0.99); /* means can be exactly halfway, where either rounding is
-                                             correct */
+    /* Means can be exactly halfway between two integers, where either rounding is correct. */
+    report_equal("between convolutions", 0.99);
 }
 
 /* QuantizeLinear after a pool and a view is hoisted to the convolution. */
-static void rounding_rises(void **state)
+static void test_quantize_is_hoisted_above_pool(void **state)
 {
     struct bin window = CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
                             at_ints("strides", 2, (int64_t[]){ 2, 2 }));
@@ -257,7 +256,7 @@ static void rounding_rises(void **state)
 
 /* ---- a network --------------------------------------------------------------------- */
 
-static const char *block(struct rig *g, const char *x, int64_t C, float scale, bool relu)
+static const char *add_block(struct rig *g, const char *x, int64_t C, float scale, bool relu)
 {
     const char *b = NULL, *w, *y;
 
@@ -272,7 +271,7 @@ static const char *block(struct rig *g, const char *x, int64_t C, float scale, b
 
 /* A residual block, pools, a depthwise convolution and a classifier, float to float; scales chosen
  * so that one quantization step at the input is less than one at the output. */
-static void network(void **state)
+static void test_network(void **state)
 {
     const int64_t dim[] = { 1, 3, 12, 12 };
     struct rig g;
@@ -287,8 +286,8 @@ static void network(void **state)
     x = dequantize(&g, quantize(&g, x, 0.03f, PARE_U8, 120), 0.03f, PARE_U8, 120);
     x = build_node(&g.b, "Concat", NAMES(x, x, x, x, x, x), at_int("axis", 1));
     x = dequantize(&g, quantize(&g, x, 0.03f, PARE_U8, 120), 0.03f, PARE_U8, 120);
-    y = block(&g, x, 18, 0.03f, true);
-    y = block(&g, y, 18, 0.03f, false);
+    y = add_block(&g, x, 18, 0.03f, true);
+    y = add_block(&g, y, 18, 0.03f, false);
     z = build_node(&g.b, "Relu", NAMES(build_node(&g.b, "Add", NAMES(x, y), NOTHING)), NOTHING);
     z = dequantize(&g, quantize(&g, z, 0.04f, PARE_U8, 0), 0.04f, PARE_U8, 0);
     z = build_node(&g.b, "MaxPool", NAMES(z),
@@ -308,10 +307,10 @@ static void network(void **state)
     memset(&totals, 0, sizeof(totals));
 }
 
-/* ---- integer operators, and the largest sums --------------------------------------- */
+/* ---- integer operators with the largest sums --------------------------------------- */
 
-/* All inputs `x`, all weights `w`: sums of 255 * 127 are where 16 bits are not enough. */
-static void extreme_conv(const char *type, int64_t C, int x, int w, bool is_u8)
+/* All inputs are `x`, all weights `w`: sums of products 255 * 127 exceed 16 bits. */
+static void check_extreme_conv(const char *type, int64_t C, int x, int w, bool is_u8)
 {
     int t = is_u8 ? PARE_U8 : PARE_I8;
     int64_t dim[] = { 1, C, 6, 6 }, wdim[] = { 20, C, 3, 3 };
@@ -347,7 +346,7 @@ static void extreme_conv(const char *type, int64_t C, int x, int w, bool is_u8)
                  0);
 }
 
-static void extreme_matmul(int64_t M, int64_t K, int x, int w, bool is_u8)
+static void check_extreme_matmul(int64_t M, int64_t K, int x, int w, bool is_u8)
 {
     int t = is_u8 ? PARE_U8 : PARE_I8;
     int64_t dim[] = { M, K }, wdim[] = { K, 40 };
@@ -368,7 +367,7 @@ static void extreme_matmul(int64_t M, int64_t K, int x, int w, bool is_u8)
     check_kernel(&g, "linear_int8", (uint64_t)K, 0);
 }
 
-static void largest_sums(void **state)
+static void test_largest_sums(void **state)
 {
     static const int edge[][3] = { { 255, 127, 1 }, { 255, -128, 1 },  { 1, -128, 1 },
                                    { 127, 127, 0 }, { -128, -128, 0 }, { -128, 127, 0 },
@@ -377,12 +376,12 @@ static void largest_sums(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(edge) / sizeof(*edge); i++)
         for (int64_t C = 1; C < 70; C += 17) {
-            extreme_conv("QLinearConv", C, edge[i][0], edge[i][1], edge[i][2]);
-            extreme_conv("ConvInteger", C, edge[i][0], edge[i][1], edge[i][2]);
-            extreme_conv("Conv", C, edge[i][0], edge[i][1], edge[i][2]);
-            extreme_matmul(1, C * 16, edge[i][0], edge[i][1], edge[i][2]);
-            extreme_matmul(7, C * 16, edge[i][0], edge[i][1], edge[i][2]);
-            extreme_matmul(20, 3000, edge[i][0], edge[i][1], edge[i][2]);
+            check_extreme_conv("QLinearConv", C, edge[i][0], edge[i][1], edge[i][2]);
+            check_extreme_conv("ConvInteger", C, edge[i][0], edge[i][1], edge[i][2]);
+            check_extreme_conv("Conv", C, edge[i][0], edge[i][1], edge[i][2]);
+            check_extreme_matmul(1, C * 16, edge[i][0], edge[i][1], edge[i][2]);
+            check_extreme_matmul(7, C * 16, edge[i][0], edge[i][1], edge[i][2]);
+            check_extreme_matmul(20, 3000, edge[i][0], edge[i][1], edge[i][2]);
         }
     report_equal("largest sums", 1);
 }
@@ -390,12 +389,12 @@ static void largest_sums(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(convolutions, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(products, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(elements, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(rounding_rises, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(network, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(largest_sums, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_convolutions, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_products, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_elementwise_and_pools, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_quantize_is_hoisted_above_pool, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_network, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_largest_sums, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

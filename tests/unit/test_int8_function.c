@@ -7,9 +7,10 @@ enum { TRIALS = 60 };
 
 static bool has_vnni;
 
-/* Compare with a plan without those kernels, up to one quantization step at halves; `kernel` must
- * run if the machine supports it. */
-static void compare(struct rig *g, const char *const *without, const char *kernel, uint64_t seed)
+/* Compares a plan without the kernels `without` with the reference; results may differ by one
+ * quantization step at halves.  The plan must use `kernel` if the machine has VNNI. */
+static void compare_with_reference(struct rig *g, const char *const *without, const char *kernel,
+                                   uint64_t seed)
 {
     struct pare_model *m = build_model(&g->b);
     struct pare_tensor want = run_model(m, g, true, 1, NULL), real = float_values(g);
@@ -24,7 +25,7 @@ static void compare(struct rig *g, const char *const *without, const char *kerne
                             &err))
             fail_msg("%s", err.msg);
         if (has_vnni && !has_kernel(p, kernel))
-            fail_msg("seed %llu: %s is not used", (unsigned long long)seed, kernel);
+            fail_msg("seed %llu: the plan does not use %s", (unsigned long long)seed, kernel);
         memset(p->memory, 0xff, p->memory_bytes);
         if (pare_plan_execute(p, &g->x, &got, &err))
             fail_msg("%s", err.msg);
@@ -32,7 +33,7 @@ static void compare(struct rig *g, const char *const *without, const char *kerne
             double d = fabs(pare_get(&got, i) - pare_get(&want, i));
 
             if (d > 1 || (d > 0 && !near_half(g, &real, i)))
-                fail_msg("seed %llu: element %lld is %g, not %g", (unsigned long long)seed,
+                fail_msg("seed %llu: element %lld is %g, expected %g", (unsigned long long)seed,
                          (long long)i, pare_get(&got, i), pare_get(&want, i));
         }
         pare_plan_free(p);
@@ -42,7 +43,7 @@ static void compare(struct rig *g, const char *const *without, const char *kerne
 
 /* ---- Winograd ----------------------------------------------------------------------------- */
 
-static void wino(uint64_t seed)
+static void check_winograd(uint64_t seed)
 {
     static const char *const without[] = { "conv_int8", "conv_int8_exact", NULL };
     int64_t N, C, H, W, O, pad[4];
@@ -68,11 +69,11 @@ static void wino(uint64_t seed)
     y = quantize(&g, y, output_scale(&g, (double)C * 9), seed & 1 ? PARE_U8 : PARE_I8,
                  (int)random_between(&g, 0, 100));
     build_output(&g.b, y);
-    compare(&g, without, "conv_winograd_int8", seed);
+    compare_with_reference(&g, without, "conv_winograd_int8", seed);
 }
 
-/* The largest values: with more channels the sums are taken in parts. */
-static void largest(int64_t C, int value, int weight)
+/* The largest values: with more channels the sums are computed in several blocks. */
+static void check_largest_sums(int64_t C, int value, int weight)
 {
     static const char *const without[] = { "conv_int8", "conv_int8_exact", NULL };
     const int64_t dim[] = { 5, C, 3, 3 }, ones[] = { 1, 1, 1, 1 };
@@ -91,29 +92,29 @@ static void largest(int64_t C, int value, int weight)
     y = build_node(&g.b, "Conv", NAMES(x, y), at_ints("pads", 4, ones));
     y = quantize(&g, y, g.x_scale * (float)(9 * C) * 130, PARE_I8, 0);
     build_output(&g.b, y);
-    compare(&g, without, "conv_winograd_int8", 7);
+    compare_with_reference(&g, without, "conv_winograd_int8", 7);
 }
 
-static void winograd(void **state)
+static void test_winograd(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= TRIALS; seed++) {
         struct pare_mark m = pare_mark(pool);
 
-        wino(seed);
+        check_winograd(seed);
         pare_reset(pool, m);
     }
-    largest(100, 255, 127);  /* 2.9e7 in one part */
-    largest(203, 255, -128); /* two parts */
-    largest(450, 255, 127);  /* four parts */
+    check_largest_sums(100, 255, 127);  /* 2.9e7 in one block */
+    check_largest_sums(203, 255, -128); /* two blocks */
+    check_largest_sums(450, 255, 127);  /* four blocks */
 }
 
 /* ---- depthwise ---------------------------------------------------------------------------- */
 
-static void depth(uint64_t seed)
+static void check_depthwise(uint64_t seed)
 {
     static const char *const none[] = { "", NULL };
-    int64_t N, C, H, W, k[2], pad[4], stride[2], far[2];
+    int64_t N, C, H, W, k[2], pad[4], stride[2], dilation[2];
     int xt, xz;
     const char *x, *w, *b = NULL, *y;
     struct rig g;
@@ -126,7 +127,7 @@ static void depth(uint64_t seed)
     for (int i = 0; i < 2; i++) {
         k[i] = random_between(&g, 0, 2) ? 3 + 2 * (int64_t)(seed % 3) : random_between(&g, 1, 8);
         stride[i] = random_between(&g, 1, 3);
-        far[i] = k[i] < 5 ? random_between(&g, 1, 2) : 1;
+        dilation[i] = k[i] < 5 ? random_between(&g, 1, 2) : 1;
     }
     for (int i = 0; i < 4; i++)
         pad[i] = random_between(&g, 0, 3);
@@ -136,7 +137,7 @@ static void depth(uint64_t seed)
     w = quantized_weights(&g, 4, (int64_t[]){ C, 1, k[0], k[1] }, 0, &b);
     y = build_node(&g.b, "Conv", NAMES(x, w, b),
                    CAT(at_ints("pads", 4, pad), at_ints("strides", 2, stride),
-                       at_ints("dilations", 2, far), at_int("group", C)));
+                       at_ints("dilations", 2, dilation), at_int("group", C)));
     if (random_between(&g, 0, 1))
         y = build_node(&g.b, "Clip",
                        NAMES(y, build_scalar(&g.b, 0), build_scalar(&g.b, 30 * g.x_scale)),
@@ -144,23 +145,23 @@ static void depth(uint64_t seed)
     y = quantize(&g, y, output_scale(&g, (double)(k[0] * k[1])), seed & 1 ? PARE_U8 : PARE_I8,
                  (int)random_between(&g, 0, 100));
     build_output(&g.b, y);
-    compare(&g, none, "conv_depthwise_int8", seed);
+    compare_with_reference(&g, none, "conv_depthwise_int8", seed);
 }
 
-static void depths(void **state)
+static void test_depthwise(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 2 * TRIALS; seed++) {
         struct pare_mark m = pare_mark(pool);
 
-        depth(seed);
+        check_depthwise(seed);
         pare_reset(pool, m);
     }
 }
 
 /* ---- functions ------------------------------------------------------------------------------ */
 
-static const char *function(struct rig *g, const char *x, int kind)
+static const char *add_function(struct rig *g, const char *x, int kind)
 {
     const char *y;
 
@@ -180,7 +181,7 @@ static const char *function(struct rig *g, const char *x, int kind)
     }
 }
 
-static void apply(uint64_t seed)
+static void check_function(uint64_t seed)
 {
     static const char *const none[] = { "", NULL };
     int t = seed & 1 ? PARE_U8 : PARE_I8, kind = (int)(seed / 2 % 4), how = (int)(seed / 8 % 3);
@@ -194,7 +195,7 @@ static void apply(uint64_t seed)
     dim[3] = random_between(&g, 1, 9);
     g.b.opset = 14;
     x = dequantized_input(&g, t, (int)random_between(&g, 0, 120), 4, dim);
-    y = function(&g, x, kind);
+    y = add_function(&g, x, kind);
     if (how == 1) {
         y = build_node(&g.b, "GlobalAveragePool", NAMES(y), NOTHING);
         kernel = "int8_pool";
@@ -202,22 +203,22 @@ static void apply(uint64_t seed)
         y = build_node(&g.b, "Transpose", NAMES(y), at_ints("perm", 4, (int64_t[]){ 0, 2, 3, 1 }));
     }
     build_output(&g.b, quantize(&g, y, g.x_scale, t, 20));
-    compare(&g, none, kernel, seed);
+    compare_with_reference(&g, none, kernel, seed);
 }
 
-static void functions(void **state)
+static void test_function_tables(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 2 * TRIALS; seed++) {
         struct pare_mark m = pare_mark(pool);
 
-        apply(seed);
+        check_function(seed);
         pare_reset(pool, m);
     }
 }
 
-/* The float value has another consumer, too. */
-static void wanted(void **state)
+/* The consumer is Softmax, which reads float values. */
+static void test_functions_with_float_consumers(void **state)
 {
     static const char *const none[] = { "", NULL }, *const few[] = { "int8_cast", "int8_map",
                                                                      NULL };
@@ -232,16 +233,16 @@ static void wanted(void **state)
             rig_begin(&g, 5);
             g.b.opset = 14;
             x = dequantized_input(&g, PARE_U8, 77, 4, dim);
-            y = function(&g, x, kind);
+            y = add_function(&g, x, kind);
             y = build_node(&g.b, "Softmax", NAMES(y), at_int("axis", -1));
             build_output(&g.b, quantize(&g, y, 1.0f / 255, PARE_U8, 0));
-            compare(&g, i ? few : none, "softmax_rows", (uint64_t)kind);
+            compare_with_reference(&g, i ? few : none, "softmax_rows", (uint64_t)kind);
         }
 }
 
 /* ---- chains ------------------------------------------------------------------------------- */
 
-static const char *row(struct rig *g, int64_t C, bool channels, float lo)
+static const char *random_vector(struct rig *g, int64_t C, bool channels, float lo)
 {
     int64_t dim[3] = { C, 1, 1 };
     float *v = pare_alloc(pool, (size_t)C, sizeof(*v));
@@ -252,7 +253,7 @@ static const char *row(struct rig *g, int64_t C, bool channels, float lo)
 }
 
 /* A gate per image and channel, a BatchNormalization, a sum with a scaled operand. */
-static const char *chain(struct rig *g, int kind, const char *x, int64_t C)
+static const char *add_chain(struct rig *g, int kind, const char *x, int64_t C)
 {
     const char *y;
 
@@ -261,11 +262,11 @@ static const char *chain(struct rig *g, int kind, const char *x, int64_t C)
         y = build_node(&g->b, "GlobalAveragePool", NAMES(x), NOTHING);
         y = dequantize(g, quantize(g, y, 0.0517f, PARE_U8, 90), 0.05f, PARE_U8, 90);
         y = build_node(&g->b, "Sigmoid", NAMES(y), NOTHING);
-        return build_node(&g->b, "Mul", NAMES(y, function(g, x, 1)), NOTHING);
+        return build_node(&g->b, "Mul", NAMES(y, add_function(g, x, 1)), NOTHING);
     case 1:
         y = build_node(&g->b, "BatchNormalization",
-                       NAMES(x, row(g, C, false, 0.5f), row(g, C, false, -0.5f),
-                             row(g, C, false, -0.5f), row(g, C, false, 0.5f)),
+                       NAMES(x, random_vector(g, C, false, 0.5f), random_vector(g, C, false, -0.5f),
+                             random_vector(g, C, false, -0.5f), random_vector(g, C, false, 0.5f)),
                        NOTHING);
         return build_node(&g->b, "Relu", NAMES(y), NOTHING);
     default:
@@ -273,13 +274,13 @@ static const char *chain(struct rig *g, int kind, const char *x, int64_t C)
                        CAT(at_ints("kernel_shape", 2, (int64_t[]){ 3, 3 }),
                            at_ints("pads", 4, (int64_t[]){ 1, 1, 1, 1 })));
         y = dequantize(g, quantize(g, y, 0.05f, PARE_U8, 90), 0.05f, PARE_U8, 90);
-        y = build_node(&g->b, "Mul", NAMES(row(g, C, true, -0.5f), y), NOTHING);
+        y = build_node(&g->b, "Mul", NAMES(random_vector(g, C, true, -0.5f), y), NOTHING);
         return build_node(&g->b, "Add", NAMES(y, x), NOTHING);
     }
 }
 
 /* After a pool, so that channels are last. */
-static void chained(uint64_t seed)
+static void check_chain(uint64_t seed)
 {
     static const char *const none[] = { "", NULL };
     int64_t C, H, W;
@@ -294,34 +295,35 @@ static void chained(uint64_t seed)
     x = dequantized_input(&g, PARE_U8, 100, 4, (int64_t[]){ 2, C, H, W });
     y = build_node(&g.b, "MaxPool", NAMES(x), at_ints("kernel_shape", 2, (int64_t[]){ 1, 1 }));
     y = dequantize(&g, quantize(&g, y, g.x_scale, PARE_U8, 100), 0.03f, PARE_U8, 100);
-    y = chain(&g, (int)(seed % 3), y, C);
+    y = add_chain(&g, (int)(seed % 3), y, C);
     build_output(&g.b, quantize(&g, y, 0.04f, PARE_U8, 99));
-    compare(&g, none, "int8_chain", seed);
+    compare_with_reference(&g, none, "int8_chain", seed);
 }
 
-static void chains(void **state)
+static void test_chains(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= TRIALS; seed++) {
         struct pare_mark m = pare_mark(pool);
 
-        chained(seed);
+        check_chain(seed);
         pare_reset(pool, m);
     }
 }
 
-/* ---- channel movement -------------------------------------------------------------------- */
+/* ---- channel shuffle, slice and pools ---------------------------------------------------- */
 
-static const char *shuffle(struct rig *g, const char *x, const int64_t *d, int64_t a)
+static const char *channel_shuffle(struct rig *g, const char *x, const int64_t *d, int64_t a)
 {
-    const int64_t apart[] = { d[0], a, d[1] / a, d[2], d[3] };
-    const char *y = build_node(&g->b, "Reshape", NAMES(x, build_ints(&g->b, 5, apart)), NOTHING);
+    const int64_t split[] = { d[0], a, d[1] / a, d[2], d[3] };
+    const char *y = build_node(&g->b, "Reshape", NAMES(x, build_ints(&g->b, 5, split)), NOTHING);
 
     y = build_node(&g->b, "Transpose", NAMES(y), at_ints("perm", 5, (int64_t[]){ 0, 2, 1, 3, 4 }));
     return build_node(&g->b, "Reshape", NAMES(y, build_ints(&g->b, 4, d)), NOTHING);
 }
 
-static const char *slice(struct rig *g, const char *x, int64_t from, int64_t to, int64_t step)
+static const char *channel_slice(struct rig *g, const char *x, int64_t from, int64_t to,
+                                 int64_t step)
 {
     return build_node(&g->b, "Slice",
                       NAMES(x, build_ints(&g->b, 1, &from), build_ints(&g->b, 1, &to),
@@ -329,9 +331,9 @@ static const char *slice(struct rig *g, const char *x, int64_t from, int64_t to,
                       NOTHING);
 }
 
-/* Channel shuffle, slice, MaxPool, padded mean, of a DequantizeLinear that may have more
+/* Channel shuffle, slice, MaxPool or padded mean of a DequantizeLinear that may have more
  * consumers. */
-static void moved(uint64_t seed)
+static void check_movement(uint64_t seed)
 {
     static const char *const none[] = { "", NULL };
     static const char *const kernel[] = { "int8_channels", "int8_channels", "int8_pool",
@@ -352,11 +354,11 @@ static void moved(uint64_t seed)
     x = build_node(&g.b, "MaxPool", NAMES(x), at_ints("kernel_shape", 2, (int64_t[]){ 1, 1 }));
     x = dequantize(&g, quantize(&g, x, g.x_scale, t, 33), 0.03f, t, 33);
     if (kind == 0) {
-        y = shuffle(&g, x, d, a);
+        y = channel_shuffle(&g, x, d, a);
         if (random_between(&g, 0, 1))
             y = build_node(&g.b, "Add", NAMES(y, x), NOTHING);
     } else if (kind == 1) {
-        y = slice(&g, x, random_between(&g, 0, d[1] - 1), d[1], random_between(&g, 1, 2));
+        y = channel_slice(&g, x, random_between(&g, 0, d[1] - 1), d[1], random_between(&g, 1, 2));
     } else if (kind == 2) {
         y = build_node(&g.b, "MaxPool", NAMES(x),
                        CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
@@ -369,23 +371,23 @@ static void moved(uint64_t seed)
                        at_ints("kernel_shape", 2, (int64_t[]){ 3, 2 }));
     }
     build_output(&g.b, quantize(&g, y, 0.0417f, t, 5));
-    compare(&g, none, kernel[kind], seed);
+    compare_with_reference(&g, none, kernel[kind], seed);
 }
 
-static void moves(void **state)
+static void test_channel_movement(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= TRIALS; seed++) {
         struct pare_mark m = pare_mark(pool);
 
-        moved(seed);
+        check_movement(seed);
         pare_reset(pool, m);
     }
 }
 
 /* ---- tables ------------------------------------------------------------------------------- */
 
-static void tables(void **state)
+static void test_table_lookup(void **state)
 {
     struct pare_int8_table *t = pare_alloc(pool, 1, sizeof(*t));
     uint8_t bytes[256], x[700], y[700 + 64];
@@ -438,13 +440,13 @@ static int find_vnni(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(winograd, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(depths, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(functions, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(wanted, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(chains, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(moves, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(tables, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_winograd, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_depthwise, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_function_tables, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_functions_with_float_consumers, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_chains, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_channel_movement, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_table_lookup, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, find_vnni, NULL);

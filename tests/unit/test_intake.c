@@ -1,4 +1,4 @@
-/* test_intake.c - intake: what loading changes, and that saving an untouched model does not. */
+/* test_intake.c - intake: changes on load; an untouched model is saved with the same bytes. */
 #include "onnx_make.h"
 
 #include "graph/layer.h"
@@ -19,7 +19,7 @@ static struct pare_model *parse(struct bin file)
     return parse_with(file, (struct pare_load_opts){ 0 });
 }
 
-static int64_t count(const struct pare_model *m, const char *step)
+static int64_t intake_count(const struct pare_model *m, const char *step)
 {
     const struct pare_intake_count *list;
     int n = pare_model_intake(m, &list);
@@ -27,11 +27,11 @@ static int64_t count(const struct pare_model *m, const char *step)
     for (int i = 0; i < n; i++)
         if (!strcmp(list[i].name, step))
             return list[i].count;
-    fail_msg("no step '%s'", step);
+    fail_msg("intake has no step '%s'", step);
     return -1;
 }
 
-static struct bin pack(const struct pare_model *m)
+static struct bin pack_model(const struct pare_model *m)
 {
     struct pare_err err = { 0 };
     struct bin b = NOTHING;
@@ -43,26 +43,26 @@ static struct bin pack(const struct pare_model *m)
     return b;
 }
 
-/* Untouched, the file has the same bytes; a note makes intake a part of the file, which then needs
- * no intake. */
-static void check_bytes(struct bin file, const char *step)
+/* An untouched model is saved with the same bytes.  After a change, here of the metadata, the saved
+ * file contains what intake did and needs no intake. */
+static void expect_same_bytes(struct bin file, const char *step)
 {
-    struct pare_model *plain = parse_with(file, (struct pare_load_opts){ .as_is = true });
-    struct bin again, sorted = pack(plain); /* fields in the order of their numbers */
+    struct pare_model *as_is = parse_with(file, (struct pare_load_opts){ .as_is = true });
+    struct bin again, sorted = pack_model(as_is); /* fields in the order of their numbers */
     struct pare_model *m = parse(sorted);
     struct pare_err err = { 0 };
 
-    assert_true(count(m, step) > 0);
-    assert_int_equal(count(plain, step), 0);
-    pare_model_free(plain);
-    again = pack(m);
+    assert_true(intake_count(m, step) > 0);
+    assert_int_equal(intake_count(as_is, step), 0);
+    pare_model_free(as_is);
+    again = pack_model(m);
     assert_int_equal(again.n, sorted.n);
     assert_memory_equal(again.p, sorted.p, sorted.n);
     assert_int_equal(pare_model_note(m, "key", "value", &err), 0);
-    again = pack(m);
+    again = pack_model(m);
     pare_model_free(m);
     m = parse(again);
-    assert_int_equal(count(m, step), 0);
+    assert_int_equal(intake_count(m, step), 0);
     pare_model_free(m);
 }
 
@@ -71,12 +71,12 @@ static const float ones[64] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 
                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
 static float ramp[64];
 
-static struct bin floats(const char *name, const char *dims, const float *v, size_t n)
+static struct bin float_initializer(const char *name, const char *dims, const float *v, size_t n)
 {
     return initializer(name, PARE_F32, dims, blob(9, v, n * sizeof(*v)));
 }
 
-static struct bin constant(const char *name, const char *dims, const float *v, size_t n)
+static struct bin constant_node(const char *name, const char *dims, const float *v, size_t n)
 {
     struct bin t = tensor("", PARE_F32, dims, blob(9, v, n * sizeof(*v)));
 
@@ -84,7 +84,7 @@ static struct bin constant(const char *name, const char *dims, const float *v, s
                      msg(5, CAT(text(1, "value"), msg(5, t), num(20, 4))));
 }
 
-static struct bin ends(const char *dims_in, const char *dims_out)
+static struct bin input_and_output(const char *dims_in, const char *dims_out)
 {
     return CAT(text(2, "g"), input("x", PARE_F32, dims_in), output("y", PARE_F32, dims_out));
 }
@@ -108,113 +108,113 @@ static const struct pare_layer_info *first_layer(const struct pare_model *m)
 
 static struct bin linear_of_constants(struct bin weight)
 {
-    return model(CAT(weight, constant("b", "4", ramp, 4), constant("s", "1", ramp, 1),
+    return model(CAT(weight, constant_node("b", "4", ramp, 4), constant_node("s", "1", ramp, 1),
                      node("MatMul", "fc", "x,w", "p"), node("Add", "", "p,b", "q"),
-                     node("Mul", "", "q,s", "y"), ends("N,3", "N,4")));
+                     node("Mul", "", "q,s", "y"), input_and_output("N,3", "N,4")));
 }
 
-static void test_constants(void **state)
+static void test_constant_weights_are_hoisted(void **state)
 {
-    struct bin file = linear_of_constants(constant("w", "3,4", ramp, 12));
+    struct bin file = linear_of_constants(constant_node("w", "3,4", ramp, 12));
     struct pare_model *m = parse(file);
     struct pare_value *w = pare_graph_find(m->graph, "w");
     struct pare_err err = { 0 };
 
     (void)state;
-    assert_int_equal(count(m, "hoist_constants"), 2); /* not the factor */
+    assert_int_equal(intake_count(m, "hoist_constants"), 2); /* not the factor */
     assert_null(w->maker);
     assert_int_equal(pare_model_own(m, w, &err), 0);
     ((float *)w->t.data)[5] = 99;
-    file = pack(m);
+    file = pack_model(m);
     pare_model_free(m);
     m = parse(file);
     w = pare_graph_find(m->graph, "w");
-    assert_int_equal(count(m, "hoist_constants"), 0);
+    assert_int_equal(intake_count(m, "hoist_constants"), 0);
     assert_int_equal(pare_value_load(m->arena, w, &err), 0);
     assert_true(((float *)w->t.data)[5] == 99);
     pare_model_free(m);
-    check_bytes(linear_of_constants(constant("w", "3,4", ramp, 12)), "hoist_constants");
+    expect_same_bytes(linear_of_constants(constant_node("w", "3,4", ramp, 12)), "hoist_constants");
 }
 
-/* Without a layer that has its weight in one, Constant nodes are not parameters. */
-static void test_constants_stay(void **state)
+/* If no layer has its weight in a Constant node, Constant nodes are not hoisted. */
+static void test_other_constants_are_not_hoisted(void **state)
 {
-    struct pare_model *m = parse(linear_of_constants(floats("w", "3,4", ramp, 12)));
+    struct pare_model *m = parse(linear_of_constants(float_initializer("w", "3,4", ramp, 12)));
 
     (void)state;
-    assert_int_equal(count(m, "hoist_constants"), 0);
+    assert_int_equal(intake_count(m, "hoist_constants"), 0);
     assert_non_null(pare_graph_find(m->graph, "b")->maker);
     pare_model_free(m);
 }
 
-static void test_constant_output(void **state)
+static void test_constant_outputs_are_not_hoisted(void **state)
 {
-    struct bin graph = CAT(constant("w", "3,4", ramp, 12), node("MatMul", "", "x,w", "y"),
-                           ends("N,3", "N,4"), output("w", PARE_F32, "3,4"));
+    struct bin graph = CAT(constant_node("w", "3,4", ramp, 12), node("MatMul", "", "x,w", "y"),
+                           input_and_output("N,3", "N,4"), output("w", PARE_F32, "3,4"));
     struct pare_model *m = parse(model(graph));
 
     (void)state;
-    assert_int_equal(count(m, "hoist_constants"), 0);
+    assert_int_equal(intake_count(m, "hoist_constants"), 0);
     pare_model_free(m);
 }
 
 /* In the bodies of If, constants become initializers of the body. */
-static void test_constants_in_bodies(void **state)
+static void test_constants_in_bodies_are_hoisted(void **state)
 {
-    struct bin then = CAT(constant("w1", "3,4", ramp, 12), node("MatMul", "", "x,w1", "y1"),
+    struct bin then = CAT(constant_node("w1", "3,4", ramp, 12), node("MatMul", "", "x,w1", "y1"),
                           text(2, "t"), output("y1", PARE_F32, "N,4"));
-    struct bin other = CAT(constant("w2", "3,4", ones, 12), node("MatMul", "", "x,w2", "y2"),
+    struct bin other = CAT(constant_node("w2", "3,4", ones, 12), node("MatMul", "", "x,w2", "y2"),
                            text(2, "e"), output("y2", PARE_F32, "N,4"));
     struct bin attrs = CAT(msg(5, CAT(text(1, "then_branch"), msg(6, then), num(20, 5))),
                            msg(5, CAT(text(1, "else_branch"), msg(6, other), num(20, 5))));
-    struct bin graph = CAT(node_with("If", "if", "c", "y", attrs), ends("N,3", "N,4"),
+    struct bin graph = CAT(node_with("If", "if", "c", "y", attrs), input_and_output("N,3", "N,4"),
                            input("c", PARE_BOOL, ""));
     struct pare_model *m = parse(model(graph));
 
     (void)state;
-    assert_int_equal(count(m, "hoist_constants"), 2);
+    assert_int_equal(intake_count(m, "hoist_constants"), 2);
     assert_non_null(m->graph->node[0]->op);
     pare_model_free(m);
-    check_bytes(model(graph), "hoist_constants");
+    expect_same_bytes(model(graph), "hoist_constants");
 }
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-static void test_views(void **state)
+static void test_reshaped_weights_are_stored(void **state)
 {
     int64_t shape[2] = { 3, 4 }, axis = 0;
     struct bin more = CAT(initializer("shape", PARE_I64, "2", blob(9, shape, sizeof(shape))),
                           initializer("axis", PARE_I64, "1", blob(9, &axis, sizeof(axis))));
-    struct bin graph = CAT(floats("fc.weight", "12", ramp, 12), more,
+    struct bin graph = CAT(float_initializer("fc.weight", "12", ramp, 12), more,
                            node("Reshape", "", "fc.weight,shape", "a"),
                            node("Unsqueeze", "", "a,axis", "b"), node("Squeeze", "", "b,axis", "c"),
                            node("Identity", "", "c", "d"), node("MatMul", "mm", "x,d", "y"),
-                           ends("N,3", "N,4"));
+                           input_and_output("N,3", "N,4"));
     struct pare_model *m = parse(model(graph));
     const struct pare_layer_info *l = first_layer(m);
 
     (void)state;
-    assert_int_equal(count(m, "view_weights"), 4);
+    assert_int_equal(intake_count(m, "view_weights"), 4);
     assert_int_equal(m->graph->n_nodes, 1);
     assert_null(pare_graph_find(m->graph, "shape"));
     assert_string_equal(l->name, "fc");
     assert_int_equal(l->weight->t.rank, 2);
     assert_int_equal(l->weight->t.dim[1], 4);
     pare_model_free(m);
-    check_bytes(model(graph), "view_weights");
+    expect_same_bytes(model(graph), "view_weights");
 }
 
-/* A tied weight keeps its shape and its Identity: training changes both uses. */
-static void test_tied(void **state)
+/* A tied weight keeps its Identity, so that training changes both uses. */
+static void test_tied_weights_are_kept(void **state)
 {
-    struct bin graph = CAT(floats("w", "3,3", ramp, 9), node("MatMul", "", "x,w", "a"),
+    struct bin graph = CAT(float_initializer("w", "3,3", ramp, 9), node("MatMul", "", "x,w", "a"),
                            node("Identity", "", "w", "w2"), node("MatMul", "", "a,w2", "b"),
-                           node("MatMul", "", "b,w", "y"), ends("N,3", "N,3"));
+                           node("MatMul", "", "b,w", "y"), input_and_output("N,3", "N,3"));
     struct pare_model *m = parse(model(graph));
 
     (void)state;
-    assert_int_equal(count(m, "view_weights"), 0);
-    assert_int_equal(count(m, "split_weights"), 0);
+    assert_int_equal(intake_count(m, "view_weights"), 0);
+    assert_int_equal(intake_count(m, "split_weights"), 0);
     pare_model_free(m);
 }
 
@@ -222,37 +222,38 @@ static void test_tied(void **state)
 
 static uint16_t half[64];
 
-static struct bin halves(const char *name, const char *dims, size_t n)
+static struct bin half_initializer(const char *name, const char *dims, size_t n)
 {
     return initializer(name, PARE_F16, dims, blob(9, half, n * sizeof(*half)));
 }
 
-static struct bin to_float(const char *in, const char *out)
+static struct bin cast_to_float(const char *in, const char *out)
 {
     return node_with("Cast", "", in, out, msg(5, CAT(text(1, "to"), num(3, 1), num(20, 2))));
 }
 
-/* float16 weights, in the order of another framework, through a view; and the bias. */
-static struct bin stored_as_half(const char *more)
+/* float16 weights, transposed and reshaped, and a float16 bias. */
+static struct bin half_weights_model(const char *more)
 {
     int64_t shape[2] = { 4, 3 };
 
-    return model(CAT(halves("fc.weight", "12", 12), halves("fc.bias", "4", 4),
+    return model(CAT(half_initializer("fc.weight", "12", 12), half_initializer("fc.bias", "4", 4),
                      initializer("shape", PARE_I64, "2", blob(9, shape, sizeof(shape))),
-                     node("Reshape", "", "fc.weight,shape", "a"), to_float("a", "b"),
+                     node("Reshape", "", "fc.weight,shape", "a"), cast_to_float("a", "b"),
                      node("Transpose", "", "b", "c"), node("MatMul", "mm", "x,c", "p"),
-                     to_float("fc.bias", "d"), node("Add", "", "p,d", "y"), ends("N,3", "N,4"),
+                     cast_to_float("fc.bias", "d"), node("Add", "", "p,d", "y"),
+                     input_and_output("N,3", "N,4"),
                      *more ? output(more, PARE_F32, "3,4") : NOTHING));
 }
 
-static void test_stored(void **state)
+static void test_cast_and_transposed_weights_are_folded(void **state)
 {
-    struct pare_model *m = parse(stored_as_half(""));
+    struct pare_model *m = parse(half_weights_model(""));
     struct pare_value *w = pare_graph_find(m->graph, "fc.weight");
     struct pare_err err = { 0 };
 
     (void)state;
-    assert_int_equal(count(m, "fold_weights"), 4);
+    assert_int_equal(intake_count(m, "fold_weights"), 4);
     assert_int_equal(m->graph->n_nodes, 2);
     assert_string_equal(first_layer(m)->name, "fc");
     assert_int_equal(w->t.dtype, PARE_F32);
@@ -261,29 +262,29 @@ static void test_stored(void **state)
     for (int i = 0; i < 12; i++)
         assert_true(((float *)w->t.data)[i] == pare_f16_to_f32(half[i % 4 * 3 + i / 4]));
     pare_model_free(m);
-    check_bytes(stored_as_half(""), "fold_weights");
+    expect_same_bytes(half_weights_model(""), "fold_weights");
 }
 
-/* What the graph returns, or what another node reads as it is stored, stays. */
-static void test_stored_stays(void **state)
+/* Values that are outputs, or that another node reads as stored, are not folded. */
+static void test_used_weights_are_not_folded(void **state)
 {
-    struct bin tied = CAT(floats("w", "3,3", ramp, 9), node("Transpose", "", "w", "t"),
+    struct bin tied = CAT(float_initializer("w", "3,3", ramp, 9), node("Transpose", "", "w", "t"),
                           node("MatMul", "", "x,t", "a"), node("MatMul", "", "a,w", "y"),
-                          ends("N,3", "N,3"));
+                          input_and_output("N,3", "N,3"));
     struct pare_model *m = parse(model(tied));
 
     (void)state;
-    assert_int_equal(count(m, "fold_weights"), 0);
+    assert_int_equal(intake_count(m, "fold_weights"), 0);
     assert_int_equal(m->graph->n_nodes, 3);
     pare_model_free(m);
-    m = parse(stored_as_half("c"));
-    assert_int_equal(count(m, "fold_weights"), 3); /* not the Transpose */
+    m = parse(half_weights_model("c"));
+    assert_int_equal(intake_count(m, "fold_weights"), 3); /* not the Transpose */
     assert_non_null(pare_graph_find(m->graph, "c")->maker);
     pare_model_free(m);
 }
 
-/* A body reads the result by its name, which the initializer gets. */
-static void test_stored_for_bodies(void **state)
+/* The initializer gets the name of the folded result, which a body reads. */
+static void test_weights_read_by_bodies_are_folded(void **state)
 {
     struct bin then = CAT(node("MatMul", "", "x,b", "y1"), text(2, "t"),
                           output("y1", PARE_F32, "N,3"));
@@ -291,77 +292,79 @@ static void test_stored_for_bodies(void **state)
                            output("y2", PARE_F32, "N,3"));
     struct bin attrs = CAT(msg(5, CAT(text(1, "then_branch"), msg(6, then), num(20, 5))),
                            msg(5, CAT(text(1, "else_branch"), msg(6, other), num(20, 5))));
-    struct bin graph = CAT(halves("w", "3,3", 9), node("Transpose", "", "w", "a"),
-                           to_float("a", "b"), node("MatMul", "", "x,b", "h"),
+    struct bin graph = CAT(half_initializer("w", "3,3", 9), node("Transpose", "", "w", "a"),
+                           cast_to_float("a", "b"), node("MatMul", "", "x,b", "h"),
                            node_with("If", "if", "c", "z", attrs), node("Add", "", "h,z", "y"),
-                           ends("N,3", "N,3"), input("c", PARE_BOOL, ""));
+                           input_and_output("N,3", "N,3"), input("c", PARE_BOOL, ""));
     struct pare_model *m = parse(model(graph));
     const struct pare_value *w = pare_graph_find(m->graph, "b");
 
     (void)state;
-    assert_int_equal(count(m, "fold_weights"), 2);
+    assert_int_equal(intake_count(m, "fold_weights"), 2);
     assert_int_equal(m->graph->n_nodes, 3);
     assert_true(w && !w->maker && w->t.dtype == PARE_F32);
     assert_ptr_equal(m->graph->node[0]->in[1], w);
     assert_null(pare_graph_find(m->graph, "w"));
     pare_model_free(m);
-    check_bytes(model(graph), "fold_weights");
+    expect_same_bytes(model(graph), "fold_weights");
 }
 
-/* Without a layer that has its weight in one, such nodes stay. */
-static void test_stored_elsewhere(void **state)
+/* A Cast that is not before a layer's weight is not folded. */
+static void test_other_casts_are_not_folded(void **state)
 {
-    struct bin graph = CAT(halves("t", "4", 4), to_float("t", "u"), node("Add", "", "x,u", "y"),
-                           ends("N,4", "N,4"));
+    struct bin graph = CAT(half_initializer("t", "4", 4), cast_to_float("t", "u"),
+                           node("Add", "", "x,u", "y"), input_and_output("N,4", "N,4"));
     struct pare_model *m = parse(model(graph));
 
     (void)state;
-    assert_int_equal(count(m, "fold_weights"), 0);
+    assert_int_equal(intake_count(m, "fold_weights"), 0);
     pare_model_free(m);
 }
 
-/* ---- merged parameters ----------------------------------------------------------------------- */
+/* ---- shared parameters ----------------------------------------------------------------------- */
 
-static struct bin norm_attr(void)
+static struct bin training_mode_attr(void)
 {
     return msg(5, CAT(text(1, "training_mode"), num(3, 1), num(20, 2)));
 }
 
-/* A fresh batch normalization: scale is variance, bias is mean, through Identity. */
-static void test_merged_by_identity(void **state)
+/* An untrained batch normalization, whose scale is also the variance and whose bias is the mean. */
+static void test_parameters_shared_by_identity_are_split(void **state)
 {
-    struct bin graph = CAT(floats("scale", "4", ones, 4), floats("bias", "4", ramp + 60, 4),
+    struct bin graph = CAT(float_initializer("scale", "4", ones, 4),
+                           float_initializer("bias", "4", ramp + 60, 4),
                            node("Identity", "", "scale", "var"),
                            node("Identity", "", "bias", "mean"),
                            node("BatchNormalization", "", "x,scale,bias,mean,var", "y"),
-                           ends("N,4,2,2", "N,4,2,2"));
+                           input_and_output("N,4,2,2", "N,4,2,2"));
     struct pare_model *m = parse(model(graph));
     const struct pare_node *n = m->graph->node[0];
 
     (void)state;
-    assert_int_equal(count(m, "split_weights"), 2);
+    assert_int_equal(intake_count(m, "split_weights"), 2);
     assert_int_equal(m->graph->n_nodes, 1);
     for (int i = 1; i < 5; i++)
         assert_null(n->in[i]->maker);
     assert_string_equal(n->in[4]->name, "var");
     assert_ptr_not_equal(n->in[1], n->in[4]);
     pare_model_free(m);
-    check_bytes(model(graph), "split_weights");
+    expect_same_bytes(model(graph), "split_weights");
 }
 
 /* The same without Identity, in two layers; all eight parameters become separate. */
-static void test_merged_directly(void **state)
+static void test_shared_parameters_are_split(void **state)
 {
-    struct bin graph = CAT(floats("one", "4", ones, 4), floats("zero", "4", ramp + 60, 4),
+    struct bin graph = CAT(float_initializer("one", "4", ones, 4),
+                           float_initializer("zero", "4", ramp + 60, 4),
                            node("BatchNormalization", "", "x,one,zero,zero,one", "h"),
                            node("BatchNormalization", "", "h,one,zero,zero,one", "y"),
-                           ends("N,4,2,2", "N,4,2,2"));
+                           input_and_output("N,4,2,2", "N,4,2,2"));
     struct pare_model *m = parse(model(graph));
     const struct pare_value *seen[8];
     int n = 0;
 
     (void)state;
-    assert_int_equal(count(m, "split_weights"), 6);
+    assert_int_equal(intake_count(m, "split_weights"), 6);
     for (int i = 0; i < 2; i++)
         for (int k = 1; k < 5; k++)
             seen[n++] = m->graph->node[i]->in[k];
@@ -369,20 +372,21 @@ static void test_merged_directly(void **state)
         for (int k = 0; k < i; k++)
             assert_ptr_not_equal(seen[i], seen[k]);
     pare_model_free(m);
-    check_bytes(model(graph), "split_weights");
+    expect_same_bytes(model(graph), "split_weights");
 }
 
 /* A module applied twice has one bias; two modules with equal biases have two. */
-static void test_shared_bias(void **state)
+static void test_biases_of_different_layers_are_split(void **state)
 {
     for (int twice = 0; twice < 2; twice++) {
-        struct bin graph = CAT(floats("w", "4,4", ramp, 16), floats("v", "4,4", ramp + 20, 16),
-                               floats("b", "4", ones, 4), node("Gemm", "", "x,w,b", "h"),
+        struct bin graph = CAT(float_initializer("w", "4,4", ramp, 16),
+                               float_initializer("v", "4,4", ramp + 20, 16),
+                               float_initializer("b", "4", ones, 4), node("Gemm", "", "x,w,b", "h"),
                                node("Gemm", "", twice ? "h,w,b" : "h,v,b", "y"),
-                               ends("N,4", "N,4"));
+                               input_and_output("N,4", "N,4"));
         struct pare_model *m = parse(model(graph));
 
-        assert_int_equal(count(m, "split_weights"), !twice);
+        assert_int_equal(intake_count(m, "split_weights"), !twice);
         assert_int_equal(m->graph->node[0]->in[2] == m->graph->node[1]->in[2], twice);
         pare_model_free(m);
     }
@@ -396,64 +400,66 @@ static struct bin with_opset(struct bin graph, int version)
     return CAT(num(1, 8), msg(7, graph), opset("", version));
 }
 
-static struct bin four_stats(void)
+static struct bin norm_parameters(void)
 {
-    return CAT(floats("s", "4", ramp, 4), floats("b", "4", ramp + 4, 4),
-               floats("m", "4", ramp + 8, 4), floats("v", "4", ramp + 12, 4));
+    return CAT(float_initializer("s", "4", ramp, 4), float_initializer("b", "4", ramp + 4, 4),
+               float_initializer("m", "4", ramp + 8, 4), float_initializer("v", "4", ramp + 12, 4));
 }
 
-static void test_training_mode(void **state)
+static void test_training_mode_is_removed(void **state)
 {
     struct bin t = { (unsigned char *)(uintptr_t) "\1", 1 };
-    struct bin graph = CAT(four_stats(), initializer("on", PARE_BOOL, "", blob(9, t.p, 1)),
-                           node_with("BatchNormalization", "", "x,s,b,m,v", "h,m2,v2", norm_attr()),
-                           node("Dropout", "", "h,,on", "y"), ends("N,4,2,2", "N,4,2,2"));
+    struct bin graph = CAT(norm_parameters(), initializer("on", PARE_BOOL, "", blob(9, t.p, 1)),
+                           node_with("BatchNormalization", "", "x,s,b,m,v", "h,m2,v2",
+                                     training_mode_attr()),
+                           node("Dropout", "", "h,,on", "y"),
+                           input_and_output("N,4,2,2", "N,4,2,2"));
     struct pare_model *m = parse(with_opset(graph, 15));
 
     (void)state;
-    assert_int_equal(count(m, "inference_mode"), 2);
+    assert_int_equal(intake_count(m, "inference_mode"), 2);
     assert_int_equal(m->graph->node[0]->n_out, 1);
     pare_model_free(m);
     m = parse_with(with_opset(graph, 15), (struct pare_load_opts){ .keep_training_mode = true });
-    assert_int_equal(count(m, "inference_mode"), 0);
+    assert_int_equal(intake_count(m, "inference_mode"), 0);
     assert_int_equal(m->graph->node[0]->n_out, 3);
     pare_model_free(m);
-    check_bytes(with_opset(graph, 15), "inference_mode");
+    expect_same_bytes(with_opset(graph, 15), "inference_mode");
 }
 
-/* Before opset 14, five outputs mean training; outputs that are used keep the node as it is. */
-static void test_training_outputs(void **state)
+/* Before opset 14, five outputs mean training; a node whose outputs are used is not changed. */
+static void test_training_outputs_are_removed(void **state)
 {
     struct bin norm = node("BatchNormalization", "", "x,s,b,m,v", "y,m2,v2,m3,v3");
-    struct bin graph = CAT(four_stats(), norm, ends("N,4,2,2", "N,4,2,2"));
+    struct bin graph = CAT(norm_parameters(), norm, input_and_output("N,4,2,2", "N,4,2,2"));
     struct pare_model *m = parse(with_opset(graph, 9));
 
     (void)state;
-    assert_int_equal(count(m, "inference_mode"), 1);
+    assert_int_equal(intake_count(m, "inference_mode"), 1);
     pare_model_free(m);
     m = parse(with_opset(CAT(graph, output("m2", PARE_F32, "4")), 9));
-    assert_int_equal(count(m, "inference_mode"), 0);
+    assert_int_equal(intake_count(m, "inference_mode"), 0);
     pare_model_free(m);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_constants_stay),
-        cmocka_unit_test(test_constant_output),
-        cmocka_unit_test(test_constants_in_bodies),
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_stored),
-        cmocka_unit_test(test_stored_stays),
-        cmocka_unit_test(test_stored_for_bodies),
-        cmocka_unit_test(test_stored_elsewhere),
-        cmocka_unit_test(test_merged_by_identity),
-        cmocka_unit_test(test_merged_directly),
-        cmocka_unit_test(test_shared_bias),
-        cmocka_unit_test(test_training_mode),
-        cmocka_unit_test(test_training_outputs),
+        cmocka_unit_test(test_constant_weights_are_hoisted),
+        cmocka_unit_test(test_other_constants_are_not_hoisted),
+        cmocka_unit_test(test_constant_outputs_are_not_hoisted),
+        cmocka_unit_test(test_constants_in_bodies_are_hoisted),
+        cmocka_unit_test(test_reshaped_weights_are_stored),
+        cmocka_unit_test(test_tied_weights_are_kept),
+        cmocka_unit_test(test_cast_and_transposed_weights_are_folded),
+        cmocka_unit_test(test_used_weights_are_not_folded),
+        cmocka_unit_test(test_weights_read_by_bodies_are_folded),
+        cmocka_unit_test(test_other_casts_are_not_folded),
+        cmocka_unit_test(test_parameters_shared_by_identity_are_split),
+        cmocka_unit_test(test_shared_parameters_are_split),
+        cmocka_unit_test(test_biases_of_different_layers_are_split),
+        cmocka_unit_test(test_training_mode_is_removed),
+        cmocka_unit_test(test_training_outputs_are_removed),
     };
 
     for (int i = 0; i < 60; i++) /* the last four are 0 */

@@ -17,8 +17,8 @@
 #include "onnx/model.h"
 #include "tensor/tensor.h"
 
-/* All arenas together, and what was given back can be taken again. */
-static void test_memory(void **state)
+/* The limit applies to all arenas together; freed memory can be allocated again. */
+static void test_memory_limit_of_all_arenas(void **state)
 {
     size_t before = pare_memory_used();
     struct pare_arena *a = pare_arena_new(0), *b = pare_arena_new(0);
@@ -41,8 +41,8 @@ static void test_memory(void **state)
     assert_int_equal(pare_memory_used(), before);
 }
 
-/* One arena has less than it wants, and says so once. */
-static void test_arena_limit(void **state)
+/* The limit of one arena; pare_arena_limit() reports the failure once. */
+static void test_memory_limit_of_one_arena(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
 
@@ -59,7 +59,7 @@ static void test_arena_limit(void **state)
     pare_arena_free(a);
 }
 
-static void test_elements(void **state)
+static void test_limit_of_elements(void **state)
 {
     struct pare_tensor t = { .dtype = PARE_U8, .rank = 2, .dim = { 1 << 20, 1 << 20 } };
     struct pare_err err = { 0 };
@@ -78,13 +78,13 @@ static void test_elements(void **state)
     assert_int_equal(pare_tensor_size(&t, &numel, &bytes, &err), PARE_ELIMIT);
 }
 
-/* Names of every length up to some words, so that each way through the hash is taken. */
-static void test_names(void **state)
+/* Names of many lengths, so that every branch of the hash function runs. */
+static void test_map_of_many_names(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_map m = { 0 };
     struct pare_err err = { 0 };
-    static char place[5000];
+    static char slot[5000];
 
     (void)state;
     for (int i = 0; i < 5000; i++) {
@@ -92,19 +92,19 @@ static void test_names(void **state)
                                         "0123456789012345678901234567890123456789", i);
 
         assert_null(pare_map_get(&m, name));
-        assert_int_equal(pare_map_set(&m, a, name, place + i, &err), 0);
+        assert_int_equal(pare_map_set(&m, a, name, slot + i, &err), 0);
     }
     for (int i = 0; i < 5000; i++) {
         const char *name = pare_sprintf(a, "%.*s%d", i % 40,
                                         "0123456789012345678901234567890123456789", i);
 
-        assert_ptr_equal(pare_map_get(&m, name), place + i);
+        assert_ptr_equal(pare_map_get(&m, name), slot + i);
     }
     assert_null(pare_map_get(&m, ""));
     pare_arena_free(a);
 }
 
-static void test_join(void **state)
+static void test_join_of_words(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     const char *const word[] = { "one", "", "three" };
@@ -116,17 +116,17 @@ static void test_join(void **state)
     pare_arena_free(a);
 }
 
-static void refused(const struct pare_model *m, const char *path, const char *why)
+static void expect_refused(const struct pare_model *m, const char *path, const char *why)
 {
     struct pare_err err = { 0 };
 
     assert_int_not_equal(pare_model_target(m, path, &err), 0);
     if (!strstr(err.msg, why))
-        fail_msg("said '%s', not '%s'", err.msg, why);
+        fail_msg("expected '%s' in: %s", why, err.msg);
 }
 
-/* Output overwrites neither a model nor its external data, whatever its name. */
-static void test_target(void **state)
+/* Saving overwrites neither the loaded model nor its external data, under any name. */
+static void test_outputs_that_must_not_be_overwritten(void **state)
 {
     char dir[] = "/tmp/pare_limits_XXXXXX", path[64], data[64], link_to[64], other[64];
     struct pare_save_opts opts = { .external = true, .external_above = 1 };
@@ -147,15 +147,15 @@ static void test_target(void **state)
 
     assert_int_equal(symlink("m.onnx.data", link_to), 0);
     assert_int_equal(pare_model_load(path, &m, &err), 0);
-    refused(m, path, "holds the model that is being saved");
-    refused(m, data, "holds weights of the model that is being saved");
-    refused(m, link_to, "holds weights of the model that is being saved");
-    refused(m, dir, "is not a regular file");
+    expect_refused(m, path, "holds the model that is being saved");
+    expect_refused(m, data, "holds weights of the model that is being saved");
+    expect_refused(m, link_to, "holds weights of the model that is being saved");
+    expect_refused(m, dir, "is not a regular file");
     assert_int_equal(pare_model_target(m, other, &err), 0);
     assert_int_not_equal(pare_model_save(m, path, &opts, &err), 0);
     unlink(link_to);
 
-    /* A link in the place of the output is replaced; what it led to stays. */
+    /* A symbolic link at the output path is replaced; its target is not written. */
     assert_int_equal(symlink("../victim", other), 0);
     assert_int_equal(pare_model_save(m, other, NULL, &err), 0);
     assert_int_equal(lstat(other, &st), 0);
@@ -164,11 +164,11 @@ static void test_target(void **state)
     unlink(other);
     unlink(path);
     unlink(data);
-    assert_int_equal(rmdir(dir), 0); /* and nothing is left */
+    assert_int_equal(rmdir(dir), 0); /* no file is left */
 }
 
 /* The pipe has no writer: opening it must not block. */
-static void test_pipe(void **state)
+static void test_files_that_are_not_regular_or_too_long(void **state)
 {
     char dir[] = "/tmp/pare_limits_XXXXXX", path[64];
     struct pare_arena *a = pare_arena_new(1 << 12);
@@ -195,10 +195,13 @@ static void test_pipe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arena_limit), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_elements),    cmocka_unit_test(test_names),
-        cmocka_unit_test(test_join),        cmocka_unit_test(test_target),
-        cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_memory_limit_of_one_arena),
+        cmocka_unit_test(test_memory_limit_of_all_arenas),
+        cmocka_unit_test(test_limit_of_elements),
+        cmocka_unit_test(test_map_of_many_names),
+        cmocka_unit_test(test_join_of_words),
+        cmocka_unit_test(test_outputs_that_must_not_be_overwritten),
+        cmocka_unit_test(test_files_that_are_not_regular_or_too_long),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

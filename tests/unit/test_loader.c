@@ -7,8 +7,8 @@
 
 #define N 10
 
-/* Ten pictures of 4 x 4; pixel (y, x) of item i is 16 i + 4 y + x + 1, so that 0 is padding. */
-static void put_pictures(struct rig *r, enum pare_dtype dtype)
+/* Ten images of 4 x 4; pixel (y, x) of item i is 16 i + 4 y + x + 1, so that 0 is padding. */
+static void write_images(struct rig *r, enum pare_dtype dtype)
 {
     static const int64_t dim[] = { N, 1, 4, 4 };
     struct pare_named list[2] = { { "x", { 0 } }, { "y", { 0 } } };
@@ -23,15 +23,15 @@ static void put_pictures(struct rig *r, enum pare_dtype dtype)
     assert_int_equal(pare_npz_write(rig_path(r, "p.npz"), list, 2, &r->err), 0);
 }
 
-static void pictures(struct rig *r, const char *opts)
+static void open_images(struct rig *r, const char *opts)
 {
     rig_begin(r);
-    put_pictures(r, PARE_U8);
+    write_images(r, PARE_U8);
     expect_open(r, "p.npz", "train", pare_sprintf(r->arena, "scale=1 %s", opts));
 }
 
-/* The rest of the epoch: indices into order[], all pixels into x[].  Returns the batches. */
-static int rest(struct rig *r, int64_t *order, float *x)
+/* Reads the rest of the epoch: indices to order[], pixels to x[]; returns the number of batches. */
+static int read_rest(struct rig *r, int64_t *order, float *x)
 {
     int64_t at_item = 0;
     int n = 0;
@@ -48,19 +48,19 @@ static int rest(struct rig *r, int64_t *order, float *x)
 
 /* ---- order --------------------------------------------------------------------- */
 
-static void every_item_comes_once_in_each_epoch(void **state)
+static void test_each_item_once_per_epoch(void **state)
 {
     struct rig r;
     int64_t order[3][N];
     bool seen[N];
 
     (void)state;
-    pictures(&r, "batch=3");
+    open_images(&r, "batch=3");
     start_loader(&r, true, 7);
     assert_int_equal(pare_loader_batches(r.loader), 4);
     for (int e = 0; e < 3; e++) {
         memset(seen, 0, sizeof(seen));
-        assert_int_equal(rest(&r, order[e], NULL), 4);
+        assert_int_equal(read_rest(&r, order[e], NULL), 4);
         for (int i = 0; i < N; i++) {
             assert_false(seen[order[e][i]]);
             seen[order[e][i]] = true;
@@ -70,44 +70,44 @@ static void every_item_comes_once_in_each_epoch(void **state)
     assert_true(memcmp(order[1], order[2], sizeof(order[0])) != 0);
     start_loader(&r, false, 7);
     for (int e = 0; e < 2; e++) {
-        assert_int_equal(rest(&r, order[e], NULL), 4);
+        assert_int_equal(read_rest(&r, order[e], NULL), 4);
         for (int i = 0; i < N; i++)
             assert_int_equal(order[e][i], i);
     }
     rig_end(&r);
 }
 
-static void the_order_depends_on_the_seed_alone(void **state)
+static void test_order_depends_only_on_the_seed(void **state)
 {
     struct rig r;
     int64_t a[N], b[N];
 
     (void)state;
-    pictures(&r, "batch=3");
+    open_images(&r, "batch=3");
     start_loader(&r, true, 7);
-    rest(&r, a, NULL);
+    read_rest(&r, a, NULL);
     start_loader(&r, true, 7);
-    rest(&r, b, NULL);
+    read_rest(&r, b, NULL);
     assert_memory_equal(a, b, sizeof(a));
     start_loader(&r, true, 8);
-    rest(&r, b, NULL);
+    read_rest(&r, b, NULL);
     assert_true(memcmp(a, b, sizeof(a)) != 0);
     expect_open(&r, "p.npz", "train", "batch=5 shuffle=0");
     start_loader(&r, true, 7);
-    rest(&r, b, NULL);
+    read_rest(&r, b, NULL);
     for (int i = 0; i < N; i++)
         assert_int_equal(b[i], i);
     rig_end(&r);
 }
 
-static void the_last_batch_may_be_smaller(void **state)
+static void test_last_batch_and_drop_last(void **state)
 {
     const struct pare_batch *b;
     struct rig r;
     int n = 0;
 
     (void)state;
-    pictures(&r, "batch=4 drop_last=1");
+    open_images(&r, "batch=4 drop_last=1");
     start_loader(&r, false, 0);
     for (b = next_batch(&r); b; b = next_batch(&r), n++)
         assert_int_equal(b->x.dim[0], n < 2 ? 4 : 2);
@@ -126,7 +126,7 @@ static void the_last_batch_may_be_smaller(void **state)
 
 /* ---- position ------------------------------------------------------------------ */
 
-static void a_position_continues_exactly(void **state)
+static void test_seek_continues_exactly(void **state)
 {
     struct rig r;
     struct pare_loader_pos pos;
@@ -138,20 +138,20 @@ static void a_position_continues_exactly(void **state)
         for (int64_t stop = 0; stop <= 4; stop++) {
             memset(order, 0, sizeof(order));
             memset(x, 0, sizeof(x));
-            pictures(&r, prefetch ? "batch=3 pad=2 flip=1" : "batch=3 pad=2 flip=1 prefetch=0");
+            open_images(&r, prefetch ? "batch=3 pad=2 flip=1" : "batch=3 pad=2 flip=1 prefetch=0");
             start_loader(&r, true, 99);
-            rest(&r, order[0], x[0]);
+            read_rest(&r, order[0], x[0]);
             for (int64_t i = 0; i < stop; i++)
                 next_batch(&r);
             pos = pare_loader_tell(r.loader);
             assert_true(pos.epoch == 1 && pos.at == stop && pos.seed == 99);
-            rest(&r, order[0], x[0]);
-            rest(&r, order[0] + N, x[0] + N * 16);
+            read_rest(&r, order[0], x[0]);
+            read_rest(&r, order[0] + N, x[0] + N * 16);
             start_loader(&r, true, 1);
             next_batch(&r);
             assert_int_equal(pare_loader_seek(r.loader, &pos, &r.err), 0);
-            rest(&r, order[1], x[1]);
-            rest(&r, order[1] + N, x[1] + N * 16);
+            read_rest(&r, order[1], x[1]);
+            read_rest(&r, order[1] + N, x[1] + N * 16);
             for (int64_t i = 0; i < N - 3 * stop; i++)
                 assert_int_equal(order[0][i], order[1][i]);
             for (int64_t i = 0; i < (N - 3 * stop) * 16; i++)
@@ -162,13 +162,13 @@ static void a_position_continues_exactly(void **state)
         }
 }
 
-static void a_position_of_something_else_is_refused(void **state)
+static void test_wrong_positions_are_refused(void **state)
 {
     struct rig r;
     struct pare_loader_pos pos;
 
     (void)state;
-    pictures(&r, "batch=3");
+    open_images(&r, "batch=3");
     start_loader(&r, true, 1);
     pos = pare_loader_tell(r.loader);
     pos.batch = 4;
@@ -183,7 +183,7 @@ static void a_position_of_something_else_is_refused(void **state)
     rig_end(&r);
 }
 
-static void prefetching_changes_nothing(void **state)
+static void test_prefetch_gives_the_same_batches(void **state)
 {
     struct rig r;
     int64_t order[2][3 * N];
@@ -191,20 +191,20 @@ static void prefetching_changes_nothing(void **state)
 
     (void)state;
     for (int p = 0; p < 2; p++) {
-        pictures(&r, p ? "batch=4 pad=1 flip=1 prefetch=1" : "batch=4 pad=1 flip=1 prefetch=0");
+        open_images(&r, p ? "batch=4 pad=1 flip=1 prefetch=1" : "batch=4 pad=1 flip=1 prefetch=0");
         start_loader(&r, true, 5);
         for (int e = 0; e < 3; e++)
-            rest(&r, order[p] + e * N, x[p] + e * N * 16);
+            read_rest(&r, order[p] + e * N, x[p] + e * N * 16);
         rig_end(&r);
     }
     assert_memory_equal(order[0], order[1], sizeof(order[0]));
     assert_memory_equal(x[0], x[1], sizeof(x[0]));
 }
 
-/* ---- variation ----------------------------------------------------------------- */
+/* ---- augmentation -------------------------------------------------------------- */
 
-/* Find out how an item was moved and mirrored; every pixel must agree. */
-static void explain(const float *x, int64_t i, int pad, int *dy, int *dx, bool *mirror)
+/* Finds the shift and the mirroring of an item; every pixel must agree. */
+static void find_augmentation(const float *x, int64_t i, int pad, int *dy, int *dx, bool *mirror)
 {
     for (int m = 0; m < 2; m++)
         for (*dy = -pad; *dy <= pad; ++*dy)
@@ -222,10 +222,10 @@ static void explain(const float *x, int64_t i, int pad, int *dy, int *dx, bool *
                 if (same)
                     return;
             }
-    fail_msg("item %d is not a shifted picture", (int)i);
+    fail_msg("item %d is not a shifted image", (int)i);
 }
 
-static void pictures_move_within_the_padding(void **state)
+static void test_shifts_and_flips(void **state)
 {
     struct rig r;
     int64_t order[N];
@@ -233,15 +233,15 @@ static void pictures_move_within_the_padding(void **state)
     int seen[5][5] = { { 0 } }, mirrored = 0;
 
     (void)state;
-    pictures(&r, "batch=4 pad=2 flip=1");
+    open_images(&r, "batch=4 pad=2 flip=1");
     start_loader(&r, true, 3);
     for (int e = 0; e < 60; e++) {
-        rest(&r, order, x);
+        read_rest(&r, order, x);
         for (int i = 0; i < N; i++) {
             int dy, dx;
             bool mirror;
 
-            explain(x + 16 * i, order[i], 2, &dy, &dx, &mirror);
+            find_augmentation(x + 16 * i, order[i], 2, &dy, &dx, &mirror);
             seen[dy + 2][dx + 2]++;
             mirrored += mirror;
         }
@@ -250,43 +250,43 @@ static void pictures_move_within_the_padding(void **state)
         assert_true(seen[i / 5][i % 5] > 0);
     assert_in_range(mirrored, 240, 360);
     start_loader(&r, false, 3);
-    rest(&r, order, x);
+    read_rest(&r, order, x);
     for (int i = 0; i < N * 16; i++)
         assert_true(x[i] == (float)(i + 1));
     rig_end(&r);
 }
 
-/* The same item in the same epoch is the same, whatever batch it comes in. */
-static void variation_does_not_depend_on_batches(void **state)
+/* Augmentation depends on item and epoch, not on the batch. */
+static void test_augmentation_does_not_depend_on_batches(void **state)
 {
     struct rig r;
     int64_t order[2][N];
     float x[2][N * 16];
 
     (void)state;
-    pictures(&r, "batch=3 pad=2 flip=1 shuffle=0");
+    open_images(&r, "batch=3 pad=2 flip=1 shuffle=0");
     start_loader(&r, true, 3);
-    rest(&r, order[0], x[0]);
+    read_rest(&r, order[0], x[0]);
     expect_open(&r, "p.npz", "train", "batch=10 pad=2 flip=1 shuffle=0 scale=1");
     start_loader(&r, true, 3);
-    rest(&r, order[1], x[1]);
+    read_rest(&r, order[1], x[1]);
     assert_memory_equal(x[0], x[1], sizeof(x[0]));
-    rest(&r, order[1], x[1]);
+    read_rest(&r, order[1], x[1]);
     assert_true(memcmp(x[0], x[1], sizeof(x[0])) != 0);
     rig_end(&r);
 }
 
-static void crops_are_in_the_middle_or_anywhere(void **state)
+static void test_center_and_random_crops(void **state)
 {
     struct rig r;
     const struct pare_batch *b;
     bool seen[6] = { false };
 
     (void)state;
-    pictures(&r, "crop=3,2");
+    open_images(&r, "crop=3,2");
     assert_int_equal(r.data->item.dim[1], 3);
     assert_int_equal(r.data->item.dim[2], 2);
-    /* one spare row: torchvision rounds 0.5 to 0; two spare columns: 1 */
+    /* One row is cropped: torchvision rounds 0.5 to 0; two columns: offset 1. */
     assert_true(read_item(&r, 0)[0] == 2 && read_item(&r, 0)[5] == 11);
     start_loader(&r, true, 1);
     for (int e = 0; e < 20; e++)
@@ -305,22 +305,22 @@ static void crops_are_in_the_middle_or_anywhere(void **state)
     expect_message(&r, "the image has 4 x 4 pixels, the window 5 x 5");
     expect_open(&r, "p.npz", "train", "resize=8");
     assert_int_equal(r.data->item.dim[2], 8);
-    put_pictures(&r, PARE_F32);
+    write_images(&r, PARE_F32);
     expect_open_error(&r, "p.npz", "train", "resize=8", "'resize' is for images of bytes");
     expect_open(&r, "p.npz", "train", "crop=1 std=2 mean=1"); /* 1.5 from the edge rounds to 2 */
     assert_true(read_item(&r, 0)[0] == (11.f - 1) / 2);
     rig_end(&r);
 }
 
-/* ---- parts --------------------------------------------------------------------- */
+/* ---- hold-out ------------------------------------------------------------------ */
 
-static void a_part_is_held_out(void **state)
+static void test_holdout(void **state)
 {
     struct rig r;
     int count[N] = { 0 };
 
     (void)state;
-    pictures(&r, "");
+    open_images(&r, "");
     for (int val = 0; val < 2; val++) {
         expect_open(&r, "p.npz", val ? "val" : "train", "holdout=0.3 scale=1");
         assert_int_equal(r.data->n, val ? 3 : 7);
@@ -350,12 +350,12 @@ static void a_part_is_held_out(void **state)
 
 /* ---- models -------------------------------------------------------------------- */
 
-static struct pare_io io(enum pare_dtype dtype, int rank, int64_t a, int64_t b, int64_t c)
+static struct pare_io input_info(enum pare_dtype dtype, int rank, int64_t a, int64_t b, int64_t c)
 {
     return (struct pare_io){ "image", dtype, rank, { -1, a, b, c }, { NULL } };
 }
 
-static void check(struct rig *r, struct pare_io in, int64_t n_out, const char *part)
+static void check_input(struct rig *r, struct pare_io in, int64_t n_out, const char *part)
 {
     int rc = pare_data_check(r->data, &in, n_out, &r->err);
 
@@ -367,65 +367,67 @@ static void check(struct rig *r, struct pare_io in, int64_t n_out, const char *p
     }
 }
 
-static void a_set_is_checked_against_a_model(void **state)
+static void test_data_is_checked_against_the_model(void **state)
 {
     struct rig r;
 
     (void)state;
     rig_begin(&r);
     expect_open(&r, ":digits", "train", "");
-    check(&r, io(PARE_F32, 4, 1, 8, 8), 10, NULL);
-    check(&r, io(PARE_F32, 4, -1, -1, -1), 0, NULL);
-    check(&r, io(PARE_F32, -1, 0, 0, 0), 10, NULL);
-    check(&r, io(PARE_F32, 2, 64, 0, 0), 10, NULL);
-    check(&r, io(PARE_F32, 3, 8, 8, 0), 10, NULL);
-    check(&r, io(PARE_F32, 4, 3, 8, 8), 10,
-          "the model's input 'image' takes (N, 3, 8, 8), but the items of 'digits' are (1, 8, 8)");
-    check(&r, io(PARE_F32, 3, 4, 16, 0), 10, "takes (N, 4, 16)");
-    check(&r, io(PARE_F32, 2, -1, 0, 0), 10, "takes (N, ?)");
-    check(&r, io(PARE_F32, 0, 0, 0, 0), 10, "a single number");
-    check(&r, io(PARE_STR, 4, 1, 8, 8), 10, "takes strings");
-    check(&r, io(PARE_F32, 4, 1, 8, 8), 12, "has 12 outputs, but 'digits' has 10 classes");
-    put_pictures(&r, PARE_F32);
+    check_input(&r, input_info(PARE_F32, 4, 1, 8, 8), 10, NULL);
+    check_input(&r, input_info(PARE_F32, 4, -1, -1, -1), 0, NULL);
+    check_input(&r, input_info(PARE_F32, -1, 0, 0, 0), 10, NULL);
+    check_input(&r, input_info(PARE_F32, 2, 64, 0, 0), 10, NULL);
+    check_input(&r, input_info(PARE_F32, 3, 8, 8, 0), 10, NULL);
+    check_input(
+        &r, input_info(PARE_F32, 4, 3, 8, 8), 10,
+        "the model's input 'image' takes (N, 3, 8, 8), but the items of 'digits' are (1, 8, 8)");
+    check_input(&r, input_info(PARE_F32, 3, 4, 16, 0), 10, "takes (N, 4, 16)");
+    check_input(&r, input_info(PARE_F32, 2, -1, 0, 0), 10, "takes (N, ?)");
+    check_input(&r, input_info(PARE_F32, 0, 0, 0, 0), 10, "a single number");
+    check_input(&r, input_info(PARE_STR, 4, 1, 8, 8), 10, "takes strings");
+    check_input(&r, input_info(PARE_F32, 4, 1, 8, 8), 12,
+                "has 12 outputs, but 'digits' has 10 classes");
+    write_images(&r, PARE_F32);
     expect_open(&r, "p.npz", "train", "");
-    check(&r, io(PARE_F32, 4, 1, 4, 4), 12, NULL);
-    check(&r, io(PARE_F32, 4, 1, 4, 4), 9, "the label of item 9");
-    check(&r, io(PARE_I64, 4, 1, 4, 4), 10, "takes int64, but");
+    check_input(&r, input_info(PARE_F32, 4, 1, 4, 4), 12, NULL);
+    check_input(&r, input_info(PARE_F32, 4, 1, 4, 4), 9, "the label of item 9");
+    check_input(&r, input_info(PARE_I64, 4, 1, 4, 4), 10, "takes int64, but");
     rig_end(&r);
 }
 
-static void batches_take_the_shape_of_the_model(void **state)
+static void test_batches_have_the_shape_of_the_input(void **state)
 {
-    struct pare_io in = io(PARE_I64, 2, 16, 0, 0);
+    struct pare_io in = input_info(PARE_I64, 2, 16, 0, 0);
     struct pare_loader_opts o = { .batch = 4, .input = &in };
     const struct pare_batch *b;
     struct rig r;
 
     (void)state;
-    pictures(&r, "std=2");
+    open_images(&r, "std=2");
     assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), 0);
     b = next_batch(&r);
     assert_true(b->x.dtype == PARE_I64 && b->x.rank == 2 && b->x.dim[0] == 4);
     assert_int_equal(pare_i64(&b->x)[17], 18);
     pare_loader_free(r.loader);
-    in = io(PARE_F64, 4, 1, 4, 4);
+    in = input_info(PARE_F64, 4, 1, 4, 4);
     assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), 0);
     b = next_batch(&r);
     assert_true(b->x.rank == 4 && ((double *)b->x.data)[17] == 9);
     pare_loader_free(r.loader);
-    in = io(PARE_F32, 4, 3, 4, 4);
+    in = input_info(PARE_F32, 4, 3, 4, 4);
     assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), PARE_ESHAPE);
     rig_end(&r);
 }
 
 /* ---- memory -------------------------------------------------------------------- */
 
-static void nothing_is_allocated_after_the_start(void **state)
+static void test_batches_allocate_nothing(void **state)
 {
     struct rig r;
 
     (void)state;
-    pictures(&r, "batch=3 pad=1 flip=1 resize=6 crop=5 prefetch=0");
+    open_images(&r, "batch=3 pad=1 flip=1 resize=6 crop=5 prefetch=0");
     start_loader(&r, true, 1);
     next_batch(&r);
     pare_oom_countdown = 1000;
@@ -436,8 +438,8 @@ static void nothing_is_allocated_after_the_start(void **state)
     rig_end(&r);
 }
 
-/* Open, load, take a batch, while the n-th allocation fails. */
-static int starve(struct rig *r, const char *spec, int n)
+/* Opens a data set and loads a batch while the n-th allocation fails. */
+static int load_with_failing_allocation(struct rig *r, const char *spec, int n)
 {
     const struct pare_batch *b;
     int rc;
@@ -456,15 +458,15 @@ static int starve(struct rig *r, const char *spec, int n)
     return rc;
 }
 
-static void no_memory_is_a_sentence_everywhere(void **state)
+static void test_out_of_memory(void **state)
 {
     struct rig r;
     int n = 1;
 
     (void)state;
-    pictures(&r, "");
+    open_images(&r, "");
     for (int k = 0; k < 2; k++) {
-        for (n = 1; starve(&r, k ? "digits" : rig_path(&r, "p.npz"), n); n++)
+        for (n = 1; load_with_failing_allocation(&r, k ? "digits" : rig_path(&r, "p.npz"), n); n++)
             assert_true(n < 1000);
         assert_true(n > 5);
     }
@@ -474,20 +476,20 @@ static void no_memory_is_a_sentence_everywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_item_comes_once_in_each_epoch),
-        cmocka_unit_test(the_order_depends_on_the_seed_alone),
-        cmocka_unit_test(the_last_batch_may_be_smaller),
-        cmocka_unit_test(a_position_continues_exactly),
-        cmocka_unit_test(a_position_of_something_else_is_refused),
-        cmocka_unit_test(prefetching_changes_nothing),
-        cmocka_unit_test(pictures_move_within_the_padding),
-        cmocka_unit_test(variation_does_not_depend_on_batches),
-        cmocka_unit_test(crops_are_in_the_middle_or_anywhere),
-        cmocka_unit_test(a_part_is_held_out),
-        cmocka_unit_test(a_set_is_checked_against_a_model),
-        cmocka_unit_test(batches_take_the_shape_of_the_model),
-        cmocka_unit_test(nothing_is_allocated_after_the_start),
-        cmocka_unit_test(no_memory_is_a_sentence_everywhere),
+        cmocka_unit_test(test_each_item_once_per_epoch),
+        cmocka_unit_test(test_order_depends_only_on_the_seed),
+        cmocka_unit_test(test_last_batch_and_drop_last),
+        cmocka_unit_test(test_seek_continues_exactly),
+        cmocka_unit_test(test_wrong_positions_are_refused),
+        cmocka_unit_test(test_prefetch_gives_the_same_batches),
+        cmocka_unit_test(test_shifts_and_flips),
+        cmocka_unit_test(test_augmentation_does_not_depend_on_batches),
+        cmocka_unit_test(test_center_and_random_crops),
+        cmocka_unit_test(test_holdout),
+        cmocka_unit_test(test_data_is_checked_against_the_model),
+        cmocka_unit_test(test_batches_have_the_shape_of_the_input),
+        cmocka_unit_test(test_batches_allocate_nothing),
+        cmocka_unit_test(test_out_of_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

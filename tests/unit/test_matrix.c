@@ -6,7 +6,7 @@
 
 static const double six[] = { 1, 2, 3, 4, 5, 6 }, wt[] = { 1, 0, -1, 2, 1, 0 };
 
-static void gemm_is_alpha_ab_plus_beta_c(void **state)
+static void test_gemm_with_alpha_and_beta(void **state)
 {
     struct one_op f;
 
@@ -24,7 +24,7 @@ static void gemm_is_alpha_ab_plus_beta_c(void **state)
     op_end(&f);
 }
 
-static void gemm_of_integers_wraps_or_saturates(void **state)
+static void test_integer_gemm_wraps_or_saturates(void **state)
 {
     struct one_op f;
 
@@ -50,7 +50,7 @@ static void gemm_of_integers_wraps_or_saturates(void **state)
     op_end(&f);
 }
 
-static void gemm_refuses_what_does_not_fit(void **state)
+static void test_gemm_refuses_wrong_shapes(void **state)
 {
     struct one_op f;
 
@@ -72,8 +72,8 @@ static void gemm_refuses_what_does_not_fit(void **state)
     op_expect_error(&f, "C is (3, 2), which does not broadcast to the result (1, 2)");
 }
 
-static bool tied(const struct pare_ties *t, const struct pare_value *a, int ax,
-                 const struct pare_value *b, int bx)
+static bool has_tie(const struct pare_ties *t, const struct pare_value *a, int ax,
+                    const struct pare_value *b, int bx)
 {
     for (int i = 0; i < t->n; i++) {
         const struct pare_tied *p = &t->tie[i];
@@ -85,7 +85,7 @@ static bool tied(const struct pare_ties *t, const struct pare_value *a, int ax,
     return false;
 }
 
-static void gemm_ties_channels(void **state)
+static void test_ties_of_gemm(void **state)
 {
     struct pare_ties t = { 0 };
     struct one_op f;
@@ -99,13 +99,13 @@ static void gemm_ties_channels(void **state)
     assert_int_equal(op_run(&f), 0);
     t.arena = f.arena;
     f.node.op->ties(&f.node, &t);
-    assert_true(tied(&t, f.in[0], 1, f.in[1], 1));
-    assert_true(tied(&t, f.in[1], 0, f.out[0], 1));
-    assert_true(tied(&t, f.in[2], 0, f.out[0], 1));
+    assert_true(has_tie(&t, f.in[0], 1, f.in[1], 1));
+    assert_true(has_tie(&t, f.in[1], 0, f.out[0], 1));
+    assert_true(has_tie(&t, f.in[2], 0, f.out[0], 1));
     op_end(&f);
 }
 
-static void matmul_follows_numpy(void **state)
+static void test_matmul_broadcasts_as_numpy(void **state)
 {
     struct one_op f;
 
@@ -123,7 +123,7 @@ static void matmul_follows_numpy(void **state)
     op_expect(&f, 0, PARE_I64, "()", LIST(11));
     op_end(&f);
 
-    op_begin(&f, "MatMul", 13); /* nothing to sum */
+    op_begin(&f, "MatMul", 13); /* an empty sum */
     op_in(&f, PARE_F32, "2,0", NULL);
     op_in(&f, PARE_F32, "0,1", NULL);
     op_expect(&f, 0, PARE_F32, "(2, 1)", LIST(0, 0));
@@ -140,7 +140,7 @@ static void matmul_follows_numpy(void **state)
     op_expect_error(&f, "operands are () and (2, 3), a scalar is not a matrix");
 }
 
-static void einsum_one(const char *equation, const char *shape, const double *want)
+static void expect_einsum(const char *equation, const char *shape, const double *want)
 {
     struct one_op f;
 
@@ -151,18 +151,18 @@ static void einsum_one(const char *equation, const char *shape, const double *wa
     op_end(&f);
 }
 
-static void einsum_of_one_matrix(void **state)
+static void test_einsum_of_one_matrix(void **state)
 {
     (void)state;
-    einsum_one("ij->ji", "(2, 2)", LIST(1, 3, 2, 4));
-    einsum_one("ba", "(2, 2)", LIST(1, 3, 2, 4)); /* a before b */
-    einsum_one("ii", "()", LIST(5));
-    einsum_one("ii->i", "(2)", LIST(1, 4));
-    einsum_one("...j -> ...", "(2)", LIST(3, 7));
-    einsum_one("ij->", "()", LIST(10));
+    expect_einsum("ij->ji", "(2, 2)", LIST(1, 3, 2, 4));
+    expect_einsum("ba", "(2, 2)", LIST(1, 3, 2, 4)); /* a before b */
+    expect_einsum("ii", "()", LIST(5));
+    expect_einsum("ii->i", "(2)", LIST(1, 4));
+    expect_einsum("...j -> ...", "(2)", LIST(3, 7));
+    expect_einsum("ij->", "()", LIST(10));
 }
 
-static void einsum_bad(const char *equation, const char *text)
+static void expect_einsum_error(const char *equation, const char *text)
 {
     struct one_op f;
 
@@ -173,23 +173,23 @@ static void einsum_bad(const char *equation, const char *text)
     op_expect_error(&f, text);
 }
 
-static void einsum_explains_bad_equations(void **state)
+static void test_errors_of_einsum_equations(void **state)
 {
     (void)state;
-    einsum_bad("ij", "the equation 'ij' does not have 2 inputs");
-    einsum_bad("ij,ij,ij", "the equation 'ij,ij,ij' does not have 2 inputs");
-    einsum_bad("ij,jk", "axis 0 of input 1 has 2 elements where its label has 3");
-    einsum_bad("ijk,ij", "input 0 is (2, 3) but the equation gives it 3 labels");
-    einsum_bad("ij,ij->x", "the equation's result has a label that no input has");
-    einsum_bad("ij,ij->ii", "a label occurs twice in the equation's result");
-    einsum_bad("ij,i1", "the equation has an unexpected '1'");
-    einsum_bad("ij,ij-j", "the equation has a '-' that is not an arrow");
-    einsum_bad("ij,ij->i,j", "the equation has more text after its result: ',j'");
-    einsum_bad("ij,i......", "the equation has an unexpected '.'");
+    expect_einsum_error("ij", "the equation 'ij' does not have 2 inputs");
+    expect_einsum_error("ij,ij,ij", "the equation 'ij,ij,ij' does not have 2 inputs");
+    expect_einsum_error("ij,jk", "axis 0 of input 1 has 2 elements where its label has 3");
+    expect_einsum_error("ijk,ij", "input 0 is (2, 3) but the equation gives it 3 labels");
+    expect_einsum_error("ij,ij->x", "the equation's result has a label that no input has");
+    expect_einsum_error("ij,ij->ii", "a label occurs twice in the equation's result");
+    expect_einsum_error("ij,i1", "the equation has an unexpected '1'");
+    expect_einsum_error("ij,ij-j", "the equation has a '-' that is not an arrow");
+    expect_einsum_error("ij,ij->i,j", "the equation has more text after its result: ',j'");
+    expect_einsum_error("ij,i......", "the equation has an unexpected '.'");
 }
 
 /* h = x + h, so that the states are running sums. */
-static void running_sum(struct one_op *f, const char *dirs)
+static void begin_running_sum(struct one_op *f, const char *dirs)
 {
     op_begin(f, "RNN", 14);
     op_in(f, PARE_F32, "3,1,1", LIST(1, 2, 3));
@@ -199,35 +199,35 @@ static void running_sum(struct one_op *f, const char *dirs)
     f->node.n_out = 2;
 }
 
-static void rnn_goes_both_ways(void **state)
+static void test_directions_of_rnn(void **state)
 {
     struct one_op f;
 
     (void)state;
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(1, 3, 6));
     op_expect(&f, 1, PARE_F32, "(1, 1, 1)", LIST(6));
     assert_true(f.node.op->macs(&f.node) == 6);
     op_end(&f);
 
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     op_attr(&f, "direction", "reverse");
     op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(6, 5, 3));
     op_end(&f);
 
-    running_sum(&f, "2");
+    begin_running_sum(&f, "2");
     op_attr(&f, "direction", "bidirectional");
     op_expect(&f, 0, PARE_F32, "(3, 2, 1, 1)", LIST(1, 6, 3, 5, 6, 3));
     op_expect(&f, 1, PARE_F32, "(2, 1, 1)", LIST(6, 6));
     op_end(&f);
 }
 
-static void rnn_stops_at_the_end_of_short_sequences(void **state)
+static void test_sequence_lengths_of_rnn(void **state)
 {
     struct one_op f;
 
     (void)state;
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     op_in_none(&f);
     op_in(&f, PARE_I32, "1", LIST(2));
     op_in(&f, PARE_F32, "1,1,1", LIST(10));
@@ -235,46 +235,46 @@ static void rnn_stops_at_the_end_of_short_sequences(void **state)
     op_expect(&f, 1, PARE_F32, "(1, 1, 1)", LIST(13));
     op_end(&f);
 
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     op_in_none(&f);
     op_in(&f, PARE_I32, "1", LIST(2));
     op_attr(&f, "direction", "reverse");
     op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(3, 2, 0));
     op_end(&f);
 
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     op_in_none(&f);
     op_in(&f, PARE_I32, "1", LIST(4));
     op_expect_error(&f, "a sequence length is 4, but there are 3 steps");
 }
 
-static void rnn_clips_and_checks(void **state)
+static void test_clip_and_errors_of_rnn(void **state)
 {
     struct one_op f;
 
     (void)state;
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     op_attr(&f, "clip", "2.5");
     op_expect(&f, 0, PARE_F32, "(3, 1, 1, 1)", LIST(1, 2.5, 2.5));
     op_end(&f);
 
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     op_attr(&f, "hidden_size", "4");
     op_expect_error(&f, "R has 1 states but hidden_size is 4");
 
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     f.set[0] = (struct pare_setting){ 0 };
     f.n_set = 0;
     op_attr(&f, "activations", "Sine");
     op_expect_error(&f, "activation 'Sine' is not supported");
 
-    running_sum(&f, "1");
+    begin_running_sum(&f, "1");
     op_in(&f, PARE_F32, "1,3", six);
     op_expect_error(&f, "B is (1, 3), expected (1, 2)");
 }
 
-/* All gates are linear: i = o = f = x / 2, n = x. */
-static void lstm(const char *coupled, double c, double h)
+/* An LSTM with linear gates: i = o = f = x / 2, n = x. */
+static void expect_lstm(const char *coupled, double c, double h)
 {
     struct one_op f;
 
@@ -295,27 +295,27 @@ static void lstm(const char *coupled, double c, double h)
     op_end(&f);
 }
 
-static void lstm_couples_gates(void **state)
+static void test_coupled_gates_of_lstm(void **state)
 {
     (void)state;
-    lstm("0", 7, 7);
-    lstm("1", 2, 2);
+    expect_lstm("0", 7, 7);
+    expect_lstm("1", 2, 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gemm_is_alpha_ab_plus_beta_c),
-        cmocka_unit_test(gemm_of_integers_wraps_or_saturates),
-        cmocka_unit_test(gemm_refuses_what_does_not_fit),
-        cmocka_unit_test(gemm_ties_channels),
-        cmocka_unit_test(matmul_follows_numpy),
-        cmocka_unit_test(einsum_of_one_matrix),
-        cmocka_unit_test(einsum_explains_bad_equations),
-        cmocka_unit_test(rnn_goes_both_ways),
-        cmocka_unit_test(rnn_stops_at_the_end_of_short_sequences),
-        cmocka_unit_test(rnn_clips_and_checks),
-        cmocka_unit_test(lstm_couples_gates),
+        cmocka_unit_test(test_gemm_with_alpha_and_beta),
+        cmocka_unit_test(test_integer_gemm_wraps_or_saturates),
+        cmocka_unit_test(test_gemm_refuses_wrong_shapes),
+        cmocka_unit_test(test_ties_of_gemm),
+        cmocka_unit_test(test_matmul_broadcasts_as_numpy),
+        cmocka_unit_test(test_einsum_of_one_matrix),
+        cmocka_unit_test(test_errors_of_einsum_equations),
+        cmocka_unit_test(test_directions_of_rnn),
+        cmocka_unit_test(test_sequence_lengths_of_rnn),
+        cmocka_unit_test(test_clip_and_errors_of_rnn),
+        cmocka_unit_test(test_coupled_gates_of_lstm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

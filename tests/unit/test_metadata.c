@@ -13,7 +13,7 @@
 #include "base/sha256.h"
 #include "onnx/model.h"
 
-static const char *sha(const char *part, int times)
+static const char *sha256_of(const char *part, int times)
 {
     static char text[PARE_SHA256_TEXT];
     struct pare_sha256 s;
@@ -25,29 +25,29 @@ static const char *sha(const char *part, int times)
     return text;
 }
 
-/* The examples of FIPS 180-2, and lengths around the end of a block as sha256sum has them. */
-static void hashes(void **state)
+/* The examples of FIPS 180-2, and lengths around the end of a block. */
+static void test_sha256(void **state)
 {
     (void)state;
-    assert_string_equal(sha("", 1),
+    assert_string_equal(sha256_of("", 1),
                         "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    assert_string_equal(sha("abc", 1),
+    assert_string_equal(sha256_of("abc", 1),
                         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    assert_string_equal(sha("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1),
+    assert_string_equal(sha256_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1),
                         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-    assert_string_equal(sha("aaaaaaaaaa", 100000),
+    assert_string_equal(sha256_of("aaaaaaaaaa", 100000),
                         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-    for (int n = 54; n < 67; n++) { /* in one piece and in many: the same */
+    for (int n = 54; n < 67; n++) { /* at once and byte by byte */
         char whole[80], first[PARE_SHA256_TEXT];
 
         memset(whole, 'x', (size_t)n);
         whole[n] = '\0';
-        snprintf(first, sizeof(first), "%s", sha(whole, 1));
-        assert_string_equal(first, sha("x", n));
+        snprintf(first, sizeof(first), "%s", sha256_of(whole, 1));
+        assert_string_equal(first, sha256_of("x", n));
     }
 }
 
-static void json_again(void **state)
+static void test_json_round_trip(void **state)
 {
     static const char text[] =
         "{\"a\":[1,-2,2.5,true,false,null],\"b\":{\"q\\\"\":\"\\n<\"},\"e\":[]}";
@@ -66,7 +66,7 @@ static void json_again(void **state)
     pare_arena_free(a);
 }
 
-static void notes(void **state)
+static void test_metadata_of_models(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     int64_t chw[3] = { 1, 8, 8 };
@@ -93,9 +93,9 @@ static void notes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hashes),
-        cmocka_unit_test(json_again),
-        cmocka_unit_test(notes),
+        cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_json_round_trip),
+        cmocka_unit_test(test_metadata_of_models),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 
 enum { BATCH = 6, MOST_OUT = RG_VALUES + 2 };
 
-/* ---- graphs, one line each: from x (N, 4, 6), and t (N, 3) ---------------------------------- */
+/* ---- graphs of x (N, 4, 6) and t (N, 3) ----------------------------------------------------- */
 
 NETWORK(convolution)
 {
@@ -27,7 +27,7 @@ NETWORK(convolution)
     return NODE("Gemm", NAMES(y, random_weight(n, INTS(8, 5))), NOTHING);
 }
 
-/* Sequence first, as PyTorch's attention has it: items are the second digit of (steps * items). */
+/* Sequence first, as in PyTorch's attention: rows are (steps * items). */
 NETWORK(sequence_first)
 {
     const char *y = NODE("Transpose", NAMES(n->x), at_ints("perm", INTS(1, 0, 2)));
@@ -54,7 +54,7 @@ static const char *batch_size(struct net *n)
     return NODE("Gather", NAMES(NODE("Shape", NAMES(n->x), NOTHING), LIST(0)), NOTHING);
 }
 
-/* A token for each item, from one for all. */
+/* One token, expanded to all items. */
 NETWORK(class_token)
 {
     const char *shape = NODE("Concat", NAMES(batch_size(n), LIST(1, 6)), at_int("axis", 0));
@@ -72,7 +72,7 @@ NETWORK(two_inputs)
                 NOTHING);
 }
 
-NETWORK(all_in_a_row)
+NETWORK(flattened)
 {
     return NODE("Reshape", NAMES(n->x, LIST(-1)), NOTHING);
 }
@@ -137,7 +137,7 @@ NETWORK(divided_by_batch)
     return NODE("Div", NAMES(n->x, size), NOTHING);
 }
 
-/* Another range for another batch, of the same length. */
+/* A range of constant length whose start depends on the batch. */
 NETWORK(range_by_batch)
 {
     const char *from = NODE("Div", NAMES(batch_size(n), LIST(3)), NOTHING);
@@ -151,7 +151,7 @@ NETWORK(constant_by_item)
     return NODE("Add", NAMES(n->t, random_weight(n, INTS(BATCH, 1))), NOTHING);
 }
 
-/* A copy, unless it is asked to train. */
+/* A copy in inference. */
 NETWORK(dropout)
 {
     return NODE("Dropout", NAMES(n->x, build_scalar(&n->b, 0.5f)), NOTHING);
@@ -179,14 +179,14 @@ NETWORK(items_reversed)
 static const struct {
     const char *name;
     const char *(*make)(struct net *n);
-    bool apart;
+    bool independent; /* no result depends on another item of the batch */
 } nets[] = {
     { "convolution", convolution, true },
     { "sequence first", sequence_first, true },
     { "heads", heads, true },
     { "class token", class_token, true },
     { "two inputs", two_inputs, true },
-    { "all in a row", all_in_a_row, true },
+    { "flattened", flattened, true },
     { "dropout", dropout, true },
     { "dropout trains", dropout_trains, false },
     { "mean of items", mean_of_items, false },
@@ -205,7 +205,7 @@ static const struct {
     { "items reversed", items_reversed, false },
 };
 
-/* ---- whole and in parts ------------------------------------------------------------------- */
+/* ---- whole batch and micro-batches --------------------------------------------------------- */
 
 struct data {
     const struct pare_model *m;
@@ -214,7 +214,7 @@ struct data {
     int n_in, n_out;
 };
 
-static void whole(struct data *d)
+static void run_whole_batch(struct data *d)
 {
     struct pare_plan_opts o = { .threads = 1, .in = d->in };
     struct pare_tensor out[MOST_OUT];
@@ -231,24 +231,25 @@ static void whole(struct data *d)
     pare_plan_free(p);
 }
 
-static void compare(const struct data *d, const struct pare_tensor *out, int64_t items, int threads)
+static void compare_with_whole(const struct data *d, const struct pare_tensor *out, int64_t items,
+                               int threads)
 {
     struct pare_err err;
 
     for (int i = 0; i < d->n_out; i++) {
-        double most = 0;
+        double largest = 0;
 
         for (int64_t k = 0; k < pare_numel(&d->want[i]); k++)
-            most = fmax(most, fabs(pare_get(&d->want[i], k)));
+            largest = fmax(largest, fabs(pare_get(&d->want[i], k)));
         if (pare_tensor_compare(&out[i], &d->want[i],
-                                (struct pare_tolerance){ 1e-5, 1e-5 * most + 1e-6 }, &err))
-            fail_msg("%s, parts of %lld, %d threads: output %d: %s", d->name, (long long)items,
-                     threads, i, err.msg);
+                                (struct pare_tolerance){ 1e-5, 1e-5 * largest + 1e-6 }, &err))
+            fail_msg("%s, micro-batches of %lld, %d threads: output %d: %s", d->name,
+                     (long long)items, threads, i, err.msg);
     }
 }
 
-/* Nothing of an earlier run may be read, and no memory is asked for. */
-static void run_parts(const struct data *d, struct pare_plan *p, int64_t items, int threads)
+/* A run reads nothing of an earlier run and allocates no memory. */
+static void run_microbatches(const struct data *d, struct pare_plan *p, int64_t items, int threads)
 {
     struct pare_tensor out[MOST_OUT];
     struct pare_err err;
@@ -257,14 +258,15 @@ static void run_parts(const struct data *d, struct pare_plan *p, int64_t items, 
         memset(p->microbatch->plan[i]->memory, 0xff, p->microbatch->plan[i]->memory_bytes);
     pare_oom_countdown = 1 << 30;
     if (pare_plan_execute(p, d->in, out, &err))
-        fail_msg("%s, parts of %lld, %d threads: %s", d->name, (long long)items, threads, err.msg);
+        fail_msg("%s, micro-batches of %lld, %d threads: %s", d->name, (long long)items, threads,
+                 err.msg);
     assert_int_equal(pare_oom_countdown, 1 << 30);
     pare_oom_countdown = 0;
-    compare(d, out, items, threads);
+    compare_with_whole(d, out, items, threads);
 }
 
-/* False when it cannot be run so. */
-static bool in_parts(const struct data *d, int64_t items, int threads)
+/* Runs in micro-batches of `items` and compares; returns false if the plan is refused. */
+static bool check_microbatches(const struct data *d, int64_t items, int threads)
 {
     struct pare_plan_opts o = { .threads = threads, .in = d->in };
     struct pare_plan *p;
@@ -278,7 +280,7 @@ static bool in_parts(const struct data *d, int64_t items, int threads)
         fail_msg("%s: %s", d->name, err.msg);
     assert_non_null(p->microbatch);
     for (int again = 0; again < 2; again++)
-        run_parts(d, p, items, threads);
+        run_microbatches(d, p, items, threads);
     pare_plan_free(p);
     return true;
 }
@@ -298,7 +300,7 @@ static void make_net(struct data *d, int i, struct net *n, int64_t batch)
         rg_fill(&n->r, &d->in[k], 1);
 }
 
-static void apart_or_not(void **state)
+static void test_microbatches_of_small_networks(void **state)
 {
     static struct net n;
     struct data d;
@@ -306,33 +308,34 @@ static void apart_or_not(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++) {
         make_net(&d, (int)i, &n, BATCH);
-        whole(&d);
+        run_whole_batch(&d);
         for (int64_t items = 1; items < BATCH; items++)
             for (int threads = 1; threads <= 3; threads++)
-                if (in_parts(&d, items, threads) != (nets[i].apart && BATCH % items == 0))
-                    fail_msg("%s, parts of %lld: %s", d.name, (long long)items,
-                             nets[i].apart ? "cannot be" : "can be");
+                if (check_microbatches(&d, items, threads) !=
+                    (nets[i].independent && BATCH % items == 0))
+                    fail_msg("%s, micro-batches of %lld: %s", d.name, (long long)items,
+                             nets[i].independent ? "refused" : "accepted");
         pare_model_free((struct pare_model *)(uintptr_t)d.m);
     }
 }
 
-/* Seven items on two threads: one of them has four. */
-static void odd_batch(void **state)
+/* Seven items on two threads. */
+static void test_batch_of_7_on_2_threads(void **state)
 {
     static struct net n;
     struct data d;
 
     (void)state;
-    for (int i = 0; nets[i].apart; i++) { /* those come first */
+    for (int i = 0; nets[i].independent; i++) { /* the independent ones come first */
         make_net(&d, i, &n, 7);
-        whole(&d);
-        assert_true(in_parts(&d, 1, 2));
-        assert_false(in_parts(&d, 2, 2));
+        run_whole_batch(&d);
+        assert_true(check_microbatches(&d, 1, 2));
+        assert_false(check_microbatches(&d, 2, 2));
         pare_model_free((struct pare_model *)(uintptr_t)d.m);
     }
 }
 
-static void zoo(void **state)
+static void test_microbatches_of_the_zoo(void **state)
 {
     (void)state;
     for (int i = 0; pare_networks[i]; i++) {
@@ -341,7 +344,7 @@ static void zoo(void **state)
         struct pare_model *m;
         struct pare_rng r;
         struct pare_err err;
-        int parts = 0;
+        int runs = 0;
 
         o.h = o.w = pare_networks[i]->least > 32 ? pare_networks[i]->least : 32;
         if (pare_network_make(pare_networks[i], &o, &m, &err))
@@ -350,27 +353,27 @@ static void zoo(void **state)
         d.in[0] = build_tensor(PARE_F32, INTS(4, 3, o.h, o.w));
         pare_rng_init(&r, 1);
         rg_fill(&r, &d.in[0], 1);
-        whole(&d);
-        parts += in_parts(&d, 1, 2);
-        parts += in_parts(&d, 2, 1);
-        if (parts != 2)
+        run_whole_batch(&d);
+        runs += check_microbatches(&d, 1, 2);
+        runs += check_microbatches(&d, 2, 1);
+        if (runs != 2)
             fail_msg("%s cannot be run in micro-batches", d.name);
         pare_model_free(m);
     }
 }
 
-static uint64_t setting(const char *name, uint64_t absent)
+static uint64_t env_number(const char *name, uint64_t absent)
 {
     const char *s = getenv(name);
 
     return s ? strtoull(s, NULL, 10) : absent;
 }
 
-static void random_graphs(void **state)
+static void test_microbatches_of_random_networks(void **state)
 {
-    uint64_t first = setting("PARE_SEED", 1), count = setting("PARE_GRAPHS", 400);
+    uint64_t first = env_number("PARE_SEED", 1), count = env_number("PARE_GRAPHS", 400);
     static struct rg g;
-    int apart = 0, batches = 0;
+    int independent = 0, batches = 0;
 
     (void)state;
     for (uint64_t seed = first; seed < first + count; seed++) {
@@ -386,19 +389,20 @@ static void random_graphs(void **state)
             rg_fill(&g.r, &d.in[i], 1.5f);
         }
         if (d.in[0].dim[0] > 1) {
-            whole(&d);
+            run_whole_batch(&d);
             batches++;
-            apart += in_parts(&d, 1, 2);
+            independent += check_microbatches(&d, 1, 2);
         }
         pare_model_free(model);
         pare_reset(pool, m);
     }
-    print_message("%d of %d random networks with batches ran in parts\n", apart, batches);
-    assert_true(apart > 0 || count < 100);
+    print_message("%d of %d random networks with a batch ran in micro-batches\n", independent,
+                  batches);
+    assert_true(independent > 0 || count < 100);
 }
 
-/* Rows of a table by indices that are given: a wrong one is found when its item runs. */
-static struct pare_model *lookup(struct net *n)
+/* Gather of a table by input indices: a wrong index is an error when its item runs. */
+static struct pare_model *make_lookup(struct net *n)
 {
     net_begin(n, 1, 0.5f);
     n->x = build_input(&n->b, PARE_I64, INTS(-1, 2));
@@ -406,10 +410,10 @@ static struct pare_model *lookup(struct net *n)
     return build_model(&n->b);
 }
 
-static void errors_come_out(void **state)
+static void test_errors_of_microbatches(void **state)
 {
     static struct net n;
-    struct pare_model *m = lookup(&n);
+    struct pare_model *m = make_lookup(&n);
     struct pare_tensor x = build_tensor(PARE_I64, INTS(BATCH, 2)), out;
     struct pare_plan_opts o = { .threads = 2, .in = &x };
     struct pare_plan *p[2];
@@ -437,8 +441,8 @@ static void errors_come_out(void **state)
     pare_model_free(m);
 }
 
-/* Large products: the second plan has no weights of its own. */
-static void weights_are_shared(void **state)
+/* The second plan shares the packed weights of the first. */
+static void test_microbatches_share_weights(void **state)
 {
     static struct net n;
     struct pare_tensor x = build_tensor(PARE_F32, INTS(4, 64, 8, 8));
@@ -477,8 +481,8 @@ static void write_choice(const char *path, const char *key, const char *name)
     fclose(f);
 }
 
-/* Enough to do that parts are tried. */
-static struct pare_model *larger(struct net *n, struct pare_tensor *x)
+/* Large enough for tuning to try micro-batches. */
+static struct pare_model *make_large_network(struct net *n, struct pare_tensor *x)
 {
     const char *y;
 
@@ -491,13 +495,13 @@ static struct pare_model *larger(struct net *n, struct pare_tensor *x)
     return build_model(&n->b);
 }
 
-/* A list says how the batch is run; what is tried is written down and followed. */
-static void choices(void **state)
+/* The tuning cache determines the micro-batch; tuning records its choice there. */
+static void test_tuning_cache_of_microbatches(void **state)
 {
     static struct net n;
     char path[] = "/tmp/pare_microbatch_XXXXXX", key[PARE_TUNE_KEY];
     struct pare_tensor x;
-    struct pare_model *m = larger(&n, &x);
+    struct pare_model *m = make_large_network(&n, &x);
     struct pare_plan_opts o = { .threads = 2, .choices = path, .in = &x };
     struct pare_plan *p;
     struct pare_err err;
@@ -528,7 +532,7 @@ static void choices(void **state)
     unlink(path);
     o.tune = true;
     assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
-    assert_non_null(p->microbatch); /* perhaps with one part */
+    assert_non_null(p->microbatch); /* possibly with one micro-batch */
     items = p->microbatch->items;
     pare_plan_free(p);
     o.tune = false;
@@ -540,12 +544,12 @@ static void choices(void **state)
     pare_model_free(m);
 }
 
-/* Every request for memory fails once. */
-static void no_memory(void **state)
+/* Each allocation fails once. */
+static void test_out_of_memory(void **state)
 {
     static struct net n;
     struct pare_tensor x;
-    struct pare_model *m = larger(&n, &x);
+    struct pare_model *m = make_large_network(&n, &x);
     struct pare_plan_opts o = { .threads = 2, .in = &x };
     int fails = 0, tuned = 0;
 
@@ -554,7 +558,7 @@ static void no_memory(void **state)
         ;
     assert_true(fails > 50);
     o.tune = true;
-    for (int at = 1; at < 3 * fails; at += 7) /* the more, the longer it takes */
+    for (int at = 1; at < 3 * fails; at += 7) /* every seventh, to save time */
         build_plan_fails(m, &o, 0, -at, &tuned);
     assert_true(tuned > 0);
     pare_model_free(m);
@@ -563,15 +567,15 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(apart_or_not, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(odd_batch, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(zoo, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(random_graphs, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(errors_come_out, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(weights_are_shared, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(choices, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(no_memory, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_microbatches_of_small_networks, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_batch_of_7_on_2_threads, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_microbatches_of_the_zoo, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_microbatches_of_random_networks, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_errors_of_microbatches, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_microbatches_share_weights, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_tuning_cache_of_microbatches, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_out_of_memory, make_pool, drop_pool),
     };
 
-    return cmocka_run_group_tests_name("split", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("microbatch", tests, NULL, NULL);
 }

@@ -18,8 +18,8 @@
     "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", \"Linear\"], " \
     "\"quant_bits\": 8, \"quant_dtype\": \"int\"}]"
 
-/* Trained networks, as files in memory: with normalizations, whose statistics would change in a
- * quantized training, and without. */
+/* Trained networks, packed in memory: one with normalizations, whose statistics would change in
+ * quantized training, and one without. */
 static struct pare_arena *arena;
 static struct net {
     const char *name;
@@ -59,7 +59,7 @@ static struct pare_model *trained_model(int net)
     return m;
 }
 
-static int by_accuracy(void *user, double *value, struct pare_err *err)
+static int evaluate_accuracy(void *user, double *value, struct pare_err *err)
 {
     const struct job *j = user;
 
@@ -84,7 +84,7 @@ static void check_report(struct job *j, const struct pare_budget_report *p, doub
         else if (s->changes > below)
             below = s->changes;
     }
-    assert_int_equal(below, kept - 1); /* one less was tried and was not enough */
+    assert_int_equal(below, kept - 1); /* one change fewer was tried and is not enough */
     for (int i = 0; i < p->n_layers; i++) {
         const struct pare_layer *l = rig_layer(j->compression, p->layer[i].name);
 
@@ -96,7 +96,7 @@ static void check_report(struct job *j, const struct pare_budget_report *p, doub
 }
 
 /* The accuracy of the exported file. */
-static double of_file(struct job *j)
+static double accuracy_of_file(struct job *j)
 {
     char path[64];
     struct pare_export files = { .onnx = path };
@@ -114,11 +114,11 @@ static double of_file(struct job *j)
     return (double)e.top1 / (double)e.n;
 }
 
-/* From too few bits, after calibration or, for network 1, some training. */
-static void target_met(int net, const char *quantizer, const char *config, const char *settings,
-                       double drop)
+/* Starts from too few bits, after calibration or (network 1) some training. */
+static void check_target(int net, const char *quantizer, const char *config, const char *settings,
+                         double drop)
 {
-    struct pare_budget b = { .evaluate = by_accuracy };
+    struct pare_budget b = { .evaluate = evaluate_accuracy };
     struct pare_budget_report p;
     struct job j = job_open(trained_model(net), quantizer, config, settings,
                             LEARN "epochs=1 lr=1e-5");
@@ -127,41 +127,41 @@ static void target_met(int net, const char *quantizer, const char *config, const
         ok(pare_training_run(j.training, NULL, NULL, &rig_err));
     b.user = &j;
     b.least = nets[net].accuracy - drop;
-    assert_true(rig_accuracy(j.training) < b.least); /* else this test would prove nothing */
+    assert_true(rig_accuracy(j.training) < b.least); /* otherwise nothing would change */
     ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
     assert_true(p.n_layers > 0);
     check_report(&j, &p, b.least);
     assert_true(rig_accuracy(j.training) == p.accuracy);
-    assert_true(of_file(&j) >= b.least - 0.01);
+    assert_true(accuracy_of_file(&j) >= b.least - 0.01);
     job_close(&j);
 }
 
-static void test_target_met(void **state)
+static void test_target_is_met_after_calibration(void **state)
 {
     (void)state;
-    target_met(0, "ptq", CONFIG("2"), NULL, 0.01);
-    target_met(0, "ptq", CONFIG("2"), "observer=mse", 0.005);
-    target_met(0, "ptq", CONFIG("3"), "observer=entropy", 0);
+    check_target(0, "ptq", CONFIG("2"), NULL, 0.01);
+    check_target(0, "ptq", CONFIG("2"), "observer=mse", 0.005);
+    check_target(0, "ptq", CONFIG("3"), "observer=entropy", 0);
 }
 
-static void test_target_met_trained(void **state)
+static void test_target_is_met_after_training(void **state)
 {
     (void)state;
-    target_met(1, "qat", MLP("2"), NULL, 0.01);
-    target_met(1, "lsq", MLP("2"), NULL, 0.01);
-    target_met(1, "lsq_plus", MLP("2"), NULL, 0.01);
+    check_target(1, "qat", MLP("2"), NULL, 0.01);
+    check_target(1, "lsq", MLP("2"), NULL, 0.01);
+    check_target(1, "lsq_plus", MLP("2"), NULL, 0.01);
 }
 
-/* ---- searching ------------------------------------------------------------------------------- */
+/* ---- search ---------------------------------------------------------------------------------- */
 
 /* A metric that requires a number of changes, or a layer to be float. */
-struct want {
+struct requirement {
     struct job *j;
-    int changes, judged;
+    int changes, evaluated;
     const char *layer;
 };
 
-static int changes(const struct pare_compression *r)
+static int count_float_layers(const struct pare_compression *r)
 {
     int n = 0;
 
@@ -170,35 +170,35 @@ static int changes(const struct pare_compression *r)
     return n;
 }
 
-static int by_want(void *user, double *value, struct pare_err *err)
+static int evaluate_requirement(void *user, double *value, struct pare_err *err)
 {
-    struct want *w = user;
+    struct requirement *w = user;
 
     (void)err;
-    w->judged++;
+    w->evaluated++;
     *value = w->layer ? !rig_layer(w->j->compression, w->layer)->quant->quantized[PARE_WEIGHT]
-                      : changes(w->j->compression) >= w->changes;
+                      : count_float_layers(w->j->compression) >= w->changes;
     return 0;
 }
 
-/* 8 bits have only one step above them: any number of four layers may be float. */
-static void test_fewest(void **state)
+/* From 8 bits the only change is to float: 0 to 4 layers become float. */
+static void test_fewest_layers_become_float(void **state)
 {
     (void)state;
     for (int k = 0; k <= 4; k++) {
         struct job j = job_open(trained_model(0), "ptq", WEIGHTS, NULL, LEARN);
-        struct want w = { .j = &j, .changes = k };
-        struct pare_budget b = { .least = 0.5, .evaluate = by_want, .user = &w };
+        struct requirement w = { .j = &j, .changes = k };
+        struct pare_budget b = { .least = 0.5, .evaluate = evaluate_requirement, .user = &w };
         struct pare_budget_report p;
 
         ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
         assert_true(p.met);
-        assert_int_equal(changes(j.compression), k);
+        assert_int_equal(count_float_layers(j.compression), k);
         assert_int_equal(p.n_layers, k);
-        assert_true(w.judged <= 5);
+        assert_true(w.evaluated <= 5);
         for (int i = 1; i < k; i++) /* worst first */
             assert_true(p.layer[i - 1].noise_db <= p.layer[i].noise_db);
-        for (int i = 0; i < 4; i++) { /* and float weights are unchanged, bit for bit */
+        for (int i = 0; i < 4; i++) { /* weights of float layers are bit-identical */
             struct pare_layer *l = pare_compression_layer(j.compression, i);
             size_t n = (size_t)pare_numel(&l->w) * sizeof(float);
             bool same = !memcmp(l->w.data, l->weight->t.data, n);
@@ -209,16 +209,16 @@ static void test_fewest(void **state)
     }
 }
 
-/* The most sensitive layer is made float first: one of its weights is so large that all others of
- * the tensor become 0, but its input is a pixel that is always 0. */
-static void test_worst_layer(void **state)
+/* The most sensitive layer becomes float first: one of its weights is so large that all others of
+ * the tensor become 0, but the input of that weight is always 0. */
+static void test_most_sensitive_layer_becomes_float(void **state)
 {
     static const char *const quantizers[] = { "ptq", "naive" };
 
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct pare_model *m = trained_model(0);
-        struct pare_budget b = { .evaluate = by_accuracy };
+        struct pare_budget b = { .evaluate = evaluate_accuracy };
         struct pare_budget_report p;
         struct pare_tensor *w;
         struct job j;
@@ -236,12 +236,12 @@ static void test_worst_layer(void **state)
         assert_string_equal(p.layer[0].name, "fc2");
         assert_int_equal(p.layer[0].asked[PARE_WEIGHT], 8);
         assert_int_equal(p.layer[0].bits[PARE_WEIGHT], 0);
-        assert_true(of_file(&j) >= b.least);
+        assert_true(accuracy_of_file(&j) >= b.least);
         job_close(&j);
     }
 }
 
-static int never(void *user, double *value, struct pare_err *err)
+static int evaluate_to_zero(void *user, double *value, struct pare_err *err)
 {
     (void)user;
     (void)err;
@@ -250,10 +250,10 @@ static int never(void *user, double *value, struct pare_err *err)
 }
 
 /* A bound that cannot be met changes nothing. */
-static void test_never(void **state)
+static void test_unreachable_target_changes_nothing(void **state)
 {
     struct job j = job_open(trained_model(0), "ptq", CONFIG("2"), NULL, LEARN);
-    struct pare_budget b = { .least = 0.5, .evaluate = never };
+    struct pare_budget b = { .least = 0.5, .evaluate = evaluate_to_zero };
     struct pare_tensor before, *w = &pare_compression_layer(j.compression, 1)->weight->t;
     struct pare_budget_report p;
     double a = rig_accuracy(j.training);
@@ -272,10 +272,10 @@ static void test_never(void **state)
     job_close(&j);
 }
 
-static void test_misuse(void **state)
+static void test_wrong_calls_are_errors(void **state)
 {
     struct pare_compression_opts o = { .quantizer = "naive", .config = WEIGHTS };
-    struct pare_budget b = { .least = 0.5, .evaluate = never };
+    struct pare_budget b = { .least = 0.5, .evaluate = evaluate_to_zero };
     struct pare_budget_report p;
     struct pare_compression *r;
     struct pare_model *m = trained_model(0);
@@ -283,7 +283,7 @@ static void test_misuse(void **state)
     (void)state;
     ok(pare_compression_new(m, &o, &r, &rig_err));
     assert_int_equal(pare_compression_mixed_precision(r, &b, &p, &rig_err),
-                     PARE_ECONFIG); /* not started */
+                     PARE_ECONFIG); /* before compress */
     ok(pare_compression_compress(r, &rig_err));
     assert_int_equal(pare_compression_mixed_precision(r, &b, &p, &rig_err), PARE_ECONFIG);
     assert_non_null(strstr(rig_err.msg, "needs data"));
@@ -291,20 +291,20 @@ static void test_misuse(void **state)
     pare_model_free(m);
 }
 
-/* Scales that were saved with other bits than the config's give the same model. */
-static void test_reload(void **state)
+/* Scales that were exported after mixed precision give the same model. */
+static void test_exported_scales_give_the_same_model(void **state)
 {
     struct pare_export files = { .calibration = "budget.json.tmp" };
     struct job j = job_open(trained_model(0), "ptq", CONFIG("2"), NULL, LEARN), k;
     struct pare_compression_opts o = { .quantizer = "ptq", .config = CONFIG("2"), .threads = 1 };
-    struct pare_budget b = { .evaluate = by_accuracy, .user = &j };
+    struct pare_budget b = { .evaluate = evaluate_accuracy, .user = &j };
     struct pare_budget_report p;
     int raised = 0;
 
     (void)state;
     b.least = nets[0].accuracy - 0.01;
     ok(pare_compression_mixed_precision(j.compression, &b, &p, &rig_err));
-    for (int s = 0; s < PARE_QUANT_SITES; s++) /* one stays float */
+    for (int s = 0; s < PARE_QUANT_SITES; s++) /* one layer is float */
         j.compression->layer[2].quant->quantized[s] = false;
     ok(pare_compression_write_weights(j.compression, &rig_err));
     ok(pare_compression_export(j.compression, &files, &rig_err));
@@ -327,7 +327,7 @@ static void test_reload(void **state)
     }
     assert_true(raised > 0);
     pare_compression_free(k.compression);
-    o.config = CONFIG("3"); /* those of another config do not */
+    o.config = CONFIG("3"); /* another config does not match the file */
     ok(pare_compression_new(k.model, &o, &k.compression, &rig_err));
     assert_int_equal(pare_compression_calibrate(k.compression, files.calibration, &rig_err),
                      PARE_ECONFIG);
@@ -339,13 +339,13 @@ static void test_reload(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reload),
-        cmocka_unit_test(test_target_met),
-        cmocka_unit_test(test_target_met_trained),
-        cmocka_unit_test(test_fewest),
-        cmocka_unit_test(test_worst_layer),
-        cmocka_unit_test(test_never),
-        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_exported_scales_give_the_same_model),
+        cmocka_unit_test(test_target_is_met_after_calibration),
+        cmocka_unit_test(test_target_is_met_after_training),
+        cmocka_unit_test(test_fewest_layers_become_float),
+        cmocka_unit_test(test_most_sensitive_layer_becomes_float),
+        cmocka_unit_test(test_unreachable_target_changes_nothing),
+        cmocka_unit_test(test_wrong_calls_are_errors),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -6,7 +6,7 @@
 
 /* ---- Slice ----------------------------------------------------------------------- */
 
-static void slice(struct rig *r, int64_t start, int64_t stop, int64_t axis, int64_t step)
+static void begin_slice(struct rig *r, int64_t start, int64_t stop, int64_t axis, int64_t step)
 {
     rig_begin(r, "Slice", 13);
     COUNTING(r, 2, 4);
@@ -16,53 +16,53 @@ static void slice(struct rig *r, int64_t start, int64_t stop, int64_t axis, int6
     I64(r, step);
 }
 
-static void slice_walks_backwards(void **state)
+static void test_slice_with_negative_steps(void **state)
 {
     struct rig r;
 
     (void)state;
-    slice(&r, -1, INT64_MIN, 1, -1);
+    begin_slice(&r, -1, INT64_MIN, 1, -1);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 3, 2, 1, 0, 7, 6, 5, 4);
     rig_end(&r);
-    slice(&r, INT64_MAX, 0, -1, -2);
+    begin_slice(&r, INT64_MAX, 0, -1, -2);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 3, 1, 7, 5);
     rig_end(&r);
-    slice(&r, INT64_MAX, INT64_MIN, 0, INT64_MIN);
+    begin_slice(&r, INT64_MAX, INT64_MIN, 0, INT64_MIN);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 4, 5, 6, 7);
     rig_end(&r);
 }
 
-static void slice_clamps(void **state)
+static void test_slice_clamps_its_range(void **state)
 {
     struct rig r;
 
     (void)state;
-    slice(&r, INT64_MIN, INT64_MAX, 1, 3);
+    begin_slice(&r, INT64_MIN, INT64_MAX, 1, 3);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 0, 3, 4, 7);
     rig_end(&r);
-    slice(&r, 1, 1000, 1, INT64_MAX);
+    begin_slice(&r, 1, 1000, 1, INT64_MAX);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 1, 5);
     rig_end(&r);
-    slice(&r, 1000, INT64_MAX, 1, 1);
+    begin_slice(&r, 1000, INT64_MAX, 1, 1);
     expect_ok(&r, 1);
     assert_int_equal(r.out[0]->t.dim[0], 2);
     assert_int_equal(r.out[0]->t.dim[1], 0);
     rig_end(&r);
 }
 
-static void slice_refuses(void **state)
+static void test_errors_of_slice(void **state)
 {
     struct rig r;
 
     (void)state;
-    slice(&r, 0, 1, 1, 0);
+    begin_slice(&r, 0, 1, 1, 0);
     expect_error(&r, 1, "step along axis 1 is 0");
-    slice(&r, 0, 1, 2, 1);
+    begin_slice(&r, 0, 1, 2, 1);
     expect_error(&r, 1, "axis 2 is outside");
     rig_begin(&r, "Slice", 13);
     COUNTING(&r, 2, 4);
@@ -77,7 +77,7 @@ static void slice_refuses(void **state)
     expect_error(&r, 1, "twice");
 }
 
-static void slice_of_attributes(void **state)
+static void test_slice_by_attributes(void **state)
 {
     struct rig r;
 
@@ -93,7 +93,7 @@ static void slice_of_attributes(void **state)
 
 /* ---- Pad ------------------------------------------------------------------------- */
 
-static void pad(struct rig *r, const char *mode, int64_t size, int64_t before, int64_t after)
+static void begin_pad(struct rig *r, const char *mode, int64_t size, int64_t before, int64_t after)
 {
     rig_begin(r, "Pad", 19);
     set_attr(r, "mode", mode);
@@ -101,59 +101,59 @@ static void pad(struct rig *r, const char *mode, int64_t size, int64_t before, i
     I64(r, before, after);
 }
 
-static void pad_of_small_sizes(void **state)
+static void test_pad_of_small_axes(void **state)
 {
     struct rig r;
 
     (void)state;
-    pad(&r, "reflect", 1, 2, 3);
+    begin_pad(&r, "reflect", 1, 2, 3);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 0, 0, 0, 0, 0, 0);
     rig_end(&r);
-    pad(&r, "reflect", 2, 3, 4);
+    begin_pad(&r, "reflect", 2, 3, 4);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1);
     rig_end(&r);
-    pad(&r, "reflect", 3, 5, 3);
+    begin_pad(&r, "reflect", 3, 5, 3);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 1, 0, 1, 2, 1, 0, 1, 2, 1, 0, 1);
     rig_end(&r);
-    pad(&r, "wrap", 3, 4, 4);
+    begin_pad(&r, "wrap", 3, 4, 4);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0);
     rig_end(&r);
-    pad(&r, "edge", 3, 2, -1);
+    begin_pad(&r, "edge", 3, 2, -1);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 0, 0, 0, 1);
     rig_end(&r);
-    pad(&r, "constant", 3, -2, 2);
+    begin_pad(&r, "constant", 3, -2, 2);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 2, 0, 0);
     rig_end(&r);
-    pad(&r, "constant", 2, -3, 5);
+    begin_pad(&r, "constant", 2, -3, 5);
     expect_ok(&r, 1);
     EXPECT(&r, 0, 0, 0, 0, 0);
     rig_end(&r);
-    pad(&r, "constant", 2, -1, -1);
+    begin_pad(&r, "constant", 2, -1, -1);
     expect_ok(&r, 1);
     assert_int_equal(pare_numel(&r.out[0]->t), 0);
     rig_end(&r);
 }
 
-static void pad_refuses(void **state)
+static void test_errors_of_pad(void **state)
 {
     struct rig r;
 
     (void)state;
-    pad(&r, "constant", 3, -2, -2);
+    begin_pad(&r, "constant", 3, -2, -2);
     expect_error(&r, 1, "leave nothing");
-    pad(&r, "constant", 3, INT64_MIN, INT64_MAX);
+    begin_pad(&r, "constant", 3, INT64_MIN, INT64_MAX);
     expect_error(&r, 1, "out of range");
-    pad(&r, "constant", 3, INT64_MAX / 8, INT64_MAX / 8);
+    begin_pad(&r, "constant", 3, INT64_MAX / 8, INT64_MAX / 8);
     expect_error(&r, 1, "has more than 1099511627776 elements");
-    pad(&r, "reflect", 0, 1, 1);
+    begin_pad(&r, "reflect", 0, 1, 1);
     expect_error(&r, 1, "no element to pad with");
-    pad(&r, "wrap", 2, -3, 5);
+    begin_pad(&r, "wrap", 2, -3, 5);
     expect_error(&r, 1, "no element to pad with");
     rig_begin(&r, "Pad", 13);
     COUNTING(&r, 2, 2);
@@ -167,10 +167,10 @@ static void pad_refuses(void **state)
     expect_error(&r, 1, "axis 5 is outside");
 }
 
-/* ---- moving boxes ------------------------------------------------------------------ */
+/* ---- Transpose, Concat, empty tensors ---------------------------------------------- */
 
-/* Transposes of shapes around the size of a tile, elements of every size. */
-static void transpose_of_every_size(void **state)
+/* Transpose of a shape that is not a multiple of a tile, for elements of every size. */
+static void test_transpose_of_all_element_sizes(void **state)
 {
     static const enum pare_dtype types[] = { PARE_U8, PARE_F16, PARE_F32, PARE_I64, PARE_STR };
     const int64_t dim[3] = { 3, 37, 18 };
@@ -201,7 +201,7 @@ static void transpose_of_every_size(void **state)
     }
 }
 
-static void empty_tensors_pass(void **state)
+static void test_empty_tensors(void **state)
 {
     struct rig r;
 
@@ -233,7 +233,7 @@ static void empty_tensors_pass(void **state)
     rig_end(&r);
 }
 
-static void concat_that_overflows(void **state)
+static void test_errors_of_concat(void **state)
 {
     struct rig r;
 
@@ -251,16 +251,18 @@ static void concat_that_overflows(void **state)
     expect_error(&r, 1, "inputs (1, 2) and (1, 3) do not fit along axis 0");
 }
 
-/* ---- ties -------------------------------------------------------------------------- */
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slice_walks_backwards),   cmocka_unit_test(slice_clamps),
-        cmocka_unit_test(slice_refuses),           cmocka_unit_test(slice_of_attributes),
-        cmocka_unit_test(pad_of_small_sizes),      cmocka_unit_test(pad_refuses),
-        cmocka_unit_test(transpose_of_every_size), cmocka_unit_test(empty_tensors_pass),
-        cmocka_unit_test(concat_that_overflows),
+        cmocka_unit_test(test_slice_with_negative_steps),
+        cmocka_unit_test(test_slice_clamps_its_range),
+        cmocka_unit_test(test_errors_of_slice),
+        cmocka_unit_test(test_slice_by_attributes),
+        cmocka_unit_test(test_pad_of_small_axes),
+        cmocka_unit_test(test_errors_of_pad),
+        cmocka_unit_test(test_transpose_of_all_element_sizes),
+        cmocka_unit_test(test_empty_tensors),
+        cmocka_unit_test(test_errors_of_concat),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 
 #include "base/mt19937.h"
 
-static void words(void **state)
+static void test_32_bit_words(void **state)
 {
     static const uint32_t want[] = { 3499211612u, 581869302u, 3890346734u, 3586334585u };
     struct pare_mt r;
@@ -22,8 +22,8 @@ static void words(void **state)
     assert_int_equal(pare_mt_next(&r), 4123659995u);
 }
 
-/* The first and the 1000th of each seed: the state is renewed in between. */
-static void uniform(void **state)
+/* The first and the 1000th number of each seed; the state is regenerated in between. */
+static void test_uniform_numbers(void **state)
 {
     static const struct {
         uint32_t seed;
@@ -52,7 +52,8 @@ static void uniform(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(words), cmocka_unit_test(uniform) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_32_bit_words),
+                                        cmocka_unit_test(test_uniform_numbers) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
 /* test_nan.c - every fast kernel propagates NaN.
  *
  * Small networks, each with one NaN among its inputs, run once with each kernel of kernels.def
- * alone and with all of our kernels, in inference and in training: where the plain kernels give
- * NaN, the fast ones must too.  More elements may be NaN: Winograd kernels compute tiles, and a NaN
- * spreads over its tile.
+ * alone and with all kernels except oneDNN's, in inference and in training: where the reference
+ * kernels give NaN, the fast ones must too.  More elements may be NaN: Winograd kernels compute
+ * tiles, and a NaN spreads over its tile.
  *
- * oneDNN's Relu and Clip turn NaN into 0 or the bound.  Only the two kernels that use them may do
+ * oneDNN's Relu and Clip replace NaN by 0 or the bound.  Only the two kernels that use them may do
  * so, and only after these operators.
  */
 #include "make_model.h"
@@ -17,19 +17,19 @@
 #include "onnx/model.h"
 #include "plan/plan.h"
 
-enum { KERNELS = 64, PLAIN = -1, OURS = -2 };
+enum { KERNELS = 64, REFERENCE = -1, NOT_ONEDNN = -2 };
 
 static struct pare_rng rng;
 
 static struct {
     int runs, lost, used[KERNELS];
-} seen;
+} totals;
 
 static const char *random_floats(struct build *b, int rank, const int64_t *dim)
 {
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
-    for (int64_t i = 0; i < pare_numel(&t); i++) /* none is 0: 0 times NaN may be left out */
+    for (int64_t i = 0; i < pare_numel(&t); i++) /* none is 0: sparse kernels skip 0 times NaN */
         pare_f32(&t)[i] = (float)(0.1 + pare_rng_uniform(&rng)) * (i % 2 ? 1 : -1);
     return build_floats(b, rank, dim, pare_f32(&t));
 }
@@ -161,7 +161,7 @@ static const char *layer_norm(struct build *b, const char *x)
                       at_int("axis", -1));
 }
 
-static const char *nothing(struct build *b, const char *x)
+static const char *negate(struct build *b, const char *x)
 {
     return build_node(b, "Neg", NAMES(x), NOTHING);
 }
@@ -221,7 +221,7 @@ static const char *elu(struct build *b, const char *x)
     return build_node(b, "Elu", NAMES(x), NOTHING);
 }
 
-static const char *sum_relu(struct build *b, const char *x)
+static const char *add_relu(struct build *b, const char *x)
 {
     const char *other = build_node(b, "Abs", NAMES(x), NOTHING);
 
@@ -238,8 +238,8 @@ typedef const char *piece(struct build *b, const char *x);
 static const struct {
     const char *name;
     piece *add;
-    bool pictures; /* it makes (N, C, H, W) */
-} heads[] = {
+    bool images; /* its result is (N, C, H, W) */
+} firsts[] = {
     { "3x3", conv_3x3, true },          { "1x1", conv_1x1, true },
     { "stride", conv_stride, true },    { "depthwise", conv_depthwise, true },
     { "norm", conv_norm, true },        { "gemm", gemm, false },
@@ -248,15 +248,15 @@ static const struct {
     { "transposed", transposed, true }, { "concat", concat, true },
     { "max pool", max_pool, true },     { "mean pool", mean_pool, true },
     { "mean of all", mean_all, true },  { "softmax", softmax, true },
-    { "layer norm", layer_norm, true }, { "nothing", nothing, true },
+    { "layer norm", layer_norm, true }, { "negate", negate, true },
 };
 
 static const struct {
     const char *name;
     piece *add;
-    bool bounds; /* it is, or follows, a Relu or a Clip */
-} ends[] = {
-    { "nothing", nothing, false },
+    bool bounds; /* it contains a Relu or a Clip */
+} lasts[] = {
+    { "negate", negate, false },
     { "relu", relu, true },
     { "relu6", relu6, true },
     { "clip", clip_both, true },
@@ -266,20 +266,20 @@ static const struct {
     { "silu", silu, false },
     { "gelu", gelu, false },
     { "elu", elu, false },
-    { "sum, relu", sum_relu, true },
+    { "sum, relu", add_relu, true },
     { "relu, pool", relu_pool, true },
 };
 
 /* ---- running --------------------------------------------------------------------------- */
 
-struct trial {
-    const char *head, *end;
+struct network_case {
+    const char *first, *last;
     bool bounds;
     struct pare_model *model;
     struct pare_tensor x, want;
 };
 
-/* Where oneDNN computes Relu and Clip, in its own way. */
+/* The kernels in which oneDNN computes Relu and Clip. */
 static const char *const onednn[] = { "conv_onednn", "linear_onednn", NULL };
 
 static bool is_onednn(const char *kernel)
@@ -291,7 +291,8 @@ static bool is_onednn(const char *kernel)
     return onednn[i] != NULL;
 }
 
-static void compare(const struct trial *t, const struct pare_tensor *got, const char *kernel)
+static void expect_nan(const struct network_case *t, const struct pare_tensor *got,
+                       const char *kernel)
 {
     int64_t lost = 0, nans = 0;
 
@@ -300,13 +301,13 @@ static void compare(const struct trial *t, const struct pare_tensor *got, const 
         lost += isnan(pare_f32(&t->want)[i]) && !isnan(pare_f32(got)[i]);
     }
     assert_true(nans > 0);
-    seen.lost += lost > 0;
+    totals.lost += lost > 0;
     if (lost && !(t->bounds && is_onednn(kernel)))
-        fail_msg("%s, %s, %s: %lld of %lld NaN are lost", kernel, t->head, t->end, (long long)lost,
-                 (long long)nans);
+        fail_msg("%s, %s, %s: %lld of %lld NaN are lost", kernel, t->first, t->last,
+                 (long long)lost, (long long)nans);
 }
 
-static bool uses(const struct pare_plan *p, int kernel)
+static bool has_kernel(const struct pare_plan *p, int kernel)
 {
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel == pare_kernels[kernel])
@@ -314,30 +315,30 @@ static bool uses(const struct pare_plan *p, int kernel)
     return false;
 }
 
-static void run_plan(struct trial *t, struct pare_plan *p, int kernel)
+static void run_plan(struct network_case *t, struct pare_plan *p, int kernel)
 {
     struct pare_tensor out;
     struct pare_err err;
 
     if (pare_plan_execute(p, &t->x, &out, &err))
-        fail_msg("%s, %s: %s", t->head, t->end, err.msg);
-    if (kernel == PLAIN) {
+        fail_msg("%s, %s: %s", t->first, t->last, err.msg);
+    if (kernel == REFERENCE) {
         t->want = build_copy(&out);
-    } else if (kernel == OURS) {
-        compare(t, &out, "ours");
+    } else if (kernel == NOT_ONEDNN) {
+        expect_nan(t, &out, "all but oneDNN");
         for (int k = 0; pare_kernels[k]; k++)
-            seen.used[k] += uses(p, k);
-        seen.runs++;
-    } else if (uses(p, kernel)) {
-        compare(t, &out, pare_kernels[kernel]->name);
-        seen.used[kernel]++;
-        seen.runs++;
+            totals.used[k] += has_kernel(p, k);
+        totals.runs++;
+    } else if (has_kernel(p, kernel)) {
+        expect_nan(t, &out, pare_kernels[kernel]->name);
+        totals.used[kernel]++;
+        totals.runs++;
     }
     pare_plan_free(p);
 }
 
-/* All kernels but the k-th. */
-static const char *const *others(int k)
+/* The names of all kernels except the k-th. */
+static const char *const *all_kernels_except(int k)
 {
     static const char *list[KERNELS + 1];
     int n = 0;
@@ -349,23 +350,24 @@ static const char *const *others(int k)
     return list;
 }
 
-static void run_each(struct trial *t)
+static void run_each_kernel(struct network_case *t)
 {
-    struct pare_plan_opts plain = { .reference = true }, one = { .threads = 1 };
+    struct pare_plan_opts reference = { .reference = true }, one = { .threads = 1 };
     struct pare_plan *p;
     struct pare_err err;
 
-    assert_int_equal(pare_plan_make(t->model, &plain, &p, &err), 0);
-    run_plan(t, p, PLAIN);
+    assert_int_equal(pare_plan_make(t->model, &reference, &p, &err), 0);
+    run_plan(t, p, REFERENCE);
     assert_int_equal(pare_plan_build(t->model,
                                      &(struct pare_plan_build){ .opts = &one, .without = onednn },
                                      &p, &err),
                      0);
-    run_plan(t, p, OURS);
+    run_plan(t, p, NOT_ONEDNN);
     for (int k = 0; pare_kernels[k]; k++) {
         assert_int_equal(pare_plan_build(t->model,
-                                         &(struct pare_plan_build){ .opts = &one,
-                                                                    .without = others(k) },
+                                         &(struct pare_plan_build){
+                                             .opts = &one,
+                                             .without = all_kernels_except(k) },
                                          &p, &err),
                          0);
         run_plan(t, p, k);
@@ -381,8 +383,8 @@ static void run_each(struct trial *t)
     }
 }
 
-/* The same in training, where the weights are not constants. */
-static void train_each(struct trial *t)
+/* The same in training, where weights are not constants. */
+static void train_each_kernel(struct network_case *t)
 {
     const char *names[16];
     struct pare_plan_opts o = { .threads = 1, .reference = true };
@@ -402,54 +404,55 @@ static void train_each(struct trial *t)
     }
     if (!train.n_names)
         return;
-    if (pare_plan_build(t->model, &build, &p, &err)) /* integers are not learned */
+    if (pare_plan_build(t->model, &build, &p, &err)) /* integer operators have no gradient */
         return;
-    run_plan(t, p, PLAIN);
+    run_plan(t, p, REFERENCE);
     o.reference = false;
     build.without = onednn;
     assert_int_equal(pare_plan_build(t->model, &build, &p, &err), 0);
-    run_plan(t, p, OURS);
+    run_plan(t, p, NOT_ONEDNN);
     for (int k = 0; pare_kernels[k]; k++) {
-        build.without = others(k);
+        build.without = all_kernels_except(k);
         assert_int_equal(pare_plan_build(t->model, &build, &p, &err), 0);
         run_plan(t, p, k);
     }
 }
 
-static void networks(void **state)
+static void test_kernels_propagate_nan(void **state)
 {
     (void)state;
     pare_rng_init(&rng, 1);
-    for (size_t h = 0; h < sizeof(heads) / sizeof(*heads); h++)
-        for (size_t e = 0; e < sizeof(ends) / sizeof(*ends); e++) {
-            struct trial t = { heads[h].name, ends[e].name, ends[e].bounds, NULL, { 0 }, { 0 } };
+    for (size_t h = 0; h < sizeof(firsts) / sizeof(*firsts); h++)
+        for (size_t e = 0; e < sizeof(lasts) / sizeof(*lasts); e++) {
+            struct network_case t = { firsts[h].name, lasts[e].name, lasts[e].bounds,
+                                      NULL,           { 0 },         { 0 } };
             struct pare_mark m = pare_mark(pool);
             struct build b = { .opset = 17 };
             const char *x = build_input(&b, PARE_F32, INTS(2, 16, 8, 8));
 
-            if (ends[e].add == relu_pool && !heads[h].pictures)
+            if (lasts[e].add == relu_pool && !firsts[h].images)
                 continue;
-            build_output(&b, ends[e].add(&b, heads[h].add(&b, x)));
+            build_output(&b, lasts[e].add(&b, firsts[h].add(&b, x)));
             t.model = build_model(&b);
             t.x = build_tensor(PARE_F32, INTS(2, 16, 8, 8));
             for (int64_t i = 0; i < pare_numel(&t.x); i++)
                 pare_f32(&t.x)[i] = (float)(2 * pare_rng_uniform(&rng) - 1);
             pare_f32(&t.x)[(5 * 8 + 3) * 8 + 4] = NAN;
-            run_each(&t);
-            train_each(&t);
+            run_each_kernel(&t);
+            train_each_kernel(&t);
             pare_model_free(t.model);
             pare_reset(pool, m);
         }
-    print_message("%d runs; %d of them, by oneDNN, lose a NaN\n", seen.runs, seen.lost);
+    print_message("%d runs; %d of them, by oneDNN, lose NaN\n", totals.runs, totals.lost);
     for (int k = 0; pare_kernels[k]; k++)
-        print_message("%6d %s\n", seen.used[k], pare_kernels[k]->name);
-    assert_true(seen.runs > 1000);
+        print_message("%6d %s\n", totals.used[k], pare_kernels[k]->name);
+    assert_true(totals.runs > 1000);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(networks, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_kernels_propagate_nan, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* test_nbits.c - products with packed 4-bit and 8-bit weights: against numpy and the reference.
  *
- * Expected values of numpy: tools/golden_nbits.py.  Also malformed files.
+ * tools/golden_nbits.py writes the expected values.  Also malformed models.
  */
 #include "make_model.h"
 
@@ -34,7 +34,7 @@ static struct bin nbits_attrs(int64_t K, int64_t N, int64_t bits, int64_t block)
                at_int("block_size", block));
 }
 
-static bool runs(const struct pare_plan *p, const char *kernel)
+static bool has_kernel(const struct pare_plan *p, const char *kernel)
 {
     for (int i = 0; i < p->n_steps; i++)
         if (!strcmp(p->step[i]->kernel->name, kernel))
@@ -43,8 +43,8 @@ static bool runs(const struct pare_plan *p, const char *kernel)
 }
 
 /* The model's result; `fast`: with the kernel linear_nbits. */
-static struct pare_tensor result(const struct pare_model *m, const struct pare_tensor *x, bool fast,
-                                 int threads)
+static struct pare_tensor run_model(const struct pare_model *m, const struct pare_tensor *x,
+                                    bool fast, int threads)
 {
     struct pare_plan_opts o = { .reference = !fast, .threads = threads, .in = x };
     struct pare_tensor out, copy;
@@ -52,8 +52,8 @@ static struct pare_tensor result(const struct pare_model *m, const struct pare_t
 
     if (pare_plan_make(m, &o, &p, &err))
         fail_msg("%s", err.msg);
-    if (fast && !runs(p, "linear_nbits"))
-        fail_msg("linear_nbits is not used");
+    if (fast && !has_kernel(p, "linear_nbits"))
+        fail_msg("the plan does not use linear_nbits");
     memset(p->memory, 0xff, p->memory_bytes);
     if (pare_plan_execute(p, x, &out, &err))
         fail_msg("%s", err.msg);
@@ -67,7 +67,7 @@ static struct pare_tensor result(const struct pare_model *m, const struct pare_t
 static struct pare_named *file;
 static int n_file;
 
-static struct pare_tensor *find(const char *name, const char *what)
+static struct pare_tensor *find_array(const char *name, const char *what)
 {
     char full[128];
 
@@ -78,23 +78,26 @@ static struct pare_tensor *find(const char *name, const char *what)
     return NULL;
 }
 
-static void near(const char *what, const struct pare_tensor *got, const struct pare_tensor *want)
+static void expect_close(const char *what, const struct pare_tensor *got,
+                         const struct pare_tensor *want)
 {
-    double most = 0;
+    double largest = 0;
 
     assert_int_equal(pare_numel(got), pare_numel(want));
     for (int64_t i = 0; i < pare_numel(want); i++)
-        most = fmax(most, fabs(pare_get(want, i)));
+        largest = fmax(largest, fabs(pare_get(want, i)));
     for (int64_t i = 0; i < pare_numel(want); i++)
-        if (!(fabs(pare_get(got, i) - pare_get(want, i)) <= 2e-6 * most))
+        if (!(fabs(pare_get(got, i) - pare_get(want, i)) <= 2e-6 * largest))
             fail_msg("%s: element %lld is %.9g, expected %.9g", what, (long long)i,
                      pare_get(got, i), pare_get(want, i));
 }
 
-static void numpy_case(const char *name)
+static void check_numpy_case(const char *name)
 {
-    const struct pare_tensor *how = find(name, "how"), *a = find(name, "a"), *b = find(name, "b");
-    const struct pare_tensor *s = find(name, "s"), *z = find(name, "z"), *y = find(name, "y");
+    const struct pare_tensor *how = find_array(name, "how"), *a = find_array(name, "a"),
+                             *b = find_array(name, "b");
+    const struct pare_tensor *s = find_array(name, "s"), *z = find_array(name, "z"),
+                             *y = find_array(name, "y");
     struct build g = { .opset = 17 };
     const int64_t *h = pare_i64(how);
     const char *in[4] = { build_input(&g, PARE_F32, 2, a->dim), NULL, NULL, NULL };
@@ -107,18 +110,18 @@ static void numpy_case(const char *name)
     build_output(&g,
                  build_node(&g, "MatMulNBits", z ? 4 : 3, in, nbits_attrs(h[0], h[1], h[2], h[3])));
     m = parse(&g);
-    got = result(m, a, false, 1);
-    near(name, &got, y);
+    got = run_model(m, a, false, 1);
+    expect_close(name, &got, y);
     if (h[2] != 2) {
-        got = result(m, a, true, 1);
-        near(name, &got, y);
-        got = result(m, a, true, 2);
-        near(name, &got, y);
+        got = run_model(m, a, true, 1);
+        expect_close(name, &got, y);
+        got = run_model(m, a, true, 2);
+        expect_close(name, &got, y);
     }
     pare_model_free(m);
 }
 
-static void as_numpy_computes(void **state)
+static void test_products_equal_numpy(void **state)
 {
     static const char *const names[] = {
         "one", "odd", "rows", "eight", "eight_zero", "two", "many"
@@ -128,12 +131,12 @@ static void as_numpy_computes(void **state)
     if (pare_npz_read(pool, "golden/nbits.npz", &file, &n_file, &err))
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        numpy_case(names[i]);
+        check_numpy_case(names[i]);
 }
 
 /* ---- fast against reference ------------------------------------------------------------------ */
 
-static int64_t between(struct pare_rng *r, int64_t lo, int64_t hi)
+static int64_t random_between(struct pare_rng *r, int64_t lo, int64_t hi)
 {
     return lo + (int64_t)pare_rng_below(r, (uint64_t)(hi - lo + 1));
 }
@@ -148,7 +151,7 @@ static const char *random_floats(struct build *b, struct pare_rng *r, int rank, 
     return build_floats(b, rank, dim, pare_f32(&t));
 }
 
-/* An initializer of integers, packed where it is 4 bits. */
+/* An initializer of random integers; 4-bit types are packed. */
 static const char *random_ints(struct build *b, struct pare_rng *r, int dtype, int rank,
                                const int64_t *dim)
 {
@@ -177,22 +180,24 @@ static struct pare_tensor random_input(struct pare_rng *r, int rank, const int64
     return x;
 }
 
-static void same(const struct pare_model *m, const struct pare_tensor *x, const char *what)
+static void compare_with_reference(const struct pare_model *m, const struct pare_tensor *x,
+                                   const char *what)
 {
-    struct pare_tensor want = result(m, x, false, 1), got;
+    struct pare_tensor want = run_model(m, x, false, 1), got;
 
     for (int threads = 1; threads <= 2; threads++) {
-        got = result(m, x, true, threads);
-        near(what, &got, &want);
+        got = run_model(m, x, true, threads);
+        expect_close(what, &got, &want);
     }
 }
 
-/* A DequantizeLinear of weights, with scales by group, by column, or one. */
-static const char *weights(struct build *b, struct pare_rng *r, int64_t K, int64_t N, int axis)
+/* A DequantizeLinear of weights, with a scale per group, per column, or one. */
+static const char *dequantized_weights(struct build *b, struct pare_rng *r, int64_t K, int64_t N,
+                                       int axis)
 {
     static const int types[] = { PARE_I4, PARE_U4, PARE_I8, PARE_U8 };
-    int type = types[between(r, 0, 3)], form = (int)between(r, 0, 2);
-    int64_t dim[2] = { axis ? N : K, axis ? K : N }, group = 8 * between(r, 1, 20), sd[2];
+    int type = types[random_between(r, 0, 3)], form = (int)random_between(r, 0, 2);
+    int64_t dim[2] = { axis ? N : K, axis ? K : N }, group = 8 * random_between(r, 1, 20), sd[2];
     const char *in[3];
     int rank = form == 0 ? 2 : form == 1;
 
@@ -203,12 +208,12 @@ static const char *weights(struct build *b, struct pare_rng *r, int64_t K, int64
     in[0] = random_ints(b, r, type, 2, dim);
     in[1] = random_floats(b, r, rank, sd, 0.1);
     in[2] = random_ints(b, r, type, rank, sd);
-    return build_node(b, "DequantizeLinear", (int)between(r, 2, 3), in,
+    return build_node(b, "DequantizeLinear", (int)random_between(r, 2, 3), in,
                       form == 0 ? CAT(at_int("axis", axis), at_int("block_size", group))
                                 : at_int("axis", !axis));
 }
 
-static void linear_layers(void **state)
+static void test_linear_layers_equal_reference(void **state)
 {
     static const int64_t rows[] = { 1, 1, 2, 3, 4, 7, 12, 13, 40 };
 
@@ -225,31 +230,31 @@ static void linear_layers(void **state)
         char what[64];
 
         pare_rng_init(&r, (uint64_t)seed);
-        K = between(&r, 1, 300);
-        N = seed % 10 ? between(&r, 1, 70) : between(&r, 600, 700);
-        M = rows[between(&r, 0, 8)];
-        gemm = between(&r, 0, 1);
-        cube = !gemm && between(&r, 0, 1);
-        axis = gemm ? (int)between(&r, 0, 1) : 0;
+        K = random_between(&r, 1, 300);
+        N = seed % 10 ? random_between(&r, 1, 70) : random_between(&r, 600, 700);
+        M = rows[random_between(&r, 0, 8)];
+        gemm = random_between(&r, 0, 1);
+        cube = !gemm && random_between(&r, 0, 1);
+        axis = gemm ? (int)random_between(&r, 0, 1) : 0;
         dim[cube] = M;
         dim[cube + 1] = K;
         x = random_input(&r, 2 + cube, dim);
         in[0] = build_input(&b, PARE_F32, 2 + cube, dim);
-        in[1] = weights(&b, &r, K, N, axis);
+        in[1] = dequantized_weights(&b, &r, K, N, axis);
         in[2] = random_floats(&b, &r, 1, &N, -0.5);
-        y = build_node(&b, gemm ? "Gemm" : "MatMul", gemm ? (int)between(&r, 2, 3) : 2, in,
+        y = build_node(&b, gemm ? "Gemm" : "MatMul", gemm ? (int)random_between(&r, 2, 3) : 2, in,
                        axis ? at_int("transB", 1) : NOTHING);
-        if (!gemm && between(&r, 0, 1))
+        if (!gemm && random_between(&r, 0, 1))
             y = build_node(&b, "Add", NAMES(in[2], y), NOTHING);
         build_output(&b, y);
         m = parse(&b);
         snprintf(what, sizeof(what), "seed %d", seed);
-        same(m, &x, what);
+        compare_with_reference(m, &x, what);
         pare_model_free(m);
     }
 }
 
-static void packed_products(void **state)
+static void test_matmul_nbits_equals_reference(void **state)
 {
     (void)state;
     for (int seed = 0; seed < TRIALS; seed++) {
@@ -263,12 +268,12 @@ static void packed_products(void **state)
         int n = 3;
 
         pare_rng_init(&r, (uint64_t)seed + 1000);
-        K = between(&r, 1, 600);
-        N = between(&r, 1, 50);
-        bits = between(&r, 1, 2) * 4;
-        block = (int64_t)16 << between(&r, 0, 4);
+        K = random_between(&r, 1, 600);
+        N = random_between(&r, 1, 50);
+        bits = random_between(&r, 1, 2) * 4;
+        block = (int64_t)16 << random_between(&r, 0, 4);
         blocks = (K + block - 1) / block;
-        dim[0] = between(&r, 1, 20);
+        dim[0] = random_between(&r, 1, 20);
         dim[1] = K;
         x = random_input(&r, 2, dim);
         in[0] = build_input(&b, PARE_F32, 2, dim);
@@ -276,24 +281,24 @@ static void packed_products(void **state)
         sd[0] = N * blocks;
         in[2] = random_floats(&b, &r, 1, sd, 0.1);
         sd[0] = N * ((blocks * bits + 7) / 8);
-        if (between(&r, 0, 1)) {
+        if (random_between(&r, 0, 1)) {
             in[3] = random_ints(&b, &r, PARE_U8, 1, sd);
             n = 4;
         }
-        if (between(&r, 0, 1)) {
+        if (random_between(&r, 0, 1)) {
             in[5] = random_floats(&b, &r, 1, &N, -0.5);
             n = 6;
         }
         build_output(&b, build_node(&b, "MatMulNBits", n, in, nbits_attrs(K, N, bits, block)));
         m = parse(&b);
         snprintf(what, sizeof(what), "seed %d", seed);
-        same(m, &x, what);
+        compare_with_reference(m, &x, what);
         pare_model_free(m);
     }
 }
 
 /* Large 4-bit constants are not unpacked when they are loaded, nor in plans. */
-static void weights_stay_packed(void **state)
+static void test_weights_stay_packed(void **state)
 {
     const int64_t K = 2048, N = 1024, xd[2] = { 1, 2048 };
     struct build b = { .opset = 21 };
@@ -318,7 +323,7 @@ static void weights_stay_packed(void **state)
     assert_null(v->t.data);
     if (pare_plan_make(m, &o, &p, &err))
         fail_msg("%s", err.msg);
-    assert_true(runs(p, "linear_nbits"));
+    assert_true(has_kernel(p, "linear_nbits"));
     assert_null(pare_graph_find(p->graph, w)->t.data);
     assert_null(pare_graph_find(p->graph, s)->t.data);
     pare_plan_free(p);
@@ -327,12 +332,12 @@ static void weights_stay_packed(void **state)
 
 /* ---- malformed ----------------------------------------------------------------------------- */
 
-struct odd {
+struct malformed {
     int64_t K, N, bits, block, b[3], s, z;
-    const char *says;
+    const char *message;
 };
 
-static void refused(const struct odd *o)
+static void expect_refused(const struct malformed *o)
 {
     struct build b = { .opset = 17 };
     const int64_t xd[2] = { 1, 64 };
@@ -350,14 +355,14 @@ static void refused(const struct odd *o)
                                 nbits_attrs(o->K, o->N, o->bits, o->block)));
     m = parse(&b);
     assert_int_not_equal(pare_plan_make(m, NULL, &p, &err), 0);
-    if (!strstr(err.msg, o->says))
-        fail_msg("'%s' does not say '%s'", err.msg, o->says);
+    if (!strstr(err.msg, o->message))
+        fail_msg("expected '%s' in: %s", o->message, err.msg);
     pare_model_free(m);
 }
 
-static void odd_files_are_refused(void **state)
+static void test_malformed_models_are_refused(void **state)
 {
-    static const struct odd odd[] = {
+    static const struct malformed malformed[] = {
         { 64, 8, 4, 32, { 8, 2, 15 }, 16, 0, "B is (8, 2, 15)" },
         { 64, 8, 4, 32, { 7, 2, 16 }, 16, 0, "B is (7, 2, 16)" },
         { 64, 8, 4, 32, { 8, 3, 16 }, 16, 0, "B is (8, 3, 16)" },
@@ -374,16 +379,18 @@ static void odd_files_are_refused(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
-        refused(&odd[i]);
+    for (size_t i = 0; i < sizeof(malformed) / sizeof(*malformed); i++)
+        expect_refused(&malformed[i]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_numpy_computes),     cmocka_unit_test(linear_layers),
-        cmocka_unit_test(packed_products),       cmocka_unit_test(weights_stay_packed),
-        cmocka_unit_test(odd_files_are_refused),
+        cmocka_unit_test(test_products_equal_numpy),
+        cmocka_unit_test(test_linear_layers_equal_reference),
+        cmocka_unit_test(test_matmul_nbits_equals_reference),
+        cmocka_unit_test(test_weights_stay_packed),
+        cmocka_unit_test(test_malformed_models_are_refused),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

@@ -14,7 +14,7 @@
 static const struct pare_tolerance exact = { 0, 0 };
 
 /* A file of format `major` with this dictionary and these data bytes. */
-static size_t make(char *buf, int major, const char *dict, const void *data, size_t len)
+static size_t make_npy(char *buf, int major, const char *dict, const void *data, size_t len)
 {
     size_t head = strlen(dict), start = major == 1 ? 10 : 12;
 
@@ -29,7 +29,7 @@ static size_t make(char *buf, int major, const char *dict, const void *data, siz
     return start + head + len;
 }
 
-static void round_trip_of_every_type(void **state)
+static void test_round_trip_of_every_type(void **state)
 {
     static const enum pare_dtype types[] = { PARE_F32, PARE_F64, PARE_F16, PARE_I8,
                                              PARE_U8,  PARE_I16, PARE_U16, PARE_I32,
@@ -55,7 +55,7 @@ static void round_trip_of_every_type(void **state)
         }
 }
 
-static void bfloat16_becomes_float32(void **state)
+static void test_bfloat16_becomes_float32(void **state)
 {
     static const int64_t dims[] = { 2 };
     struct pare_tensor t, back;
@@ -72,13 +72,13 @@ static void bfloat16_becomes_float32(void **state)
 }
 
 /* numpy: [[1, 2, 3], [4, 5, 6]] in Fortran order is stored 1 4 2 5 3 6. */
-static void fortran_order_is_converted(void **state)
+static void test_fortran_order_is_converted(void **state)
 {
     static const int8_t stored[] = { 1, 4, 2, 5, 3, 6 }, want[] = { 1, 2, 3, 4, 5, 6 };
     struct pare_tensor t;
     char buf[256];
-    size_t len = make(buf, 2, "{\"shape\": (2, 3), 'fortran_order': True, 'descr': '|i1'}\n",
-                      stored, 6);
+    size_t len = make_npy(buf, 2, "{\"shape\": (2, 3), 'fortran_order': True, 'descr': '|i1'}\n",
+                          stored, 6);
 
     (void)state;
     assert_int_equal(pare_npy_parse(arena, buf, len, &t, &err), 0);
@@ -86,7 +86,7 @@ static void fortran_order_is_converted(void **state)
     assert_memory_equal(t.data, want, 6);
 }
 
-static void malformed_headers_are_sentences(void **state)
+static void test_malformed_headers_are_errors(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -121,7 +121,7 @@ static void malformed_headers_are_sentences(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        size_t len = make(buf, 1, bad[i], "\x01", 1);
+        size_t len = make_npy(buf, 1, bad[i], "\x01", 1);
 
         err.msg[0] = '\0';
         if (!pare_npy_parse(arena, buf, len, &t, &err))
@@ -130,16 +130,16 @@ static void malformed_headers_are_sentences(void **state)
     }
 }
 
-static void other_formats_are_refused(void **state)
+static void test_truncated_and_other_formats_are_refused(void **state)
 {
     static const char dict[] = "{'descr': '|i1', 'fortran_order': False, 'shape': (1,)}";
     struct pare_tensor t;
     char buf[256];
-    size_t len = make(buf, 1, dict, "\x01", 1);
+    size_t len = make_npy(buf, 1, dict, "\x01", 1);
 
     (void)state;
     assert_int_equal(pare_npy_parse(arena, buf, len, &t, &err), 0);
-    for (size_t n = 0; n < len; n++) /* cut anywhere */
+    for (size_t n = 0; n < len; n++) /* truncated */
         assert_int_not_equal(pare_npy_parse(arena, buf, n, &t, &err), 0);
     buf[6] = 4;
     assert_int_equal(pare_npy_parse(arena, buf, len, &t, &err), PARE_EUNSUPPORTED);
@@ -148,40 +148,40 @@ static void other_formats_are_refused(void **state)
     assert_int_equal(pare_npy_parse(arena, buf, len, &t, &err), PARE_EFORMAT);
 }
 
-static void huge_sides_are_refused_even_when_empty(void **state)
+static void test_huge_dimensions_are_refused(void **state)
 {
     struct pare_tensor t;
     char buf[256];
-    size_t len = make(buf, 1,
-                      "{'descr': '<f4', 'fortran_order': True, "
-                      "'shape': (4000000000, 4000000000, 4000000000, 0)}",
-                      NULL, 0);
+    size_t len = make_npy(buf, 1,
+                          "{'descr': '<f4', 'fortran_order': True, "
+                          "'shape': (4000000000, 4000000000, 4000000000, 0)}",
+                          NULL, 0);
 
     (void)state;
     assert_int_equal(pare_npy_parse(arena, buf, len, &t, &err), PARE_ELIMIT);
-    len = make(buf, 1, "{'descr': '<f4', 'fortran_order': True, 'shape': (4000000, 0, 3)}", NULL,
-               0);
+    len = make_npy(buf, 1, "{'descr': '<f4', 'fortran_order': True, 'shape': (4000000, 0, 3)}",
+                   NULL, 0);
     assert_int_equal(pare_npy_parse(arena, buf, len, &t, &err), 0);
     assert_int_equal(pare_numel(&t), 0);
 }
 
-/* The sanitizers do the checking. */
-static void flipped_bytes_never_crash(void **state)
+/* Errors show with the sanitizers. */
+static void test_flipped_bytes_do_not_crash(void **state)
 {
     static const char dict[] = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n";
     char buf[256];
-    size_t len = make(buf, 1, dict, "123456781234567812345678", 24);
+    size_t len = make_npy(buf, 1, dict, "123456781234567812345678", 24);
 
     (void)state;
     for (size_t i = 0; i < len; i++)
         for (int v = 0; v < 256; v++) {
             struct pare_mark m = pare_mark(arena);
             struct pare_tensor t;
-            char keep = buf[i];
+            char original = buf[i];
 
             buf[i] = (char)v;
             (void)pare_npy_parse(arena, buf, len, &t, &err);
-            buf[i] = keep;
+            buf[i] = original;
             pare_reset(arena, m);
         }
 }
@@ -209,7 +209,7 @@ static size_t read_file(const char *path, char *buf, size_t size)
     return n;
 }
 
-static void npz_round_trip_and_damage(void **state)
+static void test_npz_round_trip_and_damage(void **state)
 {
     static const int64_t dims[] = { 2, 2 };
     char dir[] = "/tmp/pare_npz_XXXXXX", path[64], buf[4096], again[4096];
@@ -236,12 +236,12 @@ static void npz_round_trip_and_damage(void **state)
     assert_int_equal(read_file(path, again, sizeof(again)), len);
     assert_memory_equal(buf, again, len);
     for (size_t i = 0; i < len; i++) {
-        char keep = buf[i];
+        char original = buf[i];
 
-        buf[i] = (char)(keep ^ 0x55);
+        buf[i] = (char)(original ^ 0x55);
         write_file(path, buf, len);
         (void)pare_npz_read(arena, path, &back, &n, &err);
-        buf[i] = keep;
+        buf[i] = original;
     }
     for (size_t i = 0; i < len; i += 7) {
         write_file(path, buf, i);
@@ -254,14 +254,15 @@ static void npz_round_trip_and_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(round_trip_of_every_type, setup, teardown),
-        cmocka_unit_test_setup_teardown(bfloat16_becomes_float32, setup, teardown),
-        cmocka_unit_test_setup_teardown(fortran_order_is_converted, setup, teardown),
-        cmocka_unit_test_setup_teardown(malformed_headers_are_sentences, setup, teardown),
-        cmocka_unit_test_setup_teardown(other_formats_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(huge_sides_are_refused_even_when_empty, setup, teardown),
-        cmocka_unit_test_setup_teardown(flipped_bytes_never_crash, setup, teardown),
-        cmocka_unit_test_setup_teardown(npz_round_trip_and_damage, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_round_trip_of_every_type, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bfloat16_becomes_float32, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fortran_order_is_converted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_malformed_headers_are_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_truncated_and_other_formats_are_refused, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_huge_dimensions_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_flipped_bytes_do_not_crash, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_npz_round_trip_and_damage, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
