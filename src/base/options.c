@@ -26,33 +26,35 @@ const struct pare_opt *pare_opt_find(const struct pare_opt *opts, const char *na
     return NULL;
 }
 
-/* Levenshtein distance of names up to 63 characters; longer names have a large distance. */
+/* Edits between names of up to 63 characters: insertions, deletions, substitutions, swaps of
+ * neighbors.  Longer names have a large distance. */
 static int distance(const char *a, const char *b)
 {
-    int row[64], n = (int)strlen(b);
+    int row[3][64], m = (int)strlen(a), n = (int)strlen(b);
 
-    if (strlen(a) > 63 || n > 63)
+    if (m > 63 || n > 63)
         return 99;
-    for (int j = 0; j <= n; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diag = row[0];
+    for (int i = 0; i <= m; i++) {
+        int *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
 
-        row[0] = i;
+        now[0] = i;
         for (int j = 1; j <= n; j++) {
-            int up = row[j], best = diag + (a[i - 1] != b[j - 1]);
+            int best = i ? last[j - 1] + (a[i - 1] != b[j - 1]) : j;
 
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            row[j] = up + 1 < best ? up + 1 : best;
-            diag = up;
+            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+            if (i)
+                best = last[j] + 1 < best ? last[j] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = before[j - 2] + 1 < best ? before[j - 2] + 1 : best;
+            now[j] = best;
         }
     }
-    return row[n];
+    return row[m % 3][n];
 }
 
 const char *pare_nearest(const char *typed, const char *const *names, int n)
 {
-    int limit = (int)strlen(typed) / 3 + 1;
+    int limit = ((int)strlen(typed + strspn(typed, "-")) + 1) / 3;
     const char *best = NULL;
 
     for (int i = 0; i < n; i++) {

@@ -34,6 +34,7 @@ struct pare_cli {
     const char *const *arg;   /* arguments that are not options */
     int n_args;
     bool usage;               /* the error is a usage error: exit code 2 */
+    bool incomplete;          /* something is missing: print the usage line after the error */
     struct pare_given *given; /* options of the command's option groups, unparsed */
     int n_given;
     const struct pare_command *cmd;
@@ -49,7 +50,9 @@ struct pare_cli {
 struct pare_command {
     const char *name, *doc;      /* one sentence */
     const char *usage;           /* follows "pare <name>" in the usage line */
-    const char *more;            /* further paragraphs for `pare help <name>`, or NULL */
+    const char *more;            /* further paragraphs for the long help, or NULL */
+    const char *example;         /* command lines, for help and manual page; or NULL */
+    const char *const *first;    /* options of the short help, ends with NULL; NULL: all */
     const struct pare_opt *opts; /* a list of texts is given as --input a --input b */
     size_t size;                 /* of the option struct */
     int min_args, max_args;      /* max_args -1: any number */
@@ -76,6 +79,7 @@ struct pare_command {
     /* Words for completing the first argument: the i-th, or NULL after the last.  A NULL pointer:
      * the argument is a file. */
     const char *(*word)(int i);
+    const char *only_words; /* "network": the argument must be one of them; NULL: any */
 };
 
 extern const struct pare_command *const pare_commands[]; /* ends with NULL */
@@ -88,9 +92,12 @@ const struct pare_command *pare_find_command(const char *name);
 /* Fail with a usage error. */
 int pare_misuse(struct pare_cli *c, struct pare_err *err, const char *fmt, ...) PARE_PRINTF(3, 4);
 
-/* Parse the command's arguments into c.  *help is set if -h or --help is among them. */
+/* Is -h or --help among the arguments, or --help-all? */
+enum pare_help_wish { PARE_HELP_NONE, PARE_HELP_SHORT, PARE_HELP_ALL };
+
+/* Parse the command's arguments into c. */
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
-                   bool *help, struct pare_err *err);
+                   enum pare_help_wish *help, struct pare_err *err);
 
 /* The same from names and values, for a step of a recipe. */
 struct pare_call {
@@ -114,9 +121,10 @@ const char *pare_cli_hint(const char *typed, const char *const *names, int n, co
 /* The short form of an option: 'o' for "output"; 0: none. */
 char pare_cli_letter(const char *option);
 
-/* Print help: for all commands, for one (on stdout). */
+/* Print help: for all commands; for one on stdout, in short (one screen) or with all options. */
 void pare_help_all(FILE *f);
-int pare_help_command(const struct pare_command *cmd, struct pare_arena *a, struct pare_err *err);
+int pare_help_command(const struct pare_command *cmd, bool all, struct pare_arena *a,
+                      struct pare_err *err);
 
 /* ---- text ------------------------------------------------------------------------ */
 
@@ -136,14 +144,26 @@ void pare_put_clean(FILE *f, const char *s);
 
 struct pare_table;
 
-/* `align` has one letter per column, l or r.  The first row is the heading. */
+/* `align` has one letter per column: l (left) or r (right), in upper case if the column may be left
+ * out in a narrow terminal.  The first row is the heading. */
 struct pare_table *pare_table_new(struct pare_arena *a, const char *align);
 /* One text per column, copied; NULL: empty. */
 void pare_table_row(struct pare_table *t, const char *cell, ...);
 void pare_table_cells(struct pare_table *t, const char *const *cell);
 void pare_table_print(const struct pare_table *t, FILE *f);
 void pare_table_plain(const struct pare_table *t, FILE *f); /* without a heading */
-void pare_table_wrap(const struct pare_table *t, FILE *f);  /* last column wrapped at 80 */
+void pare_table_wrap(const struct pare_table *t, FILE *f);  /* last column wrapped */
+
+/* ---- width of the terminal -------------------------------------------------------- */
+
+/* Columns of the terminal that f writes to; 0: it is not a terminal. */
+int pare_columns(FILE *f);
+
+/* Columns for running text: those of the terminal, but at most 100; 80 elsewhere. */
+int pare_text_columns(FILE *f);
+
+/* Print "title: text" and a newline, wrapped and indented by two from the second line. */
+void pare_put_wrapped(FILE *f, const char *title, const char *text);
 
 /* ---- JSON ------------------------------------------------------------------------- */
 

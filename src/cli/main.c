@@ -76,6 +76,8 @@ static void report_error(struct pare_cli *c, const struct pare_err *err)
         pare_put_clean(stderr, err->msg);
         fprintf(stderr, "%s\n",
                 pare_resource_limits_note(&c->limits, err->code, note, sizeof(note)));
+        if (c->incomplete)
+            fprintf(stderr, "usage: pare %s %s\n", c->cmd->name, c->cmd->usage);
         fflush(stderr);
     }
     pare_dist_end_all(c->dist, c->usage ? 2 : 1);
@@ -85,7 +87,7 @@ static int run_command(const struct pare_command *cmd, int argc, char **argv)
 {
     struct pare_cli c = { .arena = pare_arena_new(1 << 16) };
     struct pare_err err = { 0 };
-    bool help = false;
+    enum pare_help_wish help = PARE_HELP_NONE;
     int rc = c.arena ? join_processes(cmd, &c, &err) : pare_fail(&err, PARE_ENOMEM, "no memory");
 
     if (!rc)
@@ -95,7 +97,8 @@ static int run_command(const struct pare_command *cmd, int argc, char **argv)
         c.usage = rc == PARE_ECONFIG;
     }
     if (!rc)
-        rc = help ? pare_help_command(cmd, c.arena, &err) : cmd->run(&c, &err);
+        rc = help ? pare_help_command(cmd, help == PARE_HELP_ALL, c.arena, &err)
+                  : cmd->run(&c, &err);
     /* A full disk or a closed pipe is only detected when the buffer is written. */
     if (!rc && (fflush(stdout) || ferror(stdout)))
         rc = pare_fail(&err, PARE_EIO, "cannot write the result: %s", strerror(errno));

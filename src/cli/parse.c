@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "output_paths.h"
+#include "print/option_text.h"
 #include "../base/arena.h"
 #include "../base/options.h"
 
@@ -93,7 +94,8 @@ static int unknown_option(struct parser *p, const char *typed, const char *name,
         n = add_names(p, p->group[i].opts, names, n);
     if (!p->keys && !p->cmd->brief)
         n = add_names(p, pare_common_opts, names, n);
-    snprintf(otherwise, sizeof(otherwise), "; 'pare help %s' lists them", p->cmd->name);
+    snprintf(otherwise, sizeof(otherwise), "; 'pare help %s%s' lists them", p->cmd->name,
+             p->cmd->first ? " --all" : "");
     name = pare_sprintf(p->c->arena, "%s%s", p->keys ? "" : "--", name);
     return pare_misuse(p->c, err, "unknown %s '%s' for '%s'%s", p->keys ? "key" : "option", typed,
                        p->cmd->name,
@@ -231,13 +233,68 @@ static int parse_letter(struct parser *p, const char *typed, struct pare_err *er
     return unknown_option(p, typed, typed + 1, err);
 }
 
+/* The first argument of the usage line that was not given: "MODEL". */
+static const char *missing_argument(const struct pare_command *cmd, int given, struct pare_arena *a)
+{
+    bool value = false; /* the word belongs to the option in front of it */
+
+    for (const char *s = cmd->usage; *s; s += strcspn(s, " "), s += strspn(s, " "))
+        if (value || *s == '[' || *s == '-')
+            value = *s == '-';
+        else if (!given--)
+            return pare_strndup(a, s, strcspn(s, " "));
+    return "an argument";
+}
+
+/* An argument that must be one of the command's words is checked before options are missed. */
+static int check_word(struct parser *p, struct pare_err *err)
+{
+    const char *names[MAX_NAMES];
+    char hint[PARE_HINT_TEXT];
+    int n = 0;
+
+    if (!p->cmd->only_words || !p->c->n_args)
+        return 0;
+    for (; n < MAX_NAMES && p->cmd->word(n); n++) {
+        names[n] = p->cmd->word(n);
+        if (!strcmp(names[n], p->c->arg[0]))
+            return 0;
+    }
+    return pare_misuse(p->c, err, "unknown %s '%s'%s", p->cmd->only_words, p->c->arg[0],
+                       pare_cli_hint(p->c->arg[0], names, n,
+                                     pare_sprintf(p->c->arena, "; 'pare list %ss' lists them",
+                                                  p->cmd->only_words),
+                                     hint, sizeof(hint)));
+}
+
+/* An option without which the command cannot work. */
+static int check_required(struct parser *p, struct pare_err *err)
+{
+    char name[PARE_OPTION_TEXT];
+
+    for (const struct pare_opt *o = p->cmd->opts; o && o->name; o++) {
+        bool given = false;
+
+        for (int i = 0; i < p->n_set && !given; i++)
+            given = !strcmp(p->set[i].name, o->name);
+        if (!o->required || given)
+            continue;
+        p->c->incomplete = !p->keys;
+        return pare_misuse(p->c, err, "%s is missing: %s",
+                           p->keys ? o->name : pare_option_name(o, name, sizeof(name)), o->help);
+    }
+    return 0;
+}
+
 static int check_args(struct parser *p, struct pare_err *err)
 {
     const struct pare_command *cmd = p->cmd;
     int n = p->c->n_args;
 
-    if (n < cmd->min_args)
-        return pare_misuse(p->c, err, "usage: pare %s %s", cmd->name, cmd->usage);
+    if (n < cmd->min_args) {
+        p->c->incomplete = !p->keys;
+        return pare_misuse(p->c, err, "%s is missing", missing_argument(cmd, n, p->c->arena));
+    }
     if (cmd->max_args >= 0 && n > cmd->max_args)
         return pare_misuse(p->c, err, "unexpected '%s'; usage: pare %s %s",
                            p->c->arg[cmd->max_args], cmd->name, cmd->usage);
@@ -264,6 +321,10 @@ static int apply_settings(struct parser *p, struct pare_err *err)
 {
     struct pare_cli *c = p->c;
 
+    PARE_TRY(check_word(p, err));
+    if (!p->keys)
+        PARE_TRY(check_args(p, err));
+    PARE_TRY(check_required(p, err));
     if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err) ||
         pare_opts_apply(pare_common_opts, p->common, p->n_common, c, c->arena, err)) {
         c->usage = err->code != PARE_ENOMEM;
@@ -274,7 +335,7 @@ static int apply_settings(struct parser *p, struct pare_err *err)
 }
 
 int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct pare_cli *c,
-                   bool *help, struct pare_err *err)
+                   enum pare_help_wish *help, struct pare_err *err)
 {
     struct parser p = { .cmd = cmd, .c = c, .argc = argc, .argv = argv };
     bool options = true;
@@ -288,7 +349,9 @@ int pare_cli_parse(const struct pare_command *cmd, int argc, char **argv, struct
         else if (!strcmp(s, "--"))
             options = false;
         else if (!strcmp(s, "-h") || !strcmp(s, "--help"))
-            *help = true;
+            *help = *help ? *help : PARE_HELP_SHORT;
+        else if (!strcmp(s, "--help-all"))
+            *help = PARE_HELP_ALL;
         else if (s[1] == '-')
             PARE_TRY(parse_option(&p, s, s + 2, err));
         else

@@ -11,10 +11,17 @@ static const struct pare_given balanced[] = { { "epochs", "5" },
                                               { "schedule", "cosine" } };
 
 static const struct pare_compress_preset presets[] = {
-    { "tiny", "l1", 0.75, true, tiny, 3, "int8" },
-    { "balanced", "l1", 0.5, true, balanced, 3, "int8" },
-    { .name = "int8", .quantize = "int8" },
+    { "tiny", "remove 3/4 of the channels, train 15 epochs, quantize to int8", "l1", 0.75, true,
+      tiny, 3, "int8" },
+    { "balanced", "remove half of the channels, train 5 epochs, quantize to int8", "l1", 0.5, true,
+      balanced, 3, "int8" },
+    { .name = "int8", .doc = "quantize to int8; trains nothing", .quantize = "int8" },
 };
+
+const struct pare_compress_preset *pare_compress_preset_at(int i)
+{
+    return i >= 0 && i < (int)(sizeof(presets) / sizeof(*presets)) ? &presets[i] : NULL;
+}
 
 const struct pare_compress_preset *pare_compress_preset(const char *name)
 {

@@ -9,7 +9,7 @@
 
 /* Prune channels, remove them, distill from the original, quantize. */
 struct pare_compress_preset {
-    const char *name;
+    const char *name, *doc;
     const char *pruner;               /* NULL: neither pruned nor distilled */
     double sparsity;                  /* fraction of the channels to remove */
     bool dependency_aware;            /* the same channels in all layers of a group */
@@ -20,5 +20,8 @@ struct pare_compress_preset {
 
 /* By name; NULL: there is none of that name. */
 const struct pare_compress_preset *pare_compress_preset(const char *name);
+
+/* The i-th; NULL after the last. */
+const struct pare_compress_preset *pare_compress_preset_at(int i);
 
 #endif

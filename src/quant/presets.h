@@ -8,6 +8,7 @@
 /* A preset is one file preset/preset_<name>.c and one line in preset/presets.def. */
 struct pare_preset {
     const char *name;      /* "int8-weights" */
+    const char *doc;       /* one sentence */
     const char *quantizer; /* unless another one is given */
     const char *keys;      /* config keys of convolutions and linear layers */
     const char *outputs;   /* keys of output rules; NULL: none */

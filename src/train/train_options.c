@@ -10,8 +10,13 @@
 #define AT(field) offsetof(struct pare_train_options_conf, field)
 
 static const struct pare_opt train_opts[] = {
-    PARE_INT("epochs", AT(epochs), "number of passes over the data", 10, 0, 1e9),
-    PARE_FLOAT("lr", AT(lr), "learning rate (0 = 0.01 for sgd, 0.001 for the others)", 0, 0, 1e9),
+    PARE_INT(
+        "epochs", AT(epochs),
+        "number of passes over the data (default: 10 in train; otherwise what the algorithm needs)",
+        10, 0, 1e9),
+    PARE_FLOAT("lr", AT(lr),
+               "learning rate; 0: that of the optimizer (default: 0.01 for sgd, 0.001 for others)",
+               0, 0, 1e9),
     PARE_TEXT("optimizer", AT(optimizer), "NAME", "optimizer", "sgd"),
     PARE_TEXT("schedule", AT(schedule), "NAME", "learning-rate schedule", "constant"),
     PARE_TEXT("loss", AT(loss), "NAME", "loss function to minimize", "cross_entropy"),

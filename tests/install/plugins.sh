@@ -55,6 +55,12 @@ layers 30.0 conv1 conv2
 [ -s quiet.npz ] || fail "no masks"
 echo "ok: quiet_channels"
 
+"$pare" help --plugin ./stairs.so stairs >log
+grep -q '^  stairs  *int ' log || fail "the help lacks the setting 'stairs'"
+"$pare" list --plugin ./stairs.so pruners >log
+grep -q '^stairs ' log || fail "the list lacks the pruner 'stairs'"
+echo "ok: help and list of a plugin"
+
 "$pare" prune t.onnx --plugin stairs.so --pruner stairs --set stairs=3 --sparsity 0.8 $digits \
     -o stairs.onnx >log
 layers 80.0 conv1 conv2 fc1 fc2

@@ -322,6 +322,9 @@ const struct pare_command pare_command_analyze = {
             "quantization  quantize weights and inputs of one layer at a time:\n"
             "              signal-to-noise ratio of its weights, its output and the model's\n"
             "              output, on --data or on random inputs",
+    .example = "pare analyze sensitivity model.onnx --data digits\n"
+               "pare analyze quantization model.onnx --data digits --bits 8,4",
+    .first = (const char *const[]){ "data", "layers", "sparsities", "bits", "json", NULL },
     .opts = analyze_opts,
     .size = sizeof(struct analyze),
     .min_args = 2,

@@ -85,6 +85,7 @@ const struct pare_command pare_command_apply = {
     .usage = "[options] MODEL --masks FILE [-o FILE]",
     .more = "Masks are named after layers, as written by 'pare prune --masks' and NNI.\n"
             "Shapes do not change; 'pare speedup' removes masked channels.",
+    .example = "pare apply model.onnx --masks masks.pth -o masked.onnx",
     .opts = apply_opts,
     .size = sizeof(struct apply),
     .min_args = 1,

@@ -383,6 +383,8 @@ const struct pare_command pare_command_bench = {
     .more = "Models run alternately, so that other load on the machine affects all of them.\n"
             "'speed' is relative to the first model; 'memory' is what the plan needs in\n"
             "addition to the weights; 'plan' is the time to compile the model.",
+    .example = "pare bench before.onnx after.onnx --threads 1",
+    .first = (const char *const[]){ "threads", "batch", "shape", "seconds", "verbose", NULL },
     .opts = bench_opts,
     .size = sizeof(struct bench),
     .min_args = 1,

@@ -568,6 +568,9 @@ const struct pare_command pare_command_compress = {
             "written after each step; after a crash or Ctrl-C, --resume continues in the step\n"
             "that was interrupted.  'pare report' turns the record into an HTML page.  Under\n"
             "mpirun, all processes execute the steps together.",
+    .example = "pare compress model.onnx --preset balanced --data digits -o small.onnx\n"
+               "pare compress recipe.json",
+    .first = (const char *const[]){ "preset", "data", "output", "dry-run", "resume", NULL },
     .opts = compress_opts,
     .size = sizeof(struct compress),
     .min_args = 1,

@@ -143,8 +143,13 @@ const struct pare_command pare_command_export = {
     .name = "export",
     .doc = "Write a model with another shape, opset, or layout of its weights.",
     .usage = "[options] MODEL [-o FILE]",
-    .more = "Everything that the options do not change is copied from MODEL.  What intake does on\n"
-            "load (pare inspect -v) is written if an option changes the model, or with --intake.",
+    .more = "Everything that the options do not change is copied from MODEL.  What intake does\n"
+            "on load (pare inspect -v) is written if an option changes the model, or with\n"
+            "--intake.",
+    .example = "pare export model.onnx --opset 17 -o model17.onnx\n"
+               "pare export model.onnx --state weights.pth",
+    .first = (const char *const[]){ "output", "state", "input-shape", "opset", "fold", "free-batch",
+                                    NULL },
     .opts = export_opts,
     .size = sizeof(struct export),
     .min_args = 1,

@@ -11,6 +11,7 @@
 #include "../job/model_intake.h"
 #include "../cli.h"
 #include "../print/group_print.h"
+#include "../print/screen.h"
 #include "../job/input.h"
 #include "../print/state_print.h"
 #include "../../base/arena.h"
@@ -201,23 +202,21 @@ static const char *shape_or_none(const struct pare_value *v, char *buf, size_t s
 static void print_head(const struct inspection *l)
 {
     const struct pare_metadata *f = &l->facts;
+    struct pare_arena *a = l->c->arena;
     char buf[PARE_NUM_TEXT];
+    const char *s = pare_sprintf(a, "%s: %s", l->m->path,
+                                 pare_bytes_text((double)f->bytes, buf, sizeof(buf)));
 
-    pare_put_clean(stdout, l->m->path);
-    printf(": %s", pare_bytes_text((double)f->bytes, buf, sizeof(buf)));
-    for (int i = 0; i < f->n_opsets; i++) {
-        printf(", ");
-        pare_put_clean(stdout, *f->opset[i].domain ? f->opset[i].domain : "opset");
-        printf(" %lld", (long long)f->opset[i].version);
-    }
-    printf(", IR %lld", (long long)f->ir);
-    if (*f->producer) {
-        printf(", made by ");
-        pare_put_clean(stdout, f->producer);
-        printf(" ");
-        pare_put_clean(stdout, f->producer_version);
-    }
-    printf("\n");
+    for (int i = 0; i < f->n_opsets && s; i++)
+        s = pare_sprintf(a, "%s, %s %lld", s, *f->opset[i].domain ? f->opset[i].domain : "opset",
+                         (long long)f->opset[i].version);
+    if (s && *f->producer)
+        s = pare_sprintf(a, "%s, IR %lld, made by %s %s", s, (long long)f->ir, f->producer,
+                         f->producer_version);
+    else if (s)
+        s = pare_sprintf(a, "%s, IR %lld", s, (long long)f->ir);
+    if (s)
+        pare_put_paragraph(stdout, s);
 }
 
 static void print_inputs_outputs(const struct inspection *l)
@@ -247,7 +246,7 @@ static const char *share(double part, double whole, char *buf, size_t size)
 
 static void print_layers(const struct inspection *l)
 {
-    struct pare_table *t = pare_table_new(l->c->arena, l->o->weights ? "llllrrrrr" : "llllrrrr");
+    struct pare_table *t = pare_table_new(l->c->arena, l->o->weights ? "llLlrRrRr" : "llLlrRrR");
     char w[PARE_SHAPE_TEXT], out[PARE_SHAPE_TEXT], p[PARE_NUM_TEXT], ps[PARE_NUM_TEXT],
         m[PARE_NUM_TEXT], ms[PARE_NUM_TEXT], z[PARE_NUM_TEXT];
 
@@ -363,6 +362,7 @@ static int print_totals(const struct inspection *l, struct pare_err *err)
 {
     char p[PARE_NUM_TEXT], q[PARE_NUM_TEXT], m[PARE_NUM_TEXT];
     struct tally *tally;
+    const char *text;
     int n;
 
     printf("%d layer%s, %s parameters", l->n_layers, l->n_layers == 1 ? "" : "s",
@@ -371,12 +371,13 @@ static int print_totals(const struct inspection *l, struct pare_err *err)
         printf(" (%s in no layer)", pare_whole_text(l->loose, q, sizeof(q)));
     printf(", %s multiply-accumulates\n", pare_count_text(l->macs, m, sizeof(m)));
     PARE_TRY(tally_types(l, &tally, &n, err));
-    printf("%d node%s:", l->g->n_nodes, l->g->n_nodes == 1 ? "" : "s");
-    for (int i = 0; i < n; i++) {
-        printf("%s %d ", i ? "," : "", tally[i].n);
-        pare_put_clean(stdout, tally[i].type);
-    }
-    printf("\n");
+    text = pare_sprintf(l->c->arena, "%d node%s:", l->g->n_nodes, l->g->n_nodes == 1 ? "" : "s");
+    for (int i = 0; i < n && text; i++)
+        text = pare_sprintf(l->c->arena, "%s%s %d %s", text, i ? "," : "", tally[i].n,
+                            tally[i].type);
+    if (!text)
+        return pare_no_memory(err, "for the list of operators");
+    pare_put_paragraph(stdout, text);
     if (l->n_dynamic)
         printf("%d node%s of unknown shape: %s\n", l->n_dynamic, l->n_dynamic == 1 ? "" : "s",
                l->n_bad ? "after one that cannot run, or dependent on the data"
@@ -539,6 +540,9 @@ const struct pare_command pare_command_inspect = {
             "here.  Multiply-accumulates (MACs) are for one run at the shapes shown.  For a\n"
             "file of named tensors (.pth, .npz, .safetensors), their names, types and shapes\n"
             "are printed.",
+    .example = "pare inspect model.onnx\n"
+               "pare inspect model.onnx --shape batch=8",
+    .first = (const char *const[]){ "all", "groups", "weights", "shape", "json", NULL },
     .opts = inspect_opts,
     .size = sizeof(struct inspect),
     .min_args = 1,

@@ -4,20 +4,19 @@
 #include <jansson.h>
 
 #include "../cli.h"
-#include "../../backend/backend.h"
-#include "../../prune/prune_method.h"
-#include "../../quant/quant_method.h"
+#include "../help/topics.h"
 #include "../../op/op.h"
-#include "../../plan/plan.h"
-#include "../../train/train.h"
-#include "../../zoo/zoo.h"
 
 struct list {
     bool json;
+    struct pare_strs plugin;
 };
 
 static const struct pare_opt list_opts[] = {
-    PARE_FLAG("json", offsetof(struct list, json), "print the list as JSON", 0), PARE_OPT_END
+    PARE_FLAG("json", offsetof(struct list, json), "print the list as JSON", 0),
+    PARE_TEXTS("plugin", offsetof(struct list, plugin), "FILE",
+               "also list the algorithms of this shared object"),
+    PARE_OPT_END
 };
 
 /* ---- operators ------------------------------------------------------------- */
@@ -101,124 +100,79 @@ static int list_ops(struct pare_cli *c, bool json, struct pare_err *err)
     return 0;
 }
 
-/* ---- commands and kernels -------------------------------------------------- */
+/* ---- the other registries --------------------------------------------------- */
 
-struct entry {
-    const char *name, *doc;
-};
-
-static int print_entries(struct pare_cli *c, const struct entry *e, int n, const char *head,
-                         struct pare_err *err)
+static int list_topics(struct pare_cli *c, const struct pare_registry *g,
+                       const struct pare_topics *r, struct pare_err *err)
 {
     const struct list *o = c->opts;
     struct pare_table *t = pare_table_new(c->arena, "ll");
     json_t *all = o->json ? json_array() : NULL;
+    struct pare_topic e;
 
     if (!t)
         return pare_no_memory(err, "for the list");
-    pare_table_row(t, head, "");
-    for (int i = 0; i < n; i++)
+    pare_table_row(t, r->kind, "");
+    for (int i = 0; r->get(g, i, &e); i++)
         if (o->json)
-            json_array_append_new(all, json_pack("{s:s, s:s}", "name", e[i].name, "doc", e[i].doc));
+            json_array_append_new(all, json_pack("{s:s, s:s}", "name", e.name, "doc", e.doc));
         else
-            pare_table_row(t, e[i].name, e[i].doc);
+            pare_table_row(t, e.name, e.doc);
     if (o->json)
         return pare_json_print(all, err);
     pare_table_print(t, stdout);
     return 0;
 }
 
-static int list_commands(struct pare_cli *c, struct pare_err *err)
+/* The registry of this name, or NULL. */
+static const struct pare_topics *find_list(const char *name)
 {
-    struct entry e[64];
-    int n = 0;
-
-    for (; n < 64 && pare_commands[n]; n++)
-        e[n] = (struct entry){ pare_commands[n]->name, pare_commands[n]->doc };
-    return print_entries(c, e, n, "command", err);
+    for (const struct pare_topics *r = pare_topics; r->plural; r++)
+        if (!r->hidden && !strcmp(r->plural, name))
+            return r;
+    return NULL;
 }
-
-static int list_kernels(struct pare_cli *c, struct pare_err *err)
-{
-    struct entry e[128];
-    int n = 0;
-
-    for (; n < 126 && pare_kernels[n]; n++)
-        e[n] = (struct entry){ pare_kernels[n]->name, pare_kernels[n]->doc };
-    e[n++] = (struct entry){ pare_kernel_plain.name, pare_kernel_plain.doc };
-    e[n++] = (struct entry){ pare_kernel_dynamic.name, pare_kernel_dynamic.doc };
-    return print_entries(c, e, n, "kernel", err);
-}
-
-/* Registries whose entries have a name and a doc. */
-#define LIST(what, table, head)                                      \
-    static int list_##what(struct pare_cli *c, struct pare_err *err) \
-    {                                                                \
-        struct entry e[64];                                          \
-        int n = 0;                                                   \
-                                                                     \
-        for (; n < 64 && table[n]; n++)                              \
-            e[n] = (struct entry){ table[n]->name, table[n]->doc };  \
-        return print_entries(c, e, n, head, err);                    \
-    }
-
-LIST(pruners, pare_pruners, "pruner")
-LIST(quantizers, pare_quantizers, "quantizer")
-LIST(networks, pare_networks, "network")
-LIST(optimizers, pare_optimizers, "optimizer")
-LIST(schedules, pare_schedules, "schedule")
-LIST(losses, pare_losses, "loss")
-
-static int list_data(struct pare_cli *c, struct pare_err *err)
-{
-    struct entry e[64];
-    int n = 0;
-
-    for (; n < 64 && pare_sources[n]; n++)
-        e[n] = (struct entry){ pare_source_name(pare_sources[n]),
-                               pare_source_help(pare_sources[n]) };
-    return print_entries(c, e, n, "data", err);
-}
-
-static int list_operators(struct pare_cli *c, struct pare_err *err)
-{
-    return list_ops(c, ((const struct list *)c->opts)->json, err);
-}
-
-static const struct {
-    const char *what;
-    int (*print)(struct pare_cli *c, struct pare_err *err);
-} lists[] = {
-    { "ops", list_operators },         { "commands", list_commands },   { "kernels", list_kernels },
-    { "networks", list_networks },     { "data", list_data },           { "losses", list_losses },
-    { "optimizers", list_optimizers }, { "schedules", list_schedules }, { "pruners", list_pruners },
-    { "quantizers", list_quantizers },
-};
-
-#define LISTS ((int)(sizeof(lists) / sizeof(*lists)))
 
 static const char *word(int i)
 {
-    return i < LISTS ? lists[i].what : NULL;
+    for (const struct pare_topics *r = pare_topics; r->plural; r++)
+        if (!r->hidden && !i--)
+            return r->plural;
+    return NULL;
+}
+
+/* "commands, networks, ... or kernels" */
+static const char *list_names(struct pare_arena *a)
+{
+    const char *s = "";
+
+    for (int i = 0; word(i) && s; i++)
+        s = pare_sprintf(a, "%s%s%s", s, !i ? "" : word(i + 1) ? ", " : " or ", word(i));
+    return s ? s : "";
 }
 
 static int cmd_list_run(struct pare_cli *c, struct pare_err *err)
 {
-    for (int i = 0; i < LISTS; i++)
-        if (!strcmp(c->arg[0], lists[i].what))
-            return lists[i].print(c, err);
-    return pare_misuse(c, err,
-                       "cannot list '%s': expected ops, commands, kernels, networks, data, losses, "
-                       "optimizers, schedules, pruners or quantizers",
-                       c->arg[0]);
+    const struct list *o = c->opts;
+    const struct pare_topics *r = find_list(c->arg[0]);
+    struct pare_registry *g;
+    int rc;
+
+    if (!r)
+        return pare_misuse(c, err, "cannot list '%s': expected %s", c->arg[0],
+                           list_names(c->arena));
+    PARE_TRY(pare_topic_plugins(&o->plugin, &g, err));
+    rc = strcmp(r->plural, "ops") ? list_topics(c, g, r, err) : list_ops(c, o->json, err);
+    pare_registry_free(g);
+    return rc;
 }
 
 const struct pare_command pare_command_list = {
     .name = "list",
     .doc = "List operators, pruners, networks, data sets and so on.",
-    .usage = "[--json] WHAT",
-    .more = "WHAT is ops, commands, kernels, networks, data, losses, optimizers, schedules,\n"
-            "pruners or quantizers.",
+    .usage = "[--json] [--plugin FILE] WHAT",
+    .more = "WHAT is commands, networks, data, presets, pruners, quantizers, losses,\n"
+            "optimizers, schedules, ops or kernels.  'pare help NAME' explains an entry.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

@@ -84,10 +84,12 @@ const struct pare_command pare_command_new = {
     .more = "Networks: lenet, mlp, resnet20, resnet18-cifar, vgg7, vgg16-cifar,\n"
             "mobilenetv2-cifar, vit-tiny; 'pare list networks' describes them.  Weights are\n"
             "initialized and layers are named as in PyTorch; the batch size is free.",
+    .example = "pare new lenet --input 1,8,8 -o model.onnx",
     .opts = new_opts,
     .size = sizeof(struct new),
     .min_args = 1,
     .max_args = 1,
     .run = cmd_new_run,
     .word = word,
+    .only_words = "network",
 };

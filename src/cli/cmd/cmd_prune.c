@@ -317,6 +317,9 @@ const struct pare_command pare_command_prune = {
             "With --speedup, FILE is the model without the masked channels, as written by\n"
             "'pare speedup'; l1 (its default), l2, fpgm and slim, among others, prune\n"
             "channels.",
+    .example = "pare prune model.onnx --sparsity 0.5 --speedup --data digits --epochs 5",
+    .first = (const char *const[]){ "pruner", "sparsity", "data", "epochs", "speedup", "output",
+                                    NULL },
     .opts = prune_opts,
     .size = sizeof(struct prune),
     .min_args = 1,

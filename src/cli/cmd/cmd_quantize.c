@@ -282,10 +282,10 @@ const struct pare_command pare_command_quantize = {
     .doc = "Quantize weights and activations of a model.",
     .usage = "[options] MODEL --preset int8 --data SET [-o FILE]",
     .more = "Presets: int8 quantizes weights, inputs and outputs of convolutions and linear\n"
-            "layers to 8 bits; it needs --data for calibration.  int8-dynamic quantizes weights,\n"
-            "and inputs at run time by their own range.  int8-weights and w4 quantize\n"
-            "only weights: w4 uses 4 bits for linear layers, with a scale for each 64 inputs\n"
-            "(--group-size), and 8 bits for the others.  fp16 and bf16 convert to half\n"
+            "layers to 8 bits; it needs --data for calibration.  int8-dynamic quantizes\n"
+            "weights, and inputs at run time by their own range.  int8-weights and w4\n"
+            "quantize only weights: w4 uses 4 bits for linear layers, with a scale for each 64\n"
+            "inputs (--group-size), and 8 bits for the others.  fp16 and bf16 convert to half\n"
             "precision; inputs and outputs stay float32.\n"
             "For anything else, give a config_list (--config) and a --quantizer:\n"
             "  [{\"quant_types\": [\"weight\", \"input\"],\n"
@@ -298,6 +298,9 @@ const struct pare_command pare_command_quantize = {
             "fake-quantized values.  --accuracy-drop 0.5 then gives the most sensitive layers\n"
             "more bits, or leaves them float, until the accuracy drops by at most 0.5 points.\n"
             "The training options are those of 'pare train'.",
+    .example = "pare quantize model.onnx --preset int8 --data digits\n"
+               "pare quantize model.onnx --preset int8-weights",
+    .first = (const char *const[]){ "preset", "data", "epochs", "accuracy-drop", "output", NULL },
     .opts = quantize_opts,
     .size = sizeof(struct quantize),
     .min_args = 1,

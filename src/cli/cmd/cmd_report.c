@@ -55,6 +55,7 @@ const struct pare_command pare_command_report = {
     .more = "RUN.json is the run record that 'pare compress' writes.  The page is a single\n"
             "file that loads nothing from elsewhere: tables, and charts if scripts are\n"
             "enabled.",
+    .example = "pare report run.json -o report.html",
     .opts = report_opts,
     .size = sizeof(struct report),
     .min_args = 1,

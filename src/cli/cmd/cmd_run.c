@@ -298,6 +298,9 @@ const struct pare_command pare_command_run = {
             "over their whole range, other integers 0 or 1.  --check reads both inputs and\n"
             "expected outputs from an ONNX test data set (a folder with input_0.pb,\n"
             "output_0.pb, ...), or only the outputs from a .npz or .npy file.",
+    .example = "pare run model.onnx\n"
+               "pare run model.onnx --input x=x.npy -o out.npz",
+    .first = (const char *const[]){ "input", "output", "check", "shape", "threads", NULL },
     .opts = run_opts,
     .size = sizeof(struct run),
     .min_args = 1,

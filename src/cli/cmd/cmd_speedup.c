@@ -184,6 +184,8 @@ const struct pare_command pare_command_speedup = {
             "the first.  After discontinuous operators such as ArgMax the share of equal\n"
             "elements is compared, and the values before them.\n"
             "The table lists the layers that keep zero channels, and why.",
+    .example = "pare speedup masked.onnx -o small.onnx",
+    .first = (const char *const[]){ "masks", "data", "shape", "no-verify", "output", NULL },
     .opts = speedup_opts,
     .size = sizeof(struct speedup),
     .min_args = 1,

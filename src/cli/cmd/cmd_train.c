@@ -115,6 +115,10 @@ const struct pare_command pare_command_train = {
             "continues from it with the same result as an uninterrupted run.\n"
             "The optimizer, schedule, loss and data have options of their own; where two\n"
             "share a name, prefix it: --optimizer-alpha, --teacher-alpha.",
+    .example = "pare train model.onnx --data digits --epochs 20\n"
+               "pare train model.onnx --data pictures/ --resize 256 --crop 224 --norm imagenet",
+    .first = (const char *const[]){ "data", "epochs", "lr", "optimizer", "teacher", "output",
+                                    NULL },
     .opts = train_opts,
     .size = sizeof(struct train),
     .min_args = 1,

@@ -153,7 +153,14 @@ int pare_manual_command(FILE *f, const struct pare_command *cmd, struct pare_are
         put_roff(f, cmd->more);
         fputs("\n.fi\n", f);
     }
-    fputs(".SH OPTIONS\n.TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nprint this help\n", f);
+    if (cmd->example) {
+        fputs(".SH EXAMPLES\n.nf\n", f);
+        put_roff(f, cmd->example);
+        fputs("\n.fi\n", f);
+    }
+    fputs(".SH OPTIONS\n.TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nprint the help\n", f);
+    if (cmd->first)
+        fputs(".TP\n\\fB\\-\\-help\\-all\\fR\nprint the help with all options\n", f);
     PARE_TRY(pare_options_each(cmd, a, print_option, &p, err));
     exit_status(f);
     fputs(".SH SEE ALSO\n.BR pare (1)\n", f);

@@ -257,7 +257,7 @@ static const char *channels(struct pare_arena *a, int64_t was, int64_t left, boo
 
 static int print_layers(struct pare_cli *c, const struct pare_speedup_job *s, struct pare_err *err)
 {
-    struct pare_table *t = pare_table_new(c->arena, "llrrrrl");
+    struct pare_table *t = pare_table_new(c->arena, "lLrrRrl");
     char was[PARE_NUM_TEXT], left[PARE_NUM_TEXT];
 
     if (!t)

@@ -76,7 +76,7 @@ static int csv_new(struct csv *s, struct pare_err *err)
 
 void pare_count_print(const struct pare_count_report *n, struct pare_arena *a)
 {
-    struct pare_table *t = pare_table_new(a, "llllrr");
+    struct pare_table *t = pare_table_new(a, "lLLlrr");
     char w[PARE_SHAPE_TEXT], out[PARE_SHAPE_TEXT], f[PARE_NUM_TEXT], p[PARE_NUM_TEXT];
 
     pare_table_row(t, "layer", "type", "weight", "output", "FLOPs", "params");

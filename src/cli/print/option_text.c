@@ -117,7 +117,8 @@ const char *pare_option_help(const struct pare_opt *o, char *buf, size_t size)
     if (!*d && !*r)
         snprintf(buf, size, "%s", o->help);
     else if (own && !strncmp(own, "(default: ", 10) && o->help[n - 1] == ')')
-        snprintf(buf, size, "%.*s(%s%s%s", (int)(own - o->help), o->help, *r ? r : d, "; ",
+        snprintf(buf, size, "%.*s(%s%s%s", (int)(own - o->help), o->help,
+                 o->type == PARE_OPT_STRS ? d : r, *r || o->type == PARE_OPT_STRS ? "; " : "",
                  own + 1);
     else
         snprintf(buf, size, "%s (%s%s%s%s)", o->help, r, *d && *r ? "; " : "",

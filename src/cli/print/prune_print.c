@@ -39,7 +39,7 @@ static void layer_row(struct pare_table *t, const struct pare_layer *l,
 int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, bool quiet,
                      struct pare_err *err)
 {
-    struct pare_table *t = pare_table_new(a, "lllrrrr");
+    struct pare_table *t = pare_table_new(a, "llLRrrr");
     char before[PARE_NUM_TEXT], after[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
     int n_layers = pare_compression_layers(v->compression);
     int64_t all = 0, left = 0;

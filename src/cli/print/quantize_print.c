@@ -250,7 +250,7 @@ static void print_totals(const struct pare_quantize_summary *v, int layers)
 int pare_quantize_print(const struct pare_quantize_summary *v, struct pare_arena *a, bool quiet,
                         struct pare_err *err)
 {
-    struct pare_table *t = pare_table_new(a, "llllrlr");
+    struct pare_table *t = pare_table_new(a, "lLllRlr");
     int layers = 0;
 
     if (!t)

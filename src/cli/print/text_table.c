@@ -1,17 +1,17 @@
 /* text_table.c - numbers with units, and tables with aligned columns. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "../cli.h"
+#include "screen.h"
 #include "../../base/arena.h"
 
-#define LINE 80       /* columns of a wrapped table */
-#define LEAST_WRAP 24 /* columns that the last column has at least */
-#define MOST_NAME 26  /* columns of the first column; a longer name has a line to itself */
+#define MOST_NAME 26  /* columns of the first column of help; a longer name has its own line */
+#define CONTINUED 4   /* indent of a row's second line */
+#define FAIR_NAME 22  /* columns in which most names of layers differ */
+#define LEAST_NAME 12 /* columns that a shortened name keeps */
 
 /* Three significant digits: 9.41, 94.1, 941. */
 static void three_digits(double v, const char *unit, char *buf, size_t size)
@@ -89,46 +89,6 @@ const char *pare_time_text(double s, char *buf, size_t size)
     return buf;
 }
 
-/* Length of the UTF-8 character at s in bytes; 0: not valid UTF-8. */
-static int utf8_length(const unsigned char *s, uint32_t *code)
-{
-    int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : (*s & 0xf0) == 0xe0 ? 3 : 4;
-
-    if (n == 4 && (*s < 0xf0 || *s > 0xf4))
-        return 0;
-    *code = n == 1 ? *s : *s & (0x7fu >> n);
-    for (int i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        *code = *code << 6 | (s[i] & 0x3fu);
-    }
-    if ((n == 3 && (*code < 0x800 || (*code >= 0xd800 && *code < 0xe000))) ||
-        (n == 4 && (*code < 0x10000 || *code > 0x10ffff)))
-        return 0;
-    return n;
-}
-
-/* Control characters, and marks that change the direction of text. */
-static bool is_control(uint32_t code)
-{
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x200e && code <= 0x200f) ||
-           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-}
-
-void pare_put_clean(FILE *f, const char *s)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    uint32_t code = 0;
-
-    for (int n; *p; p += n ? n : 1) {
-        n = utf8_length(p, &code);
-        if (!n || is_control(code))
-            fputc('?', f);
-        else
-            fwrite(p, 1, (size_t)n, f);
-    }
-}
-
 /* ---- tables ---------------------------------------------------------------- */
 
 struct row {
@@ -140,18 +100,14 @@ struct pare_table {
     struct pare_arena *arena;
     const char *align;
     int cols, *width;
+    bool *names; /* (cols) all cells are words, which may be shortened */
     struct row *first, **end;
     bool broken; /* out of memory: nothing is printed */
 };
 
-/* Columns on a screen: continuation bytes of UTF-8 take none. */
-static int width_of(const char *s)
+static bool is_right(char align)
 {
-    int n = 0;
-
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
+    return align == 'r' || align == 'R';
 }
 
 struct pare_table *pare_table_new(struct pare_arena *a, const char *align)
@@ -165,7 +121,10 @@ struct pare_table *pare_table_new(struct pare_arena *a, const char *align)
     t->cols = (int)strlen(align);
     t->width = pare_alloc(a, (size_t)t->cols, sizeof(*t->width));
     t->end = &t->first;
-    t->broken = !t->width;
+    t->names = pare_alloc(a, (size_t)t->cols, sizeof(*t->names));
+    t->broken = !t->width || !t->names;
+    for (int i = 0; i < t->cols && !t->broken; i++)
+        t->names[i] = !is_right(align[i]);
     return t;
 }
 
@@ -177,8 +136,10 @@ static void add_row(struct pare_table *t, const char **cell)
     for (int i = 0; i < t->cols && !t->broken; i++) {
         cell[i] = pare_strdup(t->arena, cell[i] ? cell[i] : "");
         t->broken = !cell[i];
-        if (!t->broken && width_of(cell[i]) > t->width[i])
-            t->width[i] = width_of(cell[i]);
+        if (!t->broken)
+            t->names[i] &= !*cell[i] || isalpha((unsigned char)*cell[i]) || *cell[i] == '/';
+        if (!t->broken && pare_text_width(cell[i]) > t->width[i])
+            t->width[i] = pare_text_width(cell[i]);
     }
     if (t->broken)
         return;
@@ -215,67 +176,161 @@ void pare_table_cells(struct pare_table *t, const char *const *cell)
     add_row(t, all);
 }
 
-static bool use_color(FILE *f)
-{
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+/* How a table is printed: the width of each column, and what is done to fit the screen. */
+struct layout {
+    int *width;   /* (cols) 0: the column is left out */
+    bool *bare;   /* (cols) print "Conv2d" of "Conv2d (Conv)" */
+    int columns;  /* of the screen; 0: no limit */
+    bool wrap;    /* the last column is text, which is wrapped */
+    bool shorten; /* long cells are shortened in the middle */
+};
 
-    return isatty(fileno(f)) && (!no || !*no) && term && strcmp(term, "dumb") != 0;
+/* Columns that the first `n` columns of the table take. */
+static int total_width(const struct layout *l, int n)
+{
+    int total = 0;
+
+    for (int i = 0; i < n; i++)
+        total += l->width[i] ? l->width[i] + 2 : 0;
+    return total;
 }
 
-/* Print text in a column that starts at `start`, broken into lines at blanks. */
-static void print_wrapped(const char *s, int start, FILE *f)
+/* Columns of the screen that are missing. */
+static int missing(const struct pare_table *t, const struct layout *l)
 {
-    int room = LINE - start, at = 0;
+    int last = l->width[t->cols - 1];
 
-    room = room < LEAST_WRAP ? LEAST_WRAP : room;
-    while (*s) {
-        size_t len = strcspn(s, " ");
-        char word[512];
+    last = l->wrap && last > PARE_LEAST_WRAP ? PARE_LEAST_WRAP : last;
+    return total_width(l, t->cols - 1) + last - l->columns;
+}
 
-        snprintf(word, sizeof(word), "%.*s", (int)len, s);
-        if (at && at + 1 + width_of(word) > room) {
-            fprintf(f, "\n%*s", start, "");
-            at = 0;
-        }
-        if (at)
-            fputc(' ', f);
-        pare_put_clean(f, word);
-        at += width_of(word) + (at > 0);
-        s += len;
-        s += *s == ' ';
+/* Leave out what stands in parentheses. */
+static void make_bare(const struct pare_table *t, struct layout *l, int i)
+{
+    l->bare[i] = true;
+    l->width[i] = 0;
+    for (const struct row *r = t->first; r; r = r->next) {
+        const char *paren = strstr(r->cell[i], " (");
+        int n = pare_text_width(r->cell[i]) - (paren ? pare_text_width(paren) : 0);
+
+        l->width[i] = n > l->width[i] ? n : l->width[i];
     }
 }
 
-static void print_row(const struct pare_table *t, const struct row *r, bool wrap, FILE *f)
+/* Reduce the widest column of names. */
+static bool shorten_widest(const struct pare_table *t, struct layout *l, int least)
+{
+    int widest = -1, over = missing(t, l);
+
+    for (int i = 0; i < t->cols - l->wrap; i++)
+        if (t->names[i] && l->width[i] > least && (widest < 0 || l->width[i] > l->width[widest]))
+            widest = i;
+    if (widest < 0)
+        return false;
+    over = l->width[widest] - over > least ? over : l->width[widest] - least;
+    l->width[widest] -= over;
+    return true;
+}
+
+/* In this order: wrap the last column, leave out parentheses, shorten names, leave out optional
+ * columns, shorten names further.  If that is not enough, rows continue on a second line. */
+static void fit(const struct pare_table *t, struct layout *l)
+{
+    if (!l->columns || missing(t, l) <= 0)
+        return;
+    l->shorten = true;
+    l->wrap = t->align[t->cols - 1] == 'l' && t->cols > 1;
+    for (int i = 0; i < t->cols - l->wrap && missing(t, l) > 0; i++)
+        if (t->names[i])
+            make_bare(t, l, i);
+    while (missing(t, l) > 0 && shorten_widest(t, l, FAIR_NAME))
+        ;
+    for (int i = t->cols - 1; i > 0 && missing(t, l) > 0; i--)
+        if (isupper((unsigned char)t->align[i]))
+            l->width[i] = 0;
+    while (missing(t, l) > 0 && shorten_widest(t, l, LEAST_NAME))
+        ;
+}
+
+static struct layout make_layout(const struct pare_table *t, FILE *f, bool wrap)
+{
+    struct layout l = { .columns = wrap ? pare_text_columns(f) : pare_columns(f), .wrap = wrap };
+
+    l.width = pare_alloc(t->arena, (size_t)t->cols, sizeof(*l.width));
+    l.bare = pare_alloc(t->arena, (size_t)t->cols, sizeof(*l.bare));
+    if (!l.width || !l.bare) {
+        l.width = NULL;
+        return l;
+    }
+    memcpy(l.width, t->width, (size_t)t->cols * sizeof(*l.width));
+    if (wrap && l.width[0] > MOST_NAME)
+        l.width[0] = MOST_NAME;
+    if (!wrap)
+        fit(t, &l);
+    return l;
+}
+
+/* The cell as it is printed. */
+static const char *cell_text(const struct layout *l, const char *cell, int i, char *buf,
+                             size_t size)
+{
+    const char *paren = l->bare[i] ? strstr(cell, " (") : NULL;
+
+    if (!paren)
+        return cell;
+    snprintf(buf, size, "%.*s", (int)(paren - cell), cell);
+    return buf;
+}
+
+/* Columns that do not fit continue on the next line. */
+static void print_row(const struct pare_table *t, const struct row *r, const struct layout *l,
+                      FILE *f)
 {
     int last = t->cols - 1, pad = 0, start = 0;
+    char buf[512];
 
     while (last > 0 && !*r->cell[last])
         last--;
     for (int i = 0; i <= last; i++) {
-        int width = wrap && !i && t->width[0] > MOST_NAME ? MOST_NAME : t->width[i];
-        int room = width - width_of(r->cell[i]);
+        bool wrapped = l->wrap && i > 0 && i == t->cols - 1;
+        const char *cell = cell_text(l, r->cell[i], i, buf, sizeof(buf));
+        int width = l->width[i], room = width - pare_text_width(cell);
 
-        fprintf(f, "%*s", pad + (t->align[i] == 'r' ? room : 0), "");
-        if (wrap && i > 0 && i == t->cols - 1)
-            print_wrapped(r->cell[i], start, f);
+        if (!width && t->width[i])
+            continue;
+        room = l->shorten && room < 0 ? 0 : room;
+        if (l->shorten && i && !wrapped && start + width > l->columns) {
+            fprintf(f, "\n%*s", CONTINUED, "");
+            start = CONTINUED;
+            pad = 0;
+        }
+        fprintf(f, "%*s", pad + (is_right(t->align[i]) ? room : 0), "");
+        if (wrapped)
+            pare_put_column(f, cell, start, l->columns);
+        else if (l->shorten)
+            pare_put_shortened(f, cell, width);
         else
-            pare_put_clean(f, r->cell[i]);
+            pare_put_clean(f, cell);
         start += width + 2;
         if (room < 0 && i < last)
             fprintf(f, "\n%*s", start - 2, "");
-        pad = 2 + (t->align[i] == 'r' || room < 0 ? 0 : room);
+        pad = 2 + (is_right(t->align[i]) || room < 0 ? 0 : room);
     }
 }
 
 static void print_table(const struct pare_table *t, FILE *f, bool bold, bool wrap)
 {
+    struct layout l;
+
     if (!t || t->broken)
+        return;
+    l = make_layout(t, f, wrap);
+    if (!l.width)
         return;
     for (const struct row *r = t->first; r; r = r->next) {
         if (r == t->first && bold)
             fputs("\033[1m", f);
-        print_row(t, r, wrap, f);
+        print_row(t, r, &l, f);
         if (r == t->first && bold)
             fputs("\033[0m", f);
         fputc('\n', f);
@@ -284,7 +339,7 @@ static void print_table(const struct pare_table *t, FILE *f, bool bold, bool wra
 
 void pare_table_print(const struct pare_table *t, FILE *f)
 {
-    print_table(t, f, use_color(f), false);
+    print_table(t, f, pare_use_color(f), false);
 }
 
 void pare_table_plain(const struct pare_table *t, FILE *f)
@@ -294,5 +349,5 @@ void pare_table_plain(const struct pare_table *t, FILE *f)
 
 void pare_table_wrap(const struct pare_table *t, FILE *f)
 {
-    print_table(t, f, use_color(f), true);
+    print_table(t, f, pare_use_color(f), true);
 }

@@ -2,8 +2,6 @@
 #include "train_progress.h"
 
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
@@ -25,16 +23,6 @@ static const char *duration(double seconds, char *buf, size_t size)
     else
         snprintf(buf, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
     return buf;
-}
-
-/* Usable columns of the terminal: one less than its width, because some wrap after the last. */
-static int columns(void)
-{
-    struct winsize w = { 0 };
-
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) || w.ws_col < 2)
-        return 79;
-    return w.ws_col - 1;
 }
 
 /* Rates are measured from the end of the first batch, which is slow because plans are made in it;
@@ -90,6 +78,8 @@ static void shorten(char *text, size_t width)
         for (char *p = strstr(text, "  "); p; p = strstr(p + 2, "  "))
             cut = p;
         *cut = '\0';
+        while (cut > text && cut[-1] == ' ')
+            *--cut = '\0';
     }
 }
 
@@ -98,7 +88,8 @@ static void draw_bar(const struct pare_train_progress *v, const struct pare_trai
                      double now)
 {
     char head[64], tail[192], speed[96], bar[BAR + 4] = "";
-    int width = columns(), room, filled;
+    int width = (pare_columns(stderr) ? pare_columns(stderr) : 80) - 1, room,
+        filled; /* some wrap after the last */
 
     speed_text(v, p, now, speed, sizeof(speed));
     snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)p->epoch + 1, (long long)p->epochs);
@@ -192,19 +183,24 @@ static void write_journal(struct pare_train_progress *v, const struct pare_epoch
 void pare_train_progress_epoch(void *user, const struct pare_epoch *e)
 {
     struct pare_train_progress *v = user;
-    char time[PARE_NUM_TEXT];
+    int columns = v->lines ? pare_columns(v->lines) : 0, n;
+    char time[PARE_NUM_TEXT], line[256];
 
     pare_train_progress_end(v);
     if (v->history)
         write_journal(v, e);
     if (!v->lines)
         return;
-    fprintf(v->lines, "epoch %lld/%lld  loss %.4f  acc %.2f%%", (long long)e->train.epoch + 1,
-            (long long)e->train.epochs, e->train.loss, 100 * e->train.top1);
+    n = snprintf(line, sizeof(line), "epoch %lld/%lld  loss %.4f  acc %.2f%%",
+                 (long long)e->train.epoch + 1, (long long)e->train.epochs, e->train.loss,
+                 100 * e->train.top1);
     if (e->validated)
-        fprintf(v->lines, "  valid loss %.4f  acc %.2f%%%s", e->loss, 100 * e->top1,
-                e->best ? " *" : "");
-    fprintf(v->lines, "  lr %.3g  %s\n", e->train.lr,
-            pare_time_text(e->train.seconds, time, sizeof(time)));
+        n += snprintf(line + n, sizeof(line) - (size_t)n, "  valid %.4f  %.2f%%%s", e->loss,
+                      100 * e->top1, e->best ? " *" : "  ");
+    snprintf(line + n, sizeof(line) - (size_t)n, "  lr %.3g  %s", e->train.lr,
+             pare_time_text(e->train.seconds, time, sizeof(time)));
+    if (columns)
+        shorten(line, (size_t)columns);
+    fprintf(v->lines, "%s\n", line);
     fflush(v->lines);
 }

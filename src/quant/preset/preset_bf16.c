@@ -4,5 +4,6 @@
 
 const struct pare_preset pare_preset_bf16 = {
     .name = "bf16",
+    .doc = "bfloat16: half of the size, the range of float32",
     .half = PARE_BF16,
 };

@@ -3,6 +3,7 @@
 
 const struct pare_preset pare_preset_fp16 = {
     .name = "fp16",
+    .doc = "half precision (float16): half of the size",
     .half = PARE_F16,
     .half_compute = true,
 };
