@@ -1,8 +1,8 @@
 /* test_numeric_health.c - NaN, infinity and dead layers give defined results or an error.
  *
- * Every pruner and quantizer, speedup and training, on networks whose weights were spoilt in one
- * layer: NaN, infinity, all 0, channels of 0, numbers near the ends of float32; and sparsities of 0
- * and 1, and layers of one element.
+ * Every pruner and quantizer, speedup and training run on networks with one damaged layer: NaN,
+ * infinity, all 0, channels of 0, numbers near the limits of float32; also with sparsities of 0 and
+ * 1, and on layers of one weight.
  */
 #include "make_model.h"
 
@@ -18,8 +18,8 @@
 
 static const int64_t chw[] = { 1, 8, 8 };
 
-enum harm {
-    NO_HARM,
+enum damage {
+    NO_DAMAGE,
     ONE_NAN,
     ONE_INF,
     MINUS_INF,
@@ -27,19 +27,18 @@ enum harm {
     ZERO_CHANNELS,
     HUGE_NUMBERS,
     TINY,
-    N_HARMS
+    N_DAMAGES
 };
-static const char *const harms[] = {
-    "no harm",      "a NaN",         "an infinity",  "-infinity",
-    "a dead layer", "channels of 0", "huge numbers", "tiny numbers"
-};
+static const char *const damages[] = { "no damage",    "a NaN",        "an infinity",
+                                       "-infinity",    "a dead layer", "channels of 0",
+                                       "huge numbers", "tiny numbers" };
 
 static struct {
-    int done, refused;
-} sum;
+    int succeeded, refused;
+} totals;
 
-/* The second layer's weights. */
-static void spoil(struct pare_model *m, enum harm h)
+/* Damages the second layer's weights. */
+static void damage_layer(struct pare_model *m, enum damage h)
 {
     struct pare_value *v = NULL;
     struct pare_err err;
@@ -70,18 +69,19 @@ static void spoil(struct pare_model *m, enum harm h)
         pare_f32(&v->t)[n / 2] = h == ONE_INF ? INFINITY : -INFINITY;
 }
 
-/* 0, or a code with a sentence. */
-static int settled(int rc, const struct pare_err *err, const char *who, const char *what)
+/* Expects success, or an error with a message; counts both. */
+static int expect_success_or_error(int rc, const struct pare_err *err, const char *algorithm,
+                                   const char *what)
 {
     if (rc && (rc != err->code || !err->msg[0] || rc == PARE_ENOMEM))
-        fail_msg("%s with %s: code %d, '%s'", who, what, rc, err->msg);
-    sum.done += !rc;
-    sum.refused += rc != 0;
+        fail_msg("%s with %s: code %d, '%s'", algorithm, what, rc, err->msg);
+    totals.succeeded += !rc;
+    totals.refused += rc != 0;
     return rc;
 }
 
-/* Masks are 0 or 1, and no weight that stays is made anew out of nothing. */
-static void check_masks(struct pare_compression *r, const char *who, const char *what)
+/* Expects masks of 0 or 1, and weights of 0 where the mask is 0. */
+static void check_masks(struct pare_compression *r, const char *algorithm, const char *what)
 {
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer *l = &r->layer[i];
@@ -89,14 +89,15 @@ static void check_masks(struct pare_compression *r, const char *who, const char 
 
         for (int64_t k = 0; k < pare_numel(&l->mask); k++)
             if (mask[k] > 1 || (!mask[k] && pare_f32(&l->weight->t)[k] != 0))
-                fail_msg("%s with %s: mask %d, weight %g", who, what, mask[k],
+                fail_msg("%s with %s: mask %d, weight %g", algorithm, what, mask[k],
                          (double)pare_f32(&l->weight->t)[k]);
     }
 }
 
-static void run_it(struct pare_model *m, const struct pare_compression_opts *o, const char *what)
+static void compress_and_train(struct pare_model *m, const struct pare_compression_opts *o,
+                               const char *what)
 {
-    const char *who = o->pruner ? o->pruner : o->quantizer;
+    const char *algorithm = o->pruner ? o->pruner : o->quantizer;
     struct pare_training *l = NULL;
     struct pare_compression *r = NULL;
     struct pare_err err = { 0 };
@@ -105,7 +106,7 @@ static void run_it(struct pare_model *m, const struct pare_compression_opts *o, 
     rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=1 threads=1 valid=none", &l,
                             &err);
     if (rc)
-        fail_msg("%s with %s: %s", who, what, err.msg);
+        fail_msg("%s with %s: %s", algorithm, what, err.msg);
     rc = pare_compression_new(m, o, &r, &err);
     if (!rc)
         rc = pare_compression_follow(r, l, &err);
@@ -113,91 +114,93 @@ static void run_it(struct pare_model *m, const struct pare_compression_opts *o, 
         rc = pare_compression_compress(r, &err);
     if (!rc)
         rc = pare_training_run(l, NULL, NULL, &err);
-    if (!settled(rc, &err, who, what) && o->pruner)
-        check_masks(r, who, what);
+    if (!expect_success_or_error(rc, &err, algorithm, what) && o->pruner)
+        check_masks(r, algorithm, what);
     pare_training_free(l);
     pare_compression_free(r);
 }
 
-static struct pare_model *lenet(enum harm h)
+static struct pare_model *damaged_lenet(enum damage h)
 {
     struct pare_model *m;
     struct pare_err err;
 
     if (pare_model_new("lenet", chw, 10, 1, &m, &err))
         fail_msg("%s", err.msg);
-    spoil(m, h);
+    damage_layer(m, h);
     return m;
 }
 
-static void pruners(void **state)
+static void test_pruners_of_damaged_layers(void **state)
 {
     const struct pare_algorithm *p;
 
     (void)state;
     for (int i = 0; (p = pare_pruners[i]); i++)
-        for (int h = 0; h < N_HARMS; h++) {
-            struct pare_model *m = lenet((enum harm)h);
+        for (int h = 0; h < N_DAMAGES; h++) {
+            struct pare_model *m = damaged_lenet((enum damage)h);
 
-            run_it(m,
-                   &(struct pare_compression_opts){ .pruner = p->name,
-                                                    .config = "[{\"op_types\": [\"Conv2d\"], "
-                                                              "\"sparsity\": 0.5}]",
-                                                    .threads = 1 },
-                   harms[h]);
+            compress_and_train(m,
+                               &(struct pare_compression_opts){
+                                   .pruner = p->name,
+                                   .config = "[{\"op_types\": [\"Conv2d\"], "
+                                             "\"sparsity\": 0.5}]",
+                                   .threads = 1 },
+                               damages[h]);
             pare_model_free(m);
         }
-    print_message("pruners: %d done, %d refused\n", sum.done, sum.refused);
+    print_message("pruners: %d succeeded, %d refused\n", totals.succeeded, totals.refused);
 }
 
-static void quantizers(void **state)
+static void test_quantizers_of_damaged_layers(void **state)
 {
     const struct pare_algorithm *q;
 
     (void)state;
-    sum.done = sum.refused = 0;
+    totals.succeeded = totals.refused = 0;
     for (int i = 0; (q = pare_quantizers[i]); i++)
-        for (int h = 0; h < N_HARMS; h++) {
-            struct pare_model *m = lenet((enum harm)h);
+        for (int h = 0; h < N_DAMAGES; h++) {
+            struct pare_model *m = damaged_lenet((enum damage)h);
 
-            run_it(m,
-                   &(struct pare_compression_opts){ .quantizer = q->name,
-                                                    .config = "[{\"op_types\": [\"Conv2d\"], "
-                                                              "\"quant_types\": [\"weight\"], "
-                                                              "\"quant_bits\": 8}]",
-                                                    .threads = 1 },
-                   harms[h]);
+            compress_and_train(m,
+                               &(struct pare_compression_opts){
+                                   .quantizer = q->name,
+                                   .config = "[{\"op_types\": [\"Conv2d\"], "
+                                             "\"quant_types\": [\"weight\"], "
+                                             "\"quant_bits\": 8}]",
+                                   .threads = 1 },
+                               damages[h]);
             pare_model_free(m);
         }
-    print_message("quantizers: %d done, %d refused\n", sum.done, sum.refused);
+    print_message("quantizers: %d succeeded, %d refused\n", totals.succeeded, totals.refused);
 }
 
-static void sparsities(void **state)
+static void test_extreme_sparsities(void **state)
 {
     static const char *const all[] = { "0", "1", "0.999999", "1e-9" };
     const struct pare_algorithm *p;
 
     (void)state;
-    sum.done = sum.refused = 0;
+    totals.succeeded = totals.refused = 0;
     for (int i = 0; (p = pare_pruners[i]); i++)
         for (size_t k = 0; k < sizeof(all) / sizeof(*all); k++) {
-            struct pare_model *m = lenet(NO_HARM);
+            struct pare_model *m = damaged_lenet(NO_DAMAGE);
 
-            run_it(m,
-                   &(struct pare_compression_opts){
-                       .pruner = p->name,
-                       .config = pare_sprintf(pool,
-                                              "[{\"op_types\": [\"Conv2d\"], \"sparsity\": %s}]",
-                                              all[k]),
-                       .threads = 1 },
-                   all[k]);
+            compress_and_train(
+                m,
+                &(struct pare_compression_opts){
+                    .pruner = p->name,
+                    .config = pare_sprintf(pool, "[{\"op_types\": [\"Conv2d\"], \"sparsity\": %s}]",
+                                           all[k]),
+                    .threads = 1 },
+                all[k]);
             pare_model_free(m);
         }
-    print_message("sparsities: %d done, %d refused\n", sum.done, sum.refused);
+    print_message("sparsities: %d succeeded, %d refused\n", totals.succeeded, totals.refused);
 }
 
 /* A convolution and a product of one weight each. */
-static struct pare_model *one_element(void)
+static struct pare_model *make_one_weight_model(void)
 {
     struct build b = { .opset = 17 };
     const char *x = build_input(&b, PARE_F32, INTS(-1, 1, 8, 8)), *y;
@@ -212,69 +215,69 @@ static struct pare_model *one_element(void)
     return build_model(&b);
 }
 
-static void one_weight(void **state)
+static void test_layers_of_one_weight(void **state)
 {
     const struct pare_algorithm *p;
     const struct pare_algorithm *q;
 
     (void)state;
-    sum.done = sum.refused = 0;
+    totals.succeeded = totals.refused = 0;
     for (int i = 0; (p = pare_pruners[i]); i++) {
-        struct pare_model *m = one_element();
+        struct pare_model *m = make_one_weight_model();
 
-        run_it(m,
-               &(struct pare_compression_opts){
-                   .pruner = p->name,
-                   .config = "[{\"op_types\": [\"default\"], \"sparsity\": 0.5}]",
-                   .threads = 1 },
-               "one weight");
+        compress_and_train(m,
+                           &(struct pare_compression_opts){
+                               .pruner = p->name,
+                               .config = "[{\"op_types\": [\"default\"], \"sparsity\": 0.5}]",
+                               .threads = 1 },
+                           "one weight");
         pare_model_free(m);
     }
     for (int i = 0; (q = pare_quantizers[i]); i++) {
-        struct pare_model *m = one_element();
+        struct pare_model *m = make_one_weight_model();
 
-        run_it(m,
-               &(struct pare_compression_opts){
-                   .quantizer = q->name,
-                   .config = "[{\"op_types\": [\"default\"], "
-                             "\"quant_types\": [\"weight\", \"input\"], "
-                             "\"quant_bits\": 8}]",
-                   .threads = 1 },
-               "one weight");
+        compress_and_train(m,
+                           &(struct pare_compression_opts){
+                               .quantizer = q->name,
+                               .config = "[{\"op_types\": [\"default\"], "
+                                         "\"quant_types\": [\"weight\", \"input\"], "
+                                         "\"quant_bits\": 8}]",
+                               .threads = 1 },
+                           "one weight");
         pare_model_free(m);
     }
-    print_message("one weight: %d done, %d refused\n", sum.done, sum.refused);
+    print_message("one weight: %d succeeded, %d refused\n", totals.succeeded, totals.refused);
 }
 
-/* What is not finite spreads, so no two models can be compared then: a sentence or a model. */
-static void speedups(void **state)
+/* Models with infinite outputs cannot be verified: speedup gives a model or an error. */
+static void test_speedup_of_damaged_layers(void **state)
 {
     (void)state;
-    sum.done = sum.refused = 0;
-    for (int h = 0; h < N_HARMS; h++) {
+    totals.succeeded = totals.refused = 0;
+    for (int h = 0; h < N_DAMAGES; h++) {
         struct pare_speedup_opts o = { .threads = 1 };
-        struct pare_model *m = lenet((enum harm)h), *smaller = NULL;
+        struct pare_model *m = damaged_lenet((enum damage)h), *smaller = NULL;
         struct pare_speedup_report report;
         struct pare_err err = { 0 };
         int rc = pare_speedup(m, &o, pool, &smaller, &report, &err);
 
-        settled(rc, &err, "speedup", harms[h]);
-        if (rc && (h == NO_HARM || h == DEAD || h == ZERO_CHANNELS || h == TINY))
-            fail_msg("speedup with %s: %s", harms[h], err.msg);
+        expect_success_or_error(rc, &err, "speedup", damages[h]);
+        if (rc && (h == NO_DAMAGE || h == DEAD || h == ZERO_CHANNELS || h == TINY))
+            fail_msg("speedup with %s: %s", damages[h], err.msg);
         if (h == ZERO_CHANNELS || h == DEAD)
             assert_true(report.params_left < report.params);
         pare_model_free(smaller);
         pare_model_free(m);
     }
-    print_message("speedup: %d done, %d refused\n", sum.done, sum.refused);
+    print_message("speedup: %d succeeded, %d refused\n", totals.succeeded, totals.refused);
 }
 
-/* Training says where the loss stopped being a number, and stops. */
-static void training(void **state)
+/* Training stops with an error when the loss is not finite. */
+static void test_training_of_damaged_layers(void **state)
 {
     (void)state;
-    for (int h = 0; h < N_HARMS; h++) {
-        struct pare_model *m = lenet((enum harm)h);
+    for (int h = 0; h < N_DAMAGES; h++) {
+        struct pare_model *m = damaged_lenet((enum damage)h);
         struct pare_training *l = NULL;
         struct pare_err err = { 0 };
         int rc = pare_training_open(m, "digits", "limit=32 batch=16 epochs=2 threads=1 valid=none",
@@ -282,21 +285,21 @@ static void training(void **state)
 
         assert_int_equal(rc, 0);
         rc = pare_training_run(l, NULL, NULL, &err);
-        settled(rc, &err, "training", harms[h]);
-        if (rc && (h == NO_HARM || h == DEAD || h == ZERO_CHANNELS || h == TINY))
-            fail_msg("training with %s: %s", harms[h], err.msg);
+        expect_success_or_error(rc, &err, "training", damages[h]);
+        if (rc && (h == NO_DAMAGE || h == DEAD || h == ZERO_CHANNELS || h == TINY))
+            fail_msg("training with %s: %s", damages[h], err.msg);
         if (!rc && (h == ONE_NAN || h == ONE_INF || h == MINUS_INF || h == HUGE_NUMBERS))
-            fail_msg("training with %s says nothing", harms[h]);
+            fail_msg("training with %s gives no error", damages[h]);
         if (rc)
-            print_message("%s: %s\n", harms[h], err.msg);
+            print_message("%s: %s\n", damages[h], err.msg);
         pare_training_free(l);
         pare_model_free(m);
     }
 }
 
-/* An input that is not a number comes out as one that is not by the plain kernels; fast ones may
- * lose it on the way (a Relu of oneDNN makes 0 of it), which 'pare run' warns of. */
-static void inputs(void **state)
+/* With the reference kernels, a NaN in the input gives NaN in the output; fast kernels may lose it
+ * (oneDNN's Relu replaces it by 0), which 'pare run' warns of. */
+static void test_nan_inputs(void **state)
 {
     static float x[64];
 
@@ -304,7 +307,7 @@ static void inputs(void **state)
     for (int i = 0; i < 4; i++) {
         struct pare_tensor in = { PARE_F32, 4, { 1, 1, 8, 8 }, x }, out;
         struct pare_plan_opts o = { .threads = 1, .reference = i % 2 };
-        struct pare_model *m = lenet(NO_HARM);
+        struct pare_model *m = damaged_lenet(NO_DAMAGE);
         struct pare_plan *p;
         struct pare_err err;
         bool finite = true;
@@ -322,27 +325,17 @@ static void inputs(void **state)
     }
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    pool = pare_arena_new(1 << 16);
-    return pool ? 0 : -1;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    pare_arena_free(pool);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pruners),    cmocka_unit_test(quantizers), cmocka_unit_test(sparsities),
-        cmocka_unit_test(one_weight), cmocka_unit_test(speedups),   cmocka_unit_test(training),
-        cmocka_unit_test(inputs),
+        cmocka_unit_test(test_pruners_of_damaged_layers),
+        cmocka_unit_test(test_quantizers_of_damaged_layers),
+        cmocka_unit_test(test_extreme_sparsities),
+        cmocka_unit_test(test_layers_of_one_weight),
+        cmocka_unit_test(test_speedup_of_damaged_layers),
+        cmocka_unit_test(test_training_of_damaged_layers),
+        cmocka_unit_test(test_nan_inputs),
     };
 
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, make_pool, drop_pool);
 }

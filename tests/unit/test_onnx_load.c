@@ -18,17 +18,17 @@ static struct pare_model *parse(struct bin file)
     return m;
 }
 
-static struct pare_value *value(const struct pare_model *m, const char *name)
+static struct pare_value *find_value(const struct pare_model *m, const char *name)
 {
     struct pare_value *v = pare_graph_find(m->graph, name);
 
     if (!v)
-        fail_msg("no value '%s'", name);
+        fail_msg("the graph has no value '%s'", name);
     return v;
 }
 
-/* Parsed and packed again it must have the same bytes. */
-static void same_again(struct bin file)
+/* Expects the same bytes after parse and pack. */
+static void expect_same_bytes(struct bin file)
 {
     struct pare_model *m = parse(file);
     struct pare_err err = { 0 };
@@ -50,7 +50,7 @@ static struct bin small_graph(void)
                input("x", PARE_F32, "N,2,3"), output("y", PARE_F32, "N,2,3"));
 }
 
-static void test_graph(void **state)
+static void test_graph_of_a_model(void **state)
 {
     struct pare_model *m = parse(model(small_graph()));
     const struct pare_io *io;
@@ -62,12 +62,12 @@ static void test_graph(void **state)
     assert_string_equal(n->name, "add");
     assert_string_equal(n->op->type, "Add");
     assert_int_equal(n->version, 13);
-    assert_ptr_equal(n->in[1], value(m, "w"));
-    assert_true(value(m, "w")->flags & PARE_V_CONST);
-    assert_float_equal(pare_f32(&value(m, "w")->t)[5], 6, 0);
+    assert_ptr_equal(n->in[1], find_value(m, "w"));
+    assert_true(find_value(m, "w")->flags & PARE_V_CONST);
+    assert_float_equal(pare_f32(&find_value(m, "w")->t)[5], 6, 0);
     assert_string_equal(m->graph->node[1]->name, "Relu_1");
-    assert_ptr_equal(value(m, "y")->maker, m->graph->node[1]);
-    assert_true(value(m, "y")->flags & PARE_V_OUTPUT);
+    assert_ptr_equal(find_value(m, "y")->maker, m->graph->node[1]);
+    assert_true(find_value(m, "y")->flags & PARE_V_OUTPUT);
     assert_int_equal(pare_model_inputs(m, &io), 1);
     assert_string_equal(io[0].name, "x");
     assert_string_equal(io[0].sym[0], "N");
@@ -78,7 +78,7 @@ static void test_graph(void **state)
 }
 
 /* IR version 3 lists initializers as inputs; nodes may be written in any order. */
-static void test_old_and_unordered(void **state)
+static void test_ir_3_and_unordered_nodes(void **state)
 {
     float w[2] = { 1, 2 };
     struct pare_model *m = parse(
@@ -94,7 +94,7 @@ static void test_old_and_unordered(void **state)
     pare_model_free(m);
 }
 
-static struct bin floats(unsigned field, int n, ...)
+static struct bin float_field(unsigned field, int n, ...)
 {
     struct bin all = NOTHING;
     va_list ap;
@@ -110,13 +110,13 @@ static struct bin floats(unsigned field, int n, ...)
     return msg(field, all);
 }
 
-/* Typed fields: packed and one by one, and 4-bit elements in both ways. */
-static void test_typed_data(void **state)
+/* Typed data fields, packed and not packed; 4-bit elements in raw_data and int32_data. */
+static void test_typed_data_of_tensors(void **state)
 {
     struct bin packed = CAT(varint(1), varint(200), varint((uint64_t)-3));
     unsigned char nibbles[2] = { 0x2f, 0x07 };
     struct pare_model *m = parse(
-        model(CAT(initializer("f", PARE_F32, "3", floats(4, 3, 1.5, -2.0, 0.25)),
+        model(CAT(initializer("f", PARE_F32, "3", float_field(4, 3, 1.5, -2.0, 0.25)),
                   initializer("u8", PARE_U8, "3", msg(5, packed)),
                   initializer("i8", PARE_I8, "2", CAT(num(5, -3), num(5, 127))),
                   initializer("b", PARE_BOOL, "2", CAT(num(5, 0), num(5, 2))),
@@ -130,25 +130,25 @@ static void test_typed_data(void **state)
                   initializer("str", PARE_STR, "2", CAT(text(6, "one"), text(6, ""))))));
 
     (void)state;
-    assert_float_equal(pare_f32(&value(m, "f")->t)[1], -2, 0);
-    assert_int_equal(((uint8_t *)value(m, "u8")->t.data)[1], 200);
-    assert_int_equal(((int8_t *)value(m, "i8")->t.data)[0], -3);
-    assert_int_equal(((uint8_t *)value(m, "b")->t.data)[1], 1);
-    assert_int_equal(((uint16_t *)value(m, "h")->t.data)[0], 0x3c00);
-    assert_true(pare_i64(&value(m, "i64")->t)[0] == INT64_MIN);
-    assert_true(((uint32_t *)value(m, "u32")->t.data)[0] == 4000000000u);
-    assert_true(((uint64_t *)value(m, "u64")->t.data)[0] == UINT64_MAX);
-    assert_int_equal(((int8_t *)value(m, "i4")->t.data)[0], -1);
-    assert_int_equal(((int8_t *)value(m, "i4")->t.data)[1], 2);
-    assert_int_equal(((uint8_t *)value(m, "u4")->t.data)[0], 15);
-    assert_int_equal(((uint8_t *)value(m, "u4")->t.data)[2], 7);
-    assert_non_null(value(m, "empty")->t.data);
-    assert_int_equal(((struct pare_str *)value(m, "str")->t.data)[0].len, 3);
+    assert_float_equal(pare_f32(&find_value(m, "f")->t)[1], -2, 0);
+    assert_int_equal(((uint8_t *)find_value(m, "u8")->t.data)[1], 200);
+    assert_int_equal(((int8_t *)find_value(m, "i8")->t.data)[0], -3);
+    assert_int_equal(((uint8_t *)find_value(m, "b")->t.data)[1], 1);
+    assert_int_equal(((uint16_t *)find_value(m, "h")->t.data)[0], 0x3c00);
+    assert_true(pare_i64(&find_value(m, "i64")->t)[0] == INT64_MIN);
+    assert_true(((uint32_t *)find_value(m, "u32")->t.data)[0] == 4000000000u);
+    assert_true(((uint64_t *)find_value(m, "u64")->t.data)[0] == UINT64_MAX);
+    assert_int_equal(((int8_t *)find_value(m, "i4")->t.data)[0], -1);
+    assert_int_equal(((int8_t *)find_value(m, "i4")->t.data)[1], 2);
+    assert_int_equal(((uint8_t *)find_value(m, "u4")->t.data)[0], 15);
+    assert_int_equal(((uint8_t *)find_value(m, "u4")->t.data)[2], 7);
+    assert_non_null(find_value(m, "empty")->t.data);
+    assert_int_equal(((struct pare_str *)find_value(m, "str")->t.data)[0].len, 3);
     pare_model_free(m);
 }
 
-/* Large weights stay where they are. */
-static void test_no_copy(void **state)
+/* Large weights are not copied. */
+static void test_large_weights_are_not_copied(void **state)
 {
     size_t n = 100000;
     char *w = pare_alloc(pool, n, 1);
@@ -156,54 +156,54 @@ static void test_no_copy(void **state)
                                 initializer("v", PARE_F32, "25000", blob(9, w, n)),
                                 initializer("-u", PARE_F32, "25000", blob(9, w, n))));
     struct pare_model *m = parse(file);
-    const struct pare_value *v = value(m, "w");
+    const struct pare_value *v = find_value(m, "w");
 
     (void)state;
     assert_true((unsigned char *)v->t.data > file.p &&
                 (unsigned char *)v->t.data < file.p + file.n);
     for (int i = 0; i < 2; i++) {
-        v = value(m, i ? "-u" : "v");
+        v = find_value(m, i ? "-u" : "v");
         assert_true((v->t.data != NULL) != (v->raw != NULL));
         assert_true(v->raw || (uintptr_t)v->t.data % 4 == 0);
     }
     pare_model_free(m);
 }
 
-static struct bin attr(const char *name, int type, struct bin more)
+static struct bin attribute(const char *name, int type, struct bin more)
 {
     return msg(5, CAT(text(1, name), more, num(20, type)));
 }
 
-static void test_constants(void **state)
+static void test_constant_nodes(void **state)
 {
     int64_t at[2] = { 5, 0 };
-    struct bin sparse = CAT(msg(1, tensor("", PARE_F32, "2", floats(4, 2, 7.0, 8.0))),
+    struct bin sparse = CAT(msg(1, tensor("", PARE_F32, "2", float_field(4, 2, 7.0, 8.0))),
                             msg(2, tensor("", PARE_I64, "2", blob(9, at, 16))), list(3, "2,3", 1));
     struct pare_model *m = parse(model(CAT(
         node_with("Constant", "", "", "t",
-                  attr("value", 4, msg(5, tensor("", PARE_I64, "1", num(7, 42))))),
-        node_with("Constant", "", "", "i", attr("value_int", 2, num(3, 7))),
-        node_with("Constant", "", "", "l", attr("value_ints", 7, CAT(num(8, 7), num(8, 8)))),
-        node_with("Constant", "", "", "s", attr("value_string", 3, text(4, "abc"))),
-        node_with("Constant", "", "", "z", attr("sparse_value", 11, msg(22, sparse))),
-        msg(15, CAT(msg(1, tensor("q", PARE_F32, "1", floats(4, 1, 9.0))),
+                  attribute("value", 4, msg(5, tensor("", PARE_I64, "1", num(7, 42))))),
+        node_with("Constant", "", "", "i", attribute("value_int", 2, num(3, 7))),
+        node_with("Constant", "", "", "l", attribute("value_ints", 7, CAT(num(8, 7), num(8, 8)))),
+        node_with("Constant", "", "", "s", attribute("value_string", 3, text(4, "abc"))),
+        node_with("Constant", "", "", "z", attribute("sparse_value", 11, msg(22, sparse))),
+        msg(15, CAT(msg(1, tensor("q", PARE_F32, "1", float_field(4, 1, 9.0))),
                     msg(2, tensor("", PARE_I64, "1,2", blob(9, at, 16))), list(3, "6,2", 1))))));
 
     (void)state;
-    assert_int_equal(pare_i64(&value(m, "t")->t)[0], 42);
-    assert_int_equal(value(m, "i")->t.rank, 0);
-    assert_int_equal(pare_i64(&value(m, "i")->t)[0], 7);
-    assert_int_equal(value(m, "l")->t.dim[0], 2);
-    assert_int_equal(((struct pare_str *)value(m, "s")->t.data)->len, 3);
-    assert_float_equal(pare_f32(&value(m, "z")->t)[5], 7, 0);
-    assert_float_equal(pare_f32(&value(m, "z")->t)[0], 8, 0);
-    assert_float_equal(pare_f32(&value(m, "q")->t)[10], 9, 0);
+    assert_int_equal(pare_i64(&find_value(m, "t")->t)[0], 42);
+    assert_int_equal(find_value(m, "i")->t.rank, 0);
+    assert_int_equal(pare_i64(&find_value(m, "i")->t)[0], 7);
+    assert_int_equal(find_value(m, "l")->t.dim[0], 2);
+    assert_int_equal(((struct pare_str *)find_value(m, "s")->t.data)->len, 3);
+    assert_float_equal(pare_f32(&find_value(m, "z")->t)[5], 7, 0);
+    assert_float_equal(pare_f32(&find_value(m, "z")->t)[0], 8, 0);
+    assert_float_equal(pare_f32(&find_value(m, "q")->t)[10], 9, 0);
     assert_int_equal(m->graph->n_nodes, 5);
     pare_model_free(m);
 }
 
-/* What cannot run is kept, and says why. */
-static void test_why(void **state)
+/* Nodes that cannot run are kept, with the reason. */
+static void test_nodes_that_cannot_run(void **state)
 {
     static const struct {
         const char *node, *why;
@@ -219,10 +219,10 @@ static void test_why(void **state)
     };
     struct bin graph = CAT(node_with("Frobnicate", "foreign", "x", "a", text(7, "com.example")),
                            node("StringNormalizer", "text", "x", "t"),
-                           node_with("Relu", "odd", "x", "b", attr("alpha", 2, num(3, 1))),
+                           node_with("Relu", "odd", "x", "b", attribute("alpha", 2, num(3, 1))),
                            node("Add", "many", "x,x,x", "d"), node("Add", "few", "x", "e"),
                            node("Relu", "complex", "c", "f"),
-                           initializer("c", 14, "1", floats(9, 2, 1.0, 2.0)),
+                           initializer("c", 14, "1", float_field(9, 2, 1.0, 2.0)),
                            input("x", PARE_F32, "2"), output("a", PARE_F32, "2"));
     struct bin file = CAT(num(1, 8), msg(7, graph), opset("", 13), opset("com.example", 3));
     struct pare_model *m = parse(file);
@@ -235,43 +235,43 @@ static void test_why(void **state)
             fail_msg("%s: %s", want[i].node, m->graph->node[i]->why);
     }
     pare_model_free(m);
-    same_again(file);
+    expect_same_bytes(file);
     m = parse(CAT(num(1, 8), msg(7, small_graph()), opset("", 27)));
     assert_null(m->graph->node[0]->op);
     assert_non_null(strstr(m->graph->node[0]->why, "opset 27 is newer than 26"));
     pare_model_free(m);
 }
 
-/* If with two branches that use values of the graph around, one of them two levels deep. */
-static void test_subgraphs(void **state)
+/* An If whose bodies use values of the enclosing graph, one of them two levels deep. */
+static void test_captured_values_of_bodies(void **state)
 {
     struct bin inner = CAT(node("Relu", "deep", "x", "r"), output("r", PARE_F32, "2"));
     struct bin yes = CAT(node_with("If", "if2", "c", "t",
-                                   CAT(attr("then_branch", 5, msg(6, inner)),
-                                       attr("else_branch", 5, msg(6, inner)))),
+                                   CAT(attribute("then_branch", 5, msg(6, inner)),
+                                       attribute("else_branch", 5, msg(6, inner)))),
                          output("t", PARE_F32, "2"));
     struct bin no = CAT(node("Add", "sum", "x,w", "e"), output("e", PARE_F32, "2"));
-    struct bin file = model(
-        CAT(node_with("If", "if", "c", "y",
-                      CAT(attr("then_branch", 5, msg(6, yes)), attr("else_branch", 5, msg(6, no)))),
-            node("Relu", "late", "x", "w"), input("c", PARE_BOOL, ""), input("x", PARE_F32, "2"),
-            output("y", PARE_F32, "2")));
+    struct bin file = model(CAT(node_with("If", "if", "c", "y",
+                                          CAT(attribute("then_branch", 5, msg(6, yes)),
+                                              attribute("else_branch", 5, msg(6, no)))),
+                                node("Relu", "late", "x", "w"), input("c", PARE_BOOL, ""),
+                                input("x", PARE_F32, "2"), output("y", PARE_F32, "2")));
     struct pare_model *m = parse(file);
     struct pare_node *n = m->graph->node[1];
 
     (void)state;
-    assert_string_equal(m->graph->node[0]->name, "late"); /* the branch needs it first */
+    assert_string_equal(m->graph->node[0]->name, "late"); /* a body reads its result */
     assert_string_equal(n->name, "if");
     assert_int_equal(n->n_cap, 3);
-    assert_ptr_equal(n->cap[0], value(m, "c"));
-    assert_ptr_equal(n->cap[1], value(m, "x"));
-    assert_ptr_equal(n->cap[2], value(m, "w"));
+    assert_ptr_equal(n->cap[0], find_value(m, "c"));
+    assert_ptr_equal(n->cap[1], find_value(m, "x"));
+    assert_ptr_equal(n->cap[2], find_value(m, "w"));
     pare_model_free(m);
-    same_again(file);
+    expect_same_bytes(file);
 }
 
-/* A function of a function: twice(a) = (relu(double(a)), a), with double(a) = a + a. */
-static void test_functions(void **state)
+/* A function that calls another: twice(a) = (relu(double(a)), a), double(a) = a + a. */
+static void test_functions_are_inlined(void **state)
 {
     struct bin add = CAT(text(1, "double"), text(4, "a"), text(4, "unused"), text(5, "out"),
                          msg(7, CAT(list(1, "a,a", 0), text(2, "out"), text(4, "Add"))),
@@ -293,29 +293,29 @@ static void test_functions(void **state)
     assert_int_equal(m->graph->n_nodes, 5);
     assert_string_equal(m->graph->node[0]->name, "call/d/Add_0");
     assert_int_equal(m->graph->node[0]->version, 14);
-    assert_ptr_equal(m->graph->node[0]->in[1], value(m, "x"));
+    assert_ptr_equal(m->graph->node[0]->in[1], find_value(m, "x"));
     assert_string_equal(m->graph->node[0]->out[0]->name, "call/t");
     assert_string_equal(m->graph->node[1]->type, "Relu");
     assert_int_equal(m->graph->node[1]->version, 15);
-    assert_ptr_equal(m->graph->node[1]->out[0], value(m, "y"));
+    assert_ptr_equal(m->graph->node[1]->out[0], find_value(m, "y"));
     assert_string_equal(m->graph->node[2]->type, "Identity");
-    assert_ptr_equal(m->graph->node[2]->out[0], value(m, "z"));
-    assert_ptr_equal(m->graph->node[4]->out[0], value(m, "u"));
+    assert_ptr_equal(m->graph->node[2]->out[0], find_value(m, "z"));
+    assert_ptr_equal(m->graph->node[4]->out[0], find_value(m, "u"));
     pare_model_free(m);
-    same_again(file);
+    expect_same_bytes(file);
 }
 
-/* An attribute of the function: given by the call, or its default (a field newer than our
+/* An attribute of a function: given by the call, or its default (a field newer than our
  * schema). */
-static void test_function_attrs(void **state)
+static void test_attributes_of_functions(void **state)
 {
     struct bin leaky = CAT(text(1, "a"), text(2, "b"), text(4, "LeakyRelu"),
                            msg(5, CAT(text(1, "alpha"), num(20, 1), text(21, "slope"))));
     float half = 0.5f, quarter = 0.25f;
     struct bin by_default = CAT(text(1, "slope"), tag(2, 5),
                                 ((struct bin){ (unsigned char *)&half, 4 }), num(20, 1));
-    struct bin given = attr("slope", 1,
-                            CAT(tag(2, 5), ((struct bin){ (unsigned char *)&quarter, 4 })));
+    struct bin given = attribute("slope", 1,
+                                 CAT(tag(2, 5), ((struct bin){ (unsigned char *)&quarter, 4 })));
     struct bin f = CAT(text(1, "f"), text(4, "a"), text(5, "b"), text(6, "slope"), msg(7, leaky),
                        msg(9, num(2, 16)), text(10, "my"), msg(11, by_default));
     struct bin graph = CAT(node_with("f", "one", "x", "y", text(7, "my")),
@@ -338,27 +338,28 @@ static void test_function_attrs(void **state)
     pare_model_free(m);
 }
 
-/* Fields that our schema does not know, at every level, and everything that only people read. */
-static void test_nothing_lost(void **state)
+/* Unknown fields at every level, documentation and metadata are kept. */
+static void test_unknown_fields_are_kept(void **state)
 {
-    unsigned char odd[5000] = { 1, 2, 3 };
-    struct bin strange = CAT(num(999, 5), blob(1000, odd, sizeof(odd)), tag(1001, 5),
-                             ((struct bin){ odd, 4 }), tag(1002, 1), ((struct bin){ odd, 8 }));
-    struct bin n = msg(1,
-                       CAT(text(1, "x"), text(2, "y"), text(4, "Relu"), text(6, "a doc"),
-                           text(8, "overload"), msg(9, CAT(text(1, "k"), text(2, "v"))), strange));
+    unsigned char data[5000] = { 1, 2, 3 };
+    struct bin unknown_fields = CAT(num(999, 5), blob(1000, data, sizeof(data)), tag(1001, 5),
+                                    ((struct bin){ data, 4 }), tag(1002, 1),
+                                    ((struct bin){ data, 8 }));
+    struct bin n = msg(1, CAT(text(1, "x"), text(2, "y"), text(4, "Relu"), text(6, "a doc"),
+                              text(8, "overload"), msg(9, CAT(text(1, "k"), text(2, "v"))),
+                              unknown_fields));
     struct bin t = initializer("w", PARE_F32, "1",
-                               CAT(floats(9, 1, 1.0), text(12, "doc"), strange));
+                               CAT(float_field(9, 1, 1.0), text(12, "doc"), unknown_fields));
     struct bin graph = CAT(n, text(2, "g"), t, text(10, "graph doc"), input("x", PARE_F32, "N"),
-                           output("y", PARE_F32, "N"), strange);
+                           output("y", PARE_F32, "N"), unknown_fields);
 
     (void)state;
-    same_again(CAT(num(1, 9), text(2, "producer"), text(3, "1.0"), text(4, "domain"), num(5, 3),
-                   text(6, "doc"), msg(7, graph), opset("", 18),
-                   msg(14, CAT(text(1, "author"), text(2, "author"))), strange));
+    expect_same_bytes(CAT(num(1, 9), text(2, "producer"), text(3, "1.0"), text(4, "domain"),
+                          num(5, 3), text(6, "doc"), msg(7, graph), opset("", 18),
+                          msg(14, CAT(text(1, "author"), text(2, "author"))), unknown_fields));
 }
 
-static void test_tensor_file(void **state)
+static void test_tensor_round_trip(void **state)
 {
     struct pare_tensor t, back;
     struct pare_err err = { 0 };
@@ -388,7 +389,7 @@ static int make_folder(void **state)
     return make_pool(state) || !mkdtemp(folder);
 }
 
-static int drop_folder(void **state)
+static int remove_folder(void **state)
 {
     static const char *const names[] = { "a.onnx", "b.onnx", "c.onnx", "b.onnx.data",
                                          "c.onnx.data" };
@@ -399,10 +400,10 @@ static int drop_folder(void **state)
         unlink(path);
     }
     drop_pool(state);
-    return rmdir(folder); /* fails if a file was left */
+    return rmdir(folder); /* fails if a file is left */
 }
 
-static const char *in_folder(const char *name)
+static const char *path_in_folder(const char *name)
 {
     return pare_sprintf(pool, "%s/%s", folder, name);
 }
@@ -428,7 +429,7 @@ static struct bin read_file(const char *path)
     return b;
 }
 
-static struct pare_model *load(const char *path)
+static struct pare_model *load_model(const char *path)
 {
     struct pare_model *m = NULL;
     struct pare_err err = { 0 };
@@ -438,10 +439,10 @@ static struct pare_model *load(const char *path)
     return m;
 }
 
-/* Inside, outside, and back inside: the same bytes. */
-static void test_external(void **state)
+/* Saved with external data and then without it, the model has the same bytes. */
+static void test_external_data_round_trip(void **state)
 {
-    struct pare_save_opts outside = { .external = true, .external_above = 2000 };
+    struct pare_save_opts external_opts = { .external = true, .external_above = 2000 };
     float *w = pare_alloc(pool, 1000, sizeof(*w));
     struct pare_err err = { 0 };
     struct pare_model *a, *b;
@@ -455,70 +456,71 @@ static void test_external(void **state)
         CAT(node("Add", "", "w,v", "y"), initializer("w", PARE_F32, "1000", blob(9, w, 4000)),
             initializer("v", PARE_F32, "1,1000", blob(9, w, 4000)),
             initializer("small", PARE_F32, "10", blob(9, w, 40)), output("y", PARE_F32, "1,1000")));
-    write_file(in_folder("a.onnx"), file);
-    a = load(in_folder("a.onnx"));
-    assert_int_equal(pare_model_save(a, in_folder("b.onnx"), &outside, &err), 0);
-    assert_int_equal(stat(in_folder("b.onnx.data"), &st), 0);
+    write_file(path_in_folder("a.onnx"), file);
+    a = load_model(path_in_folder("a.onnx"));
+    assert_int_equal(pare_model_save(a, path_in_folder("b.onnx"), &external_opts, &err), 0);
+    assert_int_equal(stat(path_in_folder("b.onnx.data"), &st), 0);
     assert_int_equal(st.st_size, 4032 + 4000);
-    b = load(in_folder("b.onnx"));
-    assert_non_null(value(b, "v")->t.data); /* 64-aligned in the file: used in place */
-    assert_memory_equal(value(b, "v")->t.data, w, 4000);
-    assert_float_equal(pare_f32(&value(b, "small")->t)[9], 9, 0);
-    assert_int_equal(pare_model_save(b, in_folder("c.onnx"), NULL, &err), 0);
-    assert_int_equal(read_file(in_folder("c.onnx")).n, file.n);
-    assert_memory_equal(read_file(in_folder("c.onnx")).p, file.p, file.n);
-    assert_int_equal(pare_model_save(b, in_folder("c.onnx"), &outside, &err), 0);
-    assert_memory_equal(read_file(in_folder("c.onnx.data")).p + 4032, w, 4000);
+    b = load_model(path_in_folder("b.onnx"));
+    assert_non_null(find_value(b, "v")->t.data); /* 64-aligned in the file: used in place */
+    assert_memory_equal(find_value(b, "v")->t.data, w, 4000);
+    assert_float_equal(pare_f32(&find_value(b, "small")->t)[9], 9, 0);
+    assert_int_equal(pare_model_save(b, path_in_folder("c.onnx"), NULL, &err), 0);
+    assert_int_equal(read_file(path_in_folder("c.onnx")).n, file.n);
+    assert_memory_equal(read_file(path_in_folder("c.onnx")).p, file.p, file.n);
+    assert_int_equal(pare_model_save(b, path_in_folder("c.onnx"), &external_opts, &err), 0);
+    assert_memory_equal(read_file(path_in_folder("c.onnx.data")).p + 4032, w, 4000);
     pare_model_free(a);
     pare_model_free(b);
 }
 
-/* Not over what is being read, not into nothing, and no leftovers. */
-static void test_save_refuses(void **state)
+/* Saving refuses to overwrite the loaded files; a failed save leaves no file. */
+static void test_files_that_must_not_be_overwritten(void **state)
 {
-    struct pare_save_opts outside = { .external = true, .external_above = 8 };
+    struct pare_save_opts external_opts = { .external = true, .external_above = 8 };
     struct pare_err err = { 0 };
     struct pare_model *m;
     char *other;
 
     (void)state;
-    write_file(in_folder("a.onnx"), model(small_graph()));
-    m = load(in_folder("a.onnx"));
-    assert_int_equal(pare_model_save(m, in_folder("a.onnx"), NULL, &err), PARE_EIO);
+    write_file(path_in_folder("a.onnx"), model(small_graph()));
+    m = load_model(path_in_folder("a.onnx"));
+    assert_int_equal(pare_model_save(m, path_in_folder("a.onnx"), NULL, &err), PARE_EIO);
     assert_non_null(strstr(err.msg, "a.onnx: holds the model that is being saved"));
     other = pare_sprintf(pool, "%s/./a.onnx", folder);
     assert_int_equal(pare_model_save(m, other, NULL, &err), PARE_EIO);
     assert_int_equal(pare_model_save(m, folder, NULL, &err), PARE_EIO);
     assert_non_null(strstr(err.msg, "not a regular file"));
-    assert_int_equal(pare_model_save(m, in_folder("none/b.onnx"), NULL, &err), PARE_EIO);
+    assert_int_equal(pare_model_save(m, path_in_folder("none/b.onnx"), NULL, &err), PARE_EIO);
     assert_non_null(strstr(err.msg, "No such file or directory"));
-    assert_int_equal(pare_model_save(m, in_folder(""), NULL, &err), PARE_EIO);
-    assert_int_equal(pare_model_save(m, in_folder("b.onnx"), &outside, &err), 0);
+    assert_int_equal(pare_model_save(m, path_in_folder(""), NULL, &err), PARE_EIO);
+    assert_int_equal(pare_model_save(m, path_in_folder("b.onnx"), &external_opts, &err), 0);
     pare_model_free(m);
-    m = load(in_folder("b.onnx"));
-    assert_int_equal(rename(in_folder("b.onnx.data"), in_folder("c.onnx.data")), 0);
-    assert_int_equal(pare_model_save(m, in_folder("c.onnx"), &outside, &err), PARE_EIO);
+    m = load_model(path_in_folder("b.onnx"));
+    assert_int_equal(rename(path_in_folder("b.onnx.data"), path_in_folder("c.onnx.data")), 0);
+    assert_int_equal(pare_model_save(m, path_in_folder("c.onnx"), &external_opts, &err), PARE_EIO);
     assert_non_null(strstr(err.msg, "holds weights of the model"));
-    assert_int_equal(access(in_folder("c.onnx"), F_OK), -1);
+    assert_int_equal(access(path_in_folder("c.onnx"), F_OK), -1);
     pare_model_free(m);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_graph, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_old_and_unordered, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_typed_data, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_no_copy, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_constants, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_why, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_subgraphs, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_functions, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_function_attrs, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_nothing_lost, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_tensor_file, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_external, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_save_refuses, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_graph_of_a_model, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_ir_3_and_unordered_nodes, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_typed_data_of_tensors, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_large_weights_are_not_copied, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_constant_nodes, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_nodes_that_cannot_run, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_captured_values_of_bodies, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_functions_are_inlined, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_attributes_of_functions, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_unknown_fields_are_kept, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_tensor_round_trip, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_external_data_round_trip, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_files_that_must_not_be_overwritten, make_folder,
+                                        remove_folder),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

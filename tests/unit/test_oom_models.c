@@ -1,4 +1,4 @@
-/* test_oom_models.c - each allocation fails once: intake, bodies, sequences, signals, fused. */
+/* test_oom_models.c - out of memory in models with bodies, sequences, signals, fused operators. */
 #include <stdio.h>
 
 #include "make_model.h"
@@ -9,15 +9,15 @@
 
 static const int64_t sizes[4] = { 1, 2, 4, 6 };
 
-/* ---- the work -------------------------------------------------------------------------------- */
+/* ---- load and run ---------------------------------------------------------------------------- */
 
-/* *y gets the first output; with y NULL it must be *want. */
-static int execute(const struct pare_model *m, bool reference, struct pare_tensor *y,
-                   const struct pare_tensor *want, struct pare_err *err)
+/* Runs the model; y: a copy of the first output; NULL: the first output must equal `want`. */
+static int run_model(const struct pare_model *m, bool reference, struct pare_tensor *y,
+                     const struct pare_tensor *want, struct pare_err *err)
 {
     struct pare_tensor x[4] = { 0 };
     struct pare_plan_opts o = { .in = x, .threads = 1, .reference = reference };
-    static int64_t bytes[256]; /* of inputs that are not float32 */
+    static int64_t bytes[256]; /* data of inputs that are not float32 */
     static float values[1024];
     const struct pare_io *io;
     struct pare_plan *p;
@@ -52,12 +52,12 @@ static int load_and_run(struct bin file, bool reference, struct pare_tensor *y,
     int rc = pare_model_parse(file.p, file.n, NULL, &m, err);
 
     if (!rc)
-        rc = execute(m, reference, y, want, err);
+        rc = run_model(m, reference, y, want, err);
     pare_model_free(m);
     return rc;
 }
 
-static void each_fails(struct bin file, const char *name, bool reference, int sign)
+static void fail_each_allocation(struct bin file, const char *name, bool reference, int sign)
 {
     struct pare_err err = { 0 };
     struct pare_tensor want;
@@ -83,10 +83,10 @@ static void each_fails(struct bin file, const char *name, bool reference, int si
     assert_true(failures > (sign < 0 ? 20 : 2));
 }
 
-static void all_ways(struct bin file, const char *name)
+static void fail_in_all_modes(struct bin file, const char *name)
 {
     for (int i = 0; i < 4; i++)
-        each_fails(file, name, i % 2, i / 2 ? 1 : -1);
+        fail_each_allocation(file, name, i % 2, i / 2 ? 1 : -1);
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -105,8 +105,8 @@ static struct bin read_part(FILE *f)
     return b;
 }
 
-/* If, Loop and Scan of files. */
-static void bodies(void **state)
+/* Models with If, Loop and Scan. */
+static void test_bodies(void **state)
 {
     static const char *const wanted = " if-9 if_nested-10 loop-11 scan-9 ";
     FILE *f = fopen(PACK, "rb");
@@ -121,15 +121,15 @@ static void bodies(void **state)
             break;
         if (!strstr(wanted, pare_sprintf(pool, " %s ", (char *)name.p)))
             continue;
-        all_ways(file, (char *)name.p);
+        fail_in_all_modes(file, (char *)name.p);
         n++;
     }
     fclose(f);
     assert_int_equal(n, 4);
 }
 
-/* Constants, batch normalization in training mode, merged parameters. */
-static void odd_export(void **state)
+/* Constants, batch normalization in training mode, shared parameters. */
+static void test_exporter_habits(void **state)
 {
     struct bin file = NOTHING;
     struct pare_err err;
@@ -138,10 +138,10 @@ static void odd_export(void **state)
     (void)state;
     assert_int_equal(pare_file_read(pool, "models/exporter_habits.onnx", &p, &file.n, &err), 0);
     file.p = (unsigned char *)(uintptr_t)p;
-    all_ways(file, "odd_export");
+    fail_in_all_modes(file, "exporter_habits");
 }
 
-static struct bin constant(const char *name, const char *dims, size_t n)
+static struct bin constant_node(const char *name, const char *dims, size_t n)
 {
     static const float v[64] = { 1, 2, 3 };
     struct bin t = tensor("", PARE_F32, dims, blob(9, v, n * sizeof(*v)));
@@ -150,13 +150,13 @@ static struct bin constant(const char *name, const char *dims, size_t n)
                      msg(5, CAT(text(1, "value"), msg(5, t), num(20, 4))));
 }
 
-/* Weights in the bodies of If, and float16 ones through Reshape, Cast and Transpose. */
-static void weights(void **state)
+/* Weights in the bodies of If; float16 weights with Reshape, Cast and Transpose. */
+static void test_folded_weights(void **state)
 {
     static const uint16_t half[16] = { 0x3c00, 0x3800, 0x4000 };
     int64_t shape[2] = { 4, 4 };
-    struct bin then = CAT(constant("w", "4,4", 16), node("MatMul", "", "h,w", "y1"), text(2, "t"),
-                          output("y1", PARE_F32, "N,4"));
+    struct bin then = CAT(constant_node("w", "4,4", 16), node("MatMul", "", "h,w", "y1"),
+                          text(2, "t"), output("y1", PARE_F32, "N,4"));
     struct bin other = CAT(node("MatMul", "", "h,d", "y2"), text(2, "e"),
                            output("y2", PARE_F32, "N,4"));
     struct bin attrs = CAT(msg(5, CAT(text(1, "then_branch"), msg(6, then), num(20, 5))),
@@ -171,10 +171,10 @@ static void weights(void **state)
                            output("y", PARE_F32, "N,4"));
 
     (void)state;
-    all_ways(model(graph), "weights");
+    fail_in_all_modes(model(graph), "weights");
 }
 
-static void sequences(void **state)
+static void test_sequences(void **state)
 {
     struct build b = { .opset = 18 }, body = { .prefix = "b" };
     const char *x = build_input(&b, PARE_F32, 3, sizes + 1), *s, *y;
@@ -200,10 +200,10 @@ static void sequences(void **state)
     x = build_node(&b, "SequenceInsert", NAMES(x, y), NOTHING);
     build_output(&b, build_node(&b, "SequenceAt", NAMES(x, zero), NOTHING));
     build_output(&b, build_node(&b, "SequenceLength", NAMES(s), NOTHING));
-    all_ways(build_bytes(&b), "sequences");
+    fail_in_all_modes(build_bytes(&b), "sequences");
 }
 
-static void signals(void **state)
+static void test_signal_operators(void **state)
 {
     struct build b = { .opset = 17 };
     const char *x = build_input(&b, PARE_F32, 3, (int64_t[]){ 2, 19, 1 }), *w, *y;
@@ -222,16 +222,16 @@ static void signals(void **state)
                                 NAMES(length, build_const(&b, PARE_I64, 0, NULL, (int64_t[]){ 16 }),
                                       y, build_scalar(&b, 0), build_scalar(&b, 4000)),
                                 NOTHING));
-    all_ways(build_bytes(&b), "signals");
+    fail_in_all_modes(build_bytes(&b), "signals");
 }
 
-static const char *fused(struct build *b, const char *type, int n, const char *const *in,
-                         struct bin attrs)
+static const char *microsoft_node(struct build *b, const char *type, int n, const char *const *in,
+                                  struct bin attrs)
 {
     return build_node(b, type, n, in, CAT(text(7, "com.microsoft"), attrs));
 }
 
-static void fused_operators(void **state)
+static void test_fused_operators(void **state)
 {
     static const float v[64] = { 0.5f, -1, 0.25f, 2 };
     struct build b = { .opset = 17 };
@@ -240,28 +240,29 @@ static void fused_operators(void **state)
 
     (void)state;
     w = build_floats(&b, 4, (int64_t[]){ 4, 2, 2, 2 }, v);
-    y = fused(&b, "FusedConv", NAMES(x, w, bias), at_text("activation", "Relu"));
+    y = microsoft_node(&b, "FusedConv", NAMES(x, w, bias), at_text("activation", "Relu"));
     y = build_node(&b, "GlobalAveragePool", NAMES(y), NOTHING);
     y = build_node(&b, "Flatten", NAMES(y), NOTHING);
     w = build_floats(&b, 2, (int64_t[]){ 4, 4 }, v);
-    y = fused(&b, "FusedGemm", NAMES(y, w, bias), at_text("activation", "Tanh"));
-    y = fused(&b, "BiasGelu", NAMES(y, bias), NOTHING);
+    y = microsoft_node(&b, "FusedGemm", NAMES(y, w, bias), at_text("activation", "Tanh"));
+    y = microsoft_node(&b, "BiasGelu", NAMES(y, bias), NOTHING);
     w = build_floats(&b, 2, (int64_t[]){ 4, 4 }, v + 16);
-    y = fused(&b, "FusedMatMul", NAMES(y, w), at_float("alpha", 0.5f));
+    y = microsoft_node(&b, "FusedMatMul", NAMES(y, w), at_float("alpha", 0.5f));
     y = build_node(&b, "Unsqueeze", NAMES(y, build_ints(&b, 1, sizes)), NOTHING);
-    y = fused(&b, "SkipLayerNormalization", NAMES(y, y, bias, bias, bias), NOTHING);
-    y = fused(&b, "SkipSimplifiedLayerNormalization", NAMES(y, y, bias), NOTHING);
-    y = fused(&b, "BiasAdd", NAMES(y, bias, y), NOTHING);
-    y = fused(&b, "BiasSplitGelu", NAMES(y, bias), NOTHING);
+    y = microsoft_node(&b, "SkipLayerNormalization", NAMES(y, y, bias, bias, bias), NOTHING);
+    y = microsoft_node(&b, "SkipSimplifiedLayerNormalization", NAMES(y, y, bias), NOTHING);
+    y = microsoft_node(&b, "BiasAdd", NAMES(y, bias, y), NOTHING);
+    y = microsoft_node(&b, "BiasSplitGelu", NAMES(y, bias), NOTHING);
     build_output(&b, y);
-    all_ways(CAT(build_bytes(&b), opset("com.microsoft", 1)), "fused");
+    fail_in_all_modes(CAT(build_bytes(&b), opset("com.microsoft", 1)), "fused");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(odd_export), cmocka_unit_test(weights), cmocka_unit_test(bodies),
-        cmocka_unit_test(sequences),  cmocka_unit_test(signals), cmocka_unit_test(fused_operators),
+        cmocka_unit_test(test_exporter_habits),  cmocka_unit_test(test_folded_weights),
+        cmocka_unit_test(test_bodies),           cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_signal_operators), cmocka_unit_test(test_fused_operators),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

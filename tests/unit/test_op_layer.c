@@ -1,4 +1,4 @@
-/* test_op_layer.c - weights and PyTorch names in operator descriptors, and the layers they make. */
+/* test_op_layer.c - layers: weights and PyTorch names in operator descriptors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,9 @@ static bool is_embedding(const struct pare_node *n)
     return n->in[2]->t.rank == 2;
 }
 
-/* An operator that only this file knows. */
-static const struct pare_op made_up = {
-    .type = "MadeUp",
+/* A test operator with a weight and a bias. */
+static const struct pare_op mix_op = {
+    .type = "Mix",
     .in = "TTTT",
     .types = PARE_T_FLOAT,
     .min_out = 1,
@@ -29,8 +29,9 @@ static const struct pare_op made_up = {
     .infer = pare_infer_same,
 };
 
-static const struct pare_op choosy = {
-    .type = "Choosy",
+/* A test operator that is a layer only if its weight is a matrix. */
+static const struct pare_op lookup_op = {
+    .type = "Lookup",
     .in = "TTTT",
     .types = PARE_T_FLOAT,
     .min_out = 1,
@@ -39,7 +40,8 @@ static const struct pare_op choosy = {
     .infer = pare_infer_same,
 };
 
-static struct pare_value *value(struct pare_graph *g, const char *name, unsigned flags, int rank)
+static struct pare_value *add_value(struct pare_graph *g, const char *name, unsigned flags,
+                                    int rank)
 {
     struct pare_err err;
     struct pare_value *v = pare_graph_value(g, name, &err);
@@ -53,8 +55,8 @@ static struct pare_value *value(struct pare_graph *g, const char *name, unsigned
     return v;
 }
 
-/* x (rank 4), b (2), w (2, 3, 4, 5), z (2): all but x are constant, w only if `constant`. */
-static struct pare_graph *graph_of(struct pare_arena *a, const struct pare_op *op, bool constant)
+/* x (rank 4), b (2), w (2, 3, 4, 5), z (2): all except x are constants, w only if `constant`. */
+static struct pare_graph *make_graph(struct pare_arena *a, const struct pare_op *op, bool constant)
 {
     struct pare_err err;
     struct pare_graph *g = pare_graph_new(a, NULL, &err);
@@ -66,19 +68,19 @@ static struct pare_graph *graph_of(struct pare_arena *a, const struct pare_op *o
     n->op = op;
     n->name = "";
     n->type = op->type;
-    n->in[0] = value(g, "x", PARE_V_INPUT, 4);
-    n->in[1] = value(g, "mix.bias", PARE_V_CONST, 1);
-    n->in[2] = value(g, "mix.weight", constant ? PARE_V_CONST : 0, 4);
-    n->in[3] = value(g, "mix.z", PARE_V_CONST, 1);
-    n->out[0] = value(g, "y", 0, 4);
+    n->in[0] = add_value(g, "x", PARE_V_INPUT, 4);
+    n->in[1] = add_value(g, "mix.bias", PARE_V_CONST, 1);
+    n->in[2] = add_value(g, "mix.weight", constant ? PARE_V_CONST : 0, 4);
+    n->in[3] = add_value(g, "mix.z", PARE_V_CONST, 1);
+    n->out[0] = add_value(g, "y", 0, 4);
     n->out[0]->maker = n;
     return g;
 }
 
-static void descriptor_makes_layer(void **state)
+static void test_descriptor_makes_a_layer(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 14);
-    struct pare_graph *g = graph_of(a, &made_up, true);
+    struct pare_graph *g = make_graph(a, &mix_op, true);
     struct pare_layer_info *list;
     struct pare_err err;
     int n;
@@ -94,7 +96,7 @@ static void descriptor_makes_layer(void **state)
     pare_arena_free(a);
 }
 
-static void what_is_not_a_layer(void **state)
+static void test_nodes_that_are_not_layers(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 14);
     struct pare_layer_info *list;
@@ -102,16 +104,16 @@ static void what_is_not_a_layer(void **state)
     int n;
 
     (void)state;
-    assert_int_equal(pare_layers(a, graph_of(a, &made_up, false), &list, &n, &err), 0);
+    assert_int_equal(pare_layers(a, make_graph(a, &mix_op, false), &list, &n, &err), 0);
     assert_int_equal(n, 0);
-    assert_int_equal(pare_layers(a, graph_of(a, &choosy, true), &list, &n, &err), 0);
+    assert_int_equal(pare_layers(a, make_graph(a, &lookup_op, true), &list, &n, &err), 0);
     assert_int_equal(n, 0);
     pare_arena_free(a);
 }
 
 /* Every operator that names axes of a weight declares which input that is, and the declarations fit
  * the signature. */
-static void all_operators(void **state)
+static void test_descriptors_of_all_operators(void **state)
 {
     int layers = 0;
 
@@ -136,7 +138,7 @@ static void all_operators(void **state)
     assert_true(layers >= 17);
 }
 
-static void torch_names(void **state)
+static void test_pytorch_names(void **state)
 {
     const struct pare_op *conv = pare_find_op("", "Conv"), *gemm = pare_find_op("", "Gemm");
 
@@ -152,10 +154,10 @@ static void torch_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(descriptor_makes_layer),
-        cmocka_unit_test(what_is_not_a_layer),
-        cmocka_unit_test(all_operators),
-        cmocka_unit_test(torch_names),
+        cmocka_unit_test(test_descriptor_makes_a_layer),
+        cmocka_unit_test(test_nodes_that_are_not_layers),
+        cmocka_unit_test(test_descriptors_of_all_operators),
+        cmocka_unit_test(test_pytorch_names),
     };
 
     return cmocka_run_group_tests_name("op_layer", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_opset_upgrade.c - raise the opset of models of every changed operator: same results. */
+/* test_opset_upgrade.c - opset upgrades of every changed operator keep the results. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -50,8 +50,8 @@ static bool read_model(FILE *f, struct old_model *m)
     return true;
 }
 
-/* The input; free dimensions get different sizes. */
-static struct pare_tensor input_of(const struct pare_model *m)
+/* A random input; free dimensions get different sizes. */
+static struct pare_tensor random_input(const struct pare_model *m)
 {
     const struct pare_io *io;
     struct pare_tensor x;
@@ -66,9 +66,9 @@ static struct pare_tensor input_of(const struct pare_model *m)
     return x;
 }
 
-/* False: an operator is not known, with or without the upgrade. */
-static bool run(const struct pare_model *m, const struct pare_tensor *x, struct pare_tensor *y,
-                const char *what)
+/* Runs the model; false: an operator is not known. */
+static bool run_model(const struct pare_model *m, const struct pare_tensor *x,
+                      struct pare_tensor *y, const char *what)
 {
     struct pare_plan_opts o = { .in = x, .threads = 1 };
     struct pare_plan *p;
@@ -89,41 +89,41 @@ static bool run(const struct pare_model *m, const struct pare_tensor *x, struct 
     return true;
 }
 
-/* ---- raising --------------------------------------------------------------------------------- */
+/* ---- upgrades -------------------------------------------------------------------------------- */
 
-static void raise_to(const struct old_model *old, const struct pare_model *m, int to,
-                     const struct pare_tensor *x, const struct pare_tensor *want)
+static void check_upgrade(const struct old_model *old, const struct pare_model *m, int to,
+                          const struct pare_tensor *x, const struct pare_tensor *want)
 {
     const struct pare_tolerance close = { 2e-6, 2e-6 };
-    struct pare_model *raised;
+    struct pare_model *upgraded;
     struct pare_tensor y;
     char what[128], path[64];
 
     snprintf(what, sizeof(what), "%s to %d", old->name, to);
-    ok(pare_model_raise_opset(m, to, &raised, &e), what);
-    if (to == PARE_OPSET_NEWEST) { /* and through a file */
+    ok(pare_model_raise_opset(m, to, &upgraded, &e), what);
+    if (to == PARE_OPSET_NEWEST) { /* also saved and loaded */
         snprintf(path, sizeof(path), "opset-%ld.onnx", (long)getpid());
-        ok(pare_model_save(raised, path, NULL, &e), what);
-        pare_model_free(raised);
-        ok(pare_model_load(path, &raised, &e), what);
+        ok(pare_model_save(upgraded, path, NULL, &e), what);
+        pare_model_free(upgraded);
+        ok(pare_model_load(path, &upgraded, &e), what);
         unlink(path);
     }
-    assert_true(run(raised, x, &y, what));
+    assert_true(run_model(upgraded, x, &y, what));
     ok(pare_tensor_compare(&y, want, close, &e), what);
-    pare_model_free(raised);
+    pare_model_free(upgraded);
 }
 
-static void refused(const struct pare_model *m, int to, const char *why)
+static void expect_refused(const struct pare_model *m, int to, const char *why)
 {
-    struct pare_model *raised;
+    struct pare_model *upgraded;
 
-    assert_int_equal(pare_model_raise_opset(m, to, &raised, &e), PARE_EUNSUPPORTED);
-    assert_null(raised);
+    assert_int_equal(pare_model_raise_opset(m, to, &upgraded, &e), PARE_EUNSUPPORTED);
+    assert_null(upgraded);
     if (!strstr(e.msg, why))
-        fail_msg("'%s' does not say '%s'", e.msg, why);
+        fail_msg("expected '%s' in: %s", why, e.msg);
 }
 
-static void results_stay_the_same(void **state)
+static void test_upgrades_keep_results(void **state)
 {
     FILE *f = fopen(PACK, "rb");
     struct old_model old;
@@ -137,17 +137,17 @@ static void results_stay_the_same(void **state)
         struct pare_tensor x, y;
 
         ok(pare_model_parse(old.bytes.p, old.bytes.n, NULL, &m, &e), old.name);
-        x = input_of(m);
-        if (!run(m, &x, &y, old.name)) {
+        x = random_input(m);
+        if (!run_model(m, &x, &y, old.name)) {
             printf("skipped %s: %s\n", old.name, e.msg);
             skipped++;
         } else {
             run_count++;
             for (int to = old.opset + 1; to <= PARE_OPSET_NEWEST; to++)
                 if (strncmp(old.name, "if_unknown", 10) || to >= 15)
-                    raise_to(&old, m, to, &x, &y);
+                    check_upgrade(&old, m, to, &x, &y);
                 else
-                    refused(m, to, "element type that is not declared");
+                    expect_refused(m, to, "element type that is not declared");
         }
         pare_model_free(m);
         pare_reset(pool, mark);
@@ -158,7 +158,7 @@ static void results_stay_the_same(void **state)
 }
 
 /* The model of this name and opset. */
-static struct pare_model *model_of(const char *name)
+static struct pare_model *load_packed_model(const char *name)
 {
     FILE *f = fopen(PACK, "rb");
     struct pare_model *m = NULL;
@@ -173,25 +173,25 @@ static struct pare_model *model_of(const char *name)
     return m;
 }
 
-static void initializers_are_no_inputs_from_ir_4_on(void **state)
+static void test_initializers_are_not_inputs_since_ir_4(void **state)
 {
-    struct pare_model *m = model_of("ir3-8"), *raised;
+    struct pare_model *m = load_packed_model("ir3-8"), *upgraded;
     const struct pare_io *io;
     char path[64];
 
     (void)state;
     snprintf(path, sizeof(path), "opset-%ld.onnx", (long)getpid());
-    ok(pare_model_raise_opset(m, 13, &raised, &e), "ir3");
-    ok(pare_model_save(raised, path, NULL, &e), "ir3");
-    pare_model_free(raised);
-    ok(pare_model_load(path, &raised, &e), "ir3");
+    ok(pare_model_raise_opset(m, 13, &upgraded, &e), "ir3");
+    ok(pare_model_save(upgraded, path, NULL, &e), "ir3");
+    pare_model_free(upgraded);
+    ok(pare_model_load(path, &upgraded, &e), "ir3");
     unlink(path);
-    assert_int_equal(pare_model_inputs(raised, &io), 1);
-    pare_model_free(raised);
+    assert_int_equal(pare_model_inputs(upgraded, &io), 1);
+    pare_model_free(upgraded);
     pare_model_free(m);
 }
 
-static void what_later_opsets_lack_is_refused(void **state)
+static void test_removed_features_are_refused(void **state)
 {
     const int64_t dim[4] = { 1, 1, 4, 4 };
     const float scale[4] = { 1, 1, 2, 2 };
@@ -206,9 +206,9 @@ static void what_later_opsets_lack_is_refused(void **state)
                        at_text("nearest_mode", "ceil")));
     build_output(&b, x);
     m = build_model(&b);
-    refused(m, 13, "has the mode tf_half_pixel_for_nn");
-    refused(m, PARE_OPSET_NEWEST + 1, "cannot be raised to 27; opsets 7 to 26 are handled");
-    refused(m, 10, "which cannot be lowered to 10");
+    expect_refused(m, 13, "has the mode tf_half_pixel_for_nn");
+    expect_refused(m, PARE_OPSET_NEWEST + 1, "cannot be raised to 27; opsets 7 to 26 are handled");
+    expect_refused(m, 10, "which cannot be lowered to 10");
     pare_model_free(m);
 
     x = build_input(&s, PARE_F32, 4, dim);
@@ -216,12 +216,12 @@ static void what_later_opsets_lack_is_refused(void **state)
     build_output(&s, build_node(&s, "Scan", NAMES(build_ints(&s, 1, dim), x),
                                 CAT(at_graph("body", &body), at_int("num_scan_inputs", 1))));
     m = build_model(&s);
-    refused(m, 9, "has sequence lengths");
+    expect_refused(m, 9, "has sequence lengths");
     pare_model_free(m);
 }
 
-/* Each allocation fails once: an error that says so, and no leak. */
-static void without_memory(void **state)
+/* Each allocation fails once: an out-of-memory error, and no leak. */
+static void test_out_of_memory(void **state)
 {
     static const char *const name[] = { "if-9",
                                         "function-10",
@@ -232,7 +232,7 @@ static void without_memory(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(name) / sizeof(*name); i++) {
-        struct pare_model *m = model_of(name[i]), *raised;
+        struct pare_model *m = load_packed_model(name[i]), *upgraded;
         int failures = 0;
 
         for (int n = 1;; n++) {
@@ -240,10 +240,10 @@ static void without_memory(void **state)
             int rc;
 
             pare_oom_countdown = -n;
-            rc = pare_model_raise_opset(m, PARE_OPSET_NEWEST, &raised, &e);
+            rc = pare_model_raise_opset(m, PARE_OPSET_NEWEST, &upgraded, &e);
             reached = pare_oom_countdown == 0;
             pare_oom_countdown = 0;
-            pare_model_free(raised);
+            pare_model_free(upgraded);
             failures += rc != 0;
             if (rc && (rc != PARE_ENOMEM || !strstr(e.msg, "memory")))
                 fail_msg("%s, allocation %d: code %d, '%s'", name[i], n, rc, e.msg);
@@ -258,10 +258,10 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_stay_the_same),
-        cmocka_unit_test(initializers_are_no_inputs_from_ir_4_on),
-        cmocka_unit_test(what_later_opsets_lack_is_refused),
-        cmocka_unit_test(without_memory),
+        cmocka_unit_test(test_upgrades_keep_results),
+        cmocka_unit_test(test_initializers_are_not_inputs_since_ir_4),
+        cmocka_unit_test(test_removed_features_are_refused),
+        cmocka_unit_test(test_out_of_memory),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

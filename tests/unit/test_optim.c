@@ -27,14 +27,14 @@ static int teardown(void **state)
     return 0;
 }
 
-static double at(const struct pare_tensor *t, int64_t i)
+static double element(const struct pare_tensor *t, int64_t i)
 {
     return t->dtype == PARE_F64 ? ((double *)t->data)[i] : (double)pare_f32(t)[i];
 }
 
-/* A parameter of n elements: the golden file's five again and again, so that whole vectors and
- * remainders are met, and more than one chunk. */
-static struct pare_optim_param param(const char *name, int64_t n)
+/* A parameter of n elements that repeats the golden file's five, so that whole vectors, remainders
+ * and several chunks are tested. */
+static struct pare_optim_param make_param(const char *name, int64_t n)
 {
     const float *start = pare_f32(find_case_array(list, n_list, "start"));
     struct pare_optim_param p = { .name = name };
@@ -55,11 +55,11 @@ static void set_grad(const struct pare_optim_param *p, int step)
         pare_f32(&p->grad)[i] = g[i % 5];
 }
 
-static void compare(const struct pare_named *want, int step, const struct pare_tensor *got,
-                    int64_t first)
+static void expect_close(const struct pare_named *want, int step, const struct pare_tensor *got,
+                         int64_t first)
 {
     for (int64_t i = 0; i < got->dim[0]; i++) {
-        double w = at(&want->t, step * want->t.dim[1] + first + i % 5),
+        double w = element(&want->t, step * want->t.dim[1] + first + i % 5),
                g = (double)pare_f32(got)[i];
 
         if (!(fabs(g - w) <= 1e-5 * (1 + fabs(w))))
@@ -68,7 +68,7 @@ static void compare(const struct pare_named *want, int step, const struct pare_t
     }
 }
 
-static struct pare_optim *make(const char *text, struct pare_optim_opts *o)
+static struct pare_optim *make_optimizer(const char *text, struct pare_optim_opts *o)
 {
     struct case_name c = parse_case_name(arena, text);
     const char *norm = case_take(&c, "clip_norm"), *value = case_take(&c, "clip_value");
@@ -84,40 +84,41 @@ static struct pare_optim *make(const char *text, struct pare_optim_opts *o)
     return op;
 }
 
-static void same_as_pytorch(void **state)
+static void test_trajectories_equal_pytorch(void **state)
 {
     int seen = 0;
 
     (void)state;
     for (int i = 0; i < n_list; i++) {
-        /* A norm is of all elements, so there only the five are possible. */
+        /* The norm is over all elements, so that only the five can be compared. */
         int64_t n = strstr(list[i].name, "clip_norm") ? 5 : i % 2 ? MAX : 64;
-        struct pare_optim_param p = param("w", n);
+        struct pare_optim_param p = make_param("w", n);
         struct pare_optim_opts o = { .param = &p, .n_params = 1, .threads = 2 };
         struct pare_optim *op;
         struct pare_err err;
 
         if (!strchr(list[i].name, '|') || strstr(list[i].name, "|groups"))
             continue;
-        op = make(list[i].name, &o);
+        op = make_optimizer(list[i].name, &o);
         for (int t = 0; t < STEPS; t++) {
             set_grad(&p, t);
             assert_int_equal(pare_optim_step(op, 0.05, &err), 0);
-            compare(&list[i], t, &p.value, 0);
+            expect_close(&list[i], t, &p.value, 0);
         }
         seen++;
     }
     assert_true(seen >= 30);
 }
 
-static void groups(void **state)
+static void test_parameter_groups(void **state)
 {
     static const struct pare_optim_group group[] = { { 1, -1 }, { 0.1, 0 } };
     int seen = 0;
 
     (void)state;
     for (int i = 0; i < n_list; i++) {
-        struct pare_optim_param p[3] = { param("a", 33), param("b", 7), param("frozen", 5) };
+        struct pare_optim_param p[3] = { make_param("a", 33), make_param("b", 7),
+                                         make_param("frozen", 5) };
         struct pare_optim_opts o = { .param = p, .n_params = 3, .group = group, .n_groups = 2 };
         struct pare_tensor before = p[2].value;
         struct pare_optim *op;
@@ -127,13 +128,13 @@ static void groups(void **state)
             continue;
         p[1].group = 1;
         p[2].grad.data = NULL;
-        op = make(list[i].name, &o);
+        op = make_optimizer(list[i].name, &o);
         for (int t = 0; t < STEPS; t++) {
             set_grad(&p[0], t);
             set_grad(&p[1], t);
             assert_int_equal(pare_optim_step(op, 0.05, &err), 0);
-            compare(&list[i], t, &p[0].value, 0);
-            compare(&list[i], t, &p[1].value, 5);
+            expect_close(&list[i], t, &p[0].value, 0);
+            expect_close(&list[i], t, &p[1].value, 5);
         }
         assert_memory_equal(before.data, pare_f32(find_case_array(list, n_list, "start")), 20);
         seen++;
@@ -141,8 +142,8 @@ static void groups(void **state)
     assert_int_equal(seen, 2);
 }
 
-/* The same bytes with any number of threads, clipped by the norm. */
-static void threads_change_nothing(void **state)
+/* Results are bit-identical with any number of threads, also with clip_norm. */
+static void test_threads_do_not_change_results(void **state)
 {
     struct pare_optim_param p[4];
 
@@ -152,8 +153,8 @@ static void threads_change_nothing(void **state)
         struct pare_optim *op;
         struct pare_err err;
 
-        p[k] = param("w", 100003);
-        op = make("adam,weight_decay=0.1,clip_norm=3", &o);
+        p[k] = make_param("w", 100003);
+        op = make_optimizer("adam,weight_decay=0.1,clip_norm=3", &o);
         for (int t = 0; t < 3; t++) {
             set_grad(&p[k], t);
             assert_int_equal(pare_optim_step(op, 0.05, &err), 0);
@@ -163,8 +164,8 @@ static void threads_change_nothing(void **state)
     }
 }
 
-/* Half the steps, the state carried over into a new optimizer, the other half: the same bytes. */
-static void state_goes_on(void **state)
+/* Copying the state to a new optimizer halfway gives bit-identical results. */
+static void test_state_is_transferred(void **state)
 {
     static const char *const texts[] = { "sgd,momentum=0.9,dampening=0.3", "adamw",
                                          "rmsprop,centered=true,momentum=0.5" };
@@ -173,16 +174,16 @@ static void state_goes_on(void **state)
 
     (void)state;
     for (int k = 0; k < 3; k++) {
-        struct pare_optim_param p = param("w", 77), q = param("w", 77);
+        struct pare_optim_param p = make_param("w", 77), q = make_param("w", 77);
         struct pare_optim_opts o = { .param = &p, .n_params = 1 };
-        struct pare_optim *whole = make(texts[k], &o), *half, *rest;
+        struct pare_optim *whole = make_optimizer(texts[k], &o), *half, *rest;
         struct pare_named *from, *to;
         int n, m;
         struct pare_err err;
 
         o.param = &q;
-        half = make(texts[k], &o);
-        rest = make(texts[k], &o);
+        half = make_optimizer(texts[k], &o);
+        rest = make_optimizer(texts[k], &o);
         for (int t = 0; t < STEPS; t++) {
             set_grad(&p, t);
             set_grad(&q, t);
@@ -205,27 +206,27 @@ static void state_goes_on(void **state)
     }
 }
 
-static void no_state_without_need(void **state)
+static void test_optimizers_without_state(void **state)
 {
-    struct pare_optim_param p = param("w", 5);
+    struct pare_optim_param p = make_param("w", 5);
     struct pare_optim_opts o = { .param = &p, .n_params = 1 };
     struct pare_named *l;
     struct pare_err err;
     int n;
 
     (void)state;
-    assert_int_equal(pare_optim_state(make("sgd", &o), arena, &l, &n, &err), 0);
+    assert_int_equal(pare_optim_state(make_optimizer("sgd", &o), arena, &l, &n, &err), 0);
     assert_int_equal(n, 0);
-    assert_int_equal(pare_optim_state(make("rmsprop", &o), arena, &l, &n, &err), 0);
+    assert_int_equal(pare_optim_state(make_optimizer("rmsprop", &o), arena, &l, &n, &err), 0);
     assert_int_equal(n, 1);
 }
 
-static void mistakes(void **state)
+static void test_wrong_parameters_are_errors(void **state)
 {
     static const struct pare_optim_group bad = { -1, -1 };
-    struct pare_optim_param p = param("conv1.weight", 5), q;
+    struct pare_optim_param p = make_param("conv1.weight", 5), q;
     struct pare_optim_opts o = { .param = &p, .n_params = 1, .threads = 2 };
-    struct pare_optim *op = make("sgd,clip_norm=1", &o);
+    struct pare_optim *op = make_optimizer("sgd,clip_norm=1", &o);
     struct pare_err err;
 
     (void)state;
@@ -263,15 +264,15 @@ static void mistakes(void **state)
     assert_int_equal(pare_find_optimizer("adma", &o.type, &err), PARE_ECONFIG);
 }
 
-static void out_of_memory(void **state)
+static void test_out_of_memory(void **state)
 {
-    struct pare_optim_param p = param("w", 3000);
+    struct pare_optim_param p = make_param("w", 3000);
     struct pare_optim_opts o = { .param = &p, .n_params = 1 };
     struct pare_err err;
     int rc = PARE_ENOMEM;
 
     (void)state;
-    make("adam", &o);
+    make_optimizer("adam", &o);
     for (int k = 1; rc && k < 50; k++) {
         struct pare_arena *a = pare_arena_new(64);
         struct pare_optim *op;
@@ -288,10 +289,13 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_pytorch),        cmocka_unit_test(groups),
-        cmocka_unit_test(threads_change_nothing), cmocka_unit_test(state_goes_on),
-        cmocka_unit_test(no_state_without_need),  cmocka_unit_test(mistakes),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(test_trajectories_equal_pytorch),
+        cmocka_unit_test(test_parameter_groups),
+        cmocka_unit_test(test_threads_do_not_change_results),
+        cmocka_unit_test(test_state_is_transferred),
+        cmocka_unit_test(test_optimizers_without_state),
+        cmocka_unit_test(test_wrong_parameters_are_errors),
+        cmocka_unit_test(test_out_of_memory),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

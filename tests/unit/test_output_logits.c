@@ -9,8 +9,8 @@
 
 static struct pare_err err;
 
-/* A linear layer, an activation, and a linear layer; `last` follows unless it is NULL. */
-static struct pare_model *network(const char *last, int64_t axis, int opset)
+/* Two linear layers with an activation between them; `last` (NULL: none) is the last operator. */
+static struct pare_model *make_network(const char *last, int64_t axis, int opset)
 {
     static float w[3 * 8], v[8 * 4];
     struct build b = { .opset = opset };
@@ -30,9 +30,9 @@ static struct pare_model *network(const char *last, int64_t axis, int opset)
     return build_model(&b);
 }
 
-/* Train a few steps; the loss of the last, and a copy of the first weight. */
-static double train(struct pare_model *m, const char *settings, struct pare_model *teacher,
-                    float *weight)
+/* Trains a few steps; returns the last loss, and a copy of the first weight. */
+static double train_steps(struct pare_model *m, const char *settings, struct pare_model *teacher,
+                          float *weight)
 {
     struct pare_tensor x = build_tensor(PARE_F32, 2, (int64_t[]){ 5, 3 });
     struct pare_tensor y = build_tensor(PARE_I64, 1, (int64_t[]){ 5 });
@@ -65,35 +65,36 @@ static double train(struct pare_model *m, const char *settings, struct pare_mode
     return score.loss;
 }
 
-/* With the last operator, training computes the same bits as without it. */
-static void check_same(const char *last, const char *settings, bool teach)
+/* Training a model with the last operator is bit-identical to training without it. */
+static void compare_trainings(const char *last, const char *settings, bool distill)
 {
-    struct pare_model *plain = network(NULL, 99, 13), *m = network(last, 99, 13);
-    struct pare_model *tutor[2] = { teach ? network(NULL, 99, 13) : NULL,
-                                    teach ? network(last, 99, 13) : NULL };
+    struct pare_model *without_last = make_network(NULL, 99, 13), *m = make_network(last, 99, 13);
+    struct pare_model *teachers[2] = { distill ? make_network(NULL, 99, 13) : NULL,
+                                       distill ? make_network(last, 99, 13) : NULL };
     float w[2][24];
-    double loss[2] = { train(plain, settings, tutor[0], w[0]), train(m, settings, tutor[1], w[1]) };
+    double loss[2] = { train_steps(without_last, settings, teachers[0], w[0]),
+                       train_steps(m, settings, teachers[1], w[1]) };
 
     assert_true(loss[0] == loss[1]);
     assert_memory_equal(w[0], w[1], sizeof(w[0]));
     for (int i = 0; i < 2; i++)
-        pare_model_free(tutor[i]);
-    pare_model_free(plain);
+        pare_model_free(teachers[i]);
+    pare_model_free(without_last);
     pare_model_free(m);
 }
 
-static void test_training(void **state)
+static void test_training_uses_logits(void **state)
 {
     (void)state;
-    check_same("Softmax", "loss=cross_entropy optimizer=sgd", false);
-    check_same("LogSoftmax", "loss=cross_entropy optimizer=sgd", false);
-    check_same("Sigmoid", "loss=bce optimizer=sgd", false);
-    check_same("Softmax", "loss=cross_entropy optimizer=sgd beta=2 temperature=3", true);
+    compare_trainings("Softmax", "loss=cross_entropy optimizer=sgd", false);
+    compare_trainings("LogSoftmax", "loss=cross_entropy optimizer=sgd", false);
+    compare_trainings("Sigmoid", "loss=bce optimizer=sgd", false);
+    compare_trainings("Softmax", "loss=cross_entropy optimizer=sgd beta=2 temperature=3", true);
 }
 
 static bool has_logits(const char *last, int64_t axis, int opset, unsigned flags)
 {
-    struct pare_model *m = network(last, axis, opset);
+    struct pare_model *m = make_network(last, axis, opset);
     struct pare_graph *g = pare_graph_clone(pool, m->graph, &err);
     bool yes;
 
@@ -105,7 +106,7 @@ static bool has_logits(const char *last, int64_t axis, int opset, unsigned flags
     return yes;
 }
 
-static void test_which(void **state)
+static void test_which_outputs_have_logits(void **state)
 {
     (void)state;
     assert_true(has_logits("Softmax", 1, 13, PARE_OP_SOFTMAX));
@@ -122,8 +123,8 @@ static void test_which(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training),
-        cmocka_unit_test(test_which),
+        cmocka_unit_test(test_training_uses_logits),
+        cmocka_unit_test(test_which_outputs_have_logits),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

@@ -7,7 +7,7 @@
 
 static const int64_t chw[3] = { 3, 15, 14 };
 
-/* Convolutions of all kinds.  "twice" has two users. */
+/* Convolutions of all kinds.  "twice.weight" has two consumers. */
 static struct pare_flow filters(struct pare_net *n, struct pare_flow x)
 {
     struct pare_conv c = { .out = 32, .kernel = 3, .pad = 1, .bias = true };
@@ -36,7 +36,7 @@ static struct pare_flow filters(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
 }
 
-static bool may(const char *name)
+static bool may_be_blocked(const char *name)
 {
     static const char *const list[] = { "wino.weight", "one.weight", "down.weight", "last.weight" };
 
@@ -46,32 +46,34 @@ static bool may(const char *name)
     return false;
 }
 
-static void same_bits(const float *a, const float *b, int64_t n, const char *what, const char *name)
+static void expect_same_bits(const float *a, const float *b, int64_t n, const char *what,
+                             const char *name)
 {
     if (memcmp(a, b, (size_t)n * sizeof(float)))
         fail_msg("%s of '%s' differs", what, name);
 }
 
-/* Parameters, their gradients, what the model has and the optimizer's state. */
-static void same(const struct pare_trainer *a, const struct pare_trainer *b)
+/* Expects the same parameters, gradients, weights of the model and optimizer state. */
+static void expect_same_trainers(const struct pare_trainer *a, const struct pare_trainer *b)
 {
     for (int i = 0; i < a->n_params; i++) {
         int64_t n = pare_numel(&a->param[i].value);
         const char *name = a->name[i];
 
-        same_bits(pare_f32(&a->param[i].value), pare_f32(&b->param[i].value), n, "the value", name);
-        same_bits(pare_f32(&a->grad[i]), pare_f32(&b->grad[i]), n, "the gradient", name);
-        same_bits(pare_f32(&pare_graph_find(a->model->graph, name)->t),
-                  pare_f32(&pare_graph_find(b->model->graph, name)->t), n, "what the model has",
-                  name);
+        expect_same_bits(pare_f32(&a->param[i].value), pare_f32(&b->param[i].value), n, "the value",
+                         name);
+        expect_same_bits(pare_f32(&a->grad[i]), pare_f32(&b->grad[i]), n, "the gradient", name);
+        expect_same_bits(pare_f32(&pare_graph_find(a->model->graph, name)->t),
+                         pare_f32(&pare_graph_find(b->model->graph, name)->t), n,
+                         "the model's weight", name);
         for (int k = 0; k < PARE_OPTIM_SLOTS; k++)
             if (a->optim->slot[i][k])
-                same_bits(a->optim->slot[i][k], b->optim->slot[i][k], n, "the state", name);
+                expect_same_bits(a->optim->slot[i][k], b->optim->slot[i][k], n, "the state", name);
     }
 }
 
-static void open_trial(struct training_step *t, const char *optimizer, const char *threads,
-                       const char *const *without)
+static void open_step(struct training_step *t, const char *optimizer, const char *threads,
+                      const char *const *without)
 {
     struct pare_given set[] = { { "optimizer", optimizer }, { "threads", threads } };
 
@@ -81,8 +83,8 @@ static void open_trial(struct training_step *t, const char *optimizer, const cha
     assert_int_equal(pare_trainer_new(t->model, &t->setup->trainer, &t->trainer, &err), 0);
 }
 
-/* The last batch of an epoch is a smaller one. */
-static void step(struct training_step *t, int i)
+/* A step; every third batch is smaller, like the last one of an epoch. */
+static void run_step(struct training_step *t, int i)
 {
     struct pare_tensor x = t->x, y = t->y;
 
@@ -92,20 +94,20 @@ static void step(struct training_step *t, int i)
         fail_msg("%s", err.msg);
 }
 
-static int count_laid(const struct pare_trainer *t)
+static int count_blocked(const struct pare_trainer *t)
 {
     int n = 0;
 
     for (int i = 0; i < t->n_params; i++) {
-        if (t->blocked.param[i] && !may(t->name[i]))
-            fail_msg("'%s' is in blocks", t->name[i]);
+        if (t->blocked.param[i] && !may_be_blocked(t->name[i]))
+            fail_msg("'%s' is blocked, expected row-major", t->name[i]);
         n += t->blocked.param[i];
     }
     return n;
 }
 
-/* Is the model what it seems to be?  Not while something is in blocks. */
-static bool moved(const struct pare_trainer *a, const struct pare_trainer *b)
+/* Do the values of a blocked parameter differ, as they do while it is blocked? */
+static bool values_differ(const struct pare_trainer *a, const struct pare_trainer *b)
 {
     int i = pare_trainer_param(a, "wino.weight");
 
@@ -113,48 +115,48 @@ static bool moved(const struct pare_trainer *a, const struct pare_trainer *b)
                   (size_t)pare_numel(&a->param[i].value) * sizeof(float)) != 0;
 }
 
-static void compare(const char *optimizer, const char *threads, const char *const *without,
-                    int least)
+static void compare_layouts(const char *optimizer, const char *threads, const char *const *without,
+                            int least)
 {
     struct training_step a, b;
 
-    open_trial(&a, optimizer, threads, without);
-    open_trial(&b, optimizer, threads, without);
+    open_step(&a, optimizer, threads, without);
+    open_step(&b, optimizer, threads, without);
     for (int i = 0; i < 8; i++) {
-        pare_trainer_block_params(b.trainer, i != 6); /* with a step as ever in between */
-        step(&a, i);
-        step(&b, i);
+        pare_trainer_block_params(b.trainer, i != 6); /* with one row-major step in between */
+        run_step(&a, i);
+        run_step(&b, i);
         assert_true(a.score.loss == b.score.loss);
         if (i == 5)
             assert_int_equal(b.trainer->n_plans, 2);
         if (i % 4 == 3) {
-            assert_true(count_laid(b.trainer) >= least);
-            assert_true(moved(a.trainer, b.trainer) || !least);
+            assert_true(count_blocked(b.trainer) >= least);
+            assert_true(values_differ(a.trainer, b.trainer) || !least);
             pare_trainer_block_params(b.trainer, false);
-            same(a.trainer, b.trainer);
+            expect_same_trainers(a.trainer, b.trainer);
         }
     }
     pare_trainer_block_params(b.trainer, false);
-    same(a.trainer, b.trainer);
+    expect_same_trainers(a.trainer, b.trainer);
     step_free(&a);
     step_free(&b);
 }
 
-static void all_kernels(void **state)
+static void test_blocked_training_of_all_kernels(void **state)
 {
     static const char *const direct[] = { "conv_winograd_train", "conv_im2col", NULL };
     static const char *const no_direct[] = { "conv_train", "conv_im2col", NULL };
 
     (void)state;
-    compare("sgd", "1", NULL, 4);
-    compare("sgd", "2", NULL, 4);
-    compare("adam", "1", NULL, 4);
-    compare("adamw", "2", direct, 4);
-    compare("rmsprop", "1", no_direct, 1); /* the others go to plain kernels */
+    compare_layouts("sgd", "1", NULL, 4);
+    compare_layouts("sgd", "2", NULL, 4);
+    compare_layouts("adam", "1", NULL, 4);
+    compare_layouts("adamw", "2", direct, 4);
+    compare_layouts("rmsprop", "1", no_direct, 1); /* the others use reference kernels */
 }
 
-/* Masks that change meanwhile. */
-static void masks(void **state)
+/* Masks that change during training. */
+static void test_masks_of_blocked_parameters(void **state)
 {
     uint8_t *mask[2];
     struct training_step t[2];
@@ -162,7 +164,7 @@ static void masks(void **state)
 
     (void)state;
     for (int k = 0; k < 2; k++)
-        open_trial(&t[k], "sgd", "2", NULL);
+        open_step(&t[k], "sgd", "2", NULL);
     for (int i = 0; i < 7; i++) {
         const char *const names[] = { "wino.weight", "down.weight" };
         static uint8_t zeros[2][2][64 * 64 * 9];
@@ -186,41 +188,42 @@ static void masks(void **state)
             pare_trainer_block_params(t[1].trainer, true);
         }
         for (int k = 0; k < 2; k++)
-            step(&t[k], i);
+            run_step(&t[k], i);
     }
     assert_true(t[1].trainer->blocked.now);
     pare_trainer_block_params(t[1].trainer, false);
-    same(t[0].trainer, t[1].trainer);
+    expect_same_trainers(t[0].trainer, t[1].trainer);
     for (int k = 0; k < 2; k++)
         step_free(&t[k]);
 }
 
-/* A trainer that is freed, or has an error, leaves a row-major model. */
-static void left(void **state)
+/* After an error, a freed trainer leaves the model row-major. */
+static void test_model_is_row_major_after_an_error(void **state)
 {
     struct training_step a, b;
     struct pare_tensor bad;
 
     (void)state;
-    open_trial(&a, "sgd", "1", NULL);
-    open_trial(&b, "sgd", "1", NULL);
+    open_step(&a, "sgd", "1", NULL);
+    open_step(&b, "sgd", "1", NULL);
     pare_trainer_block_params(b.trainer, true);
-    step(&a, 0);
-    step(&b, 0);
+    run_step(&a, 0);
+    run_step(&b, 0);
     bad = b.x;
     bad.dim[1]++;
     assert_int_not_equal(pare_trainer_forward(b.trainer, &bad, NULL, &err), 0);
     pare_trainer_free(b.trainer);
     b.trainer = NULL;
     for (int i = 0; i < a.trainer->n_params; i++)
-        same_bits(pare_f32(&pare_graph_find(a.model->graph, a.trainer->name[i])->t),
-                  pare_f32(&pare_graph_find(b.model->graph, a.trainer->name[i])->t),
-                  pare_numel(&a.trainer->param[i].value), "what is left", a.trainer->name[i]);
+        expect_same_bits(pare_f32(&pare_graph_find(a.model->graph, a.trainer->name[i])->t),
+                         pare_f32(&pare_graph_find(b.model->graph, a.trainer->name[i])->t),
+                         pare_numel(&a.trainer->param[i].value), "the model's weight",
+                         a.trainer->name[i]);
     step_free(&a);
     step_free(&b);
 }
 
-static int nothing(void *user, struct pare_trainer *t, int64_t step, struct pare_err *e)
+static int expect_row_major(void *user, struct pare_trainer *t, int64_t step, struct pare_err *e)
 {
     (void)user;
     (void)step;
@@ -229,13 +232,13 @@ static int nothing(void *user, struct pare_trainer *t, int64_t step, struct pare
     return 0;
 }
 
-static bool no(void *user)
+static bool reads_nothing(void *user)
 {
     (void)user;
     return false;
 }
 
-static int laid_there(void *user, struct pare_trainer *t, int64_t step, struct pare_err *e)
+static int note_blocked(void *user, struct pare_trainer *t, int64_t step, struct pare_err *e)
 {
     (void)e;
     (void)step;
@@ -243,8 +246,8 @@ static int laid_there(void *user, struct pare_trainer *t, int64_t step, struct p
     return 0;
 }
 
-/* The loop, with validation and the best kept: with a hook that looks, one that does not, none. */
-static void loops(void **state)
+/* The training loop with validation: a hook that reads parameters, one that does not, none. */
+static void test_training_loops_with_hooks(void **state)
 {
     static const char settings[] = "optimizer=adam epochs=2 batch=50 lr=0.01 seed=3 threads=2 "
                                    "holdout=0.1";
@@ -268,11 +271,11 @@ static void loops(void **state)
             pare_train_options_data(s, model[k], "digits", NULL, data, &err))
             fail_msg("%s", err.msg);
         if (k == 0)
-            s->trainer.hooks.after_step = nothing;
+            s->trainer.hooks.after_step = expect_row_major;
         if (k == 1) {
             s->trainer.hooks = (struct pare_hooks){ .user = &seen,
-                                                    .after_step = laid_there,
-                                                    .looks = no };
+                                                    .after_step = note_blocked,
+                                                    .looks = reads_nothing };
         }
         s->train.max_steps = 40;
         assert_int_equal(pare_trainer_new(model[k], &s->trainer, &t[k], &err), 0);
@@ -283,8 +286,8 @@ static void loops(void **state)
         pare_data_free(data[1]);
     }
     assert_true(seen);
-    same(t[0], t[1]);
-    same(t[0], t[2]);
+    expect_same_trainers(t[0], t[1]);
+    expect_same_trainers(t[0], t[2]);
     for (int k = 0; k < 3; k++) {
         pare_trainer_free(t[k]);
         pare_model_free(model[k]);
@@ -292,7 +295,7 @@ static void loops(void **state)
     pare_arena_free(arena);
 }
 
-static void order(void **state)
+static void test_conversion_of_filters(void **state)
 {
     enum { O = 16, I = 24, H = 3, W = 2 };
     struct pare_tensor shape = { .dtype = PARE_F32, .rank = 4, .dim = { O, I, H, W } };
@@ -330,8 +333,11 @@ static void order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order), cmocka_unit_test(all_kernels), cmocka_unit_test(masks),
-        cmocka_unit_test(left),  cmocka_unit_test(loops),
+        cmocka_unit_test(test_conversion_of_filters),
+        cmocka_unit_test(test_blocked_training_of_all_kernels),
+        cmocka_unit_test(test_masks_of_blocked_parameters),
+        cmocka_unit_test(test_model_is_row_major_after_an_error),
+        cmocka_unit_test(test_training_loops_with_hooks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

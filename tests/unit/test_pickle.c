@@ -9,7 +9,7 @@
 
 static struct pare_pickle got;
 
-/* At the end of an allocation, where the sanitizer sees a read beyond. */
+/* Parses a copy at the end of an allocation, so that the sanitizer finds a read past the end. */
 static int parse(const void *bytes, size_t len)
 {
     void *p = malloc(len ? len : 1);
@@ -38,7 +38,7 @@ struct text {
     "ctorch._utils\n_rebuild_tensor_v2\n(" storage offset sizes strides "\211}tR"
 #define HUGE_INT "\212\10\377\377\377\377\377\377\377\177"
 
-static void plain_data(void **state)
+static void test_plain_data(void **state)
 {
     static const char bytes[] =
         "\200\2}(" TEXT1("a") "K\377" TEXT1("b") "M\0\2" TEXT1("c") "J\377\377\377\377" TEXT1(
@@ -60,7 +60,7 @@ static void plain_data(void **state)
     assert_int_equal(v[13].i, 0);
 }
 
-static void tensors(void **state)
+static void test_tensors(void **state)
 {
     static const char bytes[] = "\200\2]q\0(" TENSOR(
         FLOATS, "K\1", "K\2K\2\206",
@@ -81,7 +81,7 @@ static void tensors(void **state)
 
 static const struct {
     struct text p;
-    const char *says;
+    const char *message;
 } bad[] = {
     { T(""), "not a pickle" },
     { T("hello"), "not a pickle" },
@@ -147,18 +147,18 @@ static const struct {
     { T("\200\2ctorch._utils\n_rebuild_parameter\nN\210}\207R"), "a parameter does not" },
 };
 
-static void hostile(void **state)
+static void test_hostile_pickles(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         assert_int_not_equal(parse(bad[i].p.s, bad[i].p.len), 0);
-        if (!err.code || !err.msg[0] || !strstr(err.msg, bad[i].says))
-            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.msg, bad[i].says);
+        if (!err.code || !err.msg[0] || !strstr(err.msg, bad[i].message))
+            fail_msg("case %zu: \"%s\", expected \"%s\"", i, err.msg, bad[i].message);
     }
 }
 
-/* Whatever is not among these is refused by its code, and by its name where Python has one. */
-static void every_opcode(void **state)
+/* Every other opcode is refused with its code, and with its name if Python has one. */
+static void test_every_opcode(void **state)
 {
     static const char known[] = "().GJKMNQRX]abcehjqrstu}\200\205\206\207\210\211\212\214\223\224"
                                 "\225";
@@ -181,7 +181,7 @@ static void every_opcode(void **state)
     assert_non_null(strstr(err.msg, "(NEWOBJ)"));
 }
 
-static void too_much(void **state)
+static void test_limits(void **state)
 {
     const size_t n = PARE_PICKLE_MAX + 1;
     char *p = malloc(n);
@@ -205,8 +205,8 @@ static void too_much(void **state)
     free(p);
 }
 
-/* A pickle that ends early, or with any bit changed, is refused or read; never more. */
-static void cut_and_flipped(void **state)
+/* A truncated pickle is an error; one with a changed bit is an error or is read. */
+static void test_truncated_and_flipped_pickles(void **state)
 {
     static const char bytes[] = "\200\2ccollections\nOrderedDict\nq\0)Rq\1(" TEXT1("a")
         TENSOR(FLOATS, "K\1", "K\2K\2\206q\2", "K\1K\3\206")
@@ -235,12 +235,12 @@ static void cut_and_flipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(plain_data, setup, teardown),
-        cmocka_unit_test_setup_teardown(tensors, setup, teardown),
-        cmocka_unit_test_setup_teardown(hostile, setup, teardown),
-        cmocka_unit_test_setup_teardown(every_opcode, setup, teardown),
-        cmocka_unit_test_setup_teardown(too_much, setup, teardown),
-        cmocka_unit_test_setup_teardown(cut_and_flipped, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_plain_data, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tensors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_pickles, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_every_opcode, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_truncated_and_flipped_pickles, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* test_plan.c - plans give the results of the reference kernels, on random networks.
  *
- * Environment: PARE_GRAPHS is how many, PARE_SEED the first seed; with PARE_SEED every seed is
- * printed before its turn.  PARE_DUMP names a file for the model of the last turn.
+ * Environment: PARE_GRAPHS is the number of networks, PARE_SEED the first seed; with PARE_SEED
+ * every seed is printed before it runs.  PARE_DUMP names a file to which the last model is written.
  */
 #include "random_graph.h"
 
@@ -12,7 +12,7 @@
 
 enum { OUTPUTS = RG_VALUES + 2, KERNELS = 64 };
 
-struct trial {
+struct network_case {
     uint64_t seed;
     struct rg graph;
     struct pare_model *model;
@@ -25,45 +25,45 @@ static struct {
     double excess; /* the largest memory_bytes / needed_bytes */
     uint64_t seed;
     int steps, kernels[KERNELS];
-} seen;
+} totals;
 
-static void failed(const struct trial *t, const char *how, const char *what)
+static void fail_case(const struct network_case *t, const char *how, const char *what)
 {
     fail_msg("seed %llu, %s: %s", (unsigned long long)t->seed, how, what);
 }
 
-static void run(struct trial *t, struct pare_plan *p, int set, const char *how,
-                struct pare_tensor *out)
+static void run_plan(struct network_case *t, struct pare_plan *p, int set, const char *how,
+                     struct pare_tensor *out)
 {
     struct pare_err err;
 
-    /* Nothing that an earlier run left may be read: a NaN would show. */
+    /* Fill the memory with NaN, which shows if a run reads results of an earlier run. */
     memset(p->memory, 0xff, p->memory_bytes);
     if (pare_plan_execute(p, t->in[set], out, &err))
-        failed(t, how, err.msg);
+        fail_case(t, how, err.msg);
 }
 
-static void compare(const struct trial *t, const struct pare_tensor *got,
-                    const struct pare_tensor *want, const char *how)
+static void expect_close(const struct network_case *t, const struct pare_tensor *got,
+                         const struct pare_tensor *want, const char *how)
 {
     struct pare_err err;
 
     for (int i = 0; i < t->n_out; i++) {
-        double most = 0;
+        double largest = 0;
 
         for (int64_t k = 0; k < pare_numel(&want[i]); k++)
-            most = fmax(most, fabs(pare_get(&want[i], k)));
+            largest = fmax(largest, fabs(pare_get(&want[i], k)));
         if (pare_tensor_compare(&got[i], &want[i],
-                                (struct pare_tolerance){ 1e-4, 1e-4 * most + 1e-5 }, &err)) {
+                                (struct pare_tolerance){ 1e-4, 1e-4 * largest + 1e-5 }, &err)) {
             char text[700];
 
             snprintf(text, sizeof(text), "output %d: %s", i, err.msg);
-            failed(t, how, text);
+            fail_case(t, how, text);
         }
     }
 }
 
-static void note_plan(struct trial *t, const struct pare_plan *p, const char *how)
+static void count_plan(struct network_case *t, const struct pare_plan *p, const char *how)
 {
     double excess = (double)p->memory_bytes / ((double)p->needed_bytes + 1);
     char text[100];
@@ -72,22 +72,21 @@ static void note_plan(struct trial *t, const struct pare_plan *p, const char *ho
         for (int k = 0; pare_kernels[k]; k++)
             if (p->step[i]->kernel == pare_kernels[k]) {
                 t->uses[k] = true;
-                seen.kernels[k]++;
+                totals.kernels[k]++;
             }
-    seen.steps += p->n_steps;
-    if (excess > seen.excess) {
-        seen.excess = excess;
-        seen.seed = t->seed;
+    totals.steps += p->n_steps;
+    if (excess > totals.excess) {
+        totals.excess = excess;
+        totals.seed = t->seed;
     }
     if (excess > 1.2) {
-        snprintf(text, sizeof(text), "%zu bytes where %zu are needed", p->memory_bytes,
-                 p->needed_bytes);
-        failed(t, how, text);
+        snprintf(text, sizeof(text), "uses %zu bytes, needs %zu", p->memory_bytes, p->needed_bytes);
+        fail_case(t, how, text);
     }
 }
 
-/* Twice the first data, with the second in between. */
-static void check_plan(struct trial *t, int threads, bool tune, const char *const *without)
+/* Runs the first data, the second, and the first again. */
+static void check_plan(struct network_case *t, int threads, bool tune, const char *const *without)
 {
     struct pare_plan_opts o = { .threads = threads, .tune = tune };
     struct pare_tensor out[OUTPUTS], first[OUTPUTS];
@@ -100,26 +99,26 @@ static void check_plan(struct trial *t, int threads, bool tune, const char *cons
              without && without[1] ? " and others" : "");
     if (pare_plan_build(t->model, &(struct pare_plan_build){ .opts = &o, .without = without }, &p,
                         &err))
-        failed(t, how, err.msg);
-    note_plan(t, p, how);
-    run(t, p, 0, how, out);
-    compare(t, out, t->want[0], how);
+        fail_case(t, how, err.msg);
+    count_plan(t, p, how);
+    run_plan(t, p, 0, how, out);
+    expect_close(t, out, t->want[0], how);
     for (int i = 0; i < t->n_out; i++)
         first[i] = build_copy(&out[i]);
     pare_oom_countdown = 1 << 30;
-    run(t, p, 1, how, out);
-    compare(t, out, t->want[1], how);
-    run(t, p, 0, how, out);
+    run_plan(t, p, 1, how, out);
+    expect_close(t, out, t->want[1], how);
+    run_plan(t, p, 0, how, out);
     if (pare_oom_countdown != 1 << 30)
-        failed(t, how, "asks for memory while it runs");
+        fail_case(t, how, "allocates memory while it runs");
     pare_oom_countdown = 0;
     for (int i = 0; i < t->n_out; i++)
         if (pare_tensor_compare(&out[i], &first[i], (struct pare_tolerance){ 0, 0 }, &err))
-            failed(t, how, "the same data gives other results");
+            fail_case(t, how, "the same data gives different results");
     pare_plan_free(p);
 }
 
-static void reference(struct trial *t)
+static void run_reference(struct network_case *t)
 {
     struct pare_plan_opts o = { .reference = true };
     struct pare_tensor out[OUTPUTS];
@@ -127,21 +126,21 @@ static void reference(struct trial *t)
     struct pare_err err;
 
     if (pare_plan_make(t->model, &o, &p, &err))
-        failed(t, "reference", err.msg);
+        fail_case(t, "reference", err.msg);
     t->n_out = pare_model_outputs(t->model, &(const struct pare_io *){ NULL });
     for (int set = 0; set < 2; set++) {
         for (int i = 0; i < t->graph.n_in; i++) {
             t->in[set][i] = build_tensor(PARE_F32, t->graph.in[i].rank, t->graph.in[i].dim);
             rg_fill(&t->graph.r, &t->in[set][i], 1.5f);
         }
-        run(t, p, set, "reference", out);
+        run_plan(t, p, set, "reference", out);
         for (int i = 0; i < t->n_out; i++)
             t->want[set][i] = build_copy(&out[i]);
     }
     pare_plan_free(p);
 }
 
-static void dump(const struct build *b, const char *path)
+static void write_model(const struct build *b, const char *path)
 {
     struct bin bytes = build_bytes(b);
     FILE *f = fopen(path, "wb");
@@ -151,8 +150,8 @@ static void dump(const struct build *b, const char *path)
     fclose(f);
 }
 
-/* Without one of the kernels, and with no other than it. */
-static void check_variants(struct trial *t, int kernels)
+/* Plans without one of the kernels, and with only that kernel. */
+static void check_variants(struct network_case *t, int kernels)
 {
     const char *without[KERNELS + 1];
     int n = 0, one = 0, left = 0;
@@ -175,16 +174,16 @@ static void check_variants(struct trial *t, int kernels)
 
 static void check_graph(uint64_t seed, int kernels)
 {
-    static struct trial t;
+    static struct network_case t;
     struct pare_mark m = pare_mark(pool);
 
     memset(&t, 0, sizeof(t));
     t.seed = seed;
     rg_make(&t.graph, seed);
     if (getenv("PARE_DUMP"))
-        dump(&t.graph.b, getenv("PARE_DUMP"));
+        write_model(&t.graph.b, getenv("PARE_DUMP"));
     t.model = build_model(&t.graph.b);
-    reference(&t);
+    run_reference(&t);
     check_plan(&t, 1, false, NULL);
     check_plan(&t, 2, false, NULL);
     check_plan(&t, 2, true, NULL);
@@ -193,16 +192,16 @@ static void check_graph(uint64_t seed, int kernels)
     pare_reset(pool, m);
 }
 
-static uint64_t setting(const char *name, uint64_t absent)
+static uint64_t env_number(const char *name, uint64_t absent)
 {
     const char *s = getenv(name);
 
     return s ? strtoull(s, NULL, 10) : absent;
 }
 
-static void random_graphs(void **state)
+static void test_random_networks(void **state)
 {
-    uint64_t first = setting("PARE_SEED", 1), count = setting("PARE_GRAPHS", 300);
+    uint64_t first = env_number("PARE_SEED", 1), count = env_number("PARE_GRAPHS", 300);
     int kernels = 0;
 
     (void)state;
@@ -214,16 +213,16 @@ static void random_graphs(void **state)
             fprintf(stderr, "%llu\n", (unsigned long long)seed);
         check_graph(seed, kernels);
     }
-    print_message("%d steps; at most %.2f times the memory that is needed (seed %llu)\n",
-                  seen.steps, seen.excess, (unsigned long long)seen.seed);
+    print_message("%d steps; at most %.2f times the needed memory (seed %llu)\n", totals.steps,
+                  totals.excess, (unsigned long long)totals.seed);
     for (int i = 0; i < kernels; i++)
-        print_message("%6d %s\n", seen.kernels[i], pare_kernels[i]->name);
+        print_message("%6d %s\n", totals.kernels[i], pare_kernels[i]->name);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(random_graphs, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_networks, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,13 @@
 /* test_plan_dynamic.c - plans with data-dependent shapes and branches; errors for wrong inputs.
  *
- * Every model runs several times in one plan, with data that lead to other sizes.
+ * Every model runs several times in one plan, with data that gives different sizes.
  */
 #include "make_model.h"
 
 #include "plan/plan.h"
 
-static struct pare_plan *compile(struct build *b, const struct pare_plan_opts *o,
-                                 struct pare_model **m)
+static struct pare_plan *make_plan(struct build *b, const struct pare_plan_opts *o,
+                                   struct pare_model **m)
 {
     struct pare_plan *p;
     struct pare_err err;
@@ -28,7 +28,7 @@ static struct pare_tensor tensor_of(int dtype, int rank, const int64_t *dim, con
 }
 #define V(...) ((const double[]){ __VA_ARGS__ })
 
-static void run(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out)
+static void run_plan(struct pare_plan *p, const struct pare_tensor *in, struct pare_tensor *out)
 {
     struct pare_err err;
 
@@ -37,7 +37,7 @@ static void run(struct pare_plan *p, const struct pare_tensor *in, struct pare_t
         fail_msg("%s", err.msg);
 }
 
-static void expect(const struct pare_tensor *t, const char *shape, const double *want)
+static void expect_output(const struct pare_tensor *t, const char *shape, const double *want)
 {
     char buf[PARE_SHAPE_TEXT];
 
@@ -47,13 +47,13 @@ static void expect(const struct pare_tensor *t, const char *shape, const double 
             fail_msg("element %d is %g, expected %g", (int)i, pare_get(t, i), want[i]);
 }
 
-/* Both the fast plan and the plain one. */
-static void both(struct build *b, void (*check)(struct pare_plan *p))
+/* Checks a plan with fast kernels and one with reference kernels. */
+static void check_both_plans(struct build *b, void (*check)(struct pare_plan *p))
 {
     for (int reference = 0; reference < 2; reference++) {
         struct pare_plan_opts o = { .reference = reference, .threads = 2 };
         struct pare_model *m;
-        struct pare_plan *p = compile(b, &o, &m);
+        struct pare_plan *p = make_plan(b, &o, &m);
 
         check(p);
         pare_plan_free(p);
@@ -71,19 +71,19 @@ static void check_non_zero(struct pare_plan *p)
     struct pare_tensor none = tensor_of(PARE_F32, INTS(5), V(0, 0, 0, 0, 0));
 
     for (int i = 0; i < 3; i++) {
-        run(p, &a, out);
-        expect(&out[0], "(3)", V(2, 0, 4));
-        expect(&out[1], "(5)", V(1, 3, 1, -2, 5));
-        run(p, &b, out);
-        expect(&out[0], "(1)", V(1));
-        expect(&out[1], "(5)", V(2, 1, 1, 1, 1));
-        run(p, &none, out);
-        expect(&out[0], "(0)", NULL);
+        run_plan(p, &a, out);
+        expect_output(&out[0], "(3)", V(2, 0, 4));
+        expect_output(&out[1], "(5)", V(1, 3, 1, -2, 5));
+        run_plan(p, &b, out);
+        expect_output(&out[0], "(1)", V(1));
+        expect_output(&out[1], "(5)", V(2, 1, 1, 1, 1));
+        run_plan(p, &none, out);
+        expect_output(&out[0], "(0)", NULL);
     }
 }
 
-/* The elements that are not zero, through Relu; and another value of known shape. */
-static void non_zero(void **state)
+/* Relu of the nonzero elements; and a second output of constant shape. */
+static void test_non_zero(void **state)
 {
     struct build b = { .opset = 13 };
     const char *x = build_input(&b, PARE_F32, INTS(5)), *at, *y;
@@ -95,27 +95,27 @@ static void non_zero(void **state)
     y = build_node(&b, "Relu", NAMES(y), NOTHING);
     build_output(&b, y);
     build_output(&b, build_node(&b, "Add", NAMES(x, build_scalar(&b, 1)), NOTHING));
-    both(&b, check_non_zero);
+    check_both_plans(&b, check_non_zero);
 }
 
 static void check_range(struct pare_plan *p)
 {
     struct pare_tensor out[1], n = tensor_of(PARE_I64, 0, NULL, V(4));
 
-    run(p, &n, out);
-    expect(&out[0], "(4)", V(0, 2, 4, 6));
+    run_plan(p, &n, out);
+    expect_output(&out[0], "(4)", V(0, 2, 4, 6));
     n = tensor_of(PARE_I64, 0, NULL, V(1));
-    run(p, &n, out);
-    expect(&out[0], "(1)", V(0));
+    run_plan(p, &n, out);
+    expect_output(&out[0], "(1)", V(0));
     n = tensor_of(PARE_I64, 0, NULL, V(0));
-    run(p, &n, out);
-    expect(&out[0], "(0)", NULL);
+    run_plan(p, &n, out);
+    expect_output(&out[0], "(0)", NULL);
     n = tensor_of(PARE_I64, 0, NULL, V(6));
-    run(p, &n, out);
-    expect(&out[0], "(6)", V(0, 2, 4, 6, 8, 10));
+    run_plan(p, &n, out);
+    expect_output(&out[0], "(6)", V(0, 2, 4, 6, 8, 10));
 }
 
-static void range(void **state)
+static void test_range(void **state)
 {
     struct build b = { .opset = 13 };
     const char *n = build_input(&b, PARE_I64, 0, NULL), *zero, *one, *y;
@@ -125,7 +125,7 @@ static void range(void **state)
     one = build_const(&b, PARE_I64, 0, NULL, &(int64_t){ 1 });
     y = build_node(&b, "Range", NAMES(zero, n, one), NOTHING);
     build_output(&b, build_node(&b, "Add", NAMES(y, y), NOTHING));
-    both(&b, check_range);
+    check_both_plans(&b, check_range);
 }
 
 static void check_reshape(struct pare_plan *p)
@@ -134,17 +134,17 @@ static void check_reshape(struct pare_plan *p)
 
     in[0] = tensor_of(PARE_F32, INTS(2, 6), V(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
     in[1] = tensor_of(PARE_I64, INTS(2), V(3, -1));
-    run(p, in, out);
-    expect(&out[0], "(3, 1)", V(10, 26, 42));
+    run_plan(p, in, out);
+    expect_output(&out[0], "(3, 1)", V(10, 26, 42));
     in[1] = tensor_of(PARE_I64, INTS(2), V(1, 12));
-    run(p, in, out);
-    expect(&out[0], "(1, 1)", V(78));
+    run_plan(p, in, out);
+    expect_output(&out[0], "(1, 1)", V(78));
     in[1] = tensor_of(PARE_I64, INTS(2), V(6, 2));
-    run(p, in, out);
-    expect(&out[0], "(6, 1)", V(3, 7, 11, 15, 19, 23));
+    run_plan(p, in, out);
+    expect_output(&out[0], "(6, 1)", V(3, 7, 11, 15, 19, 23));
 }
 
-static void reshape(void **state)
+static void test_reshape_by_input(void **state)
 {
     struct build b = { .opset = 13 };
     const char *x = build_input(&b, PARE_F32, INTS(2, 6)), *s = build_input(&b, PARE_I64, INTS(2));
@@ -152,7 +152,7 @@ static void reshape(void **state)
 
     (void)state;
     build_output(&b, build_node(&b, "ReduceSum", NAMES(y, build_ints(&b, INTS(1))), NOTHING));
-    both(&b, check_reshape);
+    check_both_plans(&b, check_reshape);
 }
 
 static void check_reshape_error(struct pare_plan *p)
@@ -164,10 +164,10 @@ static void check_reshape_error(struct pare_plan *p)
     in[1] = tensor_of(PARE_I64, INTS(2), V(5, -1));
     assert_int_equal(pare_plan_execute(p, in, out, &err), PARE_ESHAPE);
     assert_non_null(strstr(err.msg, "(Reshape): "));
-    check_reshape(p); /* an error leaves the plan as it was */
+    check_reshape(p); /* the plan still works after an error */
 }
 
-static void reshape_error(void **state)
+static void test_plan_works_after_an_error(void **state)
 {
     struct build b = { .opset = 13 };
     const char *x = build_input(&b, PARE_F32, INTS(2, 6)), *s = build_input(&b, PARE_I64, INTS(2));
@@ -175,7 +175,7 @@ static void reshape_error(void **state)
 
     (void)state;
     build_output(&b, build_node(&b, "ReduceSum", NAMES(y, build_ints(&b, INTS(1))), NOTHING));
-    both(&b, check_reshape_error);
+    check_both_plans(&b, check_reshape_error);
 }
 
 static void check_top_k(struct pare_plan *p)
@@ -185,17 +185,17 @@ static void check_top_k(struct pare_plan *p)
     in[0] = tensor_of(PARE_F32, INTS(2, 4), V(1, 4, 3, 2, 8, 5, 6, 7));
     for (int i = 0; i < 2; i++) {
         in[1] = tensor_of(PARE_I64, INTS(1), V(1));
-        run(p, in, out);
-        expect(&out[0], "(2, 1)", V(8, 16));
-        expect(&out[1], "(2, 1)", V(1, 0));
+        run_plan(p, in, out);
+        expect_output(&out[0], "(2, 1)", V(8, 16));
+        expect_output(&out[1], "(2, 1)", V(1, 0));
         in[1] = tensor_of(PARE_I64, INTS(1), V(3));
-        run(p, in, out);
-        expect(&out[0], "(2, 3)", V(8, 6, 4, 16, 14, 12));
-        expect(&out[1], "(2, 3)", V(1, 2, 3, 0, 3, 2));
+        run_plan(p, in, out);
+        expect_output(&out[0], "(2, 3)", V(8, 6, 4, 16, 14, 12));
+        expect_output(&out[1], "(2, 3)", V(1, 2, 3, 0, 3, 2));
     }
 }
 
-static void top_k(void **state)
+static void test_top_k_by_input(void **state)
 {
     struct build b = { .opset = 13 };
     const char *x = build_input(&b, PARE_F32, INTS(2, 4)), *k = build_input(&b, PARE_I64, INTS(1));
@@ -205,12 +205,12 @@ static void top_k(void **state)
     build_node_outs(&b, "TopK", NAMES(x, k), NOTHING, 2, out);
     build_output(&b, build_node(&b, "Add", NAMES(out[0], out[0]), NOTHING));
     build_output(&b, out[1]);
-    both(&b, check_top_k);
+    check_both_plans(&b, check_top_k);
 }
 
-/* ---- branches ------------------------------------------------------------------------------- */
+/* ---- bodies of If --------------------------------------------------------------------------- */
 
-static void check_branches(struct pare_plan *p)
+static void check_bodies(struct pare_plan *p)
 {
     struct pare_tensor in[3], out[2];
 
@@ -218,19 +218,20 @@ static void check_branches(struct pare_plan *p)
     for (int i = 0; i < 3; i++) {
         in[1] = tensor_of(PARE_BOOL, 0, NULL, V(1));
         in[2] = tensor_of(PARE_BOOL, 0, NULL, V(1));
-        run(p, in, out);
-        expect(&out[0], "(1, 1, 2, 2)", V(15, 6, 21, 0)); /* 2 c + 10 - x, where c = 1 + 2 x */
+        run_plan(p, in, out);
+        expect_output(&out[0], "(1, 1, 2, 2)",
+                      V(15, 6, 21, 0)); /* 2 c + 10 - x, where c = 1 + 2 x */
         in[2] = tensor_of(PARE_BOOL, 0, NULL, V(0));
-        run(p, in, out);
-        expect(&out[0], "(1, 1, 2, 2)", V(3, -3, 7, -7));
+        run_plan(p, in, out);
+        expect_output(&out[0], "(1, 1, 2, 2)", V(3, -3, 7, -7));
         in[1] = tensor_of(PARE_BOOL, 0, NULL, V(0));
-        run(p, in, out);
-        expect(&out[0], "(2)", V(5, 6));
+        run_plan(p, in, out);
+        expect_output(&out[0], "(2)", V(5, 6));
     }
 }
 
-/* A condition in a condition; the inner branches use values of both graphs around. */
-static struct build inner_branch(const char *prefix, const char *c, const char *t, const char *x)
+/* A body of an inner If, which uses values of both enclosing graphs. */
+static struct build inner_body(const char *prefix, const char *c, const char *t, const char *x)
 {
     struct build in = { .prefix = prefix };
     const char *y = t ? build_node(&in, "Add", NAMES(c, t), NOTHING)
@@ -240,7 +241,7 @@ static struct build inner_branch(const char *prefix, const char *c, const char *
     return in;
 }
 
-static void branches(void **state)
+static void test_nested_if(void **state)
 {
     struct build *b = pare_alloc(pool, 1, sizeof(*b)), *then = pare_alloc(pool, 1, sizeof(*then));
     struct build *other = pare_alloc(pool, 1, sizeof(*other)), *yes, *no;
@@ -258,8 +259,8 @@ static void branches(void **state)
     c = build_node(b, "Conv", NAMES(x, w, bias), NOTHING);
     then->prefix = "t";
     t = build_node(then, "Add", NAMES(c, build_scalar(then, 10)), NOTHING);
-    *yes = inner_branch("ty", c, t, x);
-    *no = inner_branch("tn", c, NULL, x);
+    *yes = inner_body("ty", c, t, x);
+    *no = inner_body("tn", c, NULL, x);
     build_output(then, build_node(then, "If", NAMES(second),
                                   CAT(at_graph("then_branch", yes), at_graph("else_branch", no))));
     other->prefix = "e";
@@ -268,7 +269,7 @@ static void branches(void **state)
                             NAMES(build_floats(other, INTS(2), (float[]){ 5, 6 })), NOTHING));
     build_output(b, build_node(b, "If", NAMES(first),
                                CAT(at_graph("then_branch", then), at_graph("else_branch", other))));
-    both(b, check_branches);
+    check_both_plans(b, check_bodies);
 }
 
 static void check_captured(struct pare_plan *p)
@@ -278,17 +279,17 @@ static void check_captured(struct pare_plan *p)
     in[0] = tensor_of(PARE_F32, INTS(4), V(1, -2, 3, -4));
     for (int i = 0; i < 2; i++) {
         in[1] = tensor_of(PARE_BOOL, 0, NULL, V(1));
-        run(p, in, out);
-        expect(&out[0], "(4)", V(3, -6, 9, -12));
+        run_plan(p, in, out);
+        expect_output(&out[0], "(4)", V(3, -6, 9, -12));
         in[1] = tensor_of(PARE_BOOL, 0, NULL, V(0));
-        run(p, in, out);
-        expect(&out[0], "(4)", V(6, -12, 18, -24));
+        run_plan(p, in, out);
+        expect_output(&out[0], "(4)", V(6, -12, 18, -24));
     }
 }
 
-/* A branch whose result is a value of the outer graph: no later node reads that value, yet its
- * contents are needed until the branch's result is read. */
-static void captured_result(void **state)
+/* A body whose result is a captured value: no later node reads that value, yet its
+ * contents are needed until the result of the If is read. */
+static void test_captured_value_as_result(void **state)
 {
     struct build *b = pare_alloc(pool, 1, sizeof(*b)), *then = pare_alloc(pool, 1, sizeof(*then));
     struct build *other = pare_alloc(pool, 1, sizeof(*other));
@@ -302,16 +303,16 @@ static void captured_result(void **state)
     build_output(other, build_node(b, "Mul", NAMES(x, build_scalar(b, 5)), NOTHING));
     y = build_node(b, "If", NAMES(cond),
                    CAT(at_graph("then_branch", then), at_graph("else_branch", other)));
-    z = build_node(b, "Concat", NAMES(x, x), at_int("axis", 0)); /* where the old ones were */
+    z = build_node(b, "Concat", NAMES(x, x), at_int("axis", 0)); /* may reuse their memory */
     z = build_node(b, "Slice", NAMES(z, build_ints(b, INTS(4)), build_ints(b, INTS(8))), NOTHING);
     build_output(b, build_node(b, "Add", NAMES(y, z), NOTHING));
-    both(b, check_captured);
+    check_both_plans(b, check_captured);
 }
 
-/* ---- what is wrong with the inputs ----------------------------------------------------------*/
+/* ---- errors of inputs -----------------------------------------------------------------------*/
 
-static void refuses(const struct pare_model *m, const struct pare_tensor *in, int64_t batch,
-                    const char *text)
+static void expect_plan_error(const struct pare_model *m, const struct pare_tensor *in,
+                              int64_t batch, const char *text)
 {
     struct pare_plan_opts o = { .in = in, .batch = batch };
     struct pare_plan *p;
@@ -322,7 +323,7 @@ static void refuses(const struct pare_model *m, const struct pare_tensor *in, in
     assert_string_equal(err.msg, text);
 }
 
-static struct pare_tensor shape(int dtype, int rank, const int64_t *dim)
+static struct pare_tensor tensor_shape(int dtype, int rank, const int64_t *dim)
 {
     struct pare_tensor t = { .dtype = (enum pare_dtype)dtype, .rank = rank };
 
@@ -331,7 +332,7 @@ static struct pare_tensor shape(int dtype, int rank, const int64_t *dim)
     return t;
 }
 
-static void wrong_shapes(void **state)
+static void test_wrong_shapes_are_errors(void **state)
 {
     struct build b = { .opset = 13 };
     const char *x = build_input(&b, PARE_F32, INTS(-1, 3, 4));
@@ -341,18 +342,18 @@ static void wrong_shapes(void **state)
     (void)state;
     build_output(&b, build_node(&b, "Relu", NAMES(x), NOTHING));
     m = build_model(&b);
-    t = shape(PARE_F32, INTS(2, 3, 5));
-    refuses(m, &t, 0, "model: input 'v0' is (2, 3, 5), the model takes (-1, 3, 4)");
-    t = shape(PARE_F32, INTS(2, 12));
-    refuses(m, &t, 0, "model: input 'v0' is (2, 12), the model takes (-1, 3, 4)");
-    t = shape(PARE_F64, INTS(2, 3, 4));
-    refuses(m, &t, 0, "model: input 'v0' is float64, the model takes float32");
-    refuses(m, NULL, -3, "model: shape (-3, 3, 4) has a negative dimension");
+    t = tensor_shape(PARE_F32, INTS(2, 3, 5));
+    expect_plan_error(m, &t, 0, "model: input 'v0' is (2, 3, 5), the model takes (-1, 3, 4)");
+    t = tensor_shape(PARE_F32, INTS(2, 12));
+    expect_plan_error(m, &t, 0, "model: input 'v0' is (2, 12), the model takes (-1, 3, 4)");
+    t = tensor_shape(PARE_F64, INTS(2, 3, 4));
+    expect_plan_error(m, &t, 0, "model: input 'v0' is float64, the model takes float32");
+    expect_plan_error(m, NULL, -3, "model: shape (-3, 3, 4) has a negative dimension");
     pare_model_free(m);
 }
 
-/* A model that says nothing of its input takes any shape, but a shape. */
-static void open_rank(void **state)
+/* A model that declares no input shape needs a shape for its plan. */
+static void test_input_without_rank(void **state)
 {
     struct build b = { .opset = 13 };
     const char *x = build_input(&b, PARE_F32, -1, NULL);
@@ -364,22 +365,24 @@ static void open_rank(void **state)
     (void)state;
     build_output(&b, build_node(&b, "Relu", NAMES(x), NOTHING));
     m = build_model(&b);
-    refuses(m, NULL, 0, "model: input 'v0' is not a tensor of known rank: specify its shape");
-    t = shape(PARE_F32, 9, (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 1 });
-    refuses(m, &t, 0, "model: input 'v0' has 9 dimensions, at most 8 are handled");
-    t = shape(PARE_F32, -1, NULL);
-    refuses(m, &t, 0, "model: input 'v0' is not a tensor of known rank: specify its shape");
-    t = shape(PARE_F32, INTS(INT64_MAX / 2, 8));
+    expect_plan_error(m, NULL, 0,
+                      "model: input 'v0' is not a tensor of known rank: specify its shape");
+    t = tensor_shape(PARE_F32, 9, (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 1 });
+    expect_plan_error(m, &t, 0, "model: input 'v0' has 9 dimensions, at most 8 are handled");
+    t = tensor_shape(PARE_F32, -1, NULL);
+    expect_plan_error(m, &t, 0,
+                      "model: input 'v0' is not a tensor of known rank: specify its shape");
+    t = tensor_shape(PARE_F32, INTS(INT64_MAX / 2, 8));
     assert_int_not_equal(pare_plan_make(m, &(struct pare_plan_opts){ .in = &t }, &p, &err), 0);
     t = tensor_of(PARE_F32, INTS(2, 1), V(-1, 3));
     assert_int_equal(pare_plan_make(m, &(struct pare_plan_opts){ .in = &t }, &p, &err), 0);
-    run(p, &t, &out);
-    expect(&out, "(2, 1)", V(0, 3));
+    run_plan(p, &t, &out);
+    expect_output(&out, "(2, 1)", V(0, 3));
     pare_plan_free(p);
     pare_model_free(m);
 }
 
-static void wrong_at_run(void **state)
+static void test_wrong_inputs_at_run(void **state)
 {
     static const char text[] = "the plan was made for float32 (1, 3, 4)";
     struct build b = { .opset = 13 };
@@ -391,11 +394,11 @@ static void wrong_at_run(void **state)
 
     (void)state;
     build_output(&b, build_node(&b, "Relu", NAMES(x), NOTHING));
-    p = compile(&b, NULL, &m);
+    p = make_plan(&b, NULL, &m);
     in[0] = build_tensor(PARE_F32, INTS(2, 3, 4));
     in[1] = build_tensor(PARE_F32, INTS(12));
     in[2] = build_tensor(PARE_I32, INTS(1, 3, 4));
-    in[3] = shape(PARE_F32, INTS(1, 3, 4));
+    in[3] = tensor_shape(PARE_F32, INTS(1, 3, 4));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(pare_plan_execute(p, &in[i], &out, &err), PARE_ESHAPE);
         assert_non_null(strstr(err.msg, text));
@@ -409,16 +412,16 @@ static void wrong_at_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(non_zero, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(range, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(reshape, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(reshape_error, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(top_k, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(branches, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(captured_result, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(wrong_shapes, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(open_rank, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(wrong_at_run, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_non_zero, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_range, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_reshape_by_input, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_plan_works_after_an_error, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_top_k_by_input, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_nested_if, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_captured_value_as_result, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_wrong_shapes_are_errors, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_input_without_rank, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_wrong_inputs_at_run, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

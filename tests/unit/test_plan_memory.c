@@ -1,4 +1,4 @@
-/* test_plan_memory.c - plans when memory runs out, and the memory that they need. */
+/* test_plan_memory.c - plans when allocations fail, and in other float types. */
 #include "small_cnn.h"
 
 #include <stdio.h>
@@ -7,14 +7,14 @@
 #include "plan/plan.h"
 #include "tensor/compare.h"
 
-struct whole {
+struct round_trip {
     struct bin bytes;
     char path[64];
     struct pare_tensor in, out, want;
 };
 
 /* Parse, save, load, compile, run. */
-static int once(struct whole *w, struct pare_err *err)
+static int run_round_trip(struct round_trip *w, struct pare_err *err)
 {
     struct pare_model *m = NULL, *again = NULL;
     struct pare_plan *p = NULL;
@@ -39,7 +39,7 @@ static int once(struct whole *w, struct pare_err *err)
     return rc;
 }
 
-static void begin(struct whole *w)
+static void begin_round_trip(struct round_trip *w)
 {
     struct small_cnn *c = pare_alloc(pool, 1, sizeof(*c));
     struct pare_err err;
@@ -53,57 +53,58 @@ static void begin(struct whole *w)
     assert_true(fd >= 0);
     close(fd);
     w->in = small_input(c);
-    if (once(w, &err))
+    if (run_round_trip(w, &err))
         fail_msg("%s", err.msg);
     w->want = build_copy(&w->out);
 }
 
-/* The n-th allocation fails, for every n in turn: an error that says so, or all is well without
- * (what is only kept for later may be missing). */
-static void fails_everywhere(int sign, int fewest)
+/* Fails the n-th allocation, for every n: expects an out-of-memory error, or the same result
+ * without that memory (caches may be missing). */
+static void fail_each_allocation(int sign, int fewest)
 {
-    struct whole w;
+    struct round_trip w;
     struct pare_err err;
     int failures = 0, n;
     bool reached = true;
 
-    begin(&w);
+    begin_round_trip(&w);
     for (n = 1; reached; n++) {
         int rc;
 
         err = (struct pare_err){ 0 };
         pare_oom_countdown = sign * n;
-        rc = once(&w, &err);
+        rc = run_round_trip(&w, &err);
         reached = pare_oom_countdown == 0;
         pare_oom_countdown = 0;
         failures += rc != 0;
         if (rc && (rc != PARE_ENOMEM || err.code != rc || !strstr(err.msg, "memory")))
             fail_msg("allocation %d: code %d, '%s'", n, rc, err.msg);
         if (!rc && pare_tensor_compare(&w.out, &w.want, (struct pare_tolerance){ 0, 1e-6 }, &err))
-            fail_msg("allocation %d fails and the result is another: %s", n, err.msg);
+            fail_msg("allocation %d fails and the result differs: %s", n, err.msg);
         if (!rc && reached)
-            print_message("allocation %d of %s may fail\n", n, sign > 0 ? "a block" : "any size");
+            print_message("allocation %d of %s can fail without an error\n", n,
+                          sign > 0 ? "a block" : "any size");
     }
-    print_message("%d of %d fail\n", failures, n - 1);
+    print_message("%d of %d allocations give an error\n", failures, n - 1);
     assert_true(failures >= fewest);
     unlink(w.path);
 }
 
-static void blocks_run_out(void **state)
+static void test_failing_blocks(void **state)
 {
     (void)state;
-    fails_everywhere(1, 8);
+    fail_each_allocation(1, 8);
 }
 
-static void requests_run_out(void **state)
+static void test_failing_arena_requests(void **state)
 {
     (void)state;
-    fails_everywhere(-1, 500);
+    fail_each_allocation(-1, 500);
 }
 
 /* ---- float types -------------------------------------------------------------------------- */
 
-static struct pare_tensor result(int dtype, int through, bool reference)
+static struct pare_tensor run_model(int dtype, int through, bool reference)
 {
     struct small_cnn *c = pare_alloc(pool, 1, sizeof(*c));
     struct pare_plan_opts o = { .threads = 1, .reference = reference };
@@ -119,7 +120,7 @@ static struct pare_tensor result(int dtype, int through, bool reference)
         fail_msg("%s", err.msg);
     pare_oom_countdown = 1 << 30;
     assert_int_equal(pare_plan_execute(p, &in, &out, &err), 0);
-    assert_int_equal(pare_oom_countdown, 1 << 30); /* it asked for no memory */
+    assert_int_equal(pare_oom_countdown, 1 << 30); /* it allocates nothing */
     pare_oom_countdown = 0;
     assert_int_equal(out.dtype, dtype);
     out = build_copy(&out);
@@ -129,8 +130,8 @@ static struct pare_tensor result(int dtype, int through, bool reference)
     return out;
 }
 
-/* The same network in another type is as far from the float32 one as that type is precise. */
-static void other_types(void **state)
+/* The same network in another float type differs from float32 by that type's precision. */
+static void test_other_float_types(void **state)
 {
     static const struct {
         int dtype;
@@ -141,10 +142,10 @@ static void other_types(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         int through = types[i].dtype == PARE_F64 ? PARE_F32 : types[i].dtype;
-        struct pare_tensor want = result(PARE_F32, through, false);
+        struct pare_tensor want = run_model(PARE_F32, through, false);
 
         for (int reference = 0; reference < 2; reference++) {
-            struct pare_tensor got = result(types[i].dtype, through, reference);
+            struct pare_tensor got = run_model(types[i].dtype, through, reference);
 
             if (pare_tensor_compare(&got, &want,
                                     (struct pare_tolerance){ types[i].rtol, types[i].rtol / 10 },
@@ -157,9 +158,9 @@ static void other_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(blocks_run_out, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(requests_run_out, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(other_types, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_failing_blocks, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_failing_arena_requests, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_other_float_types, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

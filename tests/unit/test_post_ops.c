@@ -1,4 +1,4 @@
-/* test_post_ops.c - post-ops after products, for each instruction set, against libm in double. */
+/* test_post_ops.c - post-ops after products, for each instruction set, against libm in float64. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* Include the file itself, since each machine chooses only one of its variants. */
-#define pare_post_ops_run here
+#define pare_post_ops_run run_included
 #include "backend/rows/post_ops_apply.c"
 #undef pare_post_ops_run
 
@@ -42,35 +42,35 @@ typedef void applier(const struct pare_post_op *p, const struct pare_post_area *
 
 static struct pare_rng rng;
 
-static float draw(double size)
+static float random_value(double size)
 {
     return (float)((2 * pare_rng_uniform(&rng) - 1) * size);
 }
 
-/* Rows with a gap, which must not change.  Errors are relative to the operand, those of sigmoid to
+/* Rows with a gap, which must not change.  Errors are relative to the operand, of sigmoid to
  * 1; beyond 80 sigmoid is 0 or 1. */
-static void check(applier *f, const struct pare_post_op *p, double size)
+static void check_post_op(applier *f, const struct pare_post_op *p, double size)
 {
     float x[ROWS * STEP], y[ROWS * STEP], sum[ROWS * STEP];
     struct pare_post_area a = { .y = y, .sum = sum, .rows = ROWS, .step = STEP, .n = COUNT };
 
     for (int i = 0; i < ROWS * STEP; i++) {
-        x[i] = y[i] = draw(size);
-        sum[i] = draw(size);
+        x[i] = y[i] = random_value(size);
+        sum[i] = random_value(size);
     }
     f(p, &a);
     for (int i = 0; i < ROWS * STEP; i++) {
         double want = i % STEP < COUNT ? reference(p, (double)x[i], (double)sum[i]) : (double)x[i];
-        double most = p->kind == PARE_POST_SIGMOID ? 1 : fabs((double)x[i]) + fabs(want);
+        double magnitude = p->kind == PARE_POST_SIGMOID ? 1 : fabs((double)x[i]) + fabs(want);
 
-        if (fabs((double)y[i] - want) > 2.5e-7 * most)
-            fail_msg("post %d of %.9g: %.9g, not %.9g", (int)p->kind, (double)x[i], (double)y[i],
-                     want);
+        if (fabs((double)y[i] - want) > 2.5e-7 * magnitude)
+            fail_msg("post-op %d of %.9g: %.9g, expected %.9g", (int)p->kind, (double)x[i],
+                     (double)y[i], want);
     }
 }
 
 /* Infinities, zeros and NaN. */
-static void check_ends(applier *f, const struct pare_post_op *p)
+static void check_special_values(applier *f, const struct pare_post_op *p)
 {
     float y[8] = { INFINITY, -INFINITY, NAN, 0, 1e30f, -1e30f, 200, -200 }, sum[8] = { 0 };
     struct pare_post_area a = { .y = y, .sum = sum, .rows = 1, .n = 8 };
@@ -93,13 +93,13 @@ static void check_all(applier *f, bool narrow)
     pare_rng_init(&rng, 3);
     for (size_t k = 0; k < sizeof(posts) / sizeof(*posts); k++) {
         for (int i = 0; i < 300; i++)
-            check(f, &posts[k], i % 3 ? (i % 2 ? 8 : 0.1) : 80);
+            check_post_op(f, &posts[k], i % 3 ? (i % 2 ? 8 : 0.1) : 80);
         if (narrow)
-            check_ends(f, &posts[k]);
+            check_special_values(f, &posts[k]);
     }
 }
 
-static void test_plain(void **state)
+static void test_plain_c(void **state)
 {
     (void)state;
     check_all(apply_plain, true);
@@ -123,8 +123,8 @@ static void test_avx512(void **state)
 #endif
 }
 
-/* Several post-ops, in pieces; with the machine's own variant. */
-static void test_several(void **state)
+/* Two post-ops over several blocks, with the variant that this machine selects. */
+static void test_two_post_ops(void **state)
 {
     enum { N = 5000 };
     const struct pare_post_op list[] = { { PARE_POST_SUM, 0, 0 }, { PARE_POST_SWISH, 1, 0 } };
@@ -133,10 +133,10 @@ static void test_several(void **state)
     (void)state;
     pare_rng_init(&rng, 4);
     for (int i = 0; i < N; i++) {
-        x[i] = y[i] = draw(5);
-        sum[i] = draw(5);
+        x[i] = y[i] = random_value(5);
+        sum[i] = random_value(5);
     }
-    here(list, 2, &(struct pare_post_area){ .y = y, .sum = sum, .rows = 1, .n = N });
+    run_included(list, 2, &(struct pare_post_area){ .y = y, .sum = sum, .rows = 1, .n = N });
     for (int i = 0; i < N; i++) {
         double v = (double)(x[i] + sum[i]);
 
@@ -147,10 +147,10 @@ static void test_several(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_plain_c),
         cmocka_unit_test(test_avx2),
         cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_several),
+        cmocka_unit_test(test_two_post_ops),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_pruner_cases.c - pruners against the numeric cases of NNI's own tests (N1 ... in this
- * project's list), and schedules against the values that NNI documents. */
+/* test_pruner_cases.c - pruners against the numeric cases of NNI's tests (numbered N1, N2, ...),
+ * and schedules against the values that NNI documents. */
 #include "prune_rig.h"
 
 #include "prune/activation_stats.h"
@@ -9,7 +9,7 @@
     "[{\"sparsity\": " a ", \"op_types\": [\"Conv2d\"]}, {\"sparsity\": " b ", \"op_names\": " \
     "[\"conv2\"]}]"
 
-static void close_all(struct pare_compression *r, struct pare_model *m)
+static void free_both(struct pare_compression *r, struct pare_model *m)
 {
     pare_compression_free(r);
     pare_model_free(m);
@@ -17,7 +17,7 @@ static void close_all(struct pare_compression *r, struct pare_model *m)
 
 /* ---- masks --------------------------------------------------------------------------------- */
 
-static void n1_n2_fpgm(void **state)
+static void test_n1_n2_fpgm(void **state)
 {
     static const char *const config[] = { "[{\"sparsity\": 0.2, \"op_types\": [\"Conv2d\"]}]",
                                           BOTH("0.2", "0.6") };
@@ -32,12 +32,12 @@ static void n1_n2_fpgm(void **state)
         r = rig_compression(m, "fpgm", config[i], NULL);
         ok(pare_compression_compress(r, &rig_err));
         rig_expect_kept(r, "conv2", kept[i]);
-        close_all(r, m);
+        free_both(r, m);
     }
 }
 
-/* l2 ranks these like l1. */
-static void n3_n4_l1(void **state)
+/* Cases N3 and N4; l2 ranks these weights as l1 does. */
+static void test_n3_n4_l1_and_l2(void **state)
 {
     static const char *const pruner[] = { "l1", "l2" };
 
@@ -52,7 +52,7 @@ static void n3_n4_l1(void **state)
         ok(pare_compression_compress(r, &rig_err));
         rig_expect_kept(r, "conv1", "01111");
         rig_expect_kept(r, "conv2", "0000001111");
-        close_all(r, m);
+        free_both(r, m);
     }
 }
 
@@ -66,8 +66,8 @@ static struct pare_flow two_norms(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
 }
 
-/* Ranked together, which is the default, or each layer separately. */
-static void n5_n6_slim(void **state)
+/* Layers ranked together, which is the default, or separately. */
+static void test_n5_n6_slim(void **state)
 {
     static const struct pare_network net = { .name = "two", .build = two_norms };
     struct pare_network_opts o = { .c = 1, .h = 8, .w = 8, .classes = 10 };
@@ -88,11 +88,11 @@ static void n5_n6_slim(void **state)
         ok(pare_compression_compress(r, &rig_err));
         rig_expect_kept(r, "bn1", n6 ? "00011" : "01111");
         rig_expect_kept(r, "bn2", n6 ? "00011" : "01111");
-        close_all(r, m);
+        free_both(r, m);
     }
 }
 
-/* Gradients alternate between +1 and -1; without training, steps are done by hand. */
+/* A training step with gradients of +1 and -1, without a trainer. */
 static void taylor_step(struct pare_compression *r)
 {
     for (int i = 0; i < pare_compression_layers(r); i++) {
@@ -110,7 +110,7 @@ static void taylor_step(struct pare_compression *r)
     ok(pare_compression_update_masks(r, &rig_err));
 }
 
-static void n7_n8_taylor(void **state)
+static void test_n7_n8_taylor(void **state)
 {
     (void)state;
     for (int global = 0; global < 2; global++) {
@@ -130,13 +130,13 @@ static void n7_n8_taylor(void **state)
         }
         rig_expect_kept(r, "conv1", global ? "00001" : "01111");
         rig_expect_kept(r, "conv2", global ? "1111111000" : "1111000000");
-        close_all(r, m);
+        free_both(r, m);
     }
 }
 
 /* ---- scores of single weights ---------------------------------------------------------------- */
 
-static struct pare_tensor filled(struct pare_arena *a, int rank, const int64_t *dim, float v)
+static struct pare_tensor filled_tensor(struct pare_arena *a, int rank, const int64_t *dim, float v)
 {
     struct pare_tensor t;
 
@@ -148,11 +148,11 @@ static struct pare_tensor filled(struct pare_arena *a, int rank, const int64_t *
 
 static const struct pare_grain rows = { .name = "out_channel", .out_axis = 0, .in_axis = 1 };
 
-static void n17_norm(void **state)
+static void test_n17_l2_scores(void **state)
 {
     struct pare_arena *a = pare_arena_new(4096);
-    struct pare_tensor cube = filled(a, 3, (int64_t[]){ 3, 3, 3 }, 1);
-    struct pare_tensor square = filled(a, 2, (int64_t[]){ 4, 4 }, 2);
+    struct pare_tensor cube = filled_tensor(a, 3, (int64_t[]){ 3, 3, 3 }, 1);
+    struct pare_tensor square = filled_tensor(a, 2, (int64_t[]){ 4, 4 }, 2);
     struct pruner_rig f;
 
     (void)state;
@@ -167,7 +167,7 @@ static void n17_norm(void **state)
     pare_arena_free(a);
 }
 
-static void n18_distance(void **state)
+static void test_n18_fpgm_scores(void **state)
 {
     float x[2][4] = { { 1, 2, 4, 6 }, { 0, 0, 1, 1 } };
     struct pruner_rig f;
@@ -184,14 +184,15 @@ static void n18_distance(void **state)
 }
 
 /* Two steps with a sum of 1 for each weight give a buffer of 2. */
-static void n19_sums_of_steps(void **state)
+static void test_n19_taylor_sums(void **state)
 {
     struct pare_arena *a = pare_arena_new(4096);
     int64_t dim[2][3] = { { 3, 3, 3 }, { 4, 4 } };
 
     (void)state;
     for (int k = 0; k < 2; k++) {
-        struct pare_tensor w = filled(a, 3 - k, dim[k], 0.5f), g = filled(a, 3 - k, dim[k], -2);
+        struct pare_tensor w = filled_tensor(a, 3 - k, dim[k], 0.5f),
+                           g = filled_tensor(a, 3 - k, dim[k], -2);
         struct pruner_rig f;
 
         pruner_rig_open(&f, "taylor", "training_steps=2", &w, &rows);
@@ -206,13 +207,13 @@ static void n19_sums_of_steps(void **state)
     pare_arena_free(a);
 }
 
-/* Activations of two samples at two positions; `zeros` of the samples are 0 at (position,
- * channel). */
-static void activity(const char *pruner, const float *x, int64_t channels, const double *want)
+/* Expects these scores of activations x (2 items, 2 positions, channels). */
+static void expect_activation_score(const char *pruner, const float *x, int64_t channels,
+                                    const double *want)
 {
     struct pare_tensor out = { PARE_F32, 3, { 2, 2, channels }, (void *)(uintptr_t)x };
     struct pare_arena *a = pare_arena_new(4096);
-    struct pare_tensor w = filled(a, 2, (int64_t[]){ channels, 7 }, 1);
+    struct pare_tensor w = filled_tensor(a, 2, (int64_t[]){ channels, 7 }, 1);
     const int64_t dim[] = { 2 * channels + 1 };
     struct pare_activation_stats_layer *s;
     struct pruner_rig f;
@@ -230,26 +231,26 @@ static void activity(const char *pruner, const float *x, int64_t channels, const
     pare_arena_free(a);
 }
 
-static void n20_n21_activity(void **state)
+static void test_n20_n21_apoz_and_mean_rank(void **state)
 {
-    /* each of (2, 2) positions is 0 in one of two samples; then channel 2 is, at the first
-     * position */
+    /* Each of the (2, 2) values is 0 in one of two items; only channel 2 is 0, at the first
+     * position. */
     static const float half[] = { 0, 1, 1, -3, 2, 0, -1, 5 };
     static const float most[] = { 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
-    /* sums over samples [[0, 1], [1, 0]]; [[0, 0, 1], [0, 0, 0]] */
+    /* Sums over items [[0, 1], [1, 0]]; [[0, 0, 1], [0, 0, 0]]. */
     static const float sum[] = { 0, 1, 1, 0, -1, 0, 0, 0 };
     static const float third[] = { 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 
     (void)state;
-    activity("apoz", half, 2, (double[]){ 0.5, 0.5 });
-    activity("apoz", most, 3, (double[]){ 1, 1, 0.75 });
-    activity("mean_rank", sum, 2, (double[]){ 0.25, 0.25 });
-    activity("mean_rank", third, 3, (double[]){ 0, 0, 0.25 });
+    expect_activation_score("apoz", half, 2, (double[]){ 0.5, 0.5 });
+    expect_activation_score("apoz", most, 3, (double[]){ 1, 1, 0.75 });
+    expect_activation_score("mean_rank", sum, 2, (double[]){ 0.25, 0.25 });
+    expect_activation_score("mean_rank", third, 3, (double[]){ 0, 0, 0.25 });
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
 
-static double sum_of_ones(struct pare_model *m)
+static double output_sum(struct pare_model *m)
 {
     float one[10] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
     struct pare_tensor x = { PARE_F32, 4, { 1, 1, 1, 10 }, one }, y;
@@ -264,15 +265,15 @@ static double sum_of_ones(struct pare_model *m)
     return sum;
 }
 
-static struct pare_flow ten(struct pare_net *n, struct pare_flow x)
+static struct pare_flow linear_of_10(struct pare_net *n, struct pare_flow x)
 {
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", 10);
 }
 
 /* Of 10 x 10 weights i + 0.1 j the 10 largest are kept: those of i = 9. */
-static void n27_level(void **state)
+static void test_n27_level(void **state)
 {
-    static const struct pare_network net = { .name = "ten", .build = ten };
+    static const struct pare_network net = { .name = "ten", .build = linear_of_10 };
     struct pare_network_opts o = { .c = 1, .h = 1, .w = 10, .classes = 10 };
     struct pare_arena *a = pare_arena_new(1 << 14);
     struct pare_model *m, *again;
@@ -287,16 +288,16 @@ static void n27_level(void **state)
     memset(rig_weight(m, "fc.bias")->data, 0, 10 * sizeof(float));
     r = rig_compression(m, "level", "[{\"sparsity\": 0.9, \"op_types\": [\"default\"]}]", NULL);
     ok(pare_compression_compress(r, &rig_err));
-    expect_near(sum_of_ones(m), 94.5, 1e-4);
+    expect_near(output_sum(m), 94.5, 1e-4);
     ok(pare_model_pack(m, a, &bytes, &len, &rig_err));
     ok(pare_model_parse(bytes, len, NULL, &again, &rig_err));
-    expect_near(sum_of_ones(again), 94.5, 1e-4);
+    expect_near(output_sum(again), 94.5, 1e-4);
     pare_model_free(again);
-    close_all(r, m);
+    free_both(r, m);
     pare_arena_free(a);
 }
 
-static void n30_wrapper(void **state)
+static void test_n30_wrapped_layer(void **state)
 {
     struct pare_model *m = rig_model("t1");
     struct pare_tensor *w = rig_weight(m, "conv2.weight");
@@ -316,13 +317,13 @@ static void n30_wrapper(void **state)
     for (int64_t i = 0; i < n; i++)
         assert_true(pare_f32(rig_weight(m, "conv2.weight"))[i] ==
                     (((uint8_t *)pare_layer_mask(l)->data)[i] ? before[i] : 0));
-    close_all(r, m);
+    free_both(r, m);
     pare_arena_free(a);
 }
 
 /* ---- schedules ------------------------------------------------------------------------------ */
 
-static void agp_values(void **state)
+static void test_sparsity_schedules_of_nni(void **state)
 {
     static const double old[] = { 0,       .238134, .423594, .562963, .662826, .729767,
                                   .770370, .791221, .798903, .8,      .8 };
@@ -342,8 +343,8 @@ static void agp_values(void **state)
     assert_true(pare_sparsity_times(pare_sparsity_cubic, 0.8, -1, 5) == 0);
 }
 
-/* Every third epoch from 2 on, done before 12: at 2, 5, 8 and 11. */
-static void spans(void **state)
+/* Every third epoch from 2 to 11: at 2, 5, 8 and 11. */
+static void test_sparsity_by_epochs(void **state)
 {
     const struct pare_epochs e = { 0.1, 0.7, 2, 12, 3 };
     const struct pare_epochs none = { 0, 0.7, 2, 3, 1 }, down = { 0.7, 0.1, 0, 10, 1 };
@@ -362,7 +363,7 @@ static void spans(void **state)
     expect_near(pare_sparsity_epochs(&down, pare_sparsity_cubic, 2), 0.1, 1e-12);
 }
 
-static void window(void **state)
+static void test_sparsity_window(void **state)
 {
     (void)state;
     assert_true(pare_sparsity_window(10, 10, 20) == 0);
@@ -370,8 +371,8 @@ static void window(void **state)
     expect_near(pare_sparsity_window(15, 10, 20), 1 - 0.125, 1e-12);
 }
 
-/* N24: iterations 0..5 of agp and linear; lottery_ticket prunes 5 times, after one training. */
-static void n24_counts(void **state)
+/* Case N24: iterations 0 to 5 of agp and linear; lottery_ticket prunes 5 times after a training. */
+static void test_n24_epochs_and_masks(void **state)
 {
     static const struct {
         const char *pruner, *settings;
@@ -397,27 +398,27 @@ static void n24_counts(void **state)
         }
         assert_int_equal(masks, c[i].masks);
         assert_int_equal(before, 12800);
-        close_all(r, m);
+        free_both(r, m);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(n1_n2_fpgm),
-        cmocka_unit_test(n3_n4_l1),
-        cmocka_unit_test(n5_n6_slim),
-        cmocka_unit_test(n7_n8_taylor),
-        cmocka_unit_test(n17_norm),
-        cmocka_unit_test(n18_distance),
-        cmocka_unit_test(n19_sums_of_steps),
-        cmocka_unit_test(n20_n21_activity),
-        cmocka_unit_test(n24_counts),
-        cmocka_unit_test(n27_level),
-        cmocka_unit_test(n30_wrapper),
-        cmocka_unit_test(agp_values),
-        cmocka_unit_test(spans),
-        cmocka_unit_test(window),
+        cmocka_unit_test(test_n1_n2_fpgm),
+        cmocka_unit_test(test_n3_n4_l1_and_l2),
+        cmocka_unit_test(test_n5_n6_slim),
+        cmocka_unit_test(test_n7_n8_taylor),
+        cmocka_unit_test(test_n17_l2_scores),
+        cmocka_unit_test(test_n18_fpgm_scores),
+        cmocka_unit_test(test_n19_taylor_sums),
+        cmocka_unit_test(test_n20_n21_apoz_and_mean_rank),
+        cmocka_unit_test(test_n24_epochs_and_masks),
+        cmocka_unit_test(test_n27_level),
+        cmocka_unit_test(test_n30_wrapped_layer),
+        cmocka_unit_test(test_sparsity_schedules_of_nni),
+        cmocka_unit_test(test_sparsity_by_epochs),
+        cmocka_unit_test(test_sparsity_window),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

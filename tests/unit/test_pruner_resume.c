@@ -28,15 +28,15 @@ struct job {
     struct pare_model *model;
     struct pare_training *training;
     struct pare_compression *compression;
-    int64_t left; /* epochs until the stop */
+    int64_t left; /* epochs until the training stops */
 };
 
-struct how {
+struct resume_case {
     const char *pruner, *settings;
-    bool norm, near; /* near: statistics may be of other batches */
+    bool norm, near; /* near: only the sparsity is compared, as statistics use other batches */
 };
 
-static bool say(void *user, const struct pare_epoch_result *r)
+static bool stop_at_zero(void *user, const struct pare_epoch_result *r)
 {
     struct job *j = user;
 
@@ -44,7 +44,7 @@ static bool say(void *user, const struct pare_epoch_result *r)
     return --j->left != 0;
 }
 
-static void job_run(struct job *j, const struct how *h, const char *more, int64_t left)
+static void job_run(struct job *j, const struct resume_case *h, const char *more, int64_t left)
 {
     char settings[256];
 
@@ -59,7 +59,7 @@ static void job_run(struct job *j, const struct how *h, const char *more, int64_
                         h->settings);
     ok(pare_compression_follow(j->compression, j->training, &rig_err));
     ok(pare_compression_compress(j->compression, &rig_err));
-    ok(pare_training_run(j->training, say, j, &rig_err));
+    ok(pare_training_run(j->training, stop_at_zero, j, &rig_err));
 }
 
 static void job_close(struct job *j)
@@ -69,7 +69,7 @@ static void job_close(struct job *j)
     pare_model_free(j->model);
 }
 
-static void compare(const struct how *h, struct job *a, struct job *b)
+static void compare_jobs(const struct resume_case *h, struct job *a, struct job *b)
 {
     for (int i = 0; i < pare_compression_layers(a->compression); i++) {
         struct pare_layer *l = pare_compression_layer(a->compression, i),
@@ -77,19 +77,20 @@ static void compare(const struct how *h, struct job *a, struct job *b)
         size_t n = (size_t)pare_numel(&l->w);
 
         if (rig_removed(l) != rig_removed(m))
-            fail_msg("%s: %lld weights of %s are gone, not %lld", h->pruner,
+            fail_msg("%s: %lld weights of %s are removed, expected %lld", h->pruner,
                      (long long)rig_removed(m), l->info.name, (long long)rig_removed(l));
         assert_true(rig_removed(l) > 0 || h->norm);
         if (!h->near && (memcmp(l->mask.data, m->mask.data, n) ||
                          memcmp(l->w.data, m->w.data, n * sizeof(float)) ||
                          memcmp(l->weight->t.data, m->weight->t.data, n * sizeof(float))))
-            fail_msg("%s: layer %s is not as it would be", h->pruner, l->info.name);
+            fail_msg("%s: layer %s differs from a training without a stop", h->pruner,
+                     l->info.name);
     }
 }
 
-static void goes_on(void **state)
+static void test_resume_gives_the_same_result(void **state)
 {
-    static const struct how all[] = {
+    static const struct resume_case all[] = {
         { "level", NULL, false, false },
         { "random", NULL, false, false },
         { "taylor", "training_steps=60", false, false },
@@ -116,7 +117,7 @@ static void goes_on(void **state)
         job_close(&first);
         snprintf(more, sizeof(more), "checkpoint=%s resume", path);
         job_run(&rest, &all[i], more, 0);
-        compare(&all[i], &whole, &rest);
+        compare_jobs(&all[i], &whole, &rest);
         job_close(&whole);
         job_close(&rest);
         unlink(path);
@@ -125,7 +126,7 @@ static void goes_on(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(goes_on) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_resume_gives_the_same_result) };
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }

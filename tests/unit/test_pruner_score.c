@@ -26,11 +26,11 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct pare_tensor *find(const char *prefix, const char *name)
+static struct pare_tensor *find_array(const char *prefix, const char *case_name)
 {
     char full[128];
 
-    snprintf(full, sizeof(full), "%s%s", prefix, name);
+    snprintf(full, sizeof(full), "%s%s", prefix, case_name);
     for (int i = 0; i < n_file; i++)
         if (!strcmp(file[i].name, full))
             return &file[i].t;
@@ -38,22 +38,22 @@ static struct pare_tensor *find(const char *prefix, const char *name)
     return NULL;
 }
 
-/* "l1|out_channel|conv" */
-struct name {
+/* The name of a case: "l1|out_channel|conv". */
+struct case_name {
     char part[3][32];
 };
 
-static struct name parse(const char *text)
+static struct case_name parse_case_name(const char *text)
 {
-    struct name n = { { { 0 } } };
+    struct case_name n = { { { 0 } } };
 
     if (sscanf(text, "%31[^|]|%31[^|]|%31s", n.part[0], n.part[1], n.part[2]) != 3)
         n.part[0][0] = 0;
     return n;
 }
 
-/* As in golden_prune.py. */
-static struct pare_grain grain(const struct name *n)
+/* The granularity of a case, as in golden_prune.py. */
+static struct pare_grain grain_of_case(const struct case_name *n)
 {
     static const struct {
         const char *weight;
@@ -72,22 +72,23 @@ static struct pare_grain grain(const struct name *n)
                                         .block = { all[i].block, all[i].n },
                                         .out_axis = all[i].out,
                                         .in_axis = all[i].in };
-    fail_msg("no weight %s", n->part[2]);
+    fail_msg("unknown weight %s", n->part[2]);
     return (struct pare_grain){ 0 };
 }
 
-static void compare(const char *name, const float *got, const struct pare_tensor *want, double rel)
+static void expect_close(const char *case_name, const float *got, const struct pare_tensor *want,
+                         double rel)
 {
     for (int64_t i = 0; i < pare_numel(want); i++)
         if (!(fabs((double)got[i] - pare_get(want, i)) <= rel * fabs(pare_get(want, i)) + rel / 10))
-            fail_msg("%s: number %lld is %.9g, expected %.9g", name, (long long)i, (double)got[i],
-                     pare_get(want, i));
+            fail_msg("%s: element %lld is %.9g, expected %.9g", case_name, (long long)i,
+                     (double)got[i], pare_get(want, i));
 }
 
-/* The i-th gradient of a weight, a copy. */
-static struct pare_tensor gradient(const char *weight, int i)
+/* A copy of the i-th gradient of a weight. */
+static struct pare_tensor copy_gradient(const char *weight, int i)
 {
-    const struct pare_tensor *all = find("g.", weight), *w = find("w.", weight);
+    const struct pare_tensor *all = find_array("g.", weight), *w = find_array("w.", weight);
     struct pare_tensor g;
 
     ok(pare_tensor_new(arena, &g, PARE_F32, w->rank, w->dim, &rig_err));
@@ -95,50 +96,50 @@ static struct pare_tensor gradient(const char *weight, int i)
     return g;
 }
 
-static void by_weights(void **state)
+static void test_scores_of_weights(void **state)
 {
     int seen = 0;
 
     (void)state;
     for (int i = 0; i < n_file; i++) {
-        struct name n = parse(file[i].name);
+        struct case_name n = parse_case_name(file[i].name);
         struct pare_grain g;
         struct pruner_rig f;
 
         if (strcmp(n.part[0], "l1") && strcmp(n.part[0], "l2") && strcmp(n.part[0], "fpgm"))
             continue;
-        g = grain(&n);
-        pruner_rig_open(&f, n.part[0], NULL, find("w.", n.part[2]), &g);
+        g = grain_of_case(&n);
+        pruner_rig_open(&f, n.part[0], NULL, find_array("w.", n.part[2]), &g);
         assert_int_equal(f.layer_prune.units.n, pare_numel(&file[i].t));
-        compare(file[i].name, pruner_rig_score(&f), &file[i].t, 1e-5);
+        expect_close(file[i].name, pruner_rig_score(&f), &file[i].t, 1e-5);
         pruner_rig_close(&f);
         seen++;
     }
     assert_int_equal(seen, 3 * 8 * 3 + 2 * 2);
 }
 
-static void taylor(void **state)
+static void test_taylor(void **state)
 {
     int seen = 0;
 
     (void)state;
     for (int i = 0; i < n_file; i++) {
-        struct name n = parse(file[i].name);
+        struct case_name n = parse_case_name(file[i].name);
         struct pare_grain g;
         struct pruner_rig f;
 
         if (strcmp(n.part[0], "taylor"))
             continue;
-        g = grain(&n);
-        pruner_rig_open(&f, "taylor", "training_steps=3", find("w.", n.part[2]), &g);
+        g = grain_of_case(&n);
+        pruner_rig_open(&f, "taylor", "training_steps=3", find_array("w.", n.part[2]), &g);
         for (int k = 0; k < 3; k++) {
-            struct pare_tensor grad = gradient(n.part[2], k);
+            struct pare_tensor grad = copy_gradient(n.part[2], k);
 
             assert_int_equal(f.p->pruner->score(&f.compression, &f.layer, f.score, &rig_err),
                              PARE_NOT_YET);
             pruner_rig_step(&f, &grad);
         }
-        compare(file[i].name, pruner_rig_score(&f), &file[i].t, 1e-5);
+        expect_close(file[i].name, pruner_rig_score(&f), &file[i].t, 1e-5);
         f.optim.step++; /* later queries restart the statistics */
         assert_int_equal(f.p->pruner->score(&f.compression, &f.layer, f.score, &rig_err),
                          PARE_NOT_YET);
@@ -149,46 +150,46 @@ static void taylor(void **state)
 }
 
 /* "movement|..." and "soft|...": scores learned in three steps. */
-static void movement(void **state)
+static void test_movement(void **state)
 {
     int seen = 0;
 
     (void)state;
     for (int i = 0; i < n_file; i++) {
-        struct name n = parse(file[i].name);
+        struct case_name n = parse_case_name(file[i].name);
         bool soft = !strcmp(n.part[0], "soft");
         struct pare_grain g;
         struct pruner_rig f;
 
         if (!soft && strcmp(n.part[0], "movement"))
             continue;
-        g = grain(&n);
+        g = grain_of_case(&n);
         pruner_rig_open(
             &f, "movement",
             soft ? "movement_mode=soft regular_scale=2 warm_up_step=1 cool_down_beginning_step=4"
                  : NULL,
-            find("w.", n.part[2]), &g);
+            find_array("w.", n.part[2]), &g);
         ok(f.p->start(&f.compression, &rig_err));
         for (int k = 0; k < 3; k++) {
-            struct pare_tensor grad = gradient(n.part[2], k);
+            struct pare_tensor grad = copy_gradient(n.part[2], k);
 
             pruner_rig_step(&f, &grad);
         }
-        compare(file[i].name, pruner_rig_score(&f), &file[i].t, 2e-5);
+        expect_close(file[i].name, pruner_rig_score(&f), &file[i].t, 2e-5);
         pruner_rig_close(&f);
         seen++;
     }
     assert_int_equal(seen, 2 * (3 * 8 + 2));
 }
 
-/* Two rounds, as in golden_prune.py. */
-static void admm(void **state)
+/* Two iterations, as in golden_prune.py. */
+static void test_admm(void **state)
 {
     int seen = 0;
 
     (void)state;
     for (int i = 0; i < n_file; i++) {
-        struct name n = parse(file[i].name);
+        struct case_name n = parse_case_name(file[i].name);
         const char *key = strchr(file[i].name, '|');
         struct pare_tensor w, grad;
         struct pare_grain g;
@@ -197,9 +198,9 @@ static void admm(void **state)
 
         if (strcmp(n.part[0], "admm.z"))
             continue;
-        g = grain(&n);
-        w = gradient(n.part[2], 0);
-        memcpy(w.data, find("w.", n.part[2])->data, (size_t)pare_numel(&w) * sizeof(float));
+        g = grain_of_case(&n);
+        w = copy_gradient(n.part[2], 0);
+        memcpy(w.data, find_array("w.", n.part[2])->data, (size_t)pare_numel(&w) * sizeof(float));
         pruner_rig_open(&f, "admm", "rho=0.125 iterations=3 training_epochs=1", &w, &g);
         f.layer_prune.sparsity = 0.6;
         ok(f.p->start(&f.compression, &rig_err));
@@ -210,12 +211,12 @@ static void admm(void **state)
             for (int64_t k = 0; e == 1 && k < pare_numel(&w); k++)
                 pare_f32(&w)[k] = 0.5f * pare_f32(&w)[k] + 0.25f * z[k];
         }
-        grad = gradient(n.part[2], 0);
+        grad = copy_gradient(n.part[2], 0);
         memset(grad.data, 0, (size_t)pare_numel(&w) * sizeof(float));
         pruner_rig_step(&f, &grad);
-        compare(file[i].name, z, &file[i].t, 1e-5);
-        compare(file[i].name, u, find("admm.u", key), 1e-5);
-        compare(file[i].name, pare_f32(&grad), find("admm.g", key), 1e-5);
+        expect_close(file[i].name, z, &file[i].t, 1e-5);
+        expect_close(file[i].name, u, find_array("admm.u", key), 1e-5);
+        expect_close(file[i].name, pare_f32(&grad), find_array("admm.g", key), 1e-5);
         assert_int_equal(f.p->pruner->score(&f.compression, &f.layer, f.score, &rig_err),
                          PARE_NOT_YET);
         pruner_rig_close(&f);
@@ -224,13 +225,13 @@ static void admm(void **state)
     assert_int_equal(seen, 8);
 }
 
-static void activity(void **state)
+static void test_apoz_and_mean_rank(void **state)
 {
     int seen = 0;
 
     (void)state;
     for (int i = 0; i < n_file; i++) {
-        struct name n = parse(file[i].name);
+        struct case_name n = parse_case_name(file[i].name);
         const struct pare_tensor *x;
         double sum[64] = { 0 }, zeros[64] = { 0 };
         int axis = strcmp(n.part[2], "linear_t") ? 1 : 2;
@@ -238,14 +239,14 @@ static void activity(void **state)
 
         if (strcmp(n.part[0], "apoz") && strcmp(n.part[0], "mean_rank"))
             continue;
-        x = find("x.", n.part[2]);
+        x = find_array("x.", n.part[2]);
         pare_activation_stats_add(x, axis, pare_activation_find(n.part[1]), sum, zeros);
         for (int64_t c = 0; c < x->dim[axis]; c++) {
             double count = (double)(pare_numel(x) / x->dim[axis]);
 
             got[c] = (float)(strcmp(n.part[0], "apoz") ? sum[c] / count : 1 - zeros[c] / count);
         }
-        compare(file[i].name, got, &file[i].t, 2e-5);
+        expect_close(file[i].name, got, &file[i].t, 2e-5);
         seen++;
     }
     assert_int_equal(seen, 3 * 3 * 2);
@@ -255,7 +256,7 @@ static void activity(void **state)
 /* ---- helpers of pruners ---------------------------------------------------------------------- */
 
 /* The walk visits every element once, in order, with the unit of its position. */
-static void walks(void **state)
+static void test_unit_walk(void **state)
 {
     static const int64_t block[][4] = { { 1, 1, 1, 1 }, { 1, 6, 2, 3 }, { 4, 1, 2, 3 },
                                         { 4, 6, 2, 3 }, { 2, 3, 1, 1 }, { 2, 1, 2, 1 },
@@ -289,9 +290,9 @@ static void walks(void **state)
     }
 }
 
-/* A few vectors; and 300, of which many are nearly or exactly equal, against differences in double:
- * there the product alone would have no correct digit. */
-static void distances(void **state)
+/* A few vectors; and 300, of which many are almost equal, against differences in float64:
+ * distances by products would have no correct digit. */
+static void test_pairwise_distances(void **state)
 {
     double few[3], sum[300];
     float row[3][2] = { { 0, 0 }, { 3, 4 }, { 6, 8 } };
@@ -320,8 +321,8 @@ static void distances(void **state)
     }
 }
 
-/* N:M against values by hand, with a remainder, on both kinds of axes. */
-static void n_of_m(void **state)
+/* N:M masks against values computed by hand, with a remainder, along both axes. */
+static void test_n_of_m_masks(void **state)
 {
     float row[] = { 1, -4, 3, 2, 5, 5, 5, 5, 1, -2, 9 };
     static const uint8_t two_four[] = { 0, 1, 1, 0, 0, 0, 1, 1, 0, 1, 1 };
@@ -354,9 +355,10 @@ static void n_of_m(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_weights), cmocka_unit_test(taylor),   cmocka_unit_test(movement),
-        cmocka_unit_test(admm),       cmocka_unit_test(activity), cmocka_unit_test(walks),
-        cmocka_unit_test(distances),  cmocka_unit_test(n_of_m),
+        cmocka_unit_test(test_scores_of_weights),  cmocka_unit_test(test_taylor),
+        cmocka_unit_test(test_movement),           cmocka_unit_test(test_admm),
+        cmocka_unit_test(test_apoz_and_mean_rank), cmocka_unit_test(test_unit_walk),
+        cmocka_unit_test(test_pairwise_distances), cmocka_unit_test(test_n_of_m_masks),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

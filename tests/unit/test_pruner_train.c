@@ -7,14 +7,14 @@
 #define LEARN "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1"
 #define CONFIG(s, types) "[{\"sparsity\": " s ", \"op_types\": [" types "]}]"
 
-/* A trained network, as a file in memory. */
-struct file {
+/* A trained network, packed in memory. */
+struct packed_model {
     void *bytes;
     size_t len;
 };
 
 static struct pare_arena *arena;
-static struct file small, lenet;
+static struct packed_model small, lenet;
 
 struct job {
     struct pare_model *model;
@@ -49,8 +49,8 @@ static void job_epochs(struct job *j, int64_t n)
         job_epoch(j, INT64_MAX);
 }
 
-static void job_begin(struct job *j, const struct file *f, const char *pruner, const char *config,
-                      const char *settings)
+static void job_begin(struct job *j, const struct packed_model *f, const char *pruner,
+                      const char *config, const char *settings)
 {
     memset(j, 0, sizeof(*j));
     ok(pare_model_parse(f->bytes, f->len, NULL, &j->model, &rig_err));
@@ -65,7 +65,7 @@ static void job_open(struct job *j, const char *pruner, const char *config, cons
     job_begin(j, &small, pruner, config, settings);
 }
 
-/* Trains for the pruner's length, and one epoch more. */
+/* Trains for as long as the pruner needs, and starts the next epoch. */
 static void job_train(struct job *j)
 {
     int64_t epochs, steps;
@@ -84,7 +84,7 @@ static void job_close(struct job *j)
     pare_model_free(j->model);
 }
 
-static void train(const char *network, struct file *f)
+static void train_network(const char *network, struct packed_model *f)
 {
     struct job j = { .model = rig_model(network) };
 
@@ -99,8 +99,8 @@ static int setup(void **state)
 {
     (void)state;
     arena = pare_arena_new(1 << 16);
-    train("small", &small);
-    train("lenet", &lenet);
+    train_network("small", &small);
+    train_network("lenet", &lenet);
     return 0;
 }
 
@@ -112,7 +112,7 @@ static int teardown(void **state)
 }
 
 /* Exactly int(n * sparsity) of n units are removed. */
-static void exactly(struct pare_compression *r, double sparsity)
+static void expect_sparsity(struct pare_compression *r, double sparsity)
 {
     for (int i = 0; i < pare_compression_layers(r); i++) {
         struct pare_layer *l = pare_compression_layer(r, i);
@@ -120,23 +120,23 @@ static void exactly(struct pare_compression *r, double sparsity)
         int64_t size = pare_numel(pare_layer_weight(l)) / u->n;
 
         if (rig_removed(l) != (int64_t)((double)u->n * sparsity) * size)
-            fail_msg("layer %s: %lld of %lld weights are gone, not %g of them", pare_layer_name(l),
-                     (long long)rig_removed(l), (long long)pare_numel(pare_layer_weight(l)),
-                     sparsity);
+            fail_msg("layer %s: %lld of %lld weights are removed, expected a fraction of %g",
+                     pare_layer_name(l), (long long)rig_removed(l),
+                     (long long)pare_numel(pare_layer_weight(l)), sparsity);
     }
 }
 
-/* The model has weight * mask, and the remaining weights still learn. */
-static void still_learns(struct job *j, double least)
+/* The model's weights are weight * mask, and training changes the remaining ones. */
+static void expect_training_continues(struct job *j, double least)
 {
     struct pare_layer *l = pare_compression_layer(j->compression, 0);
-    int64_t n = pare_numel(pare_layer_weight(l)), gone = rig_removed(l), changed = 0;
+    int64_t n = pare_numel(pare_layer_weight(l)), removed = rig_removed(l), changed = 0;
     float *before = pare_alloc(arena, (size_t)n, sizeof(float));
     const uint8_t *mask = pare_layer_mask(l)->data;
 
     memcpy(before, pare_layer_weight(l)->data, (size_t)n * sizeof(float));
     job_epochs(j, 2);
-    assert_int_equal(rig_removed(l), gone);
+    assert_int_equal(rig_removed(l), removed);
     for (int64_t i = 0; i < n; i++) {
         assert_true(pare_f32(&l->weight->t)[i] == (mask[i] ? pare_f32(&l->w)[i] : 0));
         changed += pare_f32(&l->w)[i] != before[i];
@@ -148,7 +148,7 @@ static void still_learns(struct job *j, double least)
 
 /* ---- statistics ----------------------------------------------------------------------------- */
 
-static void taylor(void **state)
+static void test_taylor(void **state)
 {
     struct job j;
 
@@ -156,14 +156,14 @@ static void taylor(void **state)
     job_open(&j, "taylor", "[{\"sparsity\": 0.5, \"op_names\": [\"conv1\", \"conv2\", \"fc1\"]}]",
              "training_steps=30");
     job_epoch(&j, 29);
-    exactly(j.compression, 0);
+    expect_sparsity(j.compression, 0);
     job_epoch(&j, 1);
-    exactly(j.compression, 0.5);
-    still_learns(&j, 0.8);
+    expect_sparsity(j.compression, 0.5);
+    expect_training_continues(&j, 0.8);
     job_close(&j);
 }
 
-static void activity(void **state)
+static void test_apoz_and_mean_rank(void **state)
 {
     static const char *const pruner[] = { "apoz", "mean_rank" };
 
@@ -172,15 +172,15 @@ static void activity(void **state)
         struct job j;
 
         job_open(&j, pruner[i], CONFIG("0.5", "\"Conv2d\""), "training_steps=5");
-        exactly(j.compression, 0.5);
+        expect_sparsity(j.compression, 0.5);
         assert_null(j.compression->collectors);
-        still_learns(&j, 0.85);
+        expect_training_continues(&j, 0.85);
         job_close(&j);
     }
 }
 
 /* Penalized scales end smaller than others; half of all channels are removed. */
-static void slim(void **state)
+static void test_slim(void **state)
 {
     static const char *const settings[] = { "training_epochs=2 scale=0",
                                             "training_epochs=2 scale=0.01" };
@@ -188,29 +188,29 @@ static void slim(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        int64_t gone = 0;
+        int64_t removed = 0;
         struct job j;
 
         job_open(&j, "slim", CONFIG("0.5", "\"BatchNorm2d\""), settings[i]);
         job_epochs(&j, 2);
-        exactly(j.compression, 0);
+        expect_sparsity(j.compression, 0);
         ok(pare_training_update_epoch(j.training, 2, &rig_err));
         for (int k = 0; k < pare_compression_layers(j.compression); k++) {
             struct pare_layer *l = pare_compression_layer(j.compression, k);
 
-            gone += rig_removed(l);
+            removed += rig_removed(l);
             for (int64_t c = 0; c < pare_numel(pare_layer_weight(l)); c++)
                 sum[i] += (double)fabsf(pare_f32(pare_layer_weight(l))[c]);
         }
-        assert_int_equal(gone, 12);
-        still_learns(&j, 0.8);
+        assert_int_equal(removed, 12);
+        expect_training_continues(&j, 0.8);
         job_close(&j);
     }
     assert_true(sum[1] < 0.97 * sum[0]);
 }
 
 /* The penalty is in the loss that is reported. */
-static void slim_loss(void **state)
+static void test_slim_penalty_is_in_the_loss(void **state)
 {
     struct pare_tensor x, y, out;
     double loss[2];
@@ -236,7 +236,7 @@ static void slim_loss(void **state)
 
 /* ---- schedules ------------------------------------------------------------------------------ */
 
-static void by_iterations(void **state)
+static void test_schedule_by_iterations(void **state)
 {
     static const struct {
         const char *pruner;
@@ -251,15 +251,15 @@ static void by_iterations(void **state)
                  "total_iteration=3 epochs_per_iteration=2");
         for (int64_t e = 0; e < 8; e++) {
             job_epoch(&j, e < 2 ? 3 : 20);
-            exactly(j.compression, pare_sparsity_times(c[i].curve, 0.8, e / 2, 3));
+            expect_sparsity(j.compression, pare_sparsity_times(c[i].curve, 0.8, e / 2, 3));
         }
-        still_learns(&j, 0.85);
+        expect_training_continues(&j, 0.85);
         job_close(&j);
     }
 }
 
-/* NNI's older keys: every second epoch from 1 on, done before 6. */
-static void by_epochs(void **state)
+/* NNI's older keys: every second epoch from 1 to 5. */
+static void test_schedule_by_epochs(void **state)
 {
     const struct pare_epochs p = { 0.2, 0.8, 1, 6, 2 };
     struct job j;
@@ -275,13 +275,13 @@ static void by_epochs(void **state)
     assert_int_equal(epochs, 6);
     for (int64_t e = 0; e < 7; e++) {
         job_epoch(&j, 10);
-        exactly(j.compression,
-                e ? pare_sparsity_epochs(&p, pare_sparsity_cubic, 1 + (e - 1) / 2 * 2) : 0);
+        expect_sparsity(j.compression,
+                        e ? pare_sparsity_epochs(&p, pare_sparsity_cubic, 1 + (e - 1) / 2 * 2) : 0);
     }
     job_close(&j);
 }
 
-static void by_steps(void **state)
+static void test_schedule_by_steps(void **state)
 {
     struct job j;
     int64_t epochs, steps;
@@ -293,16 +293,16 @@ static void by_steps(void **state)
     assert_int_equal(steps, 40);
     for (int i = 1; i <= 4; i++) {
         job_epoch(&j, 9);
-        exactly(j.compression, pare_sparsity_times(pare_sparsity_cubic, 0.8, i - 1, 4));
+        expect_sparsity(j.compression, pare_sparsity_times(pare_sparsity_cubic, 0.8, i - 1, 4));
         job_epoch(&j, 1);
-        exactly(j.compression, pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 4));
+        expect_sparsity(j.compression, pare_sparsity_times(pare_sparsity_cubic, 0.8, i, 4));
     }
-    still_learns(&j, 0.8);
+    expect_training_continues(&j, 0.8);
     job_close(&j);
 }
 
 /* Base pruners that need steps or batches observe new ones for each mask. */
-static void over_others(void **state)
+static void test_schedule_with_base_pruners(void **state)
 {
     static const char *const settings[] = { "base=l1", "base=fpgm", "base=taylor training_steps=5",
                                             "base=apoz training_steps=5", "base=random" };
@@ -316,17 +316,14 @@ static void over_others(void **state)
         job_open(&j, "linear", CONFIG("0.5", "\"Conv2d\""), text);
         for (int e = 0; e <= 2; e++) {
             job_epoch(&j, 12);
-            if (i == 4)
-                exactly(j.compression, 0.25 * e);
-            else
-                exactly(j.compression, e == 1 ? 0.25 : 0.25 * e);
+            expect_sparsity(j.compression, 0.25 * e);
         }
         assert_true(rig_accuracy(j.training) > 0.2);
         job_close(&j);
     }
 }
 
-static void bad_schedules(void **state)
+static void test_wrong_settings_are_errors(void **state)
 {
     static const struct {
         const char *pruner, *config, *settings, *message;
@@ -370,8 +367,8 @@ static void bad_schedules(void **state)
 
 /* ---- the other pruners ----------------------------------------------------------------------- */
 
-/* At the end of a round the remaining weights are as before the first. */
-static void lottery(void **state)
+/* After each iteration the weights are reset to their initial values. */
+static void test_lottery_ticket(void **state)
 {
     struct pare_model *first;
     struct job j;
@@ -381,7 +378,7 @@ static void lottery(void **state)
     job_open(&j, "lottery_ticket", CONFIG("0.8", "\"default\""), "prune_iterations=3");
     for (int e = 0; e <= 4; e++) {
         ok(pare_training_update_epoch(j.training, e, &rig_err));
-        exactly(j.compression, pare_sparsity_rounds(0.8, e < 3 ? e : 3, 3));
+        expect_sparsity(j.compression, pare_sparsity_rounds(0.8, e < 3 ? e : 3, 3));
         for (int i = 0; i < pare_compression_layers(j.compression) && e < 4; i++) {
             struct pare_layer *l = pare_compression_layer(j.compression, i);
 
@@ -393,19 +390,19 @@ static void lottery(void **state)
         if (e < 4)
             job_epoch(&j, 20);
     }
-    still_learns(&j, 0.85);
+    expect_training_continues(&j, 0.85);
     job_close(&j);
     pare_model_free(first);
 }
 
-/* The more weights are pulled, the less accuracy pruning costs. */
-static void admm(void **state)
+/* With rho > 0, the removed weights are smaller. */
+static void test_admm(void **state)
 {
     double cut[2];
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        double gone = 0, all = 0;
+        double removed = 0, all = 0;
         struct job j;
 
         job_open(&j, "admm",
@@ -413,9 +410,9 @@ static void admm(void **state)
                    : "[{\"sparsity\": 0.8, \"op_types\": [\"default\"], \"rho\": 0}]",
                  "iterations=3 training_epochs=1");
         job_epochs(&j, 3);
-        exactly(j.compression, 0);
+        expect_sparsity(j.compression, 0);
         ok(pare_training_update_epoch(j.training, 3, &rig_err));
-        exactly(j.compression, 0.8);
+        expect_sparsity(j.compression, 0.8);
         for (int k = 0; k < pare_compression_layers(j.compression); k++) {
             struct pare_layer *l = pare_compression_layer(j.compression, k);
 
@@ -423,18 +420,18 @@ static void admm(void **state)
                 double square = pow((double)pare_f32(&l->w)[c], 2);
 
                 all += square;
-                gone += ((uint8_t *)l->mask.data)[c] ? 0 : square;
+                removed += ((uint8_t *)l->mask.data)[c] ? 0 : square;
             }
         }
-        cut[i] = gone / all;
-        still_learns(&j, 0.85);
+        cut[i] = removed / all;
+        expect_training_continues(&j, 0.85);
         job_close(&j);
     }
     assert_true(cut[1] < 0.8 * cut[0]);
 }
 
-/* Scores are learned until step 60; removed weights may return before. */
-static void movement(void **state)
+/* Scores are trained until step 60; until then removed weights may return. */
+static void test_movement(void **state)
 {
     static const char *const config[] = {
         CONFIG("0.8", "\"default\""),
@@ -453,21 +450,21 @@ static void movement(void **state)
         l = pare_compression_layer(j.compression, 1);
         old = pare_alloc(arena, (size_t)pare_numel(&l->w), 1);
         job_epoch(&j, 10);
-        exactly(j.compression, 0);
+        expect_sparsity(j.compression, 0);
         for (int s = 11; s <= 60; s++) {
             memcpy(old, l->mask.data, (size_t)pare_numel(&l->w));
             job_epoch(&j, 1);
-            exactly(j.compression, pare_sparsity_window(s, 10, 40) * (i ? 0.5 : 0.8));
+            expect_sparsity(j.compression, pare_sparsity_window(s, 10, 40) * (i ? 0.5 : 0.8));
             for (int64_t k = 0; k < pare_numel(&l->w); k++)
                 back += !old[k] && ((uint8_t *)l->mask.data)[k];
         }
         assert_true(i || back > 0);
-        still_learns(&j, 0.8);
+        expect_training_continues(&j, 0.8);
         job_close(&j);
     }
 }
 
-static void movement_soft(void **state)
+static void test_soft_movement(void **state)
 {
     struct job j;
 
@@ -484,12 +481,12 @@ static void movement_soft(void **state)
         for (int64_t k = 0; k < pare_numel(&l->w); k++)
             assert_int_equal(((uint8_t *)l->mask.data)[k], s[k] > 0);
     }
-    still_learns(&j, 0.8);
+    expect_training_continues(&j, 0.8);
     job_close(&j);
 }
 
-/* Options for a short run. */
-static const char *quick(const char *pruner)
+/* Settings for a short training. */
+static const char *short_settings(const char *pruner)
 {
     static const char *const all[][2] = { { "agp", "total_iteration=2" },
                                           { "linear", "total_iteration=2" },
@@ -505,26 +502,27 @@ static const char *quick(const char *pruner)
 }
 
 /* Every pruner must finish; slim on a model with batch normalization, which LeNet lacks. */
-static void all_of_them(void **state)
+static void test_every_pruner(void **state)
 {
     (void)state;
     for (int i = 0; pare_pruners[i]; i++) {
         const char *name = pare_pruners[i]->name;
         bool slim_one = !strcmp(name, "slim");
-        int64_t gone = 0, all = 0;
+        int64_t removed = 0, all = 0;
         struct job j;
 
         job_begin(&j, slim_one ? &small : &lenet, name,
                   slim_one ? CONFIG("0.5", "\"BatchNorm2d\"")
                            : "[{\"sparsity\": 0.5, \"op_names\": [\"conv1\", \"conv2\", \"fc1\"]}]",
-                  quick(name));
+                  short_settings(name));
         job_train(&j);
         for (int k = 0; k < pare_compression_layers(j.compression); k++) {
-            gone += rig_removed(pare_compression_layer(j.compression, k));
+            removed += rig_removed(pare_compression_layer(j.compression, k));
             all += pare_numel(pare_layer_weight(pare_compression_layer(j.compression, k)));
         }
-        if (gone * 2 < all - all / 50 || gone * 2 > all + all / 50)
-            fail_msg("%s: %lld of %lld weights are gone", name, (long long)gone, (long long)all);
+        if (removed * 2 < all - all / 50 || removed * 2 > all + all / 50)
+            fail_msg("%s: %lld of %lld weights are removed, expected half", name,
+                     (long long)removed, (long long)all);
         job_epochs(&j, 1);
         if (!(rig_accuracy(j.training) > (slim_one ? 0.6 : 0.85)))
             fail_msg("%s: accuracy is %.3f", name, rig_accuracy(j.training));
@@ -535,13 +533,20 @@ static void all_of_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(taylor),        cmocka_unit_test(activity),
-        cmocka_unit_test(slim),          cmocka_unit_test(slim_loss),
-        cmocka_unit_test(by_iterations), cmocka_unit_test(by_epochs),
-        cmocka_unit_test(by_steps),      cmocka_unit_test(over_others),
-        cmocka_unit_test(bad_schedules), cmocka_unit_test(lottery),
-        cmocka_unit_test(admm),          cmocka_unit_test(movement),
-        cmocka_unit_test(movement_soft), cmocka_unit_test(all_of_them),
+        cmocka_unit_test(test_taylor),
+        cmocka_unit_test(test_apoz_and_mean_rank),
+        cmocka_unit_test(test_slim),
+        cmocka_unit_test(test_slim_penalty_is_in_the_loss),
+        cmocka_unit_test(test_schedule_by_iterations),
+        cmocka_unit_test(test_schedule_by_epochs),
+        cmocka_unit_test(test_schedule_by_steps),
+        cmocka_unit_test(test_schedule_with_base_pruners),
+        cmocka_unit_test(test_wrong_settings_are_errors),
+        cmocka_unit_test(test_lottery_ticket),
+        cmocka_unit_test(test_admm),
+        cmocka_unit_test(test_movement),
+        cmocka_unit_test(test_soft_movement),
+        cmocka_unit_test(test_every_pruner),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -23,9 +23,9 @@ static int setup(void **state)
     return make_folder("x.pth");
 }
 
-/* ---- what torch.save wrote ---------------------------------------------------------- */
+/* ---- files of torch.save ------------------------------------------------------------ */
 
-static const struct pare_tensor *find(const struct pare_named *list, int n, const char *name)
+static const struct pare_tensor *find_tensor(const struct pare_named *list, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
         if (!strcmp(list[i].name, name))
@@ -49,10 +49,10 @@ static void check_golden(const char *name, const struct pare_named *want, int n_
 
         if (strncmp(want[i].name, name, len) != 0 || want[i].name[len] != '/')
             continue;
-        t = find(p.tensor, p.n_tensors, want[i].name + len + 1);
+        t = find_tensor(p.tensor, p.n_tensors, want[i].name + len + 1);
         if (!t)
             fail_msg("%s is missing", want[i].name);
-        if (t->dtype == PARE_BF16) { /* which numpy does not have */
+        if (t->dtype == PARE_BF16) { /* numpy has no bfloat16 */
             wide = *t;
             wide.dtype = PARE_F32;
             assert_int_equal(pare_tensor_alloc(arena, &wide, &err), 0);
@@ -68,7 +68,7 @@ static void check_golden(const char *name, const struct pare_named *want, int n_
     assert_int_equal(n, p.n_tensors);
 }
 
-static void golden_files(void **state)
+static void test_files_of_torch_save(void **state)
 {
     static const char *const files[] = { "state",     "views",      "masks",    "nested",
                                          "parameter", "checkpoint", "protocol4" };
@@ -81,7 +81,7 @@ static void golden_files(void **state)
         check_golden(files[i], want, n);
 }
 
-static void order_and_none(void **state)
+static void test_order_and_absent_masks(void **state)
 {
     struct pare_pth p;
 
@@ -97,7 +97,7 @@ static void order_and_none(void **state)
     assert_ptr_equal(p.tensor[0].t.data, p.tensor[1].t.data); /* a shared storage */
 }
 
-static void other_formats(void **state)
+static void test_other_formats_are_refused(void **state)
 {
     struct pare_pth p;
 
@@ -122,7 +122,8 @@ static void other_formats(void **state)
 #define SIX TENSOR(STORAGE("FloatStorage", "K\6"), "K\6\205", "K\1\205")
 #define BOOLS TENSOR(STORAGE("BoolStorage", "K\6"), "K\6\205", "K\1\205")
 
-static int read_made(const void *pickle, size_t len, const void *data, size_t n, const char *order)
+static int write_and_read(const void *pickle, size_t len, const void *data, size_t n,
+                          const char *order)
 {
     struct pare_zip_entry e[] = { { "a/data.pkl", { { pickle, len } } },
                                   { "a/data/0", { { data, n } } },
@@ -134,13 +135,13 @@ static int read_made(const void *pickle, size_t len, const void *data, size_t n,
     return pare_pth_read(arena, path, &p, &err);
 }
 
-static void hostile_contents(void **state)
+static void test_hostile_contents(void **state)
 {
     static const unsigned char data[24] = { 1, 0, 2 };
     static const struct {
         const char *p;
         size_t len, n;
-        const char *order, *says;
+        const char *order, *message; /* NULL: no error */
     } bad[] = {
 #define P(s) "\200\2" s ".", sizeof("\200\2" s ".") - 1
         { P("}" TEXT1("a") SIX "s"), 24, "little", NULL },
@@ -163,16 +164,16 @@ static void hostile_contents(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        int rc = read_made(bad[i].p, bad[i].len, data, bad[i].n, bad[i].order);
+        int rc = write_and_read(bad[i].p, bad[i].len, data, bad[i].n, bad[i].order);
 
-        if (!rc != !bad[i].says || (rc && !strstr(err.msg, bad[i].says)))
-            fail_msg("case %zu: \"%s\" does not say \"%s\"", i, err.msg,
-                     bad[i].says ? bad[i].says : "nothing");
+        if (!rc != !bad[i].message || (rc && !strstr(err.msg, bad[i].message)))
+            fail_msg("case %zu: \"%s\", expected \"%s\"", i, err.msg,
+                     bad[i].message ? bad[i].message : "nothing");
     }
 }
 
-/* A list in a list in a list ...; and a tuple of twice a tuple of twice ...: 2^40 things. */
-static void deep_and_wide(void **state)
+/* Nested lists; and nested tuples that contain the same tuple twice: 2^28 objects. */
+static void test_deep_and_repeated_objects(void **state)
 {
     char p[4096];
     size_t n = 0;
@@ -182,7 +183,7 @@ static void deep_and_wide(void **state)
     memset(p + n, ']', 1000);
     memset(p + n + 1000, 'a', 999);
     p[n + 1999] = '.';
-    assert_int_equal(read_made(p, n + 2000, p, 24, "little"), PARE_ELIMIT);
+    assert_int_equal(write_and_read(p, n + 2000, p, 24, "little"), PARE_ELIMIT);
     assert_non_null(strstr(err.msg, "nested deeper"));
     p[n++] = ']';
     for (int i = 0; i < 28; i++) {
@@ -193,11 +194,11 @@ static void deep_and_wide(void **state)
         p[n++] = '\206';
     }
     p[n++] = '.';
-    assert_int_equal(read_made(p, n, p, 24, "little"), PARE_ELIMIT);
+    assert_int_equal(write_and_read(p, n, p, 24, "little"), PARE_ELIMIT);
     assert_non_null(strstr(err.msg, "more than 262144 names"));
 }
 
-static void missing_entry(void **state)
+static void test_missing_storage(void **state)
 {
     static const char pickle[] = "\200\2" SIX ".";
     struct pare_zip_entry e = { "a/data.pkl", { { pickle, sizeof(pickle) - 1 } } };
@@ -209,8 +210,8 @@ static void missing_entry(void **state)
     assert_non_null(strstr(err.msg, "storage '0': the entry data/0 is missing"));
 }
 
-/* Every length and place, and in pieces: what zlib says. */
-static void same_as_zlib(void **state)
+/* All lengths and alignments, at once and in two parts, against zlib. */
+static void test_crc32_equals_zlib(void **state)
 {
     static unsigned char p[1500];
     uint32_t seed = 1;
@@ -230,8 +231,8 @@ static void same_as_zlib(void **state)
     assert_int_equal(pare_crc32(0, "123456789", 9), 0xcbf43926);
 }
 
-/* A changed byte is seen in the pickle and in each storage. */
-static void check_sums(void **state)
+/* A changed byte is an error, in the pickle and in each storage. */
+static void test_wrong_checksums_are_errors(void **state)
 {
     static const char pickle[] = "\200\2" SIX ".";
     static const char data[24];
@@ -248,7 +249,7 @@ static void check_sums(void **state)
     p = pare_alloc(arena, n, 1);
     memcpy(p, bytes, n);
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), 0);
-    p[256] ^= 1; /* 64 for the pickle, 128 of it, 64 for the next header */
+    p[256] ^= 1; /* 64 bytes before the pickle, 128 of the pickle, 64 of the next header */
     assert_int_equal(pare_pth_parse(arena, p, n, &pth, &err), PARE_EFORMAT);
     assert_non_null(
         strstr(err.msg, "storage '0': longer than the archive's directory says, or its checksum"));
@@ -259,8 +260,9 @@ static void check_sums(void **state)
                "data.pkl: longer than the archive's directory says, or its checksum is wrong"));
 }
 
-/* An archive with compressed entries, as no torch.save makes; the size in its directory is ours. */
-static void make_packed(const char *pickle, size_t len, uint32_t says)
+/* An archive with compressed entries, which torch.save does not write; `declared` is the size in
+ * its directory. */
+static void write_compressed(const char *pickle, size_t len, uint32_t declared)
 {
     static const char data[24];
     zip_t *z = zip_open(path, ZIP_CREATE | ZIP_TRUNCATE, NULL);
@@ -278,11 +280,11 @@ static void make_packed(const char *pickle, size_t len, uint32_t says)
     memcpy(p, old, n);
     for (size_t i = 0; i + 60 < n; i++)
         if (!memcmp(p + i, "PK\1\2", 4) && !memcmp(p + i + 46, "a/data/0", 8))
-            memcpy(p + i + 24, &says, 4);
+            memcpy(p + i + 24, &declared, 4);
     assert_int_equal(pare_file_write(path, p, n, &err), 0);
 }
 
-static void packed_entries(void **state)
+static void test_compressed_entries(void **state)
 {
     static const char small[] = "\200\2" SIX ".",
                       more[] = "\200\2" TENSOR(STORAGE("FloatStorage", "K\7"), "K\7\205",
@@ -292,18 +294,18 @@ static void packed_entries(void **state)
     struct pare_pth p;
 
     (void)state;
-    make_packed(small, sizeof(small) - 1, 24);
+    write_compressed(small, sizeof(small) - 1, 24);
     if (pare_pth_read(arena, path, &p, &err))
         fail_msg("%s", err.msg);
     assert_string_equal(p.tensor[0].name, "tensor");
-    make_packed(more, sizeof(more) - 1, 28);
+    write_compressed(more, sizeof(more) - 1, 28);
     assert_int_equal(pare_pth_read(arena, path, &p, &err), PARE_EFORMAT);
-    make_packed(bomb, sizeof(bomb) - 1, 0xfffffff0);
+    write_compressed(bomb, sizeof(bomb) - 1, 0xfffffff0);
     assert_int_equal(pare_pth_read(arena, path, &p, &err), PARE_EFORMAT);
     assert_non_null(strstr(err.msg, "unpack to 4294967280, more than deflate can do"));
 }
 
-static void cut_and_flipped(void **state)
+static void test_truncated_and_flipped_files(void **state)
 {
     const void *bytes;
     unsigned char *p;
@@ -329,7 +331,7 @@ static void cut_and_flipped(void **state)
     }
 }
 
-/* ---- what we write ------------------------------------------------------------------ */
+/* ---- files that Pare writes --------------------------------------------------------- */
 
 static int make_list(struct pare_named *list, const char *form)
 {
@@ -349,8 +351,8 @@ static int make_list(struct pare_named *list, const char *form)
     return 41;
 }
 
-static void round_trip(int (*write)(const char *, const struct pare_named *, int,
-                                    struct pare_err *))
+static void check_round_trip(int (*write)(const char *, const struct pare_named *, int,
+                                          struct pare_err *))
 {
     struct pare_named list[41];
     int n = make_list(list, "layer.%d.%s"), data = 0;
@@ -373,20 +375,20 @@ static void round_trip(int (*write)(const char *, const struct pare_named *, int
     assert_memory_equal(bytes, second, len);
     first = bytes;
     for (size_t i = 0; i + 30 < len; i++)
-        if (!memcmp(first + i, "PK\3\4", 4)) { /* name, field, then the data */
+        if (!memcmp(first + i, "PK\3\4", 4)) { /* name, extra field, then the data */
             assert_int_equal((i + 30 + first[i + 26] + first[i + 28]) % 64, 0);
             data++;
         }
     assert_int_equal(data, n + 3);
 }
 
-static void states(void **state)
+static void test_state_dict_round_trip(void **state)
 {
     (void)state;
-    round_trip(pare_pth_write);
+    check_round_trip(pare_pth_write);
 }
 
-static void masks(void **state)
+static void test_mask_round_trip(void **state)
 {
     static float x[2] = { 1, 0 };
     struct pare_named list[] = { { "a.b.weight", { PARE_F32, 1, { 2 }, x } },
@@ -395,7 +397,7 @@ static void masks(void **state)
     struct pare_pth p;
 
     (void)state;
-    round_trip(pare_pth_write_masks);
+    check_round_trip(pare_pth_write_masks);
     assert_int_equal(pare_pth_write_masks(path, list, 3, &err), 0);
     assert_int_equal(pare_pth_read(arena, path, &p, &err), 0);
     assert_int_equal(p.n_tensors, 3);
@@ -408,7 +410,7 @@ static void masks(void **state)
     assert_int_equal(pare_pth_write_masks(path, list, 3, &err), PARE_ECONFIG);
 }
 
-static void what_cannot_be_written(void **state)
+static void test_lists_that_cannot_be_written(void **state)
 {
     static float x[1];
     struct pare_named list[] = { { "a", { PARE_F32, 1, { 1 }, x } },
@@ -424,8 +426,8 @@ static void what_cannot_be_written(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* Each request for memory refused in turn: an error, never a crash. */
-static void no_memory(void **state)
+/* Each allocation fails once: an error, no crash. */
+static void test_out_of_memory(void **state)
 {
     struct pare_pth p;
     int k, rc = 1;
@@ -451,20 +453,20 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(golden_files, setup, teardown),
-        cmocka_unit_test_setup_teardown(order_and_none, setup, teardown),
-        cmocka_unit_test_setup_teardown(other_formats, setup, teardown),
-        cmocka_unit_test_setup_teardown(hostile_contents, setup, teardown),
-        cmocka_unit_test_setup_teardown(deep_and_wide, setup, teardown),
-        cmocka_unit_test_setup_teardown(missing_entry, setup, teardown),
-        cmocka_unit_test(same_as_zlib),
-        cmocka_unit_test_setup_teardown(check_sums, setup, teardown),
-        cmocka_unit_test_setup_teardown(packed_entries, setup, teardown),
-        cmocka_unit_test_setup_teardown(cut_and_flipped, setup, teardown),
-        cmocka_unit_test_setup_teardown(states, setup, teardown),
-        cmocka_unit_test_setup_teardown(masks, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_written, setup, teardown),
-        cmocka_unit_test_setup_teardown(no_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_files_of_torch_save, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_order_and_absent_masks, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_formats_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_contents, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_deep_and_repeated_objects, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_missing_storage, setup, teardown),
+        cmocka_unit_test(test_crc32_equals_zlib),
+        cmocka_unit_test_setup_teardown(test_wrong_checksums_are_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_compressed_entries, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_truncated_and_flipped_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_state_dict_round_trip, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_mask_round_trip, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lists_that_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_out_of_memory, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

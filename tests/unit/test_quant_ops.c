@@ -1,7 +1,7 @@
 /* test_quant_ops.c - quantization operators against values computed by hand. */
 #include "one_op.h"
 
-static void half_goes_to_even_and_out_of_range_is_held(void **state)
+static void test_quantize_rounds_to_even_and_saturates(void **state)
 {
     const double x[] = { 1, 3, 5, -1, -3, 1000, -1000 };
     struct one_op f;
@@ -36,7 +36,7 @@ static void half_goes_to_even_and_out_of_range_is_held(void **state)
     op_end(&f);
 }
 
-static void scales_along_an_axis_or_in_blocks(void **state)
+static void test_scales_along_an_axis_and_in_blocks(void **state)
 {
     struct one_op f;
 
@@ -64,7 +64,7 @@ static void scales_along_an_axis_or_in_blocks(void **state)
     op_end(&f);
 }
 
-static void dequantized_type_is_the_scale_s(void **state)
+static void test_dequantized_type_is_that_of_the_scale(void **state)
 {
     struct one_op f;
 
@@ -84,7 +84,7 @@ static void dequantized_type_is_the_scale_s(void **state)
     op_end(&f);
 }
 
-static void misfits_are_sentences(void **state)
+static void test_wrong_shapes_and_types_are_errors(void **state)
 {
     struct one_op f;
 
@@ -136,7 +136,7 @@ static void misfits_are_sentences(void **state)
 }
 
 /* The example of the ONNX documentation. */
-static void dynamic_scale_covers_the_range(void **state)
+static void test_dynamic_quantization(void **state)
 {
     struct one_op f;
 
@@ -150,7 +150,7 @@ static void dynamic_scale_covers_the_range(void **state)
     op_end(&f);
 }
 
-static void matrices_of_integers(void **state)
+static void test_integer_products(void **state)
 {
     struct one_op f;
 
@@ -177,7 +177,7 @@ static void matrices_of_integers(void **state)
     op_end(&f);
 }
 
-static void convolutions_of_integers(void **state)
+static void test_integer_convolutions(void **state)
 {
     struct one_op f;
 
@@ -222,13 +222,13 @@ static void convolutions_of_integers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(half_goes_to_even_and_out_of_range_is_held),
-        cmocka_unit_test(scales_along_an_axis_or_in_blocks),
-        cmocka_unit_test(dequantized_type_is_the_scale_s),
-        cmocka_unit_test(misfits_are_sentences),
-        cmocka_unit_test(dynamic_scale_covers_the_range),
-        cmocka_unit_test(matrices_of_integers),
-        cmocka_unit_test(convolutions_of_integers),
+        cmocka_unit_test(test_quantize_rounds_to_even_and_saturates),
+        cmocka_unit_test(test_scales_along_an_axis_and_in_blocks),
+        cmocka_unit_test(test_dequantized_type_is_that_of_the_scale),
+        cmocka_unit_test(test_wrong_shapes_and_types_are_errors),
+        cmocka_unit_test(test_dynamic_quantization),
+        cmocka_unit_test(test_integer_products),
+        cmocka_unit_test(test_integer_convolutions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
