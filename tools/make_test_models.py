@@ -218,6 +218,21 @@ def padded_heads():
     ])
 
 
-for make in (tiny_cnn, tiny_text, tiny_bert, add, unknown_operator, exporter_habits, sliced_weight,
+def windows():
+    """Free height and width, of which 1 is too small: a window of 5, then one of 2.  A residual couples conv1 and
+    conv2."""
+    node = helper.make_node
+    save("windows", [
+        node("Conv", ["x", "conv1.weight"], ["c1"], "/conv1/Conv", kernel_shape=[5, 5]),
+        node("MaxPool", ["c1"], ["p"], "/pool/MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p", "conv2.weight"], ["c2"], "/conv2/Conv", kernel_shape=[1, 1]),
+        node("Add", ["p", "c2"], ["s"], "/Add"),
+        node("Conv", ["s", "conv3.weight"], ["y"], "/conv3/Conv", kernel_shape=[1, 1]),
+    ], [tensor("x", ["batch", 2, "height", "width"])], [tensor("y", ["batch", 3, "h", "w"])], [
+        weights("conv1.weight", 8, 2, 5, 5), weights("conv2.weight", 8, 8, 1, 1), weights("conv3.weight", 3, 8, 1, 1),
+    ])
+
+
+for make in (windows, tiny_cnn, tiny_text, tiny_bert, add, unknown_operator, exporter_habits, sliced_weight,
              padded_heads):
     make()

@@ -50,6 +50,7 @@ struct pare_speedup_layer {
     double macs, macs_left; /* -1: not known */
     const char *why;        /* why channels were kept that could be removed; NULL: none were */
     bool gone;              /* removed: nothing depends on it */
+    bool coupled; /* why: other layers need the channels, so they must be pruned together */
 };
 
 struct pare_speedup_report {
@@ -68,6 +69,9 @@ struct pare_speedup_report {
     const char *discontinuous;
     const struct pare_tensor *in; /* input shapes at which MACs are counted; data is NULL */
     const char *shapes[2]; /* input shapes of the two comparisons; NULL or "": no free dimension */
+    const char *one_size;  /* free dimensions of inputs of which the model accepts only one of the
+                            * sizes that were tried, "dimension 1 'length' of input 'x' (512)";
+                            * NULL: none */
 };
 
 /* Remove the channels of a model whose weights are 0, so that it is smaller and computes the same.

@@ -227,6 +227,46 @@ static int wrap_or_skip(struct pare_compression *c, const struct pare_layer_info
     return pare_at(err, wrap_second(c, &c->layer[c->n_layers - 1], err), "layer '%s'", info->name);
 }
 
+/* ---- tied layers ------------------------------------------------------------------------- */
+
+static const struct pare_layer *wrapped(const struct pare_compression *c, const char *name)
+{
+    for (int i = 0; i < c->n_layers; i++)
+        if (!strcmp(c->layer[i].info.name, name))
+            return &c->layer[i];
+    return NULL;
+}
+
+static bool any_wrapped_by(const struct pare_compression *c, const struct pare_entry *e)
+{
+    for (int i = 0; i < c->n_layers; i++)
+        if (c->layer[i].entry == e)
+            return true;
+    return false;
+}
+
+/* Layer i uses the weight of an earlier one and is not wrapped: note it if it is named, or if the
+ * earlier one is not wrapped either.  An error if its entry names layers and wraps none. */
+static int skip_tied(struct pare_compression *c, const struct pare_layer_info *info, int i,
+                     const struct pare_entry *e, struct pare_err *first, struct pare_err *err)
+{
+    const struct pare_value *w = pare_value_root(info[i].weight);
+    int k = 0;
+
+    while (k < i && (!info[k].weight || pare_value_root(info[k].weight) != w))
+        k++;
+    if (wrapped(c, info[k].name) && e->op_names.n <= 0)
+        return 0;
+    pare_fail(err, PARE_EUNSUPPORTED,
+              wrapped(c, info[k].name)
+                  ? "it uses the weight of layer '%s', and what is done to that holds for both"
+                  : "it uses the weight of layer '%s': choose that layer instead",
+              info[k].name);
+    if (!wrapped(c, info[k].name) && e->op_names.n > 0 && !any_wrapped_by(c, e))
+        return pare_at(err, err->code, "layer '%s'", info[i].name);
+    return skip(c, &info[i], e, first, err);
+}
+
 int pare_compression_wrap(struct pare_compression *c, const struct pare_config *config,
                           struct pare_err *err)
 {
@@ -245,6 +285,12 @@ int pare_compression_wrap(struct pare_compression *c, const struct pare_config *
 
         if (e && !info[i].shared)
             PARE_TRY(wrap_or_skip(c, &info[i], e, &first, err));
+    }
+    for (int i = 0; i < n; i++) {
+        const struct pare_entry *e = info[i].shared ? pare_config_match(config, &info[i]) : NULL;
+
+        if (e)
+            PARE_TRY(skip_tied(c, info, i, e, &first, err));
     }
     if (!c->n_layers && c->n_skipped) {
         *err = first;

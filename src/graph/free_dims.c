@@ -316,3 +316,10 @@ bool pare_axis_is_free(const struct pare_graph *g, const struct pare_value *v, i
     }
     return false;
 }
+
+bool pare_axis_has_one_size(const struct pare_graph *first, const struct pare_io *io, int i,
+                            int axis)
+{
+    return axis < io[i].rank && io[i].dim[axis] < 0 &&
+           !pare_axis_is_free(first, first->in[i], axis);
+}

@@ -30,6 +30,11 @@ const struct pare_value *pare_value_at(const struct pare_graph *g, const struct 
 /* Whether the size of the axis follows a free dimension. */
 bool pare_axis_is_free(const struct pare_graph *g, const struct pare_value *v, int axis);
 
+/* Whether the axis of input i is declared free, but the nodes accept only one size of those that
+ * were tried.  first: the result of pare_graph_infer_free(). */
+bool pare_axis_has_one_size(const struct pare_graph *first, const struct pare_io *io, int i,
+                            int axis);
+
 /* Which constants follow free dimensions: the length of a sequence, a mask of that length. */
 struct pare_varying {
     const struct pare_graph *g;
@@ -46,5 +51,19 @@ int pare_varying_find(struct pare_arena *a, const struct pare_graph *g, struct p
  * does. */
 bool pare_varies(const struct pare_varying *v, const struct pare_value *c);
 bool pare_varies_at(const struct pare_varying *v, const struct pare_value *c, int64_t i);
+
+/* A graph for questions about channels, which are answered for all sizes of free dimensions. */
+struct pare_all_sizes {
+    struct pare_graph *first;    /* as pare_graph_infer_free() returns it */
+    struct pare_graph *g;        /* a clone of the one to analyze; what follows a free dimension is
+                                  * not a constant there, except integers, which axis relations
+                                  * read */
+    struct pare_varying varying; /* constants of g that follow a free dimension */
+};
+
+/* The arguments are those of pare_graph_infer_free(). */
+int pare_graph_all_sizes(struct pare_arena *a, const struct pare_graph *from,
+                         const struct pare_io *io, const struct pare_tensor *given,
+                         struct pare_all_sizes *out, struct pare_err *err);
 
 #endif

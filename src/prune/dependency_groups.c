@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../graph/free_dims.h"
 #include "../graph/removal_units.h"
 #include "../graph/layer.h"
 
@@ -55,9 +56,10 @@ static int by_layers(const void *a, const void *b)
     return c ? c : x->m[0].unit < y->m[0].unit ? -1 : x->m[0].unit > y->m[0].unit;
 }
 
-/* Lists the units of all layers pruned by channels, sorted by removal unit. */
-static int list_members(struct pare_compression *r, const struct pare_removal_units *removal_units,
-                        struct member **list, int64_t *n, struct pare_err *err)
+/* Lists the units of all layers pruned by channels, sorted by removal unit.  weight: by layer. */
+static int list_members(struct pare_compression *r, const struct pare_value *const *weight,
+                        const struct pare_removal_units *removal_units, struct member **list,
+                        int64_t *n, struct pare_err *err)
 {
     int64_t most = 0, next = pare_removal_units_count(removal_units);
 
@@ -69,10 +71,11 @@ static int list_members(struct pare_compression *r, const struct pare_removal_un
         return pare_no_memory(err, "for dependency groups");
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer *l = &r->layer[i];
-        const struct pare_value *w = pare_value_root(l->info.weight);
 
         for (int64_t u = 0; pare_layer_by_channels(l) && u < l->prune->units.n; u++) {
-            int64_t removal_unit = pare_removal_unit(removal_units, w, l->out_axis, u);
+            int64_t removal_unit = weight[i]
+                                       ? pare_removal_unit(removal_units, weight[i], l->out_axis, u)
+                                       : -1;
 
             /* A unit of unknown shape is a dependency group of its own. */
             (*list)[(*n)++] = (struct member){ removal_unit < 0 ? next++ : removal_unit, u, i };
@@ -115,32 +118,41 @@ static int fill_groups(struct pare_arena *a, const struct group *b, int64_t n,
     return 0;
 }
 
-/* Unshares constants that several nodes happen to share, so that they couple nothing; weights with
- * masks stay shared. */
-static int unshare_constants(struct pare_compression *r, struct pare_err *err)
+/* The graph to analyze, and the weights of the layers in it; NULL: a weight is in a body.  Unshares
+ * constants that several nodes happen to share, so that they couple nothing; weights with masks
+ * stay shared. */
+static int open_graph(struct pare_compression *r, struct pare_graph **g,
+                      const struct pare_value ***weight, struct pare_err *err)
 {
-    const struct pare_value **weight = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(*weight));
+    struct pare_all_sizes all;
+    const struct pare_io *io;
 
-    if (!weight)
+    *weight = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(**weight));
+    if (!*weight)
         return pare_no_memory(err, "for dependency groups");
+    pare_model_inputs(r->model, &io);
+    PARE_TRY(pare_graph_all_sizes(r->scratch, r->model->graph, io, NULL, &all, err));
+    *g = all.g;
     for (int i = 0; i < r->n_layers; i++)
-        weight[i] = pare_value_root(r->layer[i].info.weight);
-    return pare_graph_unshare(r->graph, weight, r->n_layers, err);
+        (*weight)[i] = pare_map_get(&all.g->names, pare_value_root(r->layer[i].info.weight)->name);
+    return pare_graph_unshare(*g, *weight, r->n_layers, err);
 }
 
 static int find_groups(struct pare_compression *r, struct pare_dependency_groups *d,
                        struct pare_err *err)
 {
+    const struct pare_value **weight;
+    struct pare_graph *g = NULL;
     struct pare_keep_sets *kept;
     struct pare_removal_units *removal_units;
     struct member *m;
     struct group *b;
     int64_t n_members, n, from = 0;
 
-    PARE_TRY(unshare_constants(r, err));
-    PARE_TRY(pare_keep_sets_new(r->scratch, r->graph, &kept, err));
+    PARE_TRY(open_graph(r, &g, &weight, err));
+    PARE_TRY(pare_keep_sets_new(r->scratch, g, &kept, err));
     PARE_TRY(pare_removal_units_new(r->scratch, kept, &removal_units, err));
-    PARE_TRY(list_members(r, removal_units, &m, &n_members, err));
+    PARE_TRY(list_members(r, weight, removal_units, &m, &n_members, err));
     PARE_TRY(list_groups(r, m, n_members, &b, &n, err));
     d->list = pare_alloc(r->arena, (size_t)n, sizeof(*d->list));
     if (!d->list)

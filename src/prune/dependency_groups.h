@@ -25,7 +25,8 @@ struct pare_dependency_groups {
     int n;
 };
 
-/* The groups of all layers whose units are output channels.  Computed once, from r->graph. */
+/* The groups of all layers whose units are output channels.  Computed once, for
+ * all sizes of free dimensions, as speedup does. */
 int pare_compression_groups(struct pare_compression *r, const struct pare_dependency_groups **d,
                             struct pare_err *err);
 

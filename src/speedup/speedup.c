@@ -10,39 +10,19 @@
 
 /* ---- graphs with shapes ---------------------------------------------------------------------- */
 
-static bool is_float(enum pare_dtype t)
-{
-    return t == PARE_F32 || t == PARE_F16 || t == PARE_BF16 || t == PARE_F64;
-}
-
-/* Contents that follow a free dimension are constant for one size only.  Integers keep their flag:
- * axis relations read them, and what is written into the model is checked (shrink_attrs.c). */
-static int drop_varying(struct pare_speedup *s, struct pare_err *err)
-{
-    PARE_TRY(pare_varying_find(s->arena, s->g, &s->varying, err));
-    for (int i = 0; i < s->g->n_values; i++) {
-        struct pare_value *v = s->g->value[i];
-
-        if (is_float(v->t.dtype) && pare_varies(&s->varying, v))
-            v->flags &= ~(unsigned)PARE_V_CONST;
-    }
-    return 0;
-}
-
-/* The model's graph with shapes, and the clone to analyze. */
+/* The model's graph with shapes, and the clone to analyze.  Integers that follow a free dimension
+ * are constants of it: what is written into the model is checked (shrink_attrs.c). */
 static int infer(struct pare_speedup *s, struct pare_err *err)
 {
     const struct pare_io *io;
-    struct pare_graph *from;
+    struct pare_all_sizes all;
 
     pare_model_inputs(s->from, &io);
-    PARE_TRY(pare_graph_infer_free(s->arena, s->from->graph, io, s->opts->in, &s->before, err));
-    from = pare_graph_to_analyze(s->before);
-    s->g = pare_graph_clone(s->arena, from, err);
-    if (!s->g)
-        return err->code;
-    memcpy(s->g->other, from->other, sizeof(from->other));
-    return drop_varying(s, err);
+    PARE_TRY(pare_graph_all_sizes(s->arena, s->from->graph, io, s->opts->in, &all, err));
+    s->before = all.first;
+    s->g = all.g;
+    s->varying = all.varying;
+    return 0;
 }
 
 /* ---- live nodes ------------------------------------------------------------------------------ */

@@ -46,6 +46,8 @@ static const char *unshrinkable_reason(const struct pare_speedup *s, const struc
     return NULL;
 }
 
+static const char *const needed_by_others = "layers that read it, or are added to it, need them";
+
 /* Why are empty channels kept?  A frozen axis, an unshrinkable node, or other layers. */
 static const char *reason(const struct pare_speedup *s, const struct pare_linear_node *m,
                           const struct pare_speedup_layer *l, struct pare_arena *a)
@@ -64,7 +66,7 @@ static const char *reason(const struct pare_speedup *s, const struct pare_linear
         return "their number is rounded up, or other layers need them";
     if (l->out - l->out_left + 1 == l->empty)
         return "one channel carries the constants of removed channels";
-    return "layers that read it, or are added to it, need them";
+    return needed_by_others;
 }
 
 /* A layer that is not a linear node, for example an LSTM: the last axes of its input and output are
@@ -88,7 +90,7 @@ static void report_other(const struct pare_speedup *s, const struct pare_node *n
     if (l->out - l->out_left < l->empty && !l->gone)
         l->why = why && at ? pare_sprintf(a, "%s at %s", why, at->name)
                  : why     ? why
-                           : "layers that read it, or are added to it, need them";
+                           : needed_by_others;
 }
 
 /* A layer in a body: values that cross the body's border are frozen, and nothing in it shrinks. */
@@ -149,6 +151,7 @@ static int report_layer(const struct report *t, const struct pare_layer_info *i,
             break;
         }
     report_channels(t, i, l);
+    l->coupled = l->why == needed_by_others;
     return 0;
 }
 
@@ -182,6 +185,31 @@ static int count_nodes(const struct pare_graph *g)
     return n;
 }
 
+/* Free dimensions that have one size only, if the caller did not set it; see r->one_size. */
+static int name_one_sizes(const struct pare_speedup *s, struct pare_arena *a,
+                          struct pare_speedup_report *r, struct pare_err *err)
+{
+    const struct pare_tensor *given = s->opts->in;
+    const struct pare_io *io;
+    int n = pare_model_inputs(s->from, &io);
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < io[i].rank; k++) {
+            const char *sym = io[i].sym[k] ? io[i].sym[k] : "";
+            bool set = given && given[i].rank > k && given[i].dim[k] >= 0;
+
+            if (set || !pare_axis_has_one_size(s->before, io, i, k))
+                continue;
+            r->one_size = pare_sprintf(a, "%s%sdimension %d%s%s%s of input '%s' (%lld)",
+                                       r->one_size ? r->one_size : "", r->one_size ? ", " : "", k,
+                                       *sym ? " '" : "", sym, *sym ? "'" : "", io[i].name,
+                                       (long long)s->before->in[i]->t.dim[k]);
+            if (!r->one_size)
+                return pare_no_memory(err, "for the report");
+        }
+    return 0;
+}
+
 int pare_speedup_fill_report(struct pare_speedup *s, struct pare_arena *a,
                              struct pare_speedup_report *r, struct pare_err *err)
 {
@@ -209,5 +237,5 @@ int pare_speedup_fill_report(struct pare_speedup *s, struct pare_arena *a,
     r->macs_left = sum_macs(s->after);
     r->nodes = count_nodes(s->before);
     r->nodes_left = count_nodes(s->after);
-    return 0;
+    return name_one_sizes(s, a, r, err);
 }

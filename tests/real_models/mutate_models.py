@@ -1,17 +1,19 @@
 #!/usr/bin/python3
 """mutate_models.py - damage real models in ways that keep them readable, and take them through commands.
 
-usage: mutate_models.py BUILD_FOLDER COUNT [--seed N] [--keep FOLDER]
+usage: mutate_models.py BUILD_FOLDER COUNT [--seed N] [--keep FOLDER] [--all]
 
 Each of COUNT mutants is a model of models.json with up to three changes of operator types, attributes, edges, declared
-dimensions, initializers or opsets.  inspect, run, prune --speedup and quantize must end by themselves with exit code 0,
-or with 1 or 2 and one sentence on stderr: no signal, no sanitizer report, no hang, no file after a failure.
+dimensions, initializers or opsets.  Of a large model, a random part is taken: up to 60 nodes with their initializers.
+inspect, run, prune --speedup and quantize must end by themselves with exit code 0, or with 1 or 2 and one sentence on
+stderr: no signal, no sanitizer report, no hang, no file after a failure.
 """
 import argparse
 import copy
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -19,12 +21,16 @@ import tempfile
 import onnx
 from onnx import numpy_helper
 
+os.environ["OMP_WAIT_POLICY"] = "passive"  # waiting threads must not keep a busy core
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tools"))
 import fetch_models  # noqa: E402
 
-SMALL = 3_000_000       # bytes: larger models take too long
-TIMEOUT = 60
+SMALL = 3_000_000       # bytes: of larger models, a part is taken
+PART = 1_000_000        # bytes: at most these in initializers of a part
+SECONDS = 60            # of processor time; the machine may be busy
+TIMEOUT = 600
+PRESETS = ("int8-weights", "int8-dynamic", "w4", "fp16", "bf16")
 TYPES = ("Relu Sigmoid Add Mul Sub Div MatMul Conv Gemm Reshape Transpose Concat Slice Gather Softmax Squeeze Unsqueeze "
          "Flatten ReduceMean MaxPool AveragePool GlobalAveragePool BatchNormalization LayerNormalization Split Expand "
          "Where Equal ArgMax TopK Cast Shape ConstantOfShape Range Pad Resize LSTM GRU If Loop Scan Identity Clip Pow "
@@ -120,8 +126,49 @@ def graphs(g):
                 yield from graphs(a.g)
 
 
-def mutant(model, rng):
-    m = copy.deepcopy(model)
+def part(model, types, rng):
+    """Up to 60 neighboring nodes of the main graph, with what they read: initializers, and new inputs."""
+    g = model.graph
+    first, count = rng.randrange(len(g.node)), rng.randint(3, 60)
+    weights = {t.name: t for t in g.initializer}
+    m = onnx.ModelProto()
+    m.CopyFrom(onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions))
+    made, taken, total = set(), set(), 0
+    for node in g.node[first:first + count]:
+        need = [weights[i] for i in node.input if i in weights and i not in taken]
+        total += sum(t.ByteSize() for t in need)
+        if total > PART:
+            break
+        m.graph.node.add().CopyFrom(node)
+        for t in need:
+            m.graph.initializer.add().CopyFrom(t)
+            taken.add(t.name)
+        for i in node.input:
+            if i and i not in taken and i not in made:
+                m.graph.input.add().CopyFrom(types.get(i) or onnx.helper.make_tensor_value_info(i, 1, None))
+                taken.add(i)
+        made.update(node.output)
+    read = {i for n in m.graph.node for i in n.input}
+    for name in sorted(made - read - {""}):
+        m.graph.output.add(name=name)
+    return m if m.graph.node else part(model, types, rng)
+
+
+def load(path):
+    """The model, and for a large one what is known about its values."""
+    model = onnx.load(path)
+    if os.path.getsize(path) < SMALL:
+        return model, None
+    bare = copy.deepcopy(model)
+    try:
+        bare = onnx.shape_inference.infer_shapes(bare)
+    except Exception:
+        pass
+    return model, {v.name: v for v in list(bare.graph.input) + list(bare.graph.value_info)}
+
+
+def mutant(model, types, rng):
+    m = copy.deepcopy(model) if types is None else part(model, types, rng)
     done = []
     for _ in range(rng.randint(1, 3)):
         g = rng.choice([g for g in graphs(m.graph) if g.node])
@@ -141,7 +188,8 @@ def problem(command, out):
     if os.path.exists(out):
         os.remove(out)
     try:
-        p = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT)
+        p = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5)))
     except subprocess.TimeoutExpired:
         return f"took more than {TIMEOUT} s"
     text = p.stderr.decode("utf-8", "replace")
@@ -164,27 +212,30 @@ def main():
     ap.add_argument("count", type=int)
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--keep", help="the folder for mutants that show a problem")
+    ap.add_argument("--all", action="store_true", help="all models, not only those of a short test")
     args = ap.parse_args()
     build = os.path.abspath(args.build)
     pare, folder = os.path.join(build, "pare"), os.path.join(build, "real_models")
     with open(os.path.join(HERE, "models.json")) as f:
         specs = json.load(f)
-    paths = [fetch_models.fetch(n, s, folder) for n, s in specs.items() if s.get("ci")]
-    models = [(os.path.basename(p), onnx.load(p)) for p in paths if os.path.getsize(p) < SMALL]
-    limits = ["--max-memory", "2G", "--timeout", "40"]
+    paths = [fetch_models.fetch(n, s, folder) for n, s in specs.items() if s.get("ci") or args.all]
+    models = [(os.path.basename(p), load(p)) for p in paths]
+    limits = ["--max-memory", "2G", "--timeout", str(TIMEOUT - 100)]
     bad = runs = 0
     with tempfile.TemporaryDirectory(dir=build) as work:
         path, out = os.path.join(work, "m.onnx"), os.path.join(work, "o.onnx")
         for i in range(args.count):
             seed = args.seed * 1_000_000 + i
             rng = random.Random(seed)
-            name, model = rng.choice(models)
-            m, done = mutant(model, rng)
+            name, (model, types) = rng.choice(models)
+            m, done = mutant(model, types, rng)
             with open(path, "wb") as f:
                 f.write(m.SerializeToString())
             commands = {"inspect": [pare, "inspect", path], "run": [pare, "run", path, "--threads", "1"],
-                        "prune": [pare, "prune", path, "--pruner", "l1", "--sparsity", "0.5", "--speedup", "-o", out],
-                        "quantize": [pare, "quantize", path, "--preset", "int8-weights", "-o", out]}
+                        "prune": [pare, "prune", path, "--pruner", "l1", "--sparsity", "0.5", "--speedup", "--no-bench",
+                                  "-o", out]
+                                 + ["--dependency-aware"] * rng.randrange(2),
+                        "quantize": [pare, "quantize", path, "--preset", rng.choice(PRESETS), "-o", out]}
             for what, command in commands.items():
                 wrong = problem(command + limits, out)
                 runs += 1

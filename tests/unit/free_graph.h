@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 
-enum { FG_VALUES = 120, FG_TABLE = 64 };
+enum { FG_VALUES = 120, FG_TABLE = 64, FG_IDS = 11 };
 enum fg_kind { FG_IMAGE, FG_SEQUENCE };
 
 struct fg_value {
@@ -32,6 +32,7 @@ struct fg {
     struct fg_value v[FG_VALUES];
     int n, grids;
     int64_t fixed[4]; /* sizes of the input; -1: free */
+    const char *ids;  /* a second input (B, T) of numbers below FG_IDS; NULL: none */
     enum fg_kind kind;
 };
 
@@ -143,17 +144,21 @@ static inline const char *fg_reshape(struct fg *g, const char *x, const char *of
 /* An activation, as one operator or as the operators that exporters write. */
 static inline const char *fg_act(struct fg *g, const char *x)
 {
-    static const char *const plain[] = { "Relu", "Sigmoid", "Tanh", "Softplus" };
+    static const char *const plain[] = { "Relu",      "Sigmoid",     "Tanh",     "Softplus",
+                                         "LeakyRelu", "HardSigmoid", "HardSwish" };
     const char *e;
 
-    switch (fg_int(g, 0, 5)) {
+    switch (fg_int(g, 0, 6)) {
     case 0:
         e = fg_node(g, "Div", x, build_scalar(&g->b, 1.41421356f), NOTHING);
         e = fg_node(g, "Add", fg_node(g, "Erf", e, NULL, NOTHING), build_scalar(&g->b, 1), NOTHING);
         return fg_node(g, "Mul", fg_node(g, "Mul", x, e, NOTHING), build_scalar(&g->b, 0.5f),
                        NOTHING);
     case 1: return fg_node(g, "Mul", x, fg_node(g, "Sigmoid", x, NULL, NOTHING), NOTHING);
-    default: return fg_node(g, plain[fg_int(g, 0, 3)], x, NULL, NOTHING);
+    case 2:
+        return build_node(&g->b, "Clip", NAMES(x, build_scalar(&g->b, 0), build_scalar(&g->b, 6)),
+                          NOTHING);
+    default: return fg_node(g, plain[fg_int(g, 0, 6)], x, NULL, NOTHING);
     }
 }
 

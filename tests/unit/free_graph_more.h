@@ -277,6 +277,8 @@ static inline void fg_context(struct fg *g)
     fg_add(g, fg_node(g, "Add", name, s, NOTHING), g->v[x], C);
 }
 
+#include "free_graph_ops.h"
+
 /* ---- whole graphs ------------------------------------------------------------------------- */
 
 static inline void fg_input(struct fg *g, int64_t C)
@@ -300,6 +302,14 @@ static inline void fg_input(struct fg *g, int64_t C)
     fg_add(g, name,
            (struct fg_value){ .kind = g->kind, .grid = g->grids++, .scale = 1, .fits_table = true },
            C);
+    if (image || fg_chance(g, 50))
+        return;
+    g->ids = build_name(&g->b); /* has the batch and length of the first input */
+    shape = NOTHING;
+    for (int i = 0; i < 2; i++)
+        shape = CAT(shape, msg(1, g->fixed[i] < 0 ? text(2, names[1][i]) : num(1, g->fixed[i])));
+    build_put(&g->b,
+              msg(11, CAT(text(1, g->ids), msg(2, msg(1, CAT(num(1, PARE_I64), msg(2, shape)))))));
 }
 
 /* Values without a consumer become outputs, each after one more layer. */
@@ -324,13 +334,19 @@ static inline void fg_outputs(struct fg *g)
 static inline void fg_make(struct fg *g, uint64_t seed)
 {
     static void (*const image[])(struct fg *) = {
-        fg_conv, fg_conv, fg_conv,       fg_residual, fg_residual, fg_pool, fg_squeeze,
-        fg_up,   fg_up,   fg_group_norm, fg_position, fg_tokens,   fg_join, fg_context
+        fg_conv,    fg_conv,     fg_conv,     fg_residual, fg_residual,   fg_pool,     fg_squeeze,
+        fg_up,      fg_up,       fg_double,   fg_double,   fg_group_norm, fg_spread,   fg_tokens,
+        fg_join,    fg_context,  fg_position, fg_odd_conv, fg_split,      fg_gather,   fg_shuffle,
+        fg_flatten, fg_convnext, fg_odd_conv, fg_where,    fg_split,      fg_residual,
     };
-    static void (*const sequence[])(struct fg *) = { fg_attention,    fg_attention, fg_feed_forward,
-                                                     fg_feed_forward, fg_project,   fg_project,
-                                                     fg_layer_norm,   fg_positions, fg_conv1d,
-                                                     fg_join,         fg_context };
+    static void (*const sequence[])(struct fg *) = {
+        fg_attention, fg_attention, fg_feed_forward,     fg_feed_forward,
+        fg_project,   fg_project,   fg_layer_norm,       fg_positions,
+        fg_conv1d,    fg_join,      fg_packed_attention, fg_grouped_attention,
+        fg_context,   fg_split,     fg_gather,           fg_written_norm,
+        fg_recurrent, fg_embed,     fg_class_token,      fg_one_position,
+        fg_where,     fg_project,
+    };
     int count;
 
     memset(g, 0, sizeof(*g));

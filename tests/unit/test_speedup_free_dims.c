@@ -184,12 +184,68 @@ static void discontinuous(void **state)
     speedup_free(&s);
 }
 
+/* The length is free in the file, but the layer takes 16 only; the batch has several sizes. */
+static void one_size(void **state)
+{
+    struct net n = net_new(6);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1)), *y;
+    struct speedup_result s;
+
+    (void)state;
+    y = build_node(&n.b, "MatMul", NAMES(x, WEIGHT(&n, HALF, 1, 16, 12)), NOTHING);
+    y = build_node(&n.b, "MatMul", NAMES(net_relu(&n, y), WEIGHT(&n, ALL, 1, 12, 4)), NOTHING);
+    build_output(&n.b, y);
+    s = net_speedup(&n);
+    assert_int_equal(speedup_out_channels(&s, 0), 6);
+    assert_non_null(s.r.one_size);
+    assert_non_null(strstr(s.r.one_size, "dimension 1 'N1'"));
+    assert_non_null(strstr(s.r.one_size, "(16)"));
+    assert_null(strstr(s.r.one_size, "dimension 0"));
+    speedup_free(&s);
+}
+
+/* Groups of layers after a window that a picture of size 1 does not fit: the residual convolutions
+ * lose the same channels. */
+static void groups_after_window(void **state)
+{
+    const struct pare_prune_opts o = { .pruner = "l1",
+                                       .sparsity = 0.5,
+                                       .settings = "mode=dependency_aware" };
+    struct net n = net_new(7);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, -1, -1)), *y;
+    struct pare_model *m, *masked = NULL, *small = NULL;
+    struct pare_prune_report p;
+    struct pare_speedup_report r;
+    struct pare_err err;
+
+    (void)state;
+    x = build_node(&n.b, "MaxPool", NAMES(x),
+                   CAT(at_ints("kernel_shape", INTS(2, 2)), at_ints("strides", INTS(2, 2))));
+    x = net_conv(&n, x, ALL, 3, 8, 3);
+    y = net_conv(&n, net_relu(&n, net_conv(&n, x, ALL, 8, 6, 3)), ALL, 6, 8, 3);
+    build_output(&n.b, net_conv(&n, net_relu(&n, net_add(&n, x, y)), ALL, 8, 4, 1));
+    m = build_model(&n.b);
+    if (pare_prune(m, &o, &masked, &p, &err) ||
+        pare_speedup(masked, &(struct pare_speedup_opts){ .threads = 1 }, pool, &small, &r, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.n_layers, 4);
+    assert_int_equal(r.layer[0].out_left, 4);
+    assert_int_equal(r.layer[1].out_left, 3);
+    assert_int_equal(r.layer[2].out_left, 4);
+    for (int i = 0; i < r.n_layers; i++)
+        assert_false(r.layer[i].coupled);
+    pare_model_free(small);
+    pare_model_free(masked);
+    pare_model_free(m);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(table_of_length), T(shape_after_stride), T(heads), T(two_shapes), T(discontinuous),
+        T(table_of_length), T(shape_after_stride),  T(heads), T(two_shapes), T(discontinuous),
+        T(one_size),        T(groups_after_window),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include "../job/input.h"
 #include "../print/state_print.h"
 #include "../../base/arena.h"
+#include "../../graph/free_dims.h"
 #include "../../graph/layer.h"
 #include "../../io/tensor_file.h"
 #include "../../onnx/metadata.h"
@@ -148,6 +149,17 @@ static int count_zeros(struct pare_arena *a, const struct pare_value *w, double 
     return 0;
 }
 
+/* For all sizes of free dimensions, as prune and speedup do. */
+static int collect_groups(struct inspection *l, struct pare_err *err)
+{
+    bool given = l->o->batch || l->o->shape.n;
+    struct pare_all_sizes all;
+
+    PARE_TRY(pare_graph_all_sizes(l->c->arena, l->m->graph, l->in.io, given ? l->in.t : NULL, &all,
+                                  err));
+    return pare_groups_find(l->c->arena, all.g, &l->group, &l->n_groups, err);
+}
+
 static int collect_layers(struct inspection *l, struct pare_err *err)
 {
     PARE_TRY(pare_layers(l->c->arena, l->g, &l->layer, &l->n_layers, err));
@@ -163,8 +175,7 @@ static int collect_layers(struct inspection *l, struct pare_err *err)
             PARE_TRY(count_zeros(l->c->arena, l->layer[i].weight, &l->zeros[i], err));
     }
     if (l->o->groups)
-        PARE_TRY(pare_groups_find(l->c->arena, l->g, l->layer, l->n_layers, &l->group, &l->n_groups,
-                                  err));
+        PARE_TRY(collect_groups(l, err));
     for (int i = 0; i < l->g->n_nodes; i++) {
         double macs = pare_node_macs(l->g->node[i]);
 

@@ -19,7 +19,7 @@ struct prune {
     struct pare_strs plugin, input, shape;
     struct pare_ints input_shape;
     int64_t round_to;
-    bool json, quiet, dependency_aware, speedup, no_verify;
+    bool json, quiet, dependency_aware, speedup, no_verify, no_bench;
 };
 
 static const struct pare_opt prune_opts[] = {
@@ -55,6 +55,8 @@ static const struct pare_opt prune_opts[] = {
     PARE_TEXTS("input", offsetof(struct prune, input), "FILE",
                "with --speedup: compare with this input: name=x.npy, x.npz or x.pb (default: items "
                "of --data, or random inputs)"),
+    PARE_FLAG("no-bench", offsetof(struct prune, no_bench),
+              "with --speedup: do not measure latency", 0),
     PARE_FLAG("no-verify", offsetof(struct prune, no_verify),
               "with --speedup: do not run both models to compare their outputs", 0),
     PARE_TEXTS("plugin", offsetof(struct prune, plugin), "FILE",
@@ -113,11 +115,12 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
     j->prune.o.registry = j->common.registry;
     if (o->config && o->sparsity >= 0)
         return pare_misuse(c, err, "use either --sparsity or --config, not both");
-    if (!o->speedup && (o->shape.n || o->input.n || o->no_verify))
+    if (!o->speedup && (o->shape.n || o->input.n || o->no_verify || o->no_bench))
         return pare_misuse(c, err, "--%s needs --speedup",
-                           o->shape.n   ? "shape"
-                           : o->input.n ? "input"
-                                        : "no-verify");
+                           o->shape.n    ? "shape"
+                           : o->input.n  ? "input"
+                           : o->no_bench ? "no-bench"
+                                         : "no-verify");
     if (!o->config && o->sparsity < 0)
         return pare_misuse(c, err, "specify --sparsity (for example 0.5) or --config");
     return 0;
@@ -199,6 +202,16 @@ static int shrink_and_verify(struct pare_cli *c, struct job *j, struct pare_err 
     return rc;
 }
 
+static bool is_dependency_aware(const struct job *j)
+{
+    bool aware = false;
+
+    for (int i = 0; i < j->prune.n_given; i++)
+        if (!strcmp(j->prune.given[i].name, "mode"))
+            aware = !strcmp(j->prune.given[i].text, "dependency_aware");
+    return aware;
+}
+
 /* Write the masked model, or with --speedup the smaller one. */
 static int write_files(struct pare_compress_job *common, struct pare_err *err)
 {
@@ -217,8 +230,9 @@ static int write_files(struct pare_compress_job *common, struct pare_err *err)
                                       NULL, err));
     j->speedup = (struct pare_speedup_job){ .masked = model,
                                             .compression = j->prune.compression,
+                                            .dependency_aware = is_dependency_aware(j),
                                             .output = j->common.train.output,
-                                            .seconds = 1,
+                                            .seconds = o->no_bench ? 0 : 1,
                                             .opts = { .round_to = o->round_to,
                                                       .unverified = o->no_verify } };
     return shrink_and_verify(c, j, err);

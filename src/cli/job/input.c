@@ -9,9 +9,11 @@
 
 #include "../../base/arena.h"
 #include "../../base/rng.h"
+#include "../../graph/free_dims.h"
 #include "../../io/npy.h"
 #include "../../io/npz.h"
 #include "../../io/tensor_pb.h"
+#include "../../onnx/model.h"
 #include "../../tensor/tensor.h"
 
 static int init_inputs(struct pare_cli *c, const struct pare_model *m, struct pare_inputs *in,
@@ -189,10 +191,56 @@ static int bind_unknown(struct pare_cli *c, struct pare_inputs *in, int i, bool 
                        name, name);
 }
 
-/* Set dimensions that are still free: the first one to the batch size if given, others to 1, with a
- * note. */
+/* The first free dimension of the input that is not its batch; -1: none. */
+static int first_free(const struct pare_inputs *in, int i)
+{
+    for (int k = in->t[i].rank > 1; k < in->t[i].rank; k++)
+        if (in->t[i].dim[k] < 0)
+            return k;
+    return -1;
+}
+
+/* The graph inferred with free dimensions of size 1, or if nodes fail for that size, with sizes
+ * that they accept.  *g is NULL: only batches are free. */
+static int find_sizes(struct pare_cli *c, const struct pare_model *m, const struct pare_inputs *in,
+                      const struct pare_shape_args *args, struct pare_graph **g,
+                      struct pare_err *err)
+{
+    struct pare_tensor *given = pare_alloc(c->arena, (size_t)in->n + 1, sizeof(*given));
+    struct pare_graph *ones, *fits;
+    bool any = false;
+
+    *g = NULL;
+    if (!given)
+        return pare_no_memory(err, "for the inputs");
+    for (int i = 0; i < in->n; i++) {
+        given[i] = in->t[i];
+        given[i].data = NULL;
+        if (given[i].rank > 0 && given[i].dim[0] < 0 && args->batch)
+            given[i].dim[0] = args->batch;
+        any |= first_free(in, i) >= 0;
+    }
+    if (!any || args->open)
+        return 0;
+    ones = pare_graph_clone(c->arena, m->graph, err);
+    if (!ones)
+        return err->code;
+    for (int i = 0; i < in->n; i++)
+        ones->in[i]->t = given[i];
+    pare_graph_bind(ones, 1);
+    PARE_TRY(pare_graph_infer(ones, true, err));
+    if (!ones->failed)
+        return 0;
+    PARE_TRY(pare_graph_infer_free(c->arena, m->graph, in->io, given, &fits, err));
+    *g = fits->failed < ones->failed ? fits : NULL;
+    return 0;
+}
+
+/* Set dimensions that are still free: the first one to the batch size if given, others to 1 or to
+ * their size in `sized`, with a note. */
 static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
-                     const struct pare_shape_args *args, struct pare_err *err)
+                     const struct pare_shape_args *args, const struct pare_graph *sized,
+                     struct pare_err *err)
 {
     const struct pare_io *io = &in->io[i];
     struct pare_tensor *t = &in->t[i];
@@ -205,13 +253,14 @@ static int bind_free(struct pare_cli *c, struct pare_inputs *in, int i,
 
         if (t->dim[k] >= 0 || (args->open && !batch))
             continue;
-        t->dim[k] = batch ? args->batch : 1;
+        t->dim[k] = batch ? args->batch : sized ? sized->in[i]->t.dim[k] : 1;
         if (!batch)
-            PARE_TRY(
-                add_note(in,
-                         pare_sprintf(c->arena, "input '%s': dimension %d%s%s%s is free, using 1",
-                                      io->name, k, sym ? " '" : "", sym ? sym : "", sym ? "'" : ""),
-                         err));
+            PARE_TRY(add_note(in,
+                              pare_sprintf(c->arena,
+                                           "input '%s': dimension %d%s%s%s is free, using %" PRId64,
+                                           io->name, k, sym ? " '" : "", sym ? sym : "",
+                                           sym ? "'" : "", t->dim[k]),
+                              err));
     }
     return check_shape(c, in, i, err);
 }
@@ -220,6 +269,7 @@ int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
                       const struct pare_shape_args *args, struct pare_inputs *in,
                       struct pare_err *err)
 {
+    struct pare_graph *sized;
     bool batched = false;
 
     PARE_TRY(init_inputs(c, m, in, err));
@@ -235,8 +285,9 @@ int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
     if (args->batch && !batched)
         return pare_misuse(c, err, "--batch %" PRId64 ": no input has a free first dimension",
                            args->batch);
+    PARE_TRY(find_sizes(c, m, in, args, &sized, err));
     for (int i = 0; i < in->n; i++)
-        PARE_TRY(bind_free(c, in, i, args, err));
+        PARE_TRY(bind_free(c, in, i, args, sized, err));
     return 0;
 }
 

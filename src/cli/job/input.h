@@ -22,7 +22,8 @@ struct pare_shape_args {
     bool open;              /* dimensions that are still free remain -1 */
 };
 
-/* Use the declared shapes, overridden by --shape; dimensions that are still free become 1. */
+/* Use the declared shapes, overridden by --shape; dimensions that are still free become 1, or if
+ * nodes do not accept that, a size that they accept. */
 int pare_inputs_shape(struct pare_cli *c, const struct pare_model *m,
                       const struct pare_shape_args *args, struct pare_inputs *in,
                       struct pare_err *err);

@@ -124,7 +124,8 @@ static double file_size(struct pare_arena *a, const char *path)
     return sum + (!external || stat(external, &st) ? 0 : (double)st.st_size);
 }
 
-static int save_and_measure(struct pare_cli *c, struct pare_speedup_job *s,
+/* The file is written last: a measurement that fails, or that a timeout ends, leaves none. */
+static int measure_and_save(struct pare_cli *c, struct pare_speedup_job *s,
                             const struct pare_model *smaller, const struct pare_speedup_graphs *g,
                             struct pare_err *err)
 {
@@ -132,9 +133,11 @@ static int save_and_measure(struct pare_cli *c, struct pare_speedup_job *s,
 
     PARE_TRY(pare_model_metadata(s->masked, c->arena, &f, err));
     s->bytes = (double)f.bytes;
+    if (s->seconds > 0)
+        PARE_TRY(measure(c, s, smaller, g, err));
     PARE_TRY(pare_model_save(smaller, s->output, NULL, err));
     s->bytes_left = file_size(c->arena, s->output);
-    return s->seconds > 0 ? measure(c, s, smaller, g, err) : 0;
+    return 0;
 }
 
 /* ---- a run that removes nothing -------------------------------------------------------------- */
@@ -150,10 +153,11 @@ static bool lost_channels(const struct pare_speedup_report *r, const char *name)
     return false;
 }
 
-/* The reason that most layers have; NULL: none has one. */
-static const char *usual_reason(const struct pare_speedup_report *r, int64_t *empty)
+/* The first layer with the reason that most layers have; NULL: none has one. */
+static const struct pare_speedup_layer *usual_reason(const struct pare_speedup_report *r,
+                                                     int64_t *empty)
 {
-    const char *best = NULL;
+    const struct pare_speedup_layer *best = NULL;
     int most = 0;
 
     *empty = 0;
@@ -165,17 +169,30 @@ static const char *usual_reason(const struct pare_speedup_report *r, int64_t *em
             n += r->layer[k].why && !strcmp(r->layer[k].why, r->layer[i].why);
         if (n > most) {
             most = n;
-            best = r->layer[i].why;
+            best = &r->layer[i];
         }
     }
     return best;
+}
+
+/* What to do if masked channels are kept because of other layers, or of the graph. */
+static const char *remedy(const struct pare_speedup_job *s, const struct pare_speedup_layer *l)
+{
+    if (!l->coupled)
+        return "prune other layers";
+    if (!s->compression)
+        return "prune those layers, too, for example with 'pare prune --dependency-aware'";
+    if (pare_compression_layers(s->compression) > 1 && !s->dependency_aware)
+        return "prune those layers, too, or use --dependency-aware";
+    return "prune those layers, too";
 }
 
 /* Why hardly anything was removed, and what to do. */
 static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
 {
     int64_t empty;
-    const char *why = usual_reason(&s->r, &empty), *text;
+    const struct pare_speedup_layer *why = usual_reason(&s->r, &empty);
+    const char *text;
 
     if (!empty && s->compression)
         text = pare_sprintf(c->arena,
@@ -188,10 +205,8 @@ static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
     else if (!why)
         text = "few channels are masked: use a higher sparsity, or prune more layers";
     else
-        text = pare_sprintf(c->arena,
-                            "masked channels are kept (%s): prune other layers, too, or use "
-                            "--dependency-aware",
-                            why);
+        text = pare_sprintf(c->arena, "masked channels are kept (%s): %s", why->why,
+                            remedy(s, why));
     return text ? text : "";
 }
 
@@ -236,7 +251,7 @@ int pare_speedup_job_run(struct pare_cli *c, struct pare_speedup_job *s, struct 
     if (!rc)
         rc = check_removed(c, s, err);
     if (!rc)
-        rc = save_and_measure(c, s, smaller, &graphs, err);
+        rc = measure_and_save(c, s, smaller, &graphs, err);
     pare_arena_free(graphs.arena);
     pare_model_free(smaller);
     return rc;
@@ -319,6 +334,11 @@ static void print_verified(const struct pare_speedup_report *r)
         }
         printf("\n");
     }
+    if (r->one_size) {
+        printf("free in the file, but no other size that was tried works: ");
+        pare_put_clean(stdout, r->one_size);
+        printf("\n");
+    }
     if (r->discontinuous)
         printf("compared before %s and other discontinuous or random operators\n",
                r->discontinuous);
@@ -378,6 +398,8 @@ json_t *pare_speedup_job_json(const struct pare_speedup_job *s)
                             json_pack("[o, o]", pare_json_text(s->r.shapes[0]),
                                       s->r.shapes[1] ? pare_json_text(s->r.shapes[1])
                                                      : json_null()));
+    if (j && s->r.one_size)
+        json_object_set_new(j, "one_size", pare_json_text(s->r.one_size));
     if (j && s->r.verified && s->r.agreement >= 0)
         json_object_set_new(j, "agreement", pare_json_real(s->r.agreement));
     if (j && s->data && s->r.verified)

@@ -9,6 +9,7 @@
 struct pare_speedup_job {
     const struct pare_model *masked;
     struct pare_compression *compression; /* that masked it just before; NULL: another command */
+    bool dependency_aware;                /* coupled channels were masked together */
     const char *output;
     struct pare_speedup_opts opts;
     double seconds;   /* for measuring each model; 0: do not measure */

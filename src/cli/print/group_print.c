@@ -90,16 +90,18 @@ static int fill_groups(struct pare_arena *a, const struct finding *f, struct par
     return 0;
 }
 
-int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
-                     const struct pare_layer_info *layer, int n_layers, struct pare_group **list,
-                     int *n, struct pare_err *err)
+int pare_groups_find(struct pare_arena *a, struct pare_graph *g, struct pare_group **list, int *n,
+                     struct pare_err *err)
 {
-    struct finding f = { .layer = layer, .n_layers = n_layers };
+    struct finding f = { .n_layers = 0 };
+    struct pare_layer_info *layer;
     struct pare_keep_sets *k;
 
     *n = 0;
-    *list = pare_alloc(a, (size_t)n_layers, sizeof(**list));
-    f.set = pare_alloc(a, (size_t)n_layers, sizeof(*f.set));
+    PARE_TRY(pare_layers(a, g, &layer, &f.n_layers, err));
+    f.layer = layer;
+    *list = pare_alloc(a, (size_t)f.n_layers, sizeof(**list));
+    f.set = pare_alloc(a, (size_t)f.n_layers, sizeof(*f.set));
     PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     PARE_TRY(pare_keep_sets_new(a, g, &k, err));
     f.group = pare_alloc(a, (size_t)pare_keep_sets_sets(k), sizeof(*f.group));
@@ -107,7 +109,7 @@ int pare_groups_find(struct pare_arena *a, struct pare_graph *g,
         return pare_no_memory(err, "to find dependency groups");
     for (int i = 0; i < pare_keep_sets_sets(k); i++)
         f.group[i] = -1;
-    for (int i = 0; i < n_layers; i++) {
+    for (int i = 0; i < f.n_layers; i++) {
         f.set[i].out = f.set[i].in = -1;
         if (makes_channels(&layer[i]))
             sets_of(k, &layer[i], &f.set[i].out, &f.set[i].in);
