@@ -91,6 +91,9 @@ PARE_API int pare_model_new(const char *network, const int64_t chw[3], int64_t c
 PARE_API void pare_model_retain(struct pare_model *model); /* one more pare_model_free() is due */
 PARE_API void pare_model_free(struct pare_model *model);
 
+/* The order of axes of pictures: channels second or last. */
+enum pare_layout { PARE_LAYOUT_UNKNOWN, PARE_NCHW, PARE_NHWC };
+
 /* An input or output as the file declares it. */
 struct pare_io {
     const char *name;
@@ -98,6 +101,7 @@ struct pare_io {
     int rank;                       /* -1: the file does not say */
     int64_t dim[PARE_MAX_RANK];     /* -1: free */
     const char *sym[PARE_MAX_RANK]; /* the name of a free dimension; NULL: it has none */
+    enum pare_layout layout; /* of an input with four dimensions, from the graph or its sizes */
 };
 
 /* The number of inputs (outputs); *io are these, in the model's order. */

@@ -73,6 +73,29 @@ static bool is_float(enum pare_dtype t)
     return t == PARE_F32 || t == PARE_F64 || t == PARE_F16 || t == PARE_BF16;
 }
 
+/* (C, H, W) as (H, W, C). */
+static struct pare_tensor turned(const struct pare_tensor *item)
+{
+    struct pare_tensor t = *item;
+
+    t.dim[0] = item->dim[1];
+    t.dim[1] = item->dim[2];
+    t.dim[2] = item->dim[0];
+    return t;
+}
+
+bool pare_item_last(const struct pare_data *d, const struct pare_io *input)
+{
+    struct pare_tensor last;
+
+    if (!input || d->n_inputs || !d->parts->picture || d->item.rank != 3 || input->rank != 4)
+        return false;
+    last = turned(&d->item);
+    if (!same_dims(&last, input))
+        return false;
+    return !same_dims(&d->item, input) || input->layout == PARE_NHWC;
+}
+
 /* Integer inputs get the values as stored, in stored order. */
 static int check_type(const struct pare_data *d, const struct pare_io *io, struct pare_err *err)
 {
@@ -86,10 +109,11 @@ static int check_type(const struct pare_data *d, const struct pare_io *io, struc
     if (is_float(d->dtype))
         return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but '%s' has %s",
                          io->name, pare_dtype_name(io->dtype), d->name, pare_dtype_name(d->dtype));
-    if (d->source->read || p->resize.n || p->cropped || (p->form.last && p->form.c > 1))
+    if (d->source->read || p->resize.n || p->cropped ||
+        (p->picture && p->form.c > 1 && p->form.last != pare_item_last(d, io)))
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the model's input '%s' takes %s: images cannot be resized, cropped or "
-                         "converted from (H, W, C) for it",
+                         "converted between (C, H, W) and (H, W, C) for it",
                          io->name, pare_dtype_name(io->dtype));
     return 0;
 }
@@ -116,13 +140,18 @@ static int fit_item(const struct pare_data *d, const struct pare_tensor *item,
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
                     struct pare_tensor *shape, struct pare_err *err)
 {
+    struct pare_tensor item;
+
     *shape = d->item;
     if (!input)
         return 0;
     if (d->n_inputs)
-        return pare_input_shape(d, 0, input, shape, err);
+        return pare_input_shape(d, 0, input, 0, shape, err);
     PARE_TRY(check_type(d, input, err));
-    return fit_item(d, &d->item, input, shape, err);
+    if (pare_item_last(d, input))
+        *shape = turned(&d->item);
+    item = *shape;
+    return fit_item(d, &item, input, shape, err);
 }
 
 int pare_input_find(const struct pare_data *d, const struct pare_io *io, int n, int i,
@@ -136,23 +165,20 @@ int pare_input_find(const struct pare_data *d, const struct pare_io *io, int n, 
     return -1;
 }
 
-int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
+int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io, int i,
                      struct pare_tensor *shape, struct pare_err *err)
 {
-    struct pare_tensor item = d->input[k].t;
-    bool floats = is_float(io->dtype) || io->dtype == PARE_NONE;
+    struct pare_tensor item = pare_input_item(d, k);
+    struct pare_io items = pare_io_items(io, i);
+    bool floats = is_float(items.dtype) || items.dtype == PARE_NONE;
 
-    if (!d->parts->get) {
-        item.rank--;
-        memmove(item.dim, item.dim + 1, (size_t)item.rank * sizeof(*item.dim));
-    }
     *shape = item;
-    if (item.dtype != io->dtype && (d->parts->get || (!floats && is_float(item.dtype))) &&
-        io->dtype != PARE_NONE)
+    if (item.dtype != items.dtype && (d->parts->get || (!floats && is_float(item.dtype))) &&
+        items.dtype != PARE_NONE)
         return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but '%s' has %s",
-                         io->name, pare_dtype_name(io->dtype), d->name,
+                         items.name, pare_dtype_name(items.dtype), d->name,
                          pare_dtype_name(item.dtype));
-    return fit_item(d, &item, io, shape, err);
+    return fit_item(d, &item, &items, shape, err);
 }
 
 /* A single output can distinguish two classes. */
@@ -181,6 +207,8 @@ int pare_data_check(const struct pare_data *data, const struct pare_io *input, i
     struct pare_tensor shape;
     int64_t each;
 
+    if (input)
+        PARE_TRY(pare_batch_check(input, err));
     PARE_TRY(pare_item_shape(data, input, &shape, err));
     if (n_out <= 0 || !data->y.data)
         return 0;

@@ -94,6 +94,7 @@ struct pare_batch {
                                    data->item.  Integer inputs get the values as stored. */
     struct pare_tensor *in; /* all inputs of the model, in its order; in[0] is x */
     int n_in;
+    const int *axis;      /* by input: the axis with the items; -1: none, it is for all items */
     struct pare_tensor y; /* (N) or (N, ...) as data->y; data is NULL if there are none */
     const int64_t *index; /* (N): indices of the items */
 

@@ -167,3 +167,10 @@ int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, v
     PARE_TRY(fetch(d, i, NULL, &p, err));
     return pare_convert(dtype, out, p.dtype, p.data, p.c * p.h * p.w, err);
 }
+
+void pare_item_turn(const float *from, float *to, int64_t channels, int64_t pixels)
+{
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t i = 0; i < pixels; i++)
+            to[i * channels + c] = from[c * pixels + i];
+}

@@ -37,9 +37,12 @@ struct pare_loader {
     int64_t item_size;    /* elements of an item */
     struct pare_tensor x; /* type and shape of a full batch, without data */
     struct pare_tensor in[PARE_DATA_INPUTS]; /* sets in memory: all inputs of the model */
-    int map[PARE_DATA_INPUTS]; /* sets in memory: the set's input for each input of the model */
+    int map[PARE_DATA_INPUTS];     /* sets in memory: the set's input for each input of the model */
+    int axis[PARE_DATA_INPUTS];    /* the axis with the items; -1: the value is for all items */
+    void *spare[PARE_DATA_INPUTS]; /* one item from get(), if its axis is not 0 */
     int n_in;
-    float *row;     /* one item, if x is not float32 */
+    float *row;     /* one item, if x is not float32 or its channels are last */
+    bool last;      /* batches have pictures as (H, W, C) */
     int64_t *order; /* (n) order of the items in epoch order_epoch */
     int64_t order_epoch;
     struct slot slot[2];
@@ -87,48 +90,107 @@ static void make_order(struct pare_loader *l, int64_t epoch)
 
 /* ---- one batch -------------------------------------------------------------------- */
 
+/* Finish an item in l->row: its order of axes, its type. */
+static int store_item(struct pare_loader *l, char *to, struct pare_err *err)
+{
+    bool floats = l->x.dtype == PARE_F32;
+    float *turned = l->last && !floats
+                        ? pare_alloc_raw(l->scratch, (size_t)l->item_size, sizeof(*turned))
+                        : NULL;
+
+    if (l->last && !floats && !turned)
+        return pare_no_memory(err, "for an item");
+    if (l->last)
+        pare_item_turn(l->row, floats ? (float *)(void *)to : turned, l->x.dim[3],
+                       l->x.dim[1] * l->x.dim[2]);
+    return floats ? 0
+                  : pare_convert(l->x.dtype, to, PARE_F32, l->last ? turned : l->row, l->item_size,
+                                 err);
+}
+
 static int load_item(struct pare_loader *l, int64_t epoch, int64_t item, char *to,
                      struct pare_err *err)
 {
     struct pare_mark m = pare_mark(l->scratch);
-    bool floats = l->x.dtype == PARE_F32;
     struct pare_rng rng;
     int rc;
 
-    if (!floats && !l->row)
+    if (l->x.dtype != PARE_F32 && !l->row)
         return pare_item_raw(l->d, item, l->x.dtype, to, err);
     pare_rng_init(&rng, mix_seed(mix_seed(mix_seed(l->seed, 2), (uint64_t)epoch), (uint64_t)item));
-    rc = pare_item_load(l->d, item, l->train ? &rng : NULL, floats ? (float *)(void *)to : l->row,
+    rc = pare_item_load(l->d, item, l->train ? &rng : NULL, l->row ? l->row : (float *)(void *)to,
                         l->scratch, err);
+    if (!rc && l->row)
+        rc = store_item(l, to, err);
     pare_rewind(l->scratch, m);
-    if (!rc && !floats)
-        rc = pare_convert(l->x.dtype, to, PARE_F32, l->row, l->item_size, err);
     return rc;
 }
 
-/* Item of a set from memory, as row i of the batch. */
-static int load_row(struct pare_loader *l, struct pare_batch *b, int64_t i, int64_t item,
-                    struct pare_err *err)
+/* The elements of one item of input k. */
+static int64_t item_elements(const struct pare_loader *l, int k)
+{
+    return pare_numel(&l->in[k]) / (l->axis[k] < 0 ? 1 : l->in[k].dim[l->axis[k]]);
+}
+
+/* A value for all items of a batch must be that of its first item. */
+static int check_shared(const struct pare_loader *l, const struct pare_batch *b, int k, int64_t i,
+                        const void *from, struct pare_err *err)
+{
+    const struct pare_tensor *t = &l->d->input[l->map[k]].t;
+    size_t bytes = (size_t)item_elements(l, k) * pare_dtype_size(t->dtype);
+    int64_t first = l->d->parts->pick ? l->d->parts->pick[b->index[0]] : b->index[0];
+
+    if (!i || l->d->parts->get || !bytes ||
+        !memcmp(from, (const char *)t->data + (size_t)first * bytes, bytes))
+        return 0;
+    return pare_fail(err, PARE_ESHAPE,
+                     "the model's input '%s' has no axis for items, but the items of a batch have "
+                     "different values; use a batch of 1",
+                     l->d->input[l->map[k]].name);
+}
+
+/* Item i of the batch, made by get(). */
+static int get_row(struct pare_loader *l, struct pare_batch *b, int64_t i, int64_t item,
+                   struct pare_err *err)
 {
     const struct pare_data *d = l->d;
     struct pare_tensor row[PARE_DATA_INPUTS];
 
+    for (int k = 0; k < l->n_in; k++) {
+        struct pare_tensor *r = &row[l->map[k]];
+        size_t bytes = (size_t)item_elements(l, k) * pare_dtype_size(l->in[k].dtype);
+
+        *r = d->input[l->map[k]].t;
+        r->data = l->spare[k] ? l->spare[k] : (char *)b->in[k].data + (size_t)i * bytes;
+    }
+    PARE_TRY(d->parts->get(d->parts->user, item, row, d->n_inputs, err));
+    for (int k = 0; k < l->n_in; k++)
+        if (l->spare[k])
+            PARE_TRY(pare_item_put(&b->in[k], l->axis[k], i, l->in[k].dtype, l->spare[k], err));
+    return 0;
+}
+
+/* Item of a set from memory, as item i of the batch. */
+static int load_row(struct pare_loader *l, struct pare_batch *b, int64_t i, int64_t item,
+                    struct pare_err *err)
+{
+    const struct pare_data *d = l->d;
+
     if (d->parts->pick)
         item = d->parts->pick[item];
+    if (d->parts->get)
+        return get_row(l, b, i, item, err);
     for (int k = 0; k < l->n_in; k++) {
-        int64_t n = pare_numel(&l->in[k]) / l->in[k].dim[0];
-        const struct pare_tensor *from = &d->input[l->map[k]].t;
-        struct pare_tensor *r = &row[l->map[k]];
+        const struct pare_tensor *t = &d->input[l->map[k]].t;
+        bool every = d->parts->every && d->parts->every[l->map[k]];
+        size_t bytes = (size_t)item_elements(l, k) * pare_dtype_size(t->dtype);
+        const char *from = (const char *)t->data + (every ? 0 : (size_t)item * bytes);
 
-        *r = *from;
-        r->data = (char *)b->in[k].data + (size_t)(i * n) * pare_dtype_size(l->in[k].dtype);
-        if (!d->parts->get)
-            PARE_TRY(pare_convert(l->in[k].dtype, r->data, from->dtype,
-                                  (const char *)from->data +
-                                      (size_t)(item * n) * pare_dtype_size(from->dtype),
-                                  n, err));
+        if (l->axis[k] < 0 && !every)
+            PARE_TRY(check_shared(l, b, k, i, from, err));
+        PARE_TRY(pare_item_put(&b->in[k], l->axis[k], i, t->dtype, from, err));
     }
-    return d->parts->get ? d->parts->get(d->parts->user, item, row, d->n_inputs, err) : 0;
+    return 0;
 }
 
 static bool interrupted(struct pare_loader *l)
@@ -166,7 +228,8 @@ static void fill_batch(struct pare_loader *l, struct slot *s, int64_t epoch, int
     part_of(l, at, &s->batch, &first, &n);
     s->batch.x.dim[0] = n;
     for (int k = 0; k < l->n_in; k++)
-        s->batch.in[k].dim[0] = n;
+        if (l->axis[k] >= 0)
+            s->batch.in[k].dim[l->axis[k]] = n;
     s->rc = 0;
     if (y->data) {
         s->batch.y.dim[0] = n;
@@ -347,6 +410,7 @@ static int make_slot(struct pare_loader *l, struct slot *s, struct pare_err *err
 {
     s->batch.in = pare_alloc(l->arena, (size_t)l->n_in, sizeof(*s->batch.in));
     s->batch.n_in = l->n_in;
+    s->batch.axis = l->axis;
     if (!s->batch.in)
         return pare_no_memory(err, "for a batch");
     for (int k = 0; k < l->n_in; k++) {
@@ -378,22 +442,33 @@ static int set_shape(struct pare_loader *l, const struct pare_io *input, struct 
     l->x = (struct pare_tensor){ .dtype = item.dtype, .rank = item.rank + 1, .dim = { most(l) } };
     memcpy(l->x.dim + 1, item.dim, sizeof(*item.dim) * (size_t)item.rank);
     floats = item.dtype == PARE_F64 || item.dtype == PARE_F16 || item.dtype == PARE_BF16;
+    l->last = pare_item_last(l->d, input) && (floats || item.dtype == PARE_F32);
+    floats |= l->last;
     l->row = floats ? pare_alloc_raw(l->arena, (size_t)l->item_size, sizeof(*l->row)) : NULL;
     return floats && !l->row ? pare_no_memory(err, "for an item") : 0;
 }
 
-/* The shape (N, ...) of the k-th input of a set in memory. */
+/* The shape of the k-th input of a set in memory: the item's with the batch at its axis. */
 static int set_input(struct pare_loader *l, int k, const struct pare_tensor *item,
                      struct pare_err *err)
 {
-    if (item->rank == PARE_MAX_RANK)
-        return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are supported",
-                         item->rank, PARE_MAX_RANK - 1);
-    l->in[k] = (struct pare_tensor){ .dtype = item->dtype,
-                                     .rank = item->rank + 1,
-                                     .dim = { most(l) } };
-    memcpy(l->in[k].dim + 1, item->dim, sizeof(*item->dim) * (size_t)item->rank);
-    return 0;
+    struct pare_tensor *t = &l->in[k];
+    int axis = l->axis[k];
+
+    *t = *item;
+    t->data = NULL;
+    if (axis >= 0) {
+        if (item->rank == PARE_MAX_RANK)
+            return pare_fail(err, PARE_ELIMIT, "items have %d dimensions, at most %d are supported",
+                             item->rank, PARE_MAX_RANK - 1);
+        memmove(t->dim + axis + 1, t->dim + axis, (size_t)(item->rank - axis) * sizeof(*t->dim));
+        t->dim[axis] = most(l);
+        t->rank++;
+    }
+    if (!axis || !l->d->parts->get)
+        return 0;
+    l->spare[k] = pare_alloc(l->arena, (size_t)item_elements(l, k) + 1, pare_dtype_size(t->dtype));
+    return l->spare[k] ? 0 : pare_no_memory(err, "for an item");
 }
 
 /* The set's inputs in the model's order; without a model, in the set's order. */
@@ -412,17 +487,14 @@ static int set_inputs(struct pare_loader *l, const struct pare_loader_opts *o, s
         return pare_fail(err, PARE_ELIMIT, "the model has %d inputs, at most %d are supported",
                          l->n_in, PARE_DATA_INPUTS);
     for (int k = 0; k < l->n_in; k++) {
-        struct pare_tensor item = l->d->input[k < l->d->n_inputs ? k : 0].t;
+        struct pare_tensor item = pare_input_item(l->d, k < l->d->n_inputs ? k : 0);
 
-        if (!l->d->parts->get) {
-            item.rank--;
-            memmove(item.dim, item.dim + 1, (size_t)item.rank * sizeof(*item.dim));
-        }
+        l->axis[k] = o->input ? pare_batch_axis(o->input, k) : 0;
         l->map[k] = o->input ? pare_input_find(l->d, o->input, n, k, err) : k;
         if (l->map[k] < 0)
             return err->code;
         if (o->input)
-            PARE_TRY(pare_input_shape(l->d, l->map[k], &o->input[k], &item, err));
+            PARE_TRY(pare_input_shape(l->d, l->map[k], o->input, k, &item, err));
         PARE_TRY(set_input(l, k, &item, err));
     }
     if (l->d->parts->get && l->n_in != l->d->n_inputs)

@@ -13,7 +13,7 @@ const struct pare_source pare_source_memory = {
     .help = "arrays of a C program",
 };
 
-static int check_input(const struct pare_arrays *a, int k, struct pare_err *err)
+static int check_input(const struct pare_arrays *a, const bool *every, int k, struct pare_err *err)
 {
     const struct pare_input *in = &a->input[k];
     const char *name = in->name ? in->name : "";
@@ -29,14 +29,14 @@ static int check_input(const struct pare_arrays *a, int k, struct pare_err *err)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "input '%s' has strings, only numbers are supported", name);
     PARE_TRY(pare_at(err, pare_tensor_size(&in->t, NULL, &bytes, err), "input '%s'", name));
-    if (!a->get && (!in->t.rank || in->t.dim[0] != a->n || !in->t.data))
+    if (!a->get && !(every && every[k]) && (!in->t.rank || in->t.dim[0] != a->n || !in->t.data))
         return pare_fail(err, PARE_ESHAPE, "input '%s' is %s%s, must have %lld items", name,
                          pare_shape_text(&in->t, text, sizeof(text)),
                          in->t.data ? "" : " without data", (long long)a->n);
     return 0;
 }
 
-static int check(const struct pare_arrays *a, struct pare_err *err)
+static int check(const struct pare_arrays *a, const bool *every, struct pare_err *err)
 {
     if (a->n < 1)
         return pare_fail(err, PARE_ECONFIG, "a data set has %lld items, must have at least 1",
@@ -47,7 +47,7 @@ static int check(const struct pare_arrays *a, struct pare_err *err)
     if (a->batch < 0)
         return pare_fail(err, PARE_ECONFIG, "a batch has %lld items", (long long)a->batch);
     for (int k = 0; k < a->n_inputs; k++)
-        PARE_TRY(check_input(a, k, err));
+        PARE_TRY(check_input(a, every, k, err));
     return 0;
 }
 
@@ -58,23 +58,29 @@ static void take_inputs(struct pare_data *d, const struct pare_arrays *a,
     d->n_inputs = a->n_inputs;
     d->n = a->n;
     d->dtype = in[0].t.dtype;
-    d->item = in[0].t;
-    d->item.data = NULL;
-    if (!a->get) {
-        d->item.rank--;
-        memmove(d->item.dim, d->item.dim + 1, (size_t)d->item.rank * sizeof(*d->item.dim));
-    }
+    d->parts->get = a->get;
+    d->item = pare_input_item(d, 0);
     d->parts->whole = true;
 }
 
-int pare_data_inputs(struct pare_data *d, const struct pare_input *input, int n,
+struct pare_tensor pare_input_item(const struct pare_data *d, int k)
+{
+    struct pare_tensor item = d->input[k].t;
+
+    item.data = NULL;
+    if (!d->parts->get && !(d->parts->every && d->parts->every[k])) {
+        item.rank--;
+        memmove(item.dim, item.dim + 1, (size_t)item.rank * sizeof(*item.dim));
+    }
+    return item;
+}
+
+int pare_data_inputs(struct pare_data *d, const struct pare_input *input, int n, int64_t items,
                      struct pare_err *err)
 {
-    struct pare_arrays a = { .n = input[0].t.rank ? input[0].t.dim[0] : 0,
-                             .input = input,
-                             .n_inputs = n };
+    struct pare_arrays a = { .n = items, .input = input, .n_inputs = n };
 
-    PARE_TRY(check(&a, err));
+    PARE_TRY(check(&a, d->parts->every, err));
     take_inputs(d, &a, input);
     return 0;
 }
@@ -93,7 +99,6 @@ static int fill(struct pare_data *d, const struct pare_arrays *a, struct pare_er
     }
     d->source = &pare_source_memory;
     take_inputs(d, a, in);
-    d->parts->get = a->get;
     d->parts->user = a->user;
     d->opts = (struct pare_data_opts){ .batch = a->batch ? a->batch : DEFAULT_BATCH,
                                        .shuffle = !a->ordered,
@@ -113,7 +118,7 @@ int pare_data_from_arrays(const struct pare_arrays *arrays, struct pare_data **d
     *data = NULL;
     PARE_TRY(pare_sized_copy(&a, sizeof(a), arrays, err));
     name = a.name ? a.name : "memory";
-    PARE_TRY(pare_at(err, check(&a, err), "%s", name));
+    PARE_TRY(pare_at(err, check(&a, NULL, err), "%s", name));
     arena = pare_arena_new(1 << 12);
     if (!arena)
         return pare_no_memory(err, "for a data set");

@@ -180,7 +180,7 @@ static int open_named(struct pare_data *d, const struct pare_named *list, int n,
             return pare_no_memory(err, "for a data set");
         PARE_TRY(pare_at(err, copy_array(d, t, &in[k].t, err), "array '%s'", io[k].name));
     }
-    PARE_TRY(pare_data_inputs(d, in, n_in, err));
+    PARE_TRY(pare_data_named(d, in, err));
     for (int i = 0; i < n; i++)
         if (role_of(list[i].name, &part) == TARGETS && part == ANY && !d->y.data) {
             struct pare_tensor y;

@@ -55,7 +55,8 @@ struct pare_data_parts {
     float *table;             /* (n_norm, 256): (v / scale - mean) / std of each byte v; or NULL */
     void *priv;               /* private to the format */
     int (*get)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
-    void *user; /* argument of get(), which makes items; get NULL: input[].t has all items */
+    void *user;  /* argument of get(), which makes items; get NULL: input[].t has all items */
+    bool *every; /* by input: its value is for all items; NULL: none is */
 };
 
 /* A set without items, allocated in the arena. */
@@ -67,9 +68,13 @@ int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **d
 int pare_data_arrays(struct pare_data *d, const struct pare_tensor *x, const struct pare_tensor *y,
                      struct pare_err *err);
 
-/* For open(): a set of several inputs; input[k].t (n, ...) and its name are in data->arena. */
-int pare_data_inputs(struct pare_data *d, const struct pare_input *input, int n,
+/* For open(): a set of several inputs; input[k].t (items, ...) and its name are in data->arena. */
+int pare_data_inputs(struct pare_data *d, const struct pare_input *input, int n, int64_t items,
                      struct pare_err *err);
+
+/* For open(): the same with one array for each of parts->io, whose axes may be in another order
+ * (named_arrays.c). */
+int pare_data_named(struct pare_data *d, struct pare_input *input, struct pare_err *err);
 
 /* Set labels or targets of data->n items that are already set.  If classes_known, larger labels
  * are an error. */
@@ -105,6 +110,9 @@ struct pare_rng;
 int pare_item_load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
                    struct pare_arena *a, struct pare_err *err);
 
+/* (C, H, W) to (H, W, C). */
+void pare_item_turn(const float *from, float *to, int64_t channels, int64_t pixels);
+
 /* Item i as stored, converted to another type.  Only for sets in memory. */
 int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, void *out,
                   struct pare_err *err);
@@ -113,15 +121,34 @@ int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, v
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
                     struct pare_tensor *shape, struct pare_err *err);
 
+/* Whether the model takes the set's pictures as (H, W, C). */
+bool pare_item_last(const struct pare_data *d, const struct pare_io *input);
+
 /* ---- sets from memory --------------------------------------------------------------- */
 
 /* The set's input for the model's input io[i] of n: by name, or the only one; -1: none. */
 int pare_input_find(const struct pare_data *d, const struct pare_io *io, int n, int i,
                     struct pare_err *err);
 
-/* The shape and type in which a model gets the items of input k, without N. */
-int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
+/* The axis of the model's input io[i] that has the items; -1: none, all items share the value. */
+int pare_batch_axis(const struct pare_io *io, int i);
+
+/* Check that the first input does not name another axis than its first as the batch. */
+int pare_batch_check(const struct pare_io *io, struct pare_err *err);
+
+/* io[i] with that axis first; without one, as if it had one in front. */
+struct pare_io pare_io_items(const struct pare_io *io, int i);
+
+/* The shape and type in which a model gets the items of input k for io[i], without N. */
+int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io, int i,
                      struct pare_tensor *shape, struct pare_err *err);
+
+/* Store one item as item i of the batch `to`, whose items are on this axis; -1: as all of it. */
+int pare_item_put(const struct pare_tensor *to, int axis, int64_t i, enum pare_dtype dtype,
+                  const void *from, struct pare_err *err);
+
+/* Input k of one item as stored. */
+struct pare_tensor pare_input_item(const struct pare_data *d, int k);
 
 /* ---- decoders ----------------------------------------------------------------------- */
 

@@ -505,6 +505,8 @@ static int list_io(struct pare_build *b, Onnx__ValueInfoProto **info, size_t n,
             (*io)[count].dim[0] = -1;
             (*io)[count].sym[0] = "N";
         }
+        if (io == &b->m->in)
+            (*io)[count].layout = pare_graph_layout(g, v);
         count++;
     }
     return count;

@@ -67,15 +67,24 @@ static int fill_up(struct runner *r, const struct pare_batch *b, struct pare_are
 {
     for (int k = 0; k < b->n_in; k++) {
         const struct pare_tensor *x = &b->in[k];
+        size_t part = pare_dtype_size(x->dtype), outer = 1;
+        int axis = b->axis[k];
 
         r->in[k] = *x;
-        if (x->dim[0] >= r->fixed)
+        if (axis < 0 || x->dim[axis] >= r->fixed)
             continue;
-        r->in[k].dim[0] = r->fixed;
+        r->in[k].dim[axis] = r->fixed;
         r->in[k].data = pare_alloc(a, (size_t)pare_numel(&r->in[k]), pare_dtype_size(x->dtype));
         if (!r->in[k].data)
             return pare_no_memory(err, "for the last batch");
-        memcpy(r->in[k].data, x->data, (size_t)pare_numel(x) * pare_dtype_size(x->dtype));
+        for (int d = 0; d < x->rank; d++) {
+            outer *= d < axis ? (size_t)x->dim[d] : 1;
+            part *= d > axis ? (size_t)x->dim[d] : 1;
+        }
+        for (size_t o = 0; o < outer; o++)
+            memcpy((char *)r->in[k].data + o * (size_t)r->fixed * part,
+                   (const char *)x->data + o * (size_t)x->dim[axis] * part,
+                   (size_t)x->dim[axis] * part);
     }
     return 0;
 }

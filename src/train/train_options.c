@@ -276,7 +276,7 @@ int pare_model_fits(const struct pare_model *m, const struct pare_data *data, st
 
         if (k < 0)
             return err->code;
-        PARE_TRY(pare_input_shape(data, k, &in[i], &shape, err));
+        PARE_TRY(pare_input_shape(data, k, in, i, &shape, err));
     }
     return pare_data_check(data, &in[0], out[0].rank == 2 ? out[0].dim[1] : 0, err);
 }

@@ -159,15 +159,18 @@ class Subject:
         return path
 
     def calibration(self):
-        """Eight items of the first shape, stacked along the batch of each input."""
+        """Eight items of the first shape: stacked as rows, or as whole inputs where the batch is not first; an
+        input without a batch has one value for all."""
         path = os.path.join(self.work, "calibration.npz")
         items = [{n: self.array(v, 0, np.random.default_rng(100 + i)) for n, v in self.inputs.items()} for i in range(8)]
-        np.savez(path, **{n: np.stack([i[n][0] if self.batched(n) else i[n] for i in items]) for n in self.inputs})
+        np.savez(path, **{n: self.stack(n, [i[n] for i in items]) for n in self.inputs})
         return path
 
-    def batched(self, name):
-        shape = self.inputs[name]["shapes"][0]
-        return len(shape) > 0
+    def stack(self, name, values):
+        shape, spec = self.inputs[name]["shapes"][0], self.inputs[name]
+        if not shape or ("value" in spec and shape[0] != 1):
+            return values[0]
+        return np.stack([v[0] for v in values] if shape[0] == 1 else values)
 
     def sh(self, *args):
         done = subprocess.run([self.pare, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -352,7 +352,7 @@ static void test_holdout(void **state)
 
 static struct pare_io input_info(enum pare_dtype dtype, int rank, int64_t a, int64_t b, int64_t c)
 {
-    return (struct pare_io){ "image", dtype, rank, { -1, a, b, c }, { NULL } };
+    return (struct pare_io){ "image", dtype, rank, { -1, a, b, c }, { NULL }, 0 };
 }
 
 static void check_input(struct rig *r, struct pare_io in, int64_t n_out, const char *part)

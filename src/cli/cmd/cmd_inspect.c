@@ -232,15 +232,16 @@ static void print_head(const struct inspection *l)
 
 static void print_inputs_outputs(const struct inspection *l)
 {
-    struct pare_table *t = pare_table_new(l->c->arena, "llll");
+    struct pare_table *t = pare_table_new(l->c->arena, "lllll");
     char buf[PARE_SHAPE_TEXT];
 
     for (int i = 0; i < l->in.n; i++)
         pare_table_row(t, "input", l->in.io[i].name, pare_dtype_name(l->in.io[i].dtype),
-                       shape_or_none(l->g->in[i], buf, sizeof(buf)));
+                       shape_or_none(l->g->in[i], buf, sizeof(buf)),
+                       l->m->in[i].layout == PARE_NHWC ? "layout NHWC" : "");
     for (int i = 0; i < l->g->n_out; i++)
         pare_table_row(t, "output", l->g->out[i]->name, pare_dtype_name(l->m->out[i].dtype),
-                       shape_or_none(l->g->out[i], buf, sizeof(buf)));
+                       shape_or_none(l->g->out[i], buf, sizeof(buf)), "");
     pare_table_plain(t, stdout);
     for (int i = 0; i < l->in.n_notes; i++) {
         pare_put_clean(stdout, l->in.note[i]);
@@ -478,6 +479,10 @@ static int print_json(const struct inspection *l, struct pare_err *err)
                                             (json_int_t)l->params, "parameters_in_no_layer",
                                             (json_int_t)l->loose, "macs", pare_json_whole(l->macs),
                                             "node_count", l->g->n_nodes, "cannot_run", bad));
+    for (int i = 0; j && i < l->m->n_in; i++)
+        if (l->m->in[i].layout == PARE_NHWC)
+            json_object_set_new(json_array_get(json_object_get(j, "inputs"), (size_t)i), "layout",
+                                json_string("NHWC"));
     if (j)
         json_object_set_new(j, "intake", pare_intake_json(l->m));
     if (j && l->o->groups)

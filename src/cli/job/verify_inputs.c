@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "../../data/source.h"
 #include "../../tensor/tensor.h"
 #include "../../train/train_options.h"
 
@@ -28,13 +29,15 @@ int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_mode
 {
     const struct pare_io *io;
     struct pare_loader_opts lo = { .batch = in->rank > 0 && in->dim[0] > 0 ? in->dim[0] : 1 };
+    struct pare_tensor item;
     int64_t runs;
 
     PARE_TRY(pare_model_fits(m, f->data, err));
     pare_model_inputs(m, &io);
+    PARE_TRY(pare_item_shape(f->data, &io[0], &item, err));
     for (int k = 0; k < in->rank; k++)
         if (in->dim[k] < 0)
-            in->dim[k] = k && in->rank == f->data->item.rank + 1 ? f->data->item.dim[k - 1] : 1;
+            in->dim[k] = k && in->rank == item.rank + 1 ? item.dim[k - 1] : 1;
     lo.input = &io[0];
     runs = lo.batch > 0 ? (items < f->data->n ? items : f->data->n) / lo.batch : 0;
     if (runs < 1)
