@@ -437,17 +437,45 @@ static bool round_up(struct pare_speedup *s)
     return false;
 }
 
-static void keep_unshrinkable(struct pare_speedup *s)
+static void want_makers(const struct pare_speedup *s, const struct pare_node *n, bool *wanted)
 {
-    for (const struct pare_unshrinkable *t = s->unshrinkable; t; t = t->next)
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k] && n->in[k]->maker && n->in[k]->flags & PARE_V_CONST &&
+            pare_varies(&s->varying, n->in[k]))
+            wanted[n->in[k]->maker->id] = true;
+}
+
+/* An unshrinkable node keeps the channels of its inputs and outputs.  A list of sizes that it
+ * computes from a free dimension cannot be stored, so values whose sizes are read for it keep their
+ * channels, too. */
+static int keep_unshrinkable(struct pare_speedup *s, struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(s->arena);
+    bool *wanted = pare_alloc(s->arena, (size_t)s->g->n_nodes + 1, sizeof(*wanted));
+
+    if (!wanted)
+        return pare_no_memory(err, "to make the model smaller");
+    for (const struct pare_unshrinkable *t = s->unshrinkable; t; t = t->next) {
         need_all(s, s->g->node[t->node]);
+        want_makers(s, s->g->node[t->node], wanted);
+    }
+    for (int i = s->g->n_nodes - 1; i >= 0; i--) {
+        const struct pare_node *n = s->g->node[i];
+
+        if (wanted[i] && n->op && n->op->flags & PARE_OP_SHAPES)
+            need_all(s, n);
+        else if (wanted[i])
+            want_makers(s, n, wanted);
+    }
+    pare_reset(s->arena, m);
+    return 0;
 }
 
 int pare_speedup_find_needed(struct pare_speedup *s, struct pare_err *err)
 {
     bool more = true;
 
-    keep_unshrinkable(s);
+    PARE_TRY(keep_unshrinkable(s, err));
     while (more) {
         PARE_TRY(visit_nodes(s, err));
         more = keep_carriers(s) || keep_at_least_one(s) || round_up(s);

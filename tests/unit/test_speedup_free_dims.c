@@ -239,13 +239,35 @@ static void groups_after_window(void **state)
     pare_model_free(m);
 }
 
+/* Expand to the shape of a value that has masked channels: the shape follows free dimensions, so it
+ * cannot be stored, and that value keeps its channels. */
+static void expand_to_shape(void **state)
+{
+    struct net n = net_new(8);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 4, -1, -1)), *c, *e, *y;
+    struct speedup_result s;
+
+    (void)state;
+    c = net_conv(&n, x, HALF, 4, 6, 3);
+    e = net_conv(&n, build_node(&n.b, "GlobalAveragePool", NAMES(x), NOTHING), ALL, 4, 6, 1);
+    e = build_node(&n.b, "Expand", NAMES(e, build_node(&n.b, "Shape", NAMES(c), NOTHING)), NOTHING);
+    y = build_node(&n.b, "Concat", NAMES(c, e), at_int("axis", 1));
+    y = net_relu(&n, net_conv(&n, y, HALF, 12, 8, 1));
+    s = slim_unverified(&n, net_conv(&n, y, ALL, 8, 3, 1));
+    assert_int_equal(speedup_out_channels(&s, 0), 6);
+    assert_int_equal(speedup_out_channels(&s, 2), 4);
+    expect_same(&n, &s, 2, 4, (const int64_t[][4]){ { 1, 4, 5, 9 }, { 2, 4, 11, 7 } });
+    speedup_free(&s);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(table_of_length), T(shape_after_stride),  T(heads), T(two_shapes), T(discontinuous),
-        T(one_size),        T(groups_after_window),
+        T(table_of_length),     T(shape_after_stride), T(heads),
+        T(two_shapes),          T(discontinuous),      T(one_size),
+        T(groups_after_window), T(expand_to_shape),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
