@@ -1,4 +1,4 @@
-/* test_qlinear.c - QLinear operators of com.microsoft, against float64. */
+/* test_qlinear.c - QLinear operators of com.microsoft, against float64 results. */
 #include "make_model.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ struct rig {
     struct operand x[2], y; /* y has no tensor */
 };
 
-static int64_t between(struct rig *g, int64_t lo, int64_t hi)
+static int64_t random_between(struct rig *g, int64_t lo, int64_t hi)
 {
     return lo + (int64_t)pare_rng_below(&g->r, (uint64_t)(hi - lo + 1));
 }
@@ -32,12 +32,12 @@ static int lowest(const struct rig *g)
     return g->dtype == PARE_I8 ? -128 : 0;
 }
 
-static void scaled(struct rig *g, struct operand *o, double scale)
+static void set_scale(struct rig *g, struct operand *o, double scale)
 {
     uint8_t byte;
 
     o->scale = (float)(scale * (0.5 + pare_rng_uniform(&g->r)));
-    o->zero = (int)between(g, lowest(g), lowest(g) + 255);
+    o->zero = (int)random_between(g, lowest(g), lowest(g) + 255);
     byte = (uint8_t)o->zero;
     o->scale_name = build_scalar(&g->b, o->scale);
     o->zero_name = build_const(&g->b, g->dtype, 0, NULL, &byte);
@@ -49,15 +49,15 @@ static void add_input(struct rig *g, struct operand *o, int rank, const int64_t 
     o->t = build_tensor(g->dtype, rank, dim);
     for (int64_t i = 0; i < pare_numel(&o->t); i++)
         ((uint8_t *)o->t.data)[i] = (uint8_t)pare_rng_next(&g->r);
-    scaled(g, o, 0.02);
+    set_scale(g, o, 0.02);
 }
 
-static double real(const struct operand *o, int64_t i)
+static double dequantized(const struct operand *o, int64_t i)
 {
     return ((double)pare_get_int(&o->t, i) - o->zero) * (double)o->scale;
 }
 
-static void begin(struct rig *g, uint64_t seed, double y_scale)
+static void rig_begin(struct rig *g, uint64_t seed, double y_scale)
 {
     const int64_t dim[] = { N, C, H, W };
 
@@ -67,7 +67,7 @@ static void begin(struct rig *g, uint64_t seed, double y_scale)
     g->dtype = seed & 1 ? PARE_U8 : PARE_I8;
     add_input(g, &g->x[0], 4, dim);
     add_input(g, &g->x[1], 4, dim);
-    scaled(g, &g->y, y_scale);
+    set_scale(g, &g->y, y_scale);
 }
 
 static const char *ms_node(struct rig *g, const char *type, int n, const char *const *in,
@@ -82,8 +82,8 @@ typedef double want_fn(const struct rig *g, int64_t i);
 
 static int64_t near_halves;
 
-static void compare(const struct rig *g, const struct pare_tensor *y, want_fn *want,
-                    const char *what)
+static void expect_quantized(const struct rig *g, const struct pare_tensor *y, want_fn *want,
+                             const char *what)
 {
     int lo = lowest(g), hi = lo + 255;
 
@@ -94,12 +94,13 @@ static void compare(const struct rig *g, const struct pare_tensor *y, want_fn *w
         q = q < lo ? lo : q > hi ? hi : q;
         near_halves += got != q;
         if (got != q && (half > 1.0 / HALVES || fabs(got - q) > 1))
-            fail_msg("%s: element %lld is %g, must be %g (%.6f)", what, (long long)i, got, q, v);
+            fail_msg("%s: element %lld is %g, expected %g (%.6f)", what, (long long)i, got, q, v);
     }
 }
 
-/* The plain kernel and, where there is one, the fast one. */
-static void check(struct rig *g, const char *out, int n_in, want_fn *want, const char *kernel)
+/* Checks the reference kernel, and the fast kernel on 1 and 2 threads; kernel NULL: none. */
+static void check_kernels(struct rig *g, const char *out, int n_in, want_fn *want,
+                          const char *kernel)
 {
     struct pare_tensor in[2] = { g->x[0].t, g->x[1].t }, y;
     struct bin bytes;
@@ -121,7 +122,7 @@ static void check(struct rig *g, const char *out, int n_in, want_fn *want, const
         for (int i = 0; i < p->n_steps; i++)
             runs |= kernel && !strcmp(p->step[i]->kernel->name, kernel);
         assert_true(runs == (threads && kernel));
-        compare(g, &y, want, kernel ? kernel : "plain");
+        expect_quantized(g, &y, want, kernel ? kernel : "reference");
         pare_plan_free(p);
     }
     pare_model_free(m);
@@ -131,41 +132,42 @@ static void check(struct rig *g, const char *out, int n_in, want_fn *want, const
 
 static double want_sum(const struct rig *g, int64_t i)
 {
-    return real(&g->x[0], i) + real(&g->x[1], i);
+    return dequantized(&g->x[0], i) + dequantized(&g->x[1], i);
 }
 
 static double want_product(const struct rig *g, int64_t i)
 {
-    return real(&g->x[0], i) * real(&g->x[1], i);
+    return dequantized(&g->x[0], i) * dequantized(&g->x[1], i);
 }
 
-static void binary(const char *type, double y_scale, want_fn *want, const char *kernel)
+static void check_binary(const char *type, double y_scale, want_fn *want, const char *kernel)
 {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         struct pare_mark m = pare_mark(pool);
         struct rig g;
 
-        begin(&g, seed, y_scale);
-        check(&g,
-              ms_node(&g, type,
-                      NAMES(g.x[0].name, g.x[0].scale_name, g.x[0].zero_name, g.x[1].name,
-                            g.x[1].scale_name, g.x[1].zero_name, g.y.scale_name, g.y.zero_name),
-                      NOTHING),
-              2, want, kernel);
+        rig_begin(&g, seed, y_scale);
+        check_kernels(&g,
+                      ms_node(&g, type,
+                              NAMES(g.x[0].name, g.x[0].scale_name, g.x[0].zero_name, g.x[1].name,
+                                    g.x[1].scale_name, g.x[1].zero_name, g.y.scale_name,
+                                    g.y.zero_name),
+                              NOTHING),
+                      2, want, kernel);
         pare_reset(pool, m);
     }
 }
 
-static void sums(void **state)
+static void test_add_and_mul(void **state)
 {
     (void)state;
-    binary("QLinearAdd", 0.03, want_sum, "int8_add");
-    binary("QLinearMul", 0.05, want_product, NULL);
+    check_binary("QLinearAdd", 0.03, want_sum, "int8_add");
+    check_binary("QLinearMul", 0.05, want_product, NULL);
 }
 
 static double want_sigmoid(const struct rig *g, int64_t i)
 {
-    return 1 / (1 + exp(-real(&g->x[0], i)));
+    return 1 / (1 + exp(-dequantized(&g->x[0], i)));
 }
 
 static double want_mean(const struct rig *g, int64_t i)
@@ -173,70 +175,72 @@ static double want_mean(const struct rig *g, int64_t i)
     double sum = 0;
 
     for (int64_t k = 0; k < H * W; k++)
-        sum += real(&g->x[0], i * H * W + k);
+        sum += dequantized(&g->x[0], i * H * W + k);
     return sum / (H * W);
 }
 
-/* Windows of 2 x 2 side by side. */
+/* Windows of 2 x 2 with a stride of 2. */
 static double want_window(const struct rig *g, int64_t i)
 {
     int64_t plane = i / (H / 2 * W / 2), h = i / (W / 2) % (H / 2) * 2, w = i % (W / 2) * 2;
     int64_t at = (plane * H + h) * W + w;
 
-    return (real(&g->x[0], at) + real(&g->x[0], at + 1) + real(&g->x[0], at + W) +
-            real(&g->x[0], at + W + 1)) /
+    return (dequantized(&g->x[0], at) + dequantized(&g->x[0], at + 1) +
+            dequantized(&g->x[0], at + W) + dequantized(&g->x[0], at + W + 1)) /
            4;
 }
 
-static void unary(const char *type, struct bin attrs, double y_scale, want_fn *want,
-                  const char *kernel)
+static void check_unary(const char *type, struct bin attrs, double y_scale, want_fn *want,
+                        const char *kernel)
 {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         struct pare_mark m = pare_mark(pool);
         struct rig g;
 
-        begin(&g, seed, y_scale);
-        check(&g,
-              ms_node(&g, type,
-                      NAMES(g.x[0].name, g.x[0].scale_name, g.x[0].zero_name, g.y.scale_name,
-                            g.y.zero_name),
-                      attrs),
-              2, want, kernel);
+        rig_begin(&g, seed, y_scale);
+        check_kernels(&g,
+                      ms_node(&g, type,
+                              NAMES(g.x[0].name, g.x[0].scale_name, g.x[0].zero_name,
+                                    g.y.scale_name, g.y.zero_name),
+                              attrs),
+                      2, want, kernel);
         pare_reset(pool, m);
     }
 }
 
-static void of_one(void **state)
+static void test_unary_operators(void **state)
 {
     const int64_t two[] = { 2, 2 };
 
     (void)state;
-    unary("QLinearSigmoid", NOTHING, 1 / 256.0, want_sigmoid, NULL);
-    unary("QLinearGlobalAveragePool", NOTHING, 0.003, want_mean, "int8_pool");
-    unary("QLinearAveragePool", CAT(at_ints("kernel_shape", 2, two), at_ints("strides", 2, two)),
-          0.011, want_window, "int8_pool");
+    check_unary("QLinearSigmoid", NOTHING, 1 / 256.0, want_sigmoid, NULL);
+    check_unary("QLinearGlobalAveragePool", NOTHING, 0.003, want_mean, "int8_pool");
+    check_unary("QLinearAveragePool",
+                CAT(at_ints("kernel_shape", 2, two), at_ints("strides", 2, two)), 0.011,
+                want_window, "int8_pool");
 }
 
 static double want_joined(const struct rig *g, int64_t i)
 {
     int64_t plane = i / (H * W), image = plane / (2 * C), c = plane % (2 * C);
 
-    return real(&g->x[c >= C], ((image * C + c % C) * H * W) + i % (H * W));
+    return dequantized(&g->x[c >= C], ((image * C + c % C) * H * W) + i % (H * W));
 }
 
-static void joined(void **state)
+static void test_concat(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         struct rig g;
 
-        begin(&g, seed, 0.02);
-        check(&g,
-              ms_node(&g, "QLinearConcat",
-                      NAMES(g.y.scale_name, g.y.zero_name, g.x[0].name, g.x[0].scale_name,
-                            g.x[0].zero_name, g.x[1].name, g.x[1].scale_name, g.x[1].zero_name),
-                      at_int("axis", seed & 2 ? 1 : -3)),
-              2, want_joined, "int8_concat");
+        rig_begin(&g, seed, 0.02);
+        check_kernels(&g,
+                      ms_node(&g, "QLinearConcat",
+                              NAMES(g.y.scale_name, g.y.zero_name, g.x[0].name, g.x[0].scale_name,
+                                    g.x[0].zero_name, g.x[1].name, g.x[1].scale_name,
+                                    g.x[1].zero_name),
+                              at_int("axis", seed & 2 ? 1 : -3)),
+                      2, want_joined, "int8_concat");
     }
 }
 
@@ -248,7 +252,7 @@ static struct {
     int8_t w[K * COLUMNS];
     float scale[COLUMNS];
     int32_t bias[COLUMNS];
-    bool turned, biased, one_scale;
+    bool transposed, biased, one_scale;
 } gemm;
 
 static double want_gemm(const struct rig *g, int64_t i)
@@ -258,22 +262,22 @@ static double want_gemm(const struct rig *g, int64_t i)
 
     for (int64_t k = 0; k < K; k++)
         sum += (double)(pare_get_int(&g->x[0].t, row * K + k) - g->x[0].zero) *
-               gemm.w[gemm.turned ? c * K + k : k * COLUMNS + c];
+               gemm.w[gemm.transposed ? c * K + k : k * COLUMNS + c];
     return sum * (double)g->x[0].scale * (double)gemm.scale[gemm.one_scale ? 0 : c];
 }
 
-static const char *gemm_node(struct rig *g)
+static const char *add_gemm(struct rig *g)
 {
     const int64_t dim[] = { M, K }, columns[] = { COLUMNS };
-    int64_t wdim[] = { gemm.turned ? COLUMNS : K, gemm.turned ? K : COLUMNS };
+    int64_t wdim[] = { gemm.transposed ? COLUMNS : K, gemm.transposed ? K : COLUMNS };
     const int8_t zero[COLUMNS] = { 0 };
     const char *in[9];
 
     for (int i = 0; i < K * COLUMNS; i++)
-        gemm.w[i] = (int8_t)between(g, -128, 127);
+        gemm.w[i] = (int8_t)random_between(g, -128, 127);
     for (int i = 0; i < COLUMNS; i++) {
         gemm.scale[i] = (float)(0.001 + 0.01 * pare_rng_uniform(&g->r));
-        gemm.bias[i] = (int32_t)between(g, -30000, 30000);
+        gemm.bias[i] = (int32_t)random_between(g, -30000, 30000);
     }
     add_input(g, &g->x[0], 2, dim);
     in[0] = g->x[0].name;
@@ -285,10 +289,10 @@ static const char *gemm_node(struct rig *g)
     in[6] = gemm.biased ? build_const(&g->b, PARE_I32, 1, columns, gemm.bias) : "";
     in[7] = g->y.scale_name;
     in[8] = g->y.zero_name;
-    return ms_node(g, "QGemm", 9, in, at_int("transB", gemm.turned));
+    return ms_node(g, "QGemm", 9, in, at_int("transB", gemm.transposed));
 }
 
-static void products(void **state)
+static void test_gemm(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 16; seed++) {
@@ -296,18 +300,18 @@ static void products(void **state)
         struct rig g = { .b = { .opset = 13 }, .dtype = seed & 1 ? PARE_U8 : PARE_I8 };
 
         pare_rng_init(&g.r, seed);
-        gemm.turned = seed & 2;
+        gemm.transposed = seed & 2;
         gemm.biased = seed & 4;
         gemm.one_scale = seed & 8;
-        scaled(&g, &g.y, 1);
-        check(&g, gemm_node(&g), 1, want_gemm, "linear_int8");
+        set_scale(&g, &g.y, 1);
+        check_kernels(&g, add_gemm(&g), 1, want_gemm, "linear_int8");
         pare_reset(pool, m);
     }
 }
 
-/* ---- files that are wrong ---------------------------------------------------------------- */
+/* ---- malformed models -------------------------------------------------------------------- */
 
-static void bad_inputs(void **state)
+static void test_malformed_scale(void **state)
 {
     const int64_t two[] = { 2 };
     struct pare_model *m;
@@ -318,7 +322,7 @@ static void bad_inputs(void **state)
     int rc;
 
     (void)state;
-    begin(&g, 1, 0.02);
+    rig_begin(&g, 1, 0.02);
     build_output(&g.b, ms_node(&g, "QLinearAdd",
                                NAMES(g.x[0].name, build_floats(&g.b, 1, two, (float[]){ 1, 2 }),
                                      g.x[0].zero_name, g.x[1].name, g.x[1].scale_name,
@@ -337,11 +341,11 @@ static void bad_inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(sums, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(of_one, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(joined, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(products, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(bad_inputs, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_add_and_mul, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_unary_operators, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_concat, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_gemm, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_malformed_scale, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

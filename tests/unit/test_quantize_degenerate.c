@@ -1,4 +1,4 @@
-/* test_quantize_degenerate.c - quantizing all-zero layers, constant channels and infinities;
+/* test_quantize_degenerate.c - quantization of all-zero layers, constant channels, infinities;
  * quantized checkpoints are restored. */
 #include "quant_rig.h"
 
@@ -22,9 +22,9 @@ static const char eight[] =
 static const char one_bit[] =
     "[{\"quant_types\": [\"weight\"], \"op_types\": [\"Conv2d\", \"Linear\"], \"quant_bits\": 1}]";
 
-static const struct odd {
+static const struct quant_case {
     const char *quantizer, *config, *settings;
-} odd[] = {
+} cases[] = {
     { "ptq", signed_weights, "observer=minmax" },
     { "ptq", signed_weights, "observer=moving_average" },
     { "ptq", signed_weights, "observer=percentile" },
@@ -44,7 +44,7 @@ static const struct odd {
 
 /* conv1: a channel of zeros and a constant one; conv2: all zeros, so its output is constant; fc1:
  * its output after the ReLU is always 0. */
-static struct pare_model *odd_model(void)
+static struct pare_model *degenerate_model(void)
 {
     struct pare_model *m = rig_model("small");
     struct pare_tensor *w = rig_weight(m, "conv1.weight"), *b;
@@ -59,7 +59,7 @@ static struct pare_model *odd_model(void)
     return m;
 }
 
-static void check_scales(const struct pare_compression *r)
+static void expect_finite_scales(const struct pare_compression *r)
 {
     for (int i = 0; i < r->n_layers; i++)
         for (const struct pare_buffer *b = r->layer[i].buffers; b; b = b->next)
@@ -71,7 +71,7 @@ static void check_scales(const struct pare_compression *r)
             }
 }
 
-static void check_run(struct pare_model *m)
+static void expect_finite_outputs(struct pare_model *m)
 {
     const int64_t dim[4] = { 8, 1, 8, 8 };
     struct pare_arena *a = pare_arena_new(1 << 16);
@@ -91,63 +91,64 @@ static void check_run(struct pare_model *m)
     pare_arena_free(a);
 }
 
-static void one(const struct odd *o, bool train)
+static void check_case(const struct quant_case *o, bool train)
 {
-    struct job j = job_open(odd_model(), o->quantizer, o->config, o->settings,
+    struct job j = job_open(degenerate_model(), o->quantizer, o->config, o->settings,
                             LEARN "epochs=1 limit=64 valid=none");
     char path[64];
     struct pare_export files = { .onnx = path };
     struct pare_model *m;
 
-    snprintf(path, sizeof(path), "/tmp/pare-odd-%d.onnx", (int)getpid());
+    snprintf(path, sizeof(path), "/tmp/pare-degenerate-%d.onnx", (int)getpid());
     if (train)
         ok(pare_training_run(j.training, NULL, NULL, &rig_err));
-    check_scales(j.compression);
-    check_run(j.model);
-    /* Without a step, quantizers that learn or track ranges have none to write. */
+    expect_finite_scales(j.compression);
+    expect_finite_outputs(j.model);
+    /* Before a training step, quantizers that learn or track ranges have no scales. */
     if (train || !strcmp(o->quantizer, "ptq") || !strcmp(o->quantizer, "naive")) {
         ok(pare_compression_export(j.compression, &files, &rig_err));
         ok(pare_model_load(path, &m, &rig_err));
-        check_run(m);
+        expect_finite_outputs(m);
         pare_model_free(m);
         unlink(path);
     }
     job_close(&j);
 }
 
-static void test_nothing_to_round(void **state)
+static void test_degenerate_layers(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         for (int train = 0; train < 2; train++)
-            one(&odd[i], train);
+            check_case(&cases[i], train);
 }
 
 /* Infinite weights are clamped to the largest finite one; bnn uses only signs. */
-static void test_infinite_weights(void **state)
+static void test_infinite_weights_are_clamped(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct pare_model *m = rig_model("small");
         struct pare_tensor *w = rig_weight(m, "fc2.weight");
         struct job j;
 
         pare_f32(w)[3] = INFINITY;
         pare_f32(w)[4] = -INFINITY;
-        j = job_open(m, odd[i].quantizer, odd[i].config,
-                     odd[i].settings && strstr(odd[i].settings, "bias") ? NULL : odd[i].settings,
+        j = job_open(m, cases[i].quantizer, cases[i].config,
+                     cases[i].settings && strstr(cases[i].settings, "bias") ? NULL
+                                                                            : cases[i].settings,
                      LEARN "epochs=1 limit=64 valid=none");
         for (int64_t k = 0; k < pare_numel(w); k++)
             assert_true(isfinite(pare_f32(w)[k]));
-        check_scales(j.compression);
-        check_run(j.model);
+        expect_finite_scales(j.compression);
+        expect_finite_outputs(j.model);
         job_close(&j);
     }
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-static void same(struct pare_layer *a, struct pare_layer *b, const char *name)
+static void expect_same_buffer(struct pare_layer *a, struct pare_layer *b, const char *name)
 {
     const struct pare_buffer *x = a->buffers, *y = b->buffers;
 
@@ -162,9 +163,9 @@ static void same(struct pare_layer *a, struct pare_layer *b, const char *name)
     assert_memory_equal(x->t.data, y->t.data, (size_t)pare_numel(&x->t) * sizeof(float));
 }
 
-/* NNI's example: a quantized model is saved and loaded into another one, newly compressed in the
- * same way; then scale, zero_point and weight of conv1 are equal. */
-static void saved(const char *quantizer)
+/* NNI's example: a quantized model is saved and loaded into another one with the same quantizer;
+ * then scale, zero_point and weight of conv1 are equal. */
+static void check_checkpoint(const char *quantizer)
 {
     struct job a, b;
     struct pare_layer *x, *y;
@@ -182,36 +183,36 @@ static void saved(const char *quantizer)
     y = rig_layer(b.compression, "conv1");
     n = (size_t)pare_numel(&x->w) * sizeof(float);
     assert_memory_not_equal(x->weight->t.data, y->weight->t.data, n);
-    ok(pare_training_run(b.training, NULL, NULL, &rig_err)); /* training is complete: this only
-                                                           * loads */
+    /* The training is complete, so that this only loads the checkpoint. */
+    ok(pare_training_run(b.training, NULL, NULL, &rig_err));
     assert_memory_equal(x->weight->t.data, y->weight->t.data, n);
     assert_memory_equal(x->w.data, y->w.data, n);
-    same(x, y, "weight_scale");
-    same(x, y, "weight_zero_point");
-    same(x, y, "input_scale");
-    same(x, y, "input_zero_point");
-    same(x, y, "output_scale");
-    same(x, y, "output_zero_point");
+    expect_same_buffer(x, y, "weight_scale");
+    expect_same_buffer(x, y, "weight_zero_point");
+    expect_same_buffer(x, y, "input_scale");
+    expect_same_buffer(x, y, "input_zero_point");
+    expect_same_buffer(x, y, "output_scale");
+    expect_same_buffer(x, y, "output_zero_point");
     unlink(path);
     job_close(&a);
     job_close(&b);
 }
 
-static void test_saved(void **state)
+static void test_checkpoints_restore_scales(void **state)
 {
     (void)state;
-    saved("qat");
-    saved("lsq");
-    saved("lsq_plus");
-    saved("pact");
+    check_checkpoint("qat");
+    check_checkpoint("lsq");
+    check_checkpoint("lsq_plus");
+    check_checkpoint("pact");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_to_round),
-        cmocka_unit_test(test_infinite_weights),
-        cmocka_unit_test(test_saved),
+        cmocka_unit_test(test_degenerate_layers),
+        cmocka_unit_test(test_infinite_weights_are_clamped),
+        cmocka_unit_test(test_checkpoints_restore_scales),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

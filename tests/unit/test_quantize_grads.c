@@ -1,4 +1,4 @@
-/* test_quantize_grads.c - quantizers' rounding and gradients against PyTorch's autograd
+/* test_quantize_grads.c - quantized values and gradients of quantizers against PyTorch's autograd
  * (tools/golden_quant.py). */
 #include "golden_quant.h"
 
@@ -18,8 +18,8 @@ static void set_buffer(struct quantizer_rig *f, enum pare_quant_site site, const
     memcpy(t->data, from->data, (size_t)n * sizeof(float));
 }
 
-static struct pare_tensor *learned(struct quantizer_rig *f, enum pare_quant_site site,
-                                   const char *what)
+static struct pare_tensor *learned_gradient(struct quantizer_rig *f, enum pare_quant_site site,
+                                            const char *what)
 {
     char name[64];
     struct pare_tensor *t;
@@ -48,7 +48,7 @@ static void set_state(struct golden *g, struct quantizer_rig *f, const char *nam
         set_buffer(f, site, "offset", find_array(g, name, "zero"));
 }
 
-static void check(struct golden *g, const char *quantizer, const char *name)
+static void check_case(struct golden *g, const char *quantizer, const char *name)
 {
     const int64_t *how = pare_i64(find_array(g, name, "how"));
     enum pare_quant_site site = (enum pare_quant_site)how[3];
@@ -70,15 +70,18 @@ static void check(struct golden *g, const char *quantizer, const char *name)
     ok(f.z->backward(&f.layer, site, x, find_array(g, name, "gy"), &gx, &rig_err));
     expect_close(name, "gx", &gx, find_array(g, name, "gx"), 1e-5);
     if (find_array(g, name, "ds"))
-        expect_close(name, "ds", learned(&f, site, "scale"), find_array(g, name, "ds"), 1e-5);
+        expect_close(name, "ds", learned_gradient(&f, site, "scale"), find_array(g, name, "ds"),
+                     1e-5);
     if (find_array(g, name, "dz"))
-        expect_close(name, "dz", learned(&f, site, "offset"), find_array(g, name, "dz"), 1e-5);
+        expect_close(name, "dz", learned_gradient(&f, site, "offset"), find_array(g, name, "dz"),
+                     1e-5);
     if (find_array(g, name, "da"))
-        expect_close(name, "da", learned(&f, site, "alpha"), find_array(g, name, "da"), 1e-5);
+        expect_close(name, "da", learned_gradient(&f, site, "alpha"), find_array(g, name, "da"),
+                     1e-5);
     quantizer_rig_close(&f);
 }
 
-static void test_golden(void **state)
+static void test_cases_of_pytorch(void **state)
 {
     struct golden g = { .arena = pare_arena_new(1 << 16) };
     int cases = 0;
@@ -93,15 +96,15 @@ static void test_golden(void **state)
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)(end - g.file[i].name), g.file[i].name);
         snprintf(quantizer, sizeof(quantizer), "%.*s", (int)strcspn(name, "|"), name);
-        check(&g, quantizer, name);
+        check_case(&g, quantizer, name);
         cases++;
     }
     assert_int_equal(cases, 24);
     pare_arena_free(g.arena);
 }
 
-/* Threads and rows of any length give the results of one element at a time. */
-static void test_large(void **state)
+/* Many elements, computed by several threads, against single elements. */
+static void test_many_elements(void **state)
 {
     static float x[70000], gy[70000], gx[70000], y[70000];
     struct pare_tensor tx = VECTOR(x, 70000), tg = VECTOR(gy, 70000);
@@ -127,15 +130,16 @@ static void test_large(void **state)
         ds += (double)gy[i] * (double)(v == c ? rintf(c) - v : c);
     }
     ds /= sqrt(127 * 70000.0);
-    expect_near((double)*pare_f32(learned(&f, PARE_OUTPUT, "scale")), ds, 1e-4 * fabs(ds) + 1e-6);
+    expect_near((double)*pare_f32(learned_gradient(&f, PARE_OUTPUT, "scale")), ds,
+                1e-4 * fabs(ds) + 1e-6);
     quantizer_rig_close(&f);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_cases_of_pytorch),
+        cmocka_unit_test(test_many_elements),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

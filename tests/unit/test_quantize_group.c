@@ -20,7 +20,7 @@
 static struct pare_named *file;
 static int n_file;
 
-static struct pare_tensor *find(const char *name, const char *what)
+static struct pare_tensor *find_array(const char *name, const char *what)
 {
     char full[128];
 
@@ -28,11 +28,11 @@ static struct pare_tensor *find(const char *name, const char *what)
     for (int i = 0; i < n_file; i++)
         if (!strcmp(file[i].name, full))
             return &file[i].t;
-    fail_msg("no %s", full);
+    fail_msg("the golden file has no %s", full);
     return NULL;
 }
 
-static double error_of(const struct pare_tensor *w, const struct pare_tensor *y)
+static double squared_error(const struct pare_tensor *w, const struct pare_tensor *y)
 {
     double sum = 0;
 
@@ -41,11 +41,11 @@ static double error_of(const struct pare_tensor *w, const struct pare_tensor *y)
     return sum;
 }
 
-static void numpy_case(const char *name)
+static void check_numpy_case(const char *name)
 {
-    const struct pare_tensor *w = find(name, "w"), *scale = find(name, "scale");
-    const struct pare_tensor *zero = find(name, "zero"), *want = find(name, "y");
-    const int64_t *how = pare_i64(find(name, "how"));
+    const struct pare_tensor *w = find_array(name, "w"), *scale = find_array(name, "scale");
+    const struct pare_tensor *zero = find_array(name, "zero"), *want = find_array(name, "y");
+    const int64_t *how = pare_i64(find_array(name, "how"));
     struct pare_tensor y = build_copy(w);
     struct quantizer_rig f;
     char settings[64];
@@ -56,8 +56,8 @@ static void numpy_case(const char *name)
                        make_quant((int)how[0], how[1] != 0, how[2] != 0, how[3] ? 0 : 1));
     f.layer.in_axis = (int)how[3];
     ok(quantizer_rig_quantize(&f, PARE_WEIGHT, w, &y));
-    if (how[5]) { /* other candidates may tie; none is better */
-        expect_near(error_of(w, &y), error_of(w, want), 1e-4 * error_of(w, want));
+    if (how[5]) { /* other scales can be equally good, none is better */
+        expect_near(squared_error(w, &y), squared_error(w, want), 1e-4 * squared_error(w, want));
     } else {
         for (int64_t i = 0; i < pare_numel(scale); i++) {
             expect_near(buffer_value(&f, "weight_scale", i), (double)pare_f32(scale)[i], 1e-9);
@@ -70,7 +70,7 @@ static void numpy_case(const char *name)
     quantizer_rig_close(&f);
 }
 
-static void as_numpy_rounds(void **state)
+static void test_scales_and_values_equal_numpy(void **state)
 {
     static const char *const names[] = { "rows",  "columns", "short",        "affine", "middle",
                                          "least", "eight",   "least_affine", "two",    "whole" };
@@ -78,11 +78,11 @@ static void as_numpy_rounds(void **state)
     (void)state;
     ok(pare_npz_read(pool, "golden/nbits.npz", &file, &n_file, &rig_err));
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        numpy_case(names[i]);
+        check_numpy_case(names[i]);
 }
 
-/* All-zero groups, infinities and NaN do not spoil a group's scale. */
-static void odd_numbers(void **state)
+/* All-zero groups, infinities and NaN give finite scales. */
+static void test_zeros_and_infinities(void **state)
 {
     float x[64] = { 0 }, y[64];
     struct pare_tensor w = { PARE_F32, 2, { 1, 64 }, x }, out = { PARE_F32, 2, { 1, 64 }, y };
@@ -107,14 +107,14 @@ static void odd_numbers(void **state)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-struct made {
+struct exported {
     struct pare_model *model, *file;
     struct pare_compression *compression;
     char path[64];
     long bytes[2];
 };
 
-static long size_of(const char *path)
+static long file_size(const char *path)
 {
     FILE *f = fopen(path, "rb");
     long n;
@@ -126,8 +126,8 @@ static long size_of(const char *path)
     return n;
 }
 
-static void make(struct made *m, const char *net, const int64_t chw[3], const char *settings,
-                 bool nbits)
+static void quantize_and_export(struct exported *m, const char *net, const int64_t chw[3],
+                                const char *settings, bool nbits)
 {
     struct pare_compression_opts o = { .settings = settings, .threads = 2 };
     struct pare_export e = { .onnx = m->path, .nbits = nbits };
@@ -137,7 +137,7 @@ static void make(struct made *m, const char *net, const int64_t chw[3], const ch
     snprintf(m->path, sizeof(m->path), PATH, (long)getpid());
     ok(pare_model_new(net, chw, 10, 3, &m->model, &rig_err));
     ok(pare_model_save(m->model, m->path, NULL, &rig_err));
-    m->bytes[0] = size_of(m->path);
+    m->bytes[0] = file_size(m->path);
     ok(pare_model_shapes(m->model, pool, &g, &rig_err));
     ok(pare_preset("w4", g, pool, &o.quantizer, &rules, &rig_err));
     o.rule = rules.rule;
@@ -145,11 +145,11 @@ static void make(struct made *m, const char *net, const int64_t chw[3], const ch
     ok(pare_compression_new(m->model, &o, &m->compression, &rig_err));
     ok(pare_compression_compress(m->compression, &rig_err));
     ok(pare_compression_export(m->compression, &e, &rig_err));
-    m->bytes[1] = size_of(m->path);
+    m->bytes[1] = file_size(m->path);
     ok(pare_model_load(m->path, &m->file, &rig_err));
 }
 
-static void drop(struct made *m)
+static void free_exported(struct exported *m)
 {
     pare_compression_free(m->compression);
     pare_model_free(m->model);
@@ -157,7 +157,7 @@ static void drop(struct made *m)
     unlink(m->path);
 }
 
-static int count(const struct pare_model *m, const char *type)
+static int count_nodes(const struct pare_model *m, const char *type)
 {
     int n = 0;
 
@@ -166,8 +166,8 @@ static int count(const struct pare_model *m, const char *type)
     return n;
 }
 
-/* The file computes the same as the quantized model. */
-static void same_results(const struct made *m, const int64_t chw[3], bool reference)
+/* Expects the same outputs of the file and of the quantized model. */
+static void expect_same_outputs(const struct exported *m, const int64_t chw[3], bool reference)
 {
     const int64_t dim[4] = { 2, chw[0], chw[1], chw[2] };
     struct pare_tensor x = build_tensor(PARE_F32, 4, dim), y[2];
@@ -189,17 +189,17 @@ static void same_results(const struct made *m, const int64_t chw[3], bool refere
         expect_near((double)pare_f32(&y[1])[i], (double)pare_f32(&y[0])[i], 2e-5);
 }
 
-static void files_of_four_bits(void **state)
+static void test_files_of_4_bit_weights(void **state)
 {
     static const char *const settings[] = { "", "group_size=32 range=minmax", "group_size=0" };
     const int64_t gray[3] = { 1, 28, 28 };
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        struct made m = { 0 };
+        struct exported m = { 0 };
         const struct pare_value *w;
 
-        make(&m, "lenet", gray, settings[i], false);
+        quantize_and_export(&m, "lenet", gray, settings[i], false);
         w = pare_graph_find(m.file->graph, "fc1.weight_quantized");
         assert_non_null(w);
         assert_int_equal(w->t.dtype, PARE_I4);
@@ -209,49 +209,51 @@ static void files_of_four_bits(void **state)
         assert_int_equal(pare_graph_find(m.file->graph, "conv1.weight_quantized")->t.dtype,
                          PARE_I8);
         assert_true(m.bytes[1] * 5 < m.bytes[0]);
-        same_results(&m, gray, true);
-        same_results(&m, gray, false);
-        drop(&m);
+        expect_same_outputs(&m, gray, true);
+        expect_same_outputs(&m, gray, false);
+        free_exported(&m);
     }
 }
 
-/* Groups of any size, of matrices in both orientations; attention has both. */
-static void files_of_packed_products(void **state)
+/* Groups of different sizes, of matrices in both orientations; attention has both. */
+static void test_files_of_matmul_nbits(void **state)
 {
     const int64_t color[3] = { 3, 32, 32 };
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct made m = { 0 };
+        struct exported m = { 0 };
 
-        make(&m, "vit-tiny", color, i ? "group_size=32" : "", true);
-        assert_true(count(m.file, "MatMulNBits") > 8);
-        assert_int_equal(count(m.file, "Gemm") + count(m.file, "DequantizeLinear"), 1);
-        same_results(&m, color, true);
-        same_results(&m, color, false);
-        drop(&m);
+        quantize_and_export(&m, "vit-tiny", color, i ? "group_size=32" : "", true);
+        assert_true(count_nodes(m.file, "MatMulNBits") > 8);
+        assert_int_equal(count_nodes(m.file, "Gemm") + count_nodes(m.file, "DequantizeLinear"), 1);
+        expect_same_outputs(&m, color, true);
+        expect_same_outputs(&m, color, false);
+        free_exported(&m);
     }
 }
 
-static void products_need_groups(void **state)
+static void test_matmul_nbits_needs_groups(void **state)
 {
     const int64_t gray[3] = { 1, 28, 28 };
-    struct made m = { 0 };
+    struct exported m = { 0 };
     struct pare_export e = { .onnx = m.path, .nbits = true };
 
     (void)state;
-    make(&m, "lenet", gray, "group_size=0", false);
+    quantize_and_export(&m, "lenet", gray, "group_size=0", false);
     assert_int_equal(pare_compression_export(m.compression, &e, &rig_err), PARE_ECONFIG);
     assert_non_null(strstr(rig_err.msg, "no layer can be exported as MatMulNBits"));
-    drop(&m);
+    free_exported(&m);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_numpy_rounds),      cmocka_unit_test(odd_numbers),
-        cmocka_unit_test(files_of_four_bits),   cmocka_unit_test(files_of_packed_products),
-        cmocka_unit_test(products_need_groups),
+        cmocka_unit_test(test_scales_and_values_equal_numpy),
+        cmocka_unit_test(test_zeros_and_infinities),
+        cmocka_unit_test(test_files_of_4_bit_weights),
+        cmocka_unit_test(test_files_of_matmul_nbits),
+        cmocka_unit_test(test_matmul_nbits_needs_groups),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

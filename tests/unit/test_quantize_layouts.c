@@ -1,5 +1,5 @@
 /* test_quantize_layouts.c - quantization points in the blocked layout of convolutions: same results
- * as the plain kernels, without reorders. */
+ * as the reference kernels, without reorders. */
 #include "quant_rig.h"
 
 #include "tensor/tensor.h"
@@ -18,13 +18,14 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, x, "fc", n->classes);
 }
 
-struct side {
+struct training {
     struct pare_model *model;
     struct pare_trainer *trainer;
     struct pare_compression *compression;
 };
 
-static void open_side(struct side *s, struct pare_arena *a, const char *quantizer, bool reference)
+static void open_training(struct training *s, struct pare_arena *a, const char *quantizer,
+                          bool reference)
 {
     static const struct pare_network net = { .name = "wide", .build = build };
     struct pare_network_opts no = { .c = 3, .h = 6, .w = 6, .classes = 10, .seed = 1 };
@@ -49,15 +50,15 @@ static void open_side(struct side *s, struct pare_arena *a, const char *quantize
     ok(pare_compression_compress(s->compression, &rig_err));
 }
 
-static void close_side(struct side *s)
+static void close_training(struct training *s)
 {
     pare_trainer_free(s->trainer);
     pare_compression_free(s->compression);
     pare_model_free(s->model);
 }
 
-/* Same direction and size: single values may be rounded to a neighboring step. */
-static void same(const char *what, const struct pare_tensor *a, const struct pare_tensor *b)
+/* Expects a relative error of at most 1 %: single values may be quantized to a neighboring step. */
+static void expect_close(const char *what, const struct pare_tensor *a, const struct pare_tensor *b)
 {
     double size = 1e-20, off = 0;
 
@@ -68,20 +69,20 @@ static void same(const char *what, const struct pare_tensor *a, const struct par
         off += d * d;
     }
     if (!(off <= 1e-4 * size))
-        fail_msg("%s is off by %g", what, sqrt(off / size));
+        fail_msg("%s has a relative error of %g", what, sqrt(off / size));
 }
 
-static void same_buffers(struct pare_compression *a, struct pare_compression *b)
+static void expect_same_buffers(struct pare_compression *a, struct pare_compression *b)
 {
     for (int i = 0; i < pare_compression_layers(a); i++)
         for (struct pare_buffer *x = a->layer[i].buffers, *y = b->layer[i].buffers; x;
              x = x->next, y = y->next) {
             assert_string_equal(x->name, y->name);
-            same(x->name, &x->t, &y->t);
+            expect_close(x->name, &x->t, &y->t);
         }
 }
 
-static int count(const struct pare_plan *p, const char *kernel, bool blocked)
+static int count_steps(const struct pare_plan *p, const char *kernel, bool blocked)
 {
     int n = 0;
 
@@ -91,14 +92,14 @@ static int count(const struct pare_plan *p, const char *kernel, bool blocked)
     return n;
 }
 
-static void check(struct pare_arena *a, const char *quantizer)
+static void check_quantizer(struct pare_arena *a, const char *quantizer)
 {
-    struct side side[3]; /* fast, plain, float */
+    struct training side[3]; /* fast, reference, without quantizer */
     float data[BATCH * 3 * 36];
     int64_t label[BATCH] = { 1, 2, 3, 4 };
     struct pare_tensor x = { PARE_F32, 4, { BATCH, 3, 6, 6 }, data };
     struct pare_tensor y = { PARE_I64, 1, { BATCH }, label };
-    const struct pare_plan *fast, *bare;
+    const struct pare_plan *fast, *without;
 
     for (int i = 0; i < BATCH * 3 * 36; i++)
         data[i] = (float)(i * 7919 % 1009 - 504) / 300;
@@ -106,40 +107,42 @@ static void check(struct pare_arena *a, const char *quantizer)
     for (int i = 0; i < 3; i++) {
         struct pare_score score;
 
-        open_side(&side[i], a, i < 2 ? quantizer : NULL, i == 1);
+        open_training(&side[i], a, i < 2 ? quantizer : NULL, i == 1);
         ok(pare_trainer_gradient(side[i].trainer, &x, &y, &score, &rig_err));
     }
     for (int i = 0; i < side[0].trainer->n_params; i++)
-        same(side[0].trainer->name[i], &side[0].trainer->grad[i], &side[1].trainer->grad[i]);
-    same_buffers(side[0].compression, side[1].compression);
+        expect_close(side[0].trainer->name[i], &side[0].trainer->grad[i],
+                     &side[1].trainer->grad[i]);
+    expect_same_buffers(side[0].compression, side[1].compression);
     fast = side[0].trainer->plan[0];
-    bare = side[2].trainer->plan[0];
-    assert_int_equal(count(fast, "any_layout", false), 4);
-    /* The image and fc's input are in rows; quantizers that learn need the image's gradient, too,
-     * and with it the first convolution has its result in rows. */
-    assert_int_equal(count(fast, "any_layout", true), !strcmp(quantizer, "qat") ? 2 : 1);
-    assert_int_equal(count(side[1].trainer->plan[0], "any_layout", false), 0);
+    without = side[2].trainer->plan[0];
+    assert_int_equal(count_steps(fast, "any_layout", false), 4);
+    /* The image and fc's input are row-major; quantizers that learn need the image's gradient, too,
+     * so that the result of the first convolution is row-major. */
+    assert_int_equal(count_steps(fast, "any_layout", true), !strcmp(quantizer, "qat") ? 2 : 1);
+    assert_int_equal(count_steps(side[1].trainer->plan[0], "any_layout", false), 0);
     if (!strcmp(quantizer, "qat"))
-        assert_int_equal(count(fast, "reorder", false), count(bare, "reorder", false));
+        assert_int_equal(count_steps(fast, "reorder", false),
+                         count_steps(without, "reorder", false));
     for (int i = 0; i < 3; i++)
-        close_side(&side[i]);
+        close_training(&side[i]);
 }
 
-static void test_same_numbers(void **state)
+static void test_blocked_layout_equals_reference(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
 
     (void)state;
-    check(a, "qat");
-    check(a, "lsq");
-    check(a, "lsq_plus");
-    check(a, "pact");
+    check_quantizer(a, "qat");
+    check_quantizer(a, "lsq");
+    check_quantizer(a, "lsq_plus");
+    check_quantizer(a, "pact");
     pare_arena_free(a);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_same_numbers) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_blocked_layout_equals_reference) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

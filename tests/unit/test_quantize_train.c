@@ -11,7 +11,7 @@
     "\"quant_dtype\": {\"weight\": \"int\"}, "                                             \
     "\"quant_scheme\": {\"weight\": \"per_tensor_symmetric\"}, " more "}]"
 
-/* A trained network, as a file in memory. */
+/* A trained network, packed in memory. */
 static struct pare_arena *arena;
 static void *bytes;
 static size_t len;
@@ -76,7 +76,8 @@ static void check_points(struct job *j)
         }
 }
 
-static double trained(const char *quantizer, const char *config, const char *settings, int epochs)
+static double train_and_evaluate(const char *quantizer, const char *config, const char *settings,
+                                 int epochs)
 {
     char train[128];
     struct job j;
@@ -93,22 +94,26 @@ static double trained(const char *quantizer, const char *config, const char *set
     return a;
 }
 
-static void test_8_bits(void **state)
+static void test_accuracy_with_8_bits(void **state)
 {
     (void)state;
-    assert_true(trained("qat", CONFIG("\"quant_bits\": 8"), NULL, 2) > float_accuracy - 0.01);
-    assert_true(trained("qat", CONFIG("\"quant_bits\": 8, \"quant_start_step\": 20"), NULL, 2) >
+    assert_true(train_and_evaluate("qat", CONFIG("\"quant_bits\": 8"), NULL, 2) >
                 float_accuracy - 0.01);
-    assert_true(trained("lsq", CONFIG("\"quant_bits\": 8"), NULL, 2) > float_accuracy - 0.01);
-    assert_true(trained("lsq_plus", CONFIG("\"quant_bits\": 8"), NULL, 2) > float_accuracy - 0.01);
+    assert_true(train_and_evaluate("qat", CONFIG("\"quant_bits\": 8, \"quant_start_step\": 20"),
+                                   NULL, 2) > float_accuracy - 0.01);
+    assert_true(train_and_evaluate("lsq", CONFIG("\"quant_bits\": 8"), NULL, 2) >
+                float_accuracy - 0.01);
+    assert_true(train_and_evaluate("lsq_plus", CONFIG("\"quant_bits\": 8"), NULL, 2) >
+                float_accuracy - 0.01);
     assert_true(
-        trained("naive",
-                "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\", "
-                "\"Linear\"], \"quant_dtype\": \"int\"}]",
-                NULL, 1) > float_accuracy - 0.02);
+        train_and_evaluate(
+            "naive",
+            "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\", "
+            "\"Linear\"], \"quant_dtype\": \"int\"}]",
+            NULL, 1) > float_accuracy - 0.02);
 }
 
-static void test_few_bits(void **state)
+static void test_accuracy_with_4_bits(void **state)
 {
     const char *relu =
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"op_types\": [\"Conv2d\", "
@@ -116,13 +121,15 @@ static void test_few_bits(void **state)
         "[\"ReLU\"]}]";
 
     (void)state;
-    assert_true(trained("lsq", CONFIG("\"quant_bits\": 4"), NULL, 3) > float_accuracy - 0.03);
-    assert_true(trained("lsq_plus", CONFIG("\"quant_bits\": 4"), NULL, 3) > float_accuracy - 0.03);
-    assert_true(trained("pact", relu, NULL, 3) > float_accuracy - 0.03);
+    assert_true(train_and_evaluate("lsq", CONFIG("\"quant_bits\": 4"), NULL, 3) >
+                float_accuracy - 0.03);
+    assert_true(train_and_evaluate("lsq_plus", CONFIG("\"quant_bits\": 4"), NULL, 3) >
+                float_accuracy - 0.03);
+    assert_true(train_and_evaluate("pact", relu, NULL, 3) > float_accuracy - 0.03);
 }
 
-/* Quantized weights of these differ much from the float ones, so they train longer. */
-static void test_signs_and_tanh(void **state)
+/* Quantized weights of dorefa and bnn differ much from the float ones, so they train longer. */
+static void test_accuracy_of_dorefa_and_bnn(void **state)
 {
     const char *w =
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 2, \"op_types\": [\"Linear\"]}, "
@@ -131,14 +138,14 @@ static void test_signs_and_tanh(void **state)
         "[{\"quant_types\": [\"weight\"], \"quant_bits\": 1, \"op_names\": [\"conv2\", \"fc1\"]}]";
 
     (void)state;
-    assert_true(trained("dorefa", w, NULL, 6) > 0.85);
-    assert_true(trained("dorefa", w, "gradient_bits=8", 6) > 0.85);
-    assert_true(trained("bnn", b, NULL, 6) > 0.85);
+    assert_true(train_and_evaluate("dorefa", w, NULL, 6) > 0.85);
+    assert_true(train_and_evaluate("dorefa", w, "gradient_bits=8", 6) > 0.85);
+    assert_true(train_and_evaluate("bnn", b, NULL, 6) > 0.85);
 }
 
-/* From random weights: without useful gradients the accuracy would stay at one in ten.  The last
+/* From random weights: without useful gradients the accuracy would stay at 0.1.  The last
  * layer is not binarized, because nothing after it would scale its sums down. */
-static void test_from_scratch(void **state)
+static void test_training_from_random_weights(void **state)
 {
     const char
         *both = CONFIG("\"quant_bits\": 4"),
@@ -168,7 +175,7 @@ static void test_from_scratch(void **state)
     }
 }
 
-static void test_observers(void **state)
+static void test_observers_of_ptq(void **state)
 {
     static const char *const how[] = {
         "observer=minmax", "observer=moving_average", "observer=percentile",
@@ -177,17 +184,18 @@ static void test_observers(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(how) / sizeof(*how); i++)
-        assert_true(trained("ptq", CONFIG("\"quant_bits\": 8"), how[i], 0) > float_accuracy - 0.02);
+        assert_true(train_and_evaluate("ptq", CONFIG("\"quant_bits\": 8"), how[i], 0) >
+                    float_accuracy - 0.02);
     assert_true(
-        trained(
+        train_and_evaluate(
             "ptq",
             "[{\"quant_types\": [\"weight\"], \"quant_bits\": 4, \"op_types\": [\"Conv2d\", "
             "\"Linear\"], \"quant_scheme\": \"per_channel_symmetric\", \"quant_dtype\": \"int\"}]",
             "weight_observer=mse", 0) > float_accuracy - 0.05);
 }
 
-/* Scales of the model's own input learn too, although nothing before them does. */
-static void test_first_input(void **state)
+/* The scale of the model's input is trained, although no layer is before it. */
+static void test_scale_of_the_model_input_is_trained(void **state)
 {
     struct job j = open_trained("lsq", CONFIG("\"quant_bits\": 4"), NULL,
                                 LEARN "epochs=1 limit=64");
@@ -210,8 +218,8 @@ static void test_first_input(void **state)
     job_close(&j);
 }
 
-/* N15: a calibrated weight is within half a step of the float weight. */
-static void test_half_a_step(void **state)
+/* Case N15: a calibrated weight is within half a step of the float weight. */
+static void test_weights_are_within_half_a_step(void **state)
 {
     struct job j = open_trained("ptq", CONFIG("\"quant_bits\": 8"), NULL, LEARN);
 
@@ -230,13 +238,13 @@ static void test_half_a_step(void **state)
 
 /* ---- bit-identical resume -------------------------------------------------------------------- */
 
-static bool stop_after_two(void *user, const struct pare_epoch_result *r)
+static bool stop_after_two_epochs(void *user, const struct pare_epoch_result *r)
 {
     (void)user;
     return r->epoch < 1;
 }
 
-static void same_buffers(const struct pare_layer *x, const struct pare_layer *y)
+static void expect_same_buffers(const struct pare_layer *x, const struct pare_layer *y)
 {
     for (const struct pare_buffer *a = x->buffers; a; a = a->next) {
         const struct pare_buffer *b = y->buffers;
@@ -248,7 +256,7 @@ static void same_buffers(const struct pare_layer *x, const struct pare_layer *y)
     }
 }
 
-static void resume_with(const char *quantizer, const char *more)
+static void check_resume(const char *quantizer, const char *more)
 {
     const char *config = CONFIG("\"quant_bits\": 4");
     char path[64], train[256];
@@ -260,7 +268,7 @@ static void resume_with(const char *quantizer, const char *more)
     ok(pare_training_run(a.training, NULL, NULL, &rig_err));
     unlink(path);
     b = open_trained(quantizer, config, NULL, train);
-    ok(pare_training_run(b.training, stop_after_two, NULL, &rig_err));
+    ok(pare_training_run(b.training, stop_after_two_epochs, NULL, &rig_err));
     job_close(&b);
     b = open_trained(quantizer, config, NULL, train);
     ok(pare_training_run(b.training, NULL, NULL, &rig_err));
@@ -271,51 +279,55 @@ static void resume_with(const char *quantizer, const char *more)
 
         assert_memory_equal(x->weight->t.data, y->weight->t.data, n);
         assert_memory_equal(x->w.data, y->w.data, n);
-        same_buffers(x, y);
+        expect_same_buffers(x, y);
     }
-    check_points(&a); /* also after the best weights were restored */
+    check_points(&a); /* also with the best weights restored */
     unlink(path);
     job_close(&a);
     job_close(&b);
 }
 
-static void test_resume(void **state)
+static void test_resume_is_bit_identical(void **state)
 {
     (void)state;
-    resume_with("lsq", "valid=none");
-    resume_with("lsq_plus", "keep_best");
-    resume_with("qat", "keep_best");
+    check_resume("lsq", "valid=none");
+    check_resume("lsq_plus", "keep_best");
+    check_resume("qat", "keep_best");
 }
 
-static bool note(void *user, const struct pare_epoch_result *r)
+static bool note_accuracy(void *user, const struct pare_epoch_result *r)
 {
     *(double *)user = r->accuracy;
     return true;
 }
 
-/* The last layer's quantized output is the model's output: it still exists when the loss has
- * written its gradient, and the accuracy is counted. */
-static void test_output(void **state)
+/* The last layer's quantized output is the model's output: its memory is valid when the accuracy is
+ * counted, after the loss has written the gradient. */
+static void test_quantized_output_of_the_model(void **state)
 {
     struct job j = open_trained(
         "qat", "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"op_types\": [\"Linear\"]}]",
         NULL, LEARN "epochs=1");
-    double learned = 0;
+    double accuracy = 0;
 
     (void)state;
-    ok(pare_training_run(j.training, note, &learned, &rig_err));
-    assert_true(learned > 0.9);
+    ok(pare_training_run(j.training, note_accuracy, &accuracy, &rig_err));
+    assert_true(accuracy > 0.9);
     job_close(&j);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_8_bits),         cmocka_unit_test(test_few_bits),
-        cmocka_unit_test(test_signs_and_tanh), cmocka_unit_test(test_observers),
-        cmocka_unit_test(test_from_scratch),   cmocka_unit_test(test_half_a_step),
-        cmocka_unit_test(test_first_input),    cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_output),
+        cmocka_unit_test(test_accuracy_with_8_bits),
+        cmocka_unit_test(test_accuracy_with_4_bits),
+        cmocka_unit_test(test_accuracy_of_dorefa_and_bnn),
+        cmocka_unit_test(test_observers_of_ptq),
+        cmocka_unit_test(test_training_from_random_weights),
+        cmocka_unit_test(test_weights_are_within_half_a_step),
+        cmocka_unit_test(test_scale_of_the_model_input_is_trained),
+        cmocka_unit_test(test_resume_is_bit_identical),
+        cmocka_unit_test(test_quantized_output_of_the_model),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -6,20 +6,20 @@
 
 #include "tensor/tensor.h"
 
-static void give(float *to, const double *from, int n)
+static void copy_floats(float *to, const double *from, int n)
 {
     for (int i = 0; i < n; i++)
         to[i] = (float)from[i];
 }
 
-/* n weights as (n / 2, 2), 8 bits affine uint, as NNI's tests have it. */
-static void qat_weight(const double *w, double scale, double zero, const double *want)
+/* Four weights as (2, 2), 8 bits, affine, unsigned, as in NNI's tests. */
+static void check_qat_weight(const double *w, double scale, double zero, const double *want)
 {
     float x[4], y[4];
     struct pare_tensor tx = { PARE_F32, 2, { 2, 2 }, x }, ty = { PARE_F32, 2, { 2, 2 }, y };
     struct quantizer_rig f;
 
-    give(x, w, 4);
+    copy_floats(x, w, 4);
     quantizer_rig_open(&f, "qat", NULL, &tx, 1u << PARE_WEIGHT, make_quant(8, false, false, -1));
     ok(quantizer_rig_quantize(&f, PARE_WEIGHT, &tx, &ty));
     expect_near(buffer_value(&f, "weight_scale", 0), scale, 1e-7);
@@ -29,23 +29,23 @@ static void qat_weight(const double *w, double scale, double zero, const double 
     quantizer_rig_close(&f);
 }
 
-/* N9, N10, N11. */
-static void test_qat_weights(void **state)
+/* Cases N9, N10, N11. */
+static void test_scales_of_qat_weights(void **state)
 {
     const double a[] = { 1, 2, 3, 5 }, b[] = { -1, 2, 3, 5 };
     const double c[] = { 1.1287, 2.3456, 3.7814, 5.9723 }, d[] = { 1.1242, 2.3421, 3.7707, 5.9723 };
 
     (void)state;
-    qat_weight(a, 5.0 / 255, 0, NULL);
-    qat_weight(b, 6.0 / 255, 42, NULL);
-    qat_weight(c, 5.9723 / 255, 0, d);
+    check_qat_weight(a, 5.0 / 255, 0, NULL);
+    check_qat_weight(b, 6.0 / 255, 42, NULL);
+    check_qat_weight(c, 5.9723 / 255, 0, d);
 }
 
-/* N12, N13: ranges of activations during training, and in evaluation. */
-static void test_qat_tracks(void **state)
+/* Cases N12, N13: ranges of activations in training and in evaluation. */
+static void test_ranges_of_qat_activations(void **state)
 {
     float first[] = { 0, 0, 0.1f, 0.2f }, next[] = { 0.2f, 0.4f, 0.6f, 0.8f }, y[4];
-    float in[] = { 1, 4, 2, 1 }, far[] = { -9, 9, 0.1f, 0 };
+    float in[] = { 1, 4, 2, 1 }, outliers[] = { -9, 9, 0.1f, 0 };
     struct pare_tensor x = VECTOR(first, 4), out = VECTOR(y, 4);
     struct quantizer_rig f;
 
@@ -59,7 +59,7 @@ static void test_qat_tracks(void **state)
     expect_near(buffer_value(&f, "tracked_min_output", 0), 0.002, 1e-7);
     expect_near(buffer_value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
     f.quant.training = false; /* evaluation: the range is fixed, and values outside are clamped */
-    x.data = far;
+    x.data = outliers;
     ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &x, &out));
     expect_near(buffer_value(&f, "tracked_max_output", 0), 0.2060, 1e-7);
     expect_near((double)y[0], 0, 0);
@@ -73,9 +73,9 @@ static void test_qat_tracks(void **state)
     quantizer_rig_close(&f);
 }
 
-/* Until quant_start_step values pass unchanged, but are tracked; in an evaluation before any batch
- * they pass too, where NNI divides by 0. */
-static void test_qat_waits(void **state)
+/* Before quant_start_step values are not quantized, but their range is tracked; nor are they in an
+ * evaluation before the first batch, where NNI divides by 0. */
+static void test_qat_before_the_start_step(void **state)
 {
     float x[] = { 0.111f, 0.222f, -0.333f, 1 }, y[4], g[4] = { 1, 1, 1, 1 }, gx[4];
     struct pare_tensor tx = VECTOR(x, 4), ty = VECTOR(y, 4), tg = VECTOR(g, 4), to = VECTOR(gx, 4);
@@ -101,8 +101,8 @@ static void test_qat_waits(void **state)
     quantizer_rig_close(&f);
 }
 
-/* N14: 1 to 18 as (2, 1, 3, 3); and 0 to 15 as an input (1, 1, 4, 4). */
-static void scheme(bool has_sign, bool symmetric, bool per_channel, double steps, double zero)
+/* Case N14: weights 1 to 18 as (2, 1, 3, 3), and inputs 0 to 15 as (1, 1, 4, 4). */
+static void check_scheme(bool has_sign, bool symmetric, bool per_channel, double steps, double zero)
 {
     float w[18], in[16], y[18];
     struct pare_tensor tw = { PARE_F32, 4, { 2, 1, 3, 3 }, w }, ty = tw;
@@ -126,18 +126,18 @@ static void scheme(bool has_sign, bool symmetric, bool per_channel, double steps
     quantizer_rig_close(&f);
 }
 
-static void test_schemes(void **state)
+static void test_quantization_schemes(void **state)
 {
     (void)state;
     for (int per_channel = 0; per_channel < 2; per_channel++) {
-        scheme(true, true, per_channel, 127, 0);
-        scheme(false, true, per_channel, 127.5, 127);
-        scheme(true, false, per_channel, 254, -127);
-        scheme(false, false, per_channel, 255, 0);
+        check_scheme(true, true, per_channel, 127, 0);
+        check_scheme(false, true, per_channel, 127.5, 127);
+        check_scheme(true, false, per_channel, 254, -127);
+        check_scheme(false, false, per_channel, 255, 0);
     }
 }
 
-/* ---- N26: quantized, then masked ------------------------------------------------------------- */
+/* ---- case N26: quantized, then masked -------------------------------------------------------- */
 
 static int fixed_weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                         struct pare_err *err)
@@ -161,7 +161,7 @@ static const struct pare_algorithm fixed = {
         },
 };
 
-static void test_masked(void **state)
+static void test_quantized_weights_are_masked(void **state)
 {
     struct pare_registry *g = pare_registry_new(&rig_err);
     struct pare_compression_opts o = { .quantizer = "fixed", .registry = g };
@@ -174,7 +174,7 @@ static void test_masked(void **state)
     o.config = "[{\"quant_types\": [\"weight\"], \"quant_bits\": 8, \"quant_dtype\": \"int\", "
                "\"op_names\": [\"conv1\"]}]";
     ok(pare_add_quantizer(g, &fixed, &rig_err));
-    for (int i = 0; i < 72; i++) /* outside the range on one side, as 127 - 10 steps of 0.5 */
+    for (int i = 0; i < 72; i++) /* some are outside the range of -137 to 117 steps of 0.5 */
         pare_f32(rig_weight(m, "conv1.weight"))[i] = (float)(i - 36) * 2.3f;
     ok(pare_compression_new(m, &o, &r, &rig_err));
     l = pare_compression_layer(r, 0);
@@ -196,7 +196,7 @@ static void test_masked(void **state)
 
 /* ---- dorefa, bnn ----------------------------------------------------------------------------- */
 
-static void dorefa(int bits, const double *want)
+static void check_dorefa_weights(int bits, const double *want)
 {
     float x[] = { -1, -0.5f, 0, 0.5f, 1 }, y[5];
     struct pare_tensor tx = VECTOR(x, 5), ty = VECTOR(y, 5);
@@ -209,12 +209,12 @@ static void dorefa(int bits, const double *want)
                z = buffer_value(&f, "weight_zero_point", 0);
 
         expect_near((double)y[i], want[i], 1e-6);
-        expect_near((double)y[i] / s + z, rint((double)y[i] / s + z), 1e-4); /* an integer of it */
+        expect_near((double)y[i] / s + z, rint((double)y[i] / s + z), 1e-4); /* an integer */
     }
     quantizer_rig_close(&f);
 }
 
-static void test_dorefa(void **state)
+static void test_values_of_dorefa(void **state)
 {
     const double b8[] = { -1, -0.607843, 0.003922, 0.607843, 1 };
     const double b2[] = { -1, -1.0 / 3, 1.0 / 3, 1.0 / 3, 1 }, b1[] = { -1, -1, -1, 1, 1 };
@@ -224,9 +224,9 @@ static void test_dorefa(void **state)
     struct quantizer_rig f;
 
     (void)state;
-    dorefa(8, b8);
-    dorefa(2, b2);
-    dorefa(1, b1);
+    check_dorefa_weights(8, b8);
+    check_dorefa_weights(2, b2);
+    check_dorefa_weights(1, b1);
     quantizer_rig_open(&f, "dorefa", NULL, NULL, 1u << PARE_OUTPUT,
                        make_quant(2, false, false, -1));
     ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
@@ -239,7 +239,7 @@ static void test_dorefa(void **state)
 }
 
 /* Gradients of 2 bits: -m, -m/3, m/3 or m, with the original mean. */
-static void test_dorefa_gradients(void **state)
+static void test_quantized_gradients_of_dorefa(void **state)
 {
     static float x[4000], g[4000], gx[4000];
     struct pare_tensor tx = { PARE_F32, 2, { 2, 2000 }, x }, tg = tx, to = tx;
@@ -267,7 +267,7 @@ static void test_dorefa_gradients(void **state)
     quantizer_rig_close(&f);
 }
 
-static void test_bnn(void **state)
+static void test_values_of_bnn(void **state)
 {
     float x[] = { -2, -1, -0.1f, 0, 0.3f, 1, 1.1f }, y[7], g[] = { 1, 2, 3, 4, 5, 6, 7 }, gx[7];
     const float want[] = { -1, -1, -1, 1, 1, 1, 1 }, grad[] = { 0, 2, 3, 4, 5, 6, 0 };
@@ -288,9 +288,9 @@ static void test_bnn(void **state)
     quantizer_rig_close(&f);
 }
 
-/* ---- rounding, and hostile values ------------------------------------------------------------ */
+/* ---- rounding and hostile values ------------------------------------------------------------- */
 
-static void test_half_to_even(void **state)
+static void test_rounding_of_halves_to_even(void **state)
 {
     float x[] = { 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 300, -300, 7 }, y[8], one = 1, zero = 0;
     const float want[] = { 0, 2, 2, -0.0f, -2, 127, -127, 7 };
@@ -303,9 +303,10 @@ static void test_half_to_even(void **state)
         assert_true(y[i] == want[i]);
 }
 
-/* Every quantizer, quantization point and range: no division by 0, and finite values stay
+/* For every quantizer, site and range: no division by 0, and finite values stay
  * finite. */
-static void hostile(const char *quantizer, enum pare_quant_site site, const float *values)
+static void check_hostile_values(const char *quantizer, enum pare_quant_site site,
+                                 const float *values)
 {
     float x[40], y[40], g[40], gx[40];
     struct pare_tensor tx = { PARE_F32, 2, { 4, 10 }, x }, ty = tx, tg = tx, to = tx;
@@ -334,7 +335,7 @@ static void hostile(const char *quantizer, enum pare_quant_site site, const floa
         }
 }
 
-static void test_hostile(void **state)
+static void test_hostile_values_of_all_quantizers(void **state)
 {
     static const float values[][4] = { { 0, 0, 0, 0 },
                                        { 7, 7, 7, 7 },
@@ -351,20 +352,25 @@ static void test_hostile(void **state)
     for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
         for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
             for (int site = 0; site < PARE_QUANT_SITES; site++)
-                hostile(names[k], (enum pare_quant_site)site, values[i]);
-        hostile("ptq", PARE_WEIGHT, values[i]);
-        hostile("naive", PARE_WEIGHT, values[i]);
+                check_hostile_values(names[k], (enum pare_quant_site)site, values[i]);
+        check_hostile_values("ptq", PARE_WEIGHT, values[i]);
+        check_hostile_values("naive", PARE_WEIGHT, values[i]);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_qat_weights),      cmocka_unit_test(test_qat_tracks),
-        cmocka_unit_test(test_qat_waits),        cmocka_unit_test(test_schemes),
-        cmocka_unit_test(test_masked),           cmocka_unit_test(test_dorefa),
-        cmocka_unit_test(test_dorefa_gradients), cmocka_unit_test(test_bnn),
-        cmocka_unit_test(test_half_to_even),     cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_scales_of_qat_weights),
+        cmocka_unit_test(test_ranges_of_qat_activations),
+        cmocka_unit_test(test_qat_before_the_start_step),
+        cmocka_unit_test(test_quantization_schemes),
+        cmocka_unit_test(test_quantized_weights_are_masked),
+        cmocka_unit_test(test_values_of_dorefa),
+        cmocka_unit_test(test_quantized_gradients_of_dorefa),
+        cmocka_unit_test(test_values_of_bnn),
+        cmocka_unit_test(test_rounding_of_halves_to_even),
+        cmocka_unit_test(test_hostile_values_of_all_quantizers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 
 #include "grad_rows.h"
 
-static void rms_normalization(void **state)
+static void test_rms_normalization(void **state)
 {
     static const struct row rows[] = {
         { "RMSNormalization", 23, "3,5 5", NULL, 0, { 0 } },
@@ -29,7 +29,7 @@ static void rms_normalization(void **state)
     op_expect_error(&f, "the scale is (3) but the input is (2, 2), normalized from axis 1 on");
 }
 
-static void cum_prod(void **state)
+static void test_cum_prod(void **state)
 {
     static const struct row rows[] = {
         { "CumProd", 26, "2,4,3 #1", NULL, 0, { 0 } },
@@ -55,7 +55,7 @@ static void cum_prod(void **state)
         }
 }
 
-static void bit_cast(void **state)
+static void test_bit_cast(void **state)
 {
     struct one_op f;
 
@@ -81,8 +81,8 @@ static void bit_cast(void **state)
     op_expect_error(&f, "float32 and int64 have different sizes");
 }
 
-/* Two samples, a cache of three rows of two. */
-static void scatter(struct one_op *f, const char *mode, const double *at)
+/* TensorScatter into a cache of two items with three rows of two. */
+static void begin_scatter(struct one_op *f, const char *mode, const double *at)
 {
     op_begin(f, "TensorScatter", 24);
     op_in(f, PARE_F32, "2,3,2", LIST(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
@@ -92,7 +92,7 @@ static void scatter(struct one_op *f, const char *mode, const double *at)
     op_attr(f, "mode", mode);
 }
 
-static void tensor_scatter(void **state)
+static void test_tensor_scatter(void **state)
 {
     static const struct row rows[] = {
         { "TensorScatter", 24, "2,5,3 2,2,3 #1,3", NULL, 0, { 0 } },
@@ -104,20 +104,20 @@ static void tensor_scatter(void **state)
 
     (void)state;
     check_rows(rows);
-    scatter(&f, "linear", NULL);
+    begin_scatter(&f, "linear", NULL);
     op_expect(&f, 0, PARE_F32, "(2, 3, 2)", LIST(-1, -2, -3, -4, 4, 5, -5, -6, -7, -8, 10, 11));
     op_end(&f);
-    scatter(&f, "linear", LIST(1, 0));
+    begin_scatter(&f, "linear", LIST(1, 0));
     op_expect(&f, 0, PARE_F32, "(2, 3, 2)", LIST(0, 1, -1, -2, -3, -4, -5, -6, -7, -8, 10, 11));
     op_end(&f);
-    scatter(&f, "circular", LIST(2, -1));
+    begin_scatter(&f, "circular", LIST(2, -1));
     op_expect(&f, 0, PARE_F32, "(2, 3, 2)", LIST(-3, -4, 2, 3, -1, -2, -7, -8, 8, 9, -5, -6));
     op_end(&f);
-    scatter(&f, "linear", LIST(0, 2));
+    begin_scatter(&f, "linear", LIST(0, 2));
     op_expect_error(&f, "write index 2 of sample 1 leaves no room for 2 positions of 3");
 }
 
-static void quantized_types(void **state)
+static void test_types_of_quantize_and_dequantize(void **state)
 {
     struct one_op f;
 
@@ -136,7 +136,7 @@ static void quantized_types(void **state)
 }
 
 /* A node that cannot run is an error only if an output depends on it. */
-static void unused_nodes(void **state)
+static void test_unused_nodes_that_cannot_run(void **state)
 {
     const float one = 1;
     struct build b = { .opset = 26 }, used = { .opset = 26 };
@@ -145,12 +145,12 @@ static void unused_nodes(void **state)
     struct pare_model *m;
     struct pare_plan *p;
     struct pare_err err;
-    const char *in, *odd;
+    const char *in, *unknown;
 
     (void)state;
     in = build_input(&b, PARE_F32, 0, NULL);
-    odd = build_node(&b, "RotaryEmbedding", NAMES(in, in, in), NOTHING);
-    build_node(&b, "Relu", NAMES(odd), NOTHING);
+    unknown = build_node(&b, "RotaryEmbedding", NAMES(in, in, in), NOTHING);
+    build_node(&b, "Relu", NAMES(unknown), NOTHING);
     build_output(&b, build_node(&b, "Add", NAMES(in, build_scalar(&b, one)), NOTHING));
     m = build_model(&b);
     pare_f32(&x)[0] = 3;
@@ -161,8 +161,8 @@ static void unused_nodes(void **state)
     pare_model_free(m);
 
     in = build_input(&used, PARE_F32, 0, NULL);
-    odd = build_node(&used, "RotaryEmbedding", NAMES(in, in, in), NOTHING);
-    build_output(&used, build_node(&used, "Relu", NAMES(odd), NOTHING));
+    unknown = build_node(&used, "RotaryEmbedding", NAMES(in, in, in), NOTHING);
+    build_output(&used, build_node(&used, "Relu", NAMES(unknown), NOTHING));
     m = build_model(&used);
     assert_int_equal(pare_plan_make(m, &o, &p, &err), PARE_EUNSUPPORTED);
     assert_non_null(strstr(err.msg, "operator RotaryEmbedding (version 26) is not known"));
@@ -172,9 +172,12 @@ static void unused_nodes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rms_normalization), cmocka_unit_test(cum_prod),
-        cmocka_unit_test(bit_cast),          cmocka_unit_test(tensor_scatter),
-        cmocka_unit_test(quantized_types),   cmocka_unit_test(unused_nodes),
+        cmocka_unit_test(test_rms_normalization),
+        cmocka_unit_test(test_cum_prod),
+        cmocka_unit_test(test_bit_cast),
+        cmocka_unit_test(test_tensor_scatter),
+        cmocka_unit_test(test_types_of_quantize_and_dequantize),
+        cmocka_unit_test(test_unused_nodes_that_cannot_run),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

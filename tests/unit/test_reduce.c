@@ -7,7 +7,7 @@
 
 static const double eight[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
 
-static void axes_come_as_attribute_or_input(void **state)
+static void test_axes_as_attribute_or_input(void **state)
 {
     struct one_op f;
 
@@ -43,7 +43,7 @@ static void axes_come_as_attribute_or_input(void **state)
     op_expect_error(&f, "axis 3 is outside a tensor of 3 dimensions");
 }
 
-static void nothing_reduces_to_the_neutral_element(void **state)
+static void test_empty_reductions_give_the_neutral_element(void **state)
 {
     static const struct {
         const char *op;
@@ -73,7 +73,7 @@ static void nothing_reduces_to_the_neutral_element(void **state)
     }
 }
 
-static void sums_of_many_stay_exact(void **state)
+static void test_mean_of_many_elements(void **state)
 {
     enum { N = 1 << 20 };
     double *v = test_calloc(N, sizeof(*v));
@@ -90,7 +90,7 @@ static void sums_of_many_stay_exact(void **state)
     test_free(v);
 }
 
-static void softmax_flattens_before_13(void **state)
+static void test_softmax_flattens_before_opset_13(void **state)
 {
     const double four[] = { 0, 0, 0, 0 };
     bool flatten;
@@ -117,7 +117,7 @@ static void softmax_flattens_before_13(void **state)
     op_expect_error(&f, "axis 1 is outside a tensor of 1 dimensions");
 }
 
-static void top_k_takes_the_first_of_equals(void **state)
+static void test_top_k_takes_the_first_of_equals(void **state)
 {
     struct one_op f;
 
@@ -146,7 +146,7 @@ static void top_k_takes_the_first_of_equals(void **state)
     op_expect_error(&f, "k is 4, axis 0 has 3 elements");
 }
 
-static void arg_max_and_cum_sum_check_their_axis(void **state)
+static void test_arg_max_and_cum_sum(void **state)
 {
     struct one_op f;
 
@@ -178,7 +178,7 @@ static void arg_max_and_cum_sum_check_their_axis(void **state)
     op_expect_error(&f, "axis 1 is outside a tensor of 1 dimensions");
 }
 
-static void losses_skip_and_check_labels(void **state)
+static void test_losses_ignore_and_check_labels(void **state)
 {
     struct one_op f;
 
@@ -208,13 +208,13 @@ static void losses_skip_and_check_labels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(axes_come_as_attribute_or_input),
-        cmocka_unit_test(nothing_reduces_to_the_neutral_element),
-        cmocka_unit_test(sums_of_many_stay_exact),
-        cmocka_unit_test(softmax_flattens_before_13),
-        cmocka_unit_test(top_k_takes_the_first_of_equals),
-        cmocka_unit_test(arg_max_and_cum_sum_check_their_axis),
-        cmocka_unit_test(losses_skip_and_check_labels),
+        cmocka_unit_test(test_axes_as_attribute_or_input),
+        cmocka_unit_test(test_empty_reductions_give_the_neutral_element),
+        cmocka_unit_test(test_mean_of_many_elements),
+        cmocka_unit_test(test_softmax_flattens_before_opset_13),
+        cmocka_unit_test(test_top_k_takes_the_first_of_equals),
+        cmocka_unit_test(test_arg_max_and_cum_sum),
+        cmocka_unit_test(test_losses_ignore_and_check_labels),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,40 +15,41 @@
 
 static unsigned seed = 7;
 
-static unsigned below(unsigned n)
+static unsigned random_below(unsigned n)
 {
     seed = seed * 1103515245U + 12345U;
     return (seed >> 16) % n;
 }
 
-/* A random pattern of a few signs, most of them valid; never many repeats of repeats, which regcomp
- * takes minutes for, and no ^ or $ in a repeat, which it forgets the second time. */
+/* A random pattern of a few characters, most of them valid; without repeats of repeats, for which
+ * regcomp needs minutes, and without ^ or $ in a repeat, which it handles wrongly. */
 static void random_pattern(char *text, size_t size)
 {
     static const char *const item[] = { "a",     "b", ".", "[ab]", "[^a]", "[b-c]",  "\\.",
                                         "(a|b)", "c", "(", ")",    "|",    "(ab*)+", "[]a]" };
     static const char *const many[] = { "*", "+", "?", "{2}", "{0,2}", "{1,}", "{0}", "{0,}" };
-    unsigned n = 1 + below(6);
+    unsigned n = 1 + random_below(6);
 
     *text = '\0';
     for (unsigned i = 0; i < n; i++) {
-        strncat(text, item[below(sizeof(item) / sizeof(item[0]))], size - strlen(text) - 1);
-        if (!below(3))
-            strncat(text, many[below(sizeof(many) / sizeof(many[0]))], size - strlen(text) - 1);
+        strncat(text, item[random_below(sizeof(item) / sizeof(item[0]))], size - strlen(text) - 1);
+        if (!random_below(3))
+            strncat(text, many[random_below(sizeof(many) / sizeof(many[0]))],
+                    size - strlen(text) - 1);
     }
 }
 
 static void random_name(char *text)
 {
-    unsigned n = below(7);
+    unsigned n = random_below(7);
 
     for (unsigned i = 0; i < n; i++)
-        text[i] = "aabbc.]"[below(7)];
+        text[i] = "aabbc.]"[random_below(7)];
     text[n] = '\0';
 }
 
-/* All of the name, by regcomp: -1 when the pattern is none. */
-static int by_library(const char *pattern, const char *name)
+/* Does regcomp match the whole name?  -1: the pattern is not valid. */
+static int match_by_regcomp(const char *pattern, const char *name)
 {
     char whole[200];
     regex_t re;
@@ -65,7 +66,7 @@ static int by_library(const char *pattern, const char *name)
     return yes;
 }
 
-static void same_as_library(void **state)
+static void test_random_patterns_equal_regcomp(void **state)
 {
     char pattern[100], name[16];
     struct pare_err err;
@@ -77,11 +78,12 @@ static void same_as_library(void **state)
 
         random_pattern(pattern, sizeof(pattern));
         random_name(name);
-        want = by_library(pattern, name);
+        want = match_by_regcomp(pattern, name);
         if (want < 0 || pare_regex_check(pattern, &err)) /* only one accepts ^* and similar */
             continue;
         if (pare_regex_match(pattern, name) != (want > 0))
-            fail_msg("'%s' and '%s': the library says %s", pattern, name, want ? "yes" : "no");
+            fail_msg("'%s' and '%s': regcomp %s", pattern, name,
+                     want ? "matches" : "does not match");
         n_valid++;
         n_match += want;
     }
@@ -89,7 +91,7 @@ static void same_as_library(void **state)
     assert_true(n_match > ROUNDS / 50);
 }
 
-static void known(void **state)
+static void test_known_patterns(void **state)
 {
     static const struct {
         const char *pattern, *name;
@@ -123,18 +125,19 @@ static void known(void **state)
         { ".", "\xff", true },
         { "x", "\xff", false },
         { "[\xc0-\xff]", "\xe9", true },
-        { "(", "(", false }, /* none */
+        { "(", "(", false }, /* not valid */
         { "a|b)|(c", "a)", false },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
         if (pare_regex_match(list[i].pattern, list[i].name) != list[i].yes)
-            fail_msg("'%s' and '%s'", list[i].pattern, list[i].name);
+            fail_msg("'%s' and '%s': expected %s", list[i].pattern, list[i].name,
+                     list[i].yes ? "a match" : "no match");
 }
 
-/* Each would keep one that tries all ways, or glibc's regcomp, busy for ages. */
-static void no_long_work(void **state)
+/* Patterns on which backtracking, or glibc's regcomp, takes exponential time. */
+static void test_patterns_in_linear_time(void **state)
 {
     char name[4001];
 
@@ -148,7 +151,7 @@ static void no_long_work(void **state)
     assert_true(pare_regex_match("(((((((((((a?)?)?)?)?)?)?)+)+)+)*)*", name));
 }
 
-static void refused(void **state)
+static void test_invalid_patterns_are_errors(void **state)
 {
     static const struct {
         const char *pattern, *why;
@@ -186,10 +189,10 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_library),
-        cmocka_unit_test(known),
-        cmocka_unit_test(no_long_work),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(test_random_patterns_equal_regcomp),
+        cmocka_unit_test(test_known_patterns),
+        cmocka_unit_test(test_patterns_in_linear_time),
+        cmocka_unit_test(test_invalid_patterns_are_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

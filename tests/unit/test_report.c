@@ -28,8 +28,8 @@ static const char run_text[] =
     "  \"before\": {\"shape\": [4, 3], \"parameters\": 12, \"macs\": 12}, \"after\": null,"
     "  \"weights\": {\"range\": 1, \"before\": [1, 2, 1], \"after\": [0, 4, 0]}}]}";
 
-static int make(struct pare_arena *a, const char *text, int n, const char **page,
-                struct pare_err *err)
+static int make_report(struct pare_arena *a, const char *text, int n, const char **page,
+                       struct pare_err *err)
 {
     struct pare_json *root = pare_alloc(a, 1, sizeof(*root));
     struct pare_run_file run[2] = { { "first <run>", root }, { "second", root } };
@@ -39,7 +39,7 @@ static int make(struct pare_arena *a, const char *text, int n, const char **page
     return pare_report(run, n, a, page, &len, err);
 }
 
-static int count(const char *page, const char *what)
+static int count_text(const char *page, const char *what)
 {
     int n = 0;
 
@@ -48,7 +48,7 @@ static int count(const char *page, const char *what)
     return n;
 }
 
-static void numbers(void **state)
+static void test_formatted_numbers(void **state)
 {
     static const char *const want[] = {
         "data-v=\"0.986111111\">98.61 %",
@@ -67,15 +67,15 @@ static void numbers(void **state)
     const char *page;
 
     (void)state;
-    assert_int_equal(make(a, run_text, 1, &page, &err), 0);
+    assert_int_equal(make_report(a, run_text, 1, &page, &err), 0);
     for (size_t i = 0; i < sizeof(want) / sizeof(*want); i++)
         if (!strstr(page, want[i]))
-            fail_msg("not in the page: %s", want[i]);
+            fail_msg("the page does not contain: %s", want[i]);
     assert_true(strlen(page) < 1000000);
     pare_arena_free(a);
 }
 
-static void only_text(void **state)
+static void test_text_is_escaped(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_err err = { 0 };
@@ -83,18 +83,18 @@ static void only_text(void **state)
 
     (void)state;
     for (int n = 1; n <= 2; n++) {
-        assert_int_equal(make(a, run_text, n, &page, &err), 0);
-        assert_int_equal(count(page, "<img"), 0);
-        assert_true(count(page, "&lt;img src=x") > 5);
-        assert_true(count(page, "\\u003cimg") > 0);
-        assert_int_equal(count(page, "<script"), count(page, "</script>"));
+        assert_int_equal(make_report(a, run_text, n, &page, &err), 0);
+        assert_int_equal(count_text(page, "<img"), 0);
+        assert_true(count_text(page, "&lt;img src=x") > 5);
+        assert_true(count_text(page, "\\u003cimg") > 0);
+        assert_int_equal(count_text(page, "<script"), count_text(page, "</script>"));
         assert_null(strstr(page, "first <run>"));
     }
     pare_arena_free(a);
 }
 
-/* Missing members and members of other types do not crash it. */
-static void odd(void **state)
+/* Missing members and members of other types do not crash the report. */
+static void test_incomplete_records(void **state)
 {
     static const char *const good[] = {
         "{\"format\": \"pare run 1\"}",
@@ -110,18 +110,18 @@ static void odd(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
-        assert_int_equal(make(a, good[i], 1, &page, &err), 0);
-    assert_int_not_equal(make(a, "{\"format\": \"other\"}", 1, &page, &err), 0);
-    assert_int_not_equal(make(a, "[]", 1, &page, &err), 0);
+        assert_int_equal(make_report(a, good[i], 1, &page, &err), 0);
+    assert_int_not_equal(make_report(a, "{\"format\": \"other\"}", 1, &page, &err), 0);
+    assert_int_not_equal(make_report(a, "[]", 1, &page, &err), 0);
     pare_arena_free(a);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(only_text),
-        cmocka_unit_test(odd),
+        cmocka_unit_test(test_formatted_numbers),
+        cmocka_unit_test(test_text_is_escaped),
+        cmocka_unit_test(test_incomplete_records),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

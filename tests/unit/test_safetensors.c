@@ -17,7 +17,8 @@ static int setup(void **state)
     return make_folder("x.safetensors");
 }
 
-/* A file with this header and `len` bytes of data, at an odd address to see misaligned reads. */
+/* Parses a file with this header and `len` bytes of data, at an odd address so that the sanitizer
+ * finds misaligned reads. */
 static int parse(const char *header, size_t len, struct pare_safetensors *st)
 {
     size_t n = strlen(header);
@@ -32,7 +33,7 @@ static int parse(const char *header, size_t len, struct pare_safetensors *st)
     return pare_safetensors_parse(arena, p, n + 8 + len, st, &err);
 }
 
-static void every_type(void **state)
+static void test_round_trip_of_every_type(void **state)
 {
     static const enum pare_dtype types[] = { PARE_BOOL, PARE_F32, PARE_U8,  PARE_F64, PARE_F16,
                                              PARE_BF16, PARE_I8,  PARE_I16, PARE_U16, PARE_I32,
@@ -71,7 +72,7 @@ static void every_type(void **state)
     assert_memory_equal(first, second, n);
 }
 
-static void empty_ones(void **state)
+static void test_empty_tensors_and_files(void **state)
 {
     static const int64_t none[] = { 0, 4 };
     struct pare_named list[] = { { "none", { 0 } }, { "", { 0 } } };
@@ -90,8 +91,8 @@ static void empty_ones(void **state)
     assert_int_equal(back.n_tensors, 0);
 }
 
-/* As written by the format's own tools: blanks after the header, tensors in any order. */
-static void files_of_others(void **state)
+/* As other tools write files: blanks after the header, tensors in any order. */
+static void test_files_of_other_tools(void **state)
 {
     struct pare_safetensors st;
 
@@ -111,12 +112,12 @@ static void files_of_others(void **state)
 #define T(dtype, shape, at) \
     "{\"w\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" at "}}"
 
-static void hostile_headers(void **state)
+static void test_hostile_headers(void **state)
 {
     static const struct {
         const char *header;
         size_t len;
-        const char *says;
+        const char *message;
     } bad[] = {
         { "", 0, "does not start" },
         { "[]", 0, "does not start" },
@@ -164,12 +165,12 @@ static void hostile_headers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         assert_int_not_equal(parse(bad[i].header, bad[i].len, &st), 0);
-        if (!strstr(err.msg, bad[i].says))
-            fail_msg("%s: \"%s\" does not say \"%s\"", bad[i].header, err.msg, bad[i].says);
+        if (!strstr(err.msg, bad[i].message))
+            fail_msg("%s: \"%s\", expected \"%s\"", bad[i].header, err.msg, bad[i].message);
     }
 }
 
-static void hostile_lengths(void **state)
+static void test_hostile_lengths(void **state)
 {
     static const uint64_t bad[] = { 3, 1 << 26, UINT32_MAX, INT64_MAX, UINT64_MAX };
     unsigned char buf[10] = { 0, 0, 0, 0, 0, 0, 0, 0, '{', '}' };
@@ -189,7 +190,7 @@ static void hostile_lengths(void **state)
     assert_int_equal(parse(deep, 0, &st), PARE_EFORMAT);
 }
 
-static void bools_are_zero_or_one(void **state)
+static void test_bools_are_0_or_1(void **state)
 {
     unsigned char buf[128] = { 0 };
     const char *h = T("\"BOOL\"", "[2]", "[0,2]");
@@ -206,7 +207,7 @@ static void bools_are_zero_or_one(void **state)
     assert_string_equal(err.msg, "tensor 'w': element 1 is 2, a BOOL is 0 or 1");
 }
 
-static void flipped_bytes_never_crash(void **state)
+static void test_flipped_bits_do_not_crash(void **state)
 {
     struct pare_tensor t;
     struct pare_named list[] = { { "a", { 0 } }, { "b", { 0 } } };
@@ -239,7 +240,7 @@ static void flipped_bytes_never_crash(void **state)
         assert_int_not_equal(pare_safetensors_parse(arena, p, i, &back, &err), 0);
 }
 
-static void what_cannot_be_written(void **state)
+static void test_lists_that_cannot_be_written(void **state)
 {
     static float x[1];
     struct pare_named list[] = { { "a", { PARE_F32, 1, { 1 }, x } },
@@ -262,7 +263,7 @@ static void what_cannot_be_written(void **state)
 }
 
 /* A full disk: an error, the old file is unchanged, no temporary file is left. */
-static void full_disk(void **state)
+static void test_full_disk(void **state)
 {
     static float x[100000] = { 1, 2, 3 };
     struct pare_named one = { "w", { PARE_F32, 1, { 2 }, x } };
@@ -285,8 +286,8 @@ static void full_disk(void **state)
     assert_true(pare_f32(&back.tensor[0].t)[1] == 2);
 }
 
-/* A file of a killed process with the same process id is replaced. */
-static void left_behind(void **state)
+/* A temporary file of a killed process with the same process id is replaced. */
+static void test_stale_temporary_file_is_replaced(void **state)
 {
     struct pare_safetensors st = { 0 };
     char tmp[128];
@@ -304,16 +305,16 @@ static void left_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_type, setup, teardown),
-        cmocka_unit_test_setup_teardown(empty_ones, setup, teardown),
-        cmocka_unit_test_setup_teardown(files_of_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(hostile_headers, setup, teardown),
-        cmocka_unit_test_setup_teardown(hostile_lengths, setup, teardown),
-        cmocka_unit_test_setup_teardown(bools_are_zero_or_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(flipped_bytes_never_crash, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_written, setup, teardown),
-        cmocka_unit_test_setup_teardown(full_disk, setup, teardown),
-        cmocka_unit_test_setup_teardown(left_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_round_trip_of_every_type, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_empty_tensors_and_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_files_of_other_tools, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_headers, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hostile_lengths, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bools_are_0_or_1, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_flipped_bits_do_not_crash, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lists_that_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stale_temporary_file_is_replaced, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 
 #include "train/schedule.h"
 
-static void same_as_pytorch(void **state)
+static void test_rates_equal_pytorch(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 14);
     struct pare_named *list;
@@ -38,10 +38,10 @@ static void same_as_pytorch(void **state)
     pare_arena_free(a);
 }
 
-/* Whatever is asked, the answer is a number. */
-static void odd_times(void **state)
+/* Any combination of steps and totals gives a rate between 0 and the base rate. */
+static void test_rates_at_extreme_steps(void **state)
 {
-    static const int64_t odd[] = { 0, 1, 2, 5, 1000000, INT64_MAX / 2 };
+    static const int64_t counts[] = { 0, 1, 2, 5, 1000000, INT64_MAX / 2 };
     struct pare_arena *a = pare_arena_new(1 << 14);
 
     (void)state;
@@ -59,17 +59,17 @@ static void odd_times(void **state)
                 for (int e = 0; e < 3; e++) {
                     double v;
 
-                    s.total_steps = odd[j];
+                    s.total_steps = counts[j];
                     s.epoch_steps = e;
                     s.warmup = e == 2 ? 3 : 0;
-                    v = pare_lr(&s, odd[i]);
+                    v = pare_lr(&s, counts[i]);
                     assert_true(v >= 0 && v <= 0.1 + 1e-12);
                 }
     }
     pare_arena_free(a);
 }
 
-static void unknown_names(void **state)
+static void test_unknown_names_are_errors(void **state)
 {
     const struct pare_schedule *s;
     struct pare_err err;
@@ -84,9 +84,9 @@ static void unknown_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_pytorch),
-        cmocka_unit_test(odd_times),
-        cmocka_unit_test(unknown_names),
+        cmocka_unit_test(test_rates_equal_pytorch),
+        cmocka_unit_test(test_rates_at_extreme_steps),
+        cmocka_unit_test(test_unknown_names_are_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,11 @@
 /* test_shared_train.c - training where a step reads the same memory twice, and unusual biases,
- * against the plain kernels. */
+ * against the reference kernels. */
 #include "random_graph_more.h"
 
 #include "plan/plan.h"
 #include "tensor/compare.h"
 
-enum { SIDE = 64, MOST = 8 };
+enum { SIDE = 64, MAX_TENSORS = 8 };
 
 struct net {
     struct build b;
@@ -14,9 +14,9 @@ struct net {
 };
 
 #define NODE(type, names, attrs) build_node(&n->b, type, names, attrs)
-#define MAKES(name) static const char *name(struct net *n)
+#define NETWORK(name) static const char *name(struct net *n)
 
-static const char *weight(struct net *n, int rank, const int64_t *dim)
+static const char *random_weight(struct net *n, int rank, const int64_t *dim)
 {
     struct pare_tensor w = build_tensor(PARE_F32, rank, dim);
 
@@ -26,86 +26,89 @@ static const char *weight(struct net *n, int rank, const int64_t *dim)
 
 static const char *hidden(struct net *n)
 {
-    return NODE("Mul", NAMES(n->x, weight(n, INTS(SIDE))), NOTHING);
+    return NODE("Mul", NAMES(n->x, random_weight(n, INTS(SIDE))), NOTHING);
 }
 
-/* ---- graphs: a square result --------------------------------------------------------------- */
+/* ---- networks with a (64, 64) result -------------------------------------------------------- */
 
-MAKES(usual)
+NETWORK(usual)
 {
-    return NODE("Gemm", NAMES(hidden(n), weight(n, INTS(SIDE, SIDE)), weight(n, INTS(SIDE))),
+    return NODE("Gemm",
+                NAMES(hidden(n), random_weight(n, INTS(SIDE, SIDE)), random_weight(n, INTS(SIDE))),
                 at_int("transB", 1));
 }
 
-/* A number for each row, of which there are as many as columns. */
-MAKES(bias_of_rows)
+/* A bias per row, of a square result. */
+NETWORK(bias_of_rows)
 {
-    return NODE("Gemm", NAMES(hidden(n), weight(n, INTS(SIDE, SIDE)), weight(n, INTS(SIDE, 1))),
+    return NODE("Gemm",
+                NAMES(hidden(n), random_weight(n, INTS(SIDE, SIDE)),
+                      random_weight(n, INTS(SIDE, 1))),
                 NOTHING);
 }
 
-MAKES(squared)
+NETWORK(squared)
 {
     const char *h = hidden(n);
 
     return NODE("MatMul", NAMES(h, h), NOTHING);
 }
 
-/* Both operands' gradients share memory. */
-MAKES(same_memory)
+/* Both operands, and their gradients, share memory. */
+NETWORK(same_memory)
 {
     const char *h = hidden(n);
     const char *w = NODE("Reshape", NAMES(h, build_ints(&n->b, INTS(SIDE, SIDE))), NOTHING);
 
-    return NODE("Gemm", NAMES(h, w, weight(n, INTS(1, SIDE))), at_int("transB", 1));
+    return NODE("Gemm", NAMES(h, w, random_weight(n, INTS(1, SIDE))), at_int("transB", 1));
 }
 
-static const char *shaped(struct net *n, const char *x, int rank, const int64_t *dim)
+static const char *reshape(struct net *n, const char *x, int rank, const int64_t *dim)
 {
     return NODE("Reshape", NAMES(x, build_ints(&n->b, rank, dim)), NOTHING);
 }
 
-/* Of 8 channels; scale and bias are one parameter where `one`. */
+/* BatchNormalization of 8 channels; one: scale and bias are the same parameter. */
 static const char *norm(struct net *n, const char *x, bool one)
 {
     const float ones[] = { 1, 1, 1, 1, 1, 1, 1, 1 }, zeros[8] = { 0 };
     const char *mean = build_floats(&n->b, INTS(8), zeros);
     const char *var = build_floats(&n->b, INTS(8), ones);
-    const char *scale = weight(n, INTS(8)), *bias = one ? scale : weight(n, INTS(8));
+    const char *scale = random_weight(n, INTS(8)), *bias = one ? scale : random_weight(n, INTS(8));
 
     return NODE("BatchNormalization", NAMES(x, scale, bias, mean, var), NOTHING);
 }
 
-MAKES(norm_twice)
+NETWORK(norm_twice)
 {
-    const char *x = shaped(n, hidden(n), INTS(4, 8, 8, 16));
+    const char *x = reshape(n, hidden(n), INTS(4, 8, 8, 16));
 
-    return shaped(n, NODE("Add", NAMES(norm(n, x, false), x), NOTHING), INTS(SIDE, SIDE));
+    return reshape(n, NODE("Add", NAMES(norm(n, x, false), x), NOTHING), INTS(SIDE, SIDE));
 }
 
-MAKES(norm_and_relu)
+NETWORK(norm_and_relu)
 {
-    const char *x = shaped(n, hidden(n), INTS(4, 8, 8, 16));
+    const char *x = reshape(n, hidden(n), INTS(4, 8, 8, 16));
 
     x = NODE("Relu", NAMES(NODE("Add", NAMES(x, norm(n, x, false)), NOTHING)), NOTHING);
-    return shaped(n, x, INTS(SIDE, SIDE));
+    return reshape(n, x, INTS(SIDE, SIDE));
 }
 
-/* The sum is of another value in the same memory, which others have added to before. */
-MAKES(norm_of_view)
+/* The summand is another value in the same memory, which has other consumers. */
+NETWORK(norm_of_view)
 {
-    const char *h = hidden(n), *x = shaped(n, h, INTS(4, 8, 8, 16));
-    const char *z = shaped(n, h, INTS(4, 8, 8, 16));
+    const char *h = hidden(n), *x = reshape(n, h, INTS(4, 8, 8, 16));
+    const char *z = reshape(n, h, INTS(4, 8, 8, 16));
 
     x = NODE("Add", NAMES(norm(n, x, false), z), NOTHING);
-    return NODE("Add", NAMES(shaped(n, x, INTS(SIDE, SIDE)), h), NOTHING);
+    return NODE("Add", NAMES(reshape(n, x, INTS(SIDE, SIDE)), h), NOTHING);
 }
 
-MAKES(norm_of_one)
+NETWORK(norm_of_one)
 {
-    const char *x = shaped(n, hidden(n), INTS(4, 8, 8, 16));
+    const char *x = reshape(n, hidden(n), INTS(4, 8, 8, 16));
 
-    return shaped(n, norm(n, x, true), INTS(SIDE, SIDE));
+    return reshape(n, norm(n, x, true), INTS(SIDE, SIDE));
 }
 
 static const struct {
@@ -119,14 +122,14 @@ static const struct {
     { "norm twice", norm_twice },
     { "norm and relu", norm_and_relu },
     { "norm of a view", norm_of_view },
-    { "norm of one", norm_of_one },
+    { "norm of one parameter", norm_of_one },
 };
 
-/* ---- both ways ------------------------------------------------------------------------------ */
+/* ---- comparison ----------------------------------------------------------------------------- */
 
 static struct pare_err err;
 
-static struct pare_model *make(size_t i)
+static struct pare_model *make_model(size_t i)
 {
     struct net n = { .b = { .opset = 17 } };
 
@@ -136,12 +139,12 @@ static struct pare_model *make(size_t i)
     return build_model(&n.b);
 }
 
-/* The result, and gradients of all weights for a loss of the first `rows` rows. */
-static int learn(size_t net, const struct pare_tensor *x, bool reference, int64_t rows,
-                 struct pare_tensor got[MOST])
+/* Computes the result, and gradients of all weights for a loss of the first `rows` rows. */
+static int compute_gradients(size_t net, const struct pare_tensor *x, bool reference, int64_t rows,
+                             struct pare_tensor got[MAX_TENSORS])
 {
-    struct pare_model *m = make(net);
-    const char *names[MOST];
+    struct pare_model *m = make_model(net);
+    const char *names[MAX_TENSORS];
     struct pare_plan_opts o = { .threads = 2, .in = x, .reference = reference };
     struct pare_plan_train train = { .names = names, .grad = got + 1 };
     struct pare_plan_build build = { .opts = &o, .train = &train };
@@ -153,7 +156,7 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, int64_
 
         if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32)
             continue;
-        assert_true(train.n_names + 1 < MOST);
+        assert_true(train.n_names + 1 < MAX_TENSORS);
         assert_int_equal(pare_model_own(m, v, &err), 0);
         got[train.n_names + 1] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
         names[train.n_names++] = v->name;
@@ -169,10 +172,11 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, int64_
     return train.n_names + 1;
 }
 
-static void test_gradients(void **state)
+static void test_gradients_equal_reference(void **state)
 {
-    static const int64_t rows[] = { SIDE, 3, 0 }; /* all of them count, few, none */
-    struct pare_tensor x = build_tensor(PARE_F32, INTS(SIDE, SIDE)), want[MOST], got[MOST];
+    static const int64_t rows[] = { SIDE, 3, 0 }; /* all, few, none */
+    struct pare_tensor x = build_tensor(PARE_F32, INTS(SIDE, SIDE)), want[MAX_TENSORS],
+                       got[MAX_TENSORS];
     struct pare_rng r;
 
     (void)state;
@@ -180,9 +184,9 @@ static void test_gradients(void **state)
     rg_fill(&r, &x, 1);
     for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++)
         for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); k++) {
-            int n = learn(i, &x, true, rows[k], want);
+            int n = compute_gradients(i, &x, true, rows[k], want);
 
-            assert_int_equal(learn(i, &x, false, rows[k], got), n);
+            assert_int_equal(compute_gradients(i, &x, false, rows[k], got), n);
             for (int j = 0; j < n; j++)
                 if (pare_tensor_compare(&got[j], &want[j], (struct pare_tolerance){ 1e-4, 1e-4 },
                                         &err))
@@ -194,7 +198,7 @@ static void test_gradients(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_gradients, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_gradients_equal_reference, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests_name("shared_train", tests, NULL, NULL);

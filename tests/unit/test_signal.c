@@ -5,8 +5,8 @@
 
 #define PI 3.14159265358979323846
 
-/* Every length against the definition, forward and inverse. */
-static void fft_of_any_length(void **state)
+/* Transforms of many lengths, forward and inverse, against the definition. */
+static void test_fft_of_any_length(void **state)
 {
     static const int64_t lengths[] = { 1,  2,  3,  4,  5,  6,  7,   8,   9,   12,
                                        15, 16, 17, 31, 32, 97, 100, 400, 512, 1009 };
@@ -39,12 +39,12 @@ static void fft_of_any_length(void **state)
             worst = fmax(worst, fmax(fabs(re - y[2 * k]), fabs(im - y[2 * k + 1])));
         }
         if (!(worst < 1e-12 * (double)(n + 10)))
-            fail_msg("length %lld: off by %g", (long long)n, worst);
+            fail_msg("length %lld: error of %g", (long long)n, worst);
     }
     pare_arena_free(a);
 }
 
-static void gradients(void **state)
+static void test_gradients(void **state)
 {
     static const struct row rows[] = {
         { "DFT", 17, "2,5,2", NULL, 0, { 0 } },
@@ -68,8 +68,9 @@ static void gradients(void **state)
     check_rows(rows);
 }
 
-/* numpy.fft.irfft([1+2j, 3+4j, 5+6j]) and with n=5; imaginary parts without meaning are ignored. */
-static void half_spectra(void **state)
+/* numpy.fft.irfft([1+2j, 3+4j, 5+6j]), and with n=5; imaginary parts that cannot occur are
+ * ignored. */
+static void test_inverse_of_half_spectra(void **state)
 {
     struct one_op f;
 
@@ -90,7 +91,7 @@ static void half_spectra(void **state)
     op_end(&f);
 }
 
-static void tapers(void **state)
+static void test_windows(void **state)
 {
     struct one_op f;
 
@@ -119,7 +120,7 @@ static void tapers(void **state)
     op_expect_error(&f, "output_datatype is 8, must be a numeric type");
 }
 
-static void refusals(void **state)
+static void test_wrong_inputs_are_errors(void **state)
 {
     struct one_op f;
 
@@ -159,9 +160,9 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fft_of_any_length), cmocka_unit_test(gradients),
-        cmocka_unit_test(half_spectra),      cmocka_unit_test(tapers),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(test_fft_of_any_length),       cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_inverse_of_half_spectra), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_wrong_inputs_are_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

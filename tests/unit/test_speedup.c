@@ -1,8 +1,8 @@
 /* test_speedup.c - speedup of convolutional networks: fewer channels, same results. */
 #include "speedup_rig.h"
 
-/* Three plain blocks: padding, so a carrier is kept in addition to the unmasked half. */
-static void blocks(void **state)
+/* Three padded blocks: a carrier is kept in addition to the unmasked half. */
+static void test_padded_blocks(void **state)
 {
     struct net n = net_new(1);
     const char *x = net_image(&n);
@@ -14,8 +14,8 @@ static void blocks(void **state)
     EXPECT(&n, x, 9, 7, 8);
 }
 
-/* Without borders all goes into biases. */
-static void no_borders(void **state)
+/* Without padding, all constants are folded into biases. */
+static void test_convolutions_without_padding(void **state)
 {
     struct net n = net_new(2);
     const char *x = net_image(&n);
@@ -29,7 +29,7 @@ static void no_borders(void **state)
 }
 
 /* A convolution without a bias gets one. */
-static void new_bias(void **state)
+static void test_convolution_gets_a_bias(void **state)
 {
     struct net n = net_new(3);
     const char *x = net_image(&n), *w;
@@ -41,7 +41,7 @@ static void new_bias(void **state)
     EXPECT(&n, x, 8, 5);
 }
 
-static void residual(void **state)
+static void test_residual(void **state)
 {
     struct net n = net_new(4);
     const char *x = net_image(&n), *y;
@@ -57,8 +57,8 @@ static void residual(void **state)
     EXPECT(&n, x, 9, 6, 9, 4);
 }
 
-/* Other channels in the two summands: none can go. */
-static void residual_conflict(void **state)
+/* The two summands have different masks: no channel can be removed. */
+static void test_residual_with_different_masks(void **state)
 {
     struct net n = net_new(5);
     const char *x = net_image(&n), *a, *b;
@@ -70,7 +70,7 @@ static void residual_conflict(void **state)
     EXPECT(&n, x, 16, 16, 4);
 }
 
-static void concat(void **state)
+static void test_concat(void **state)
 {
     struct net n = net_new(6);
     const char *x = net_image(&n), *a, *b;
@@ -83,7 +83,7 @@ static void concat(void **state)
     EXPECT(&n, x, 4, 3, 4);
 }
 
-static void concat_with_itself(void **state)
+static void test_concat_with_itself(void **state)
 {
     struct net n = net_new(7);
     const char *x = net_image(&n);
@@ -95,8 +95,8 @@ static void concat_with_itself(void **state)
     EXPECT(&n, x, 4, 4);
 }
 
-/* Branches side by side, added to what is one piece. */
-static void concat_into_residual(void **state)
+/* A concatenation of two branches, added to one convolution. */
+static void test_concat_into_residual(void **state)
 {
     struct net n = net_new(8);
     const char *x = net_image(&n), *a, *b, *c;
@@ -110,8 +110,8 @@ static void concat_into_residual(void **state)
     EXPECT(&n, x, 4, 4, 8, 4);
 }
 
-/* What goes into a depthwise convolution and what leaves it are the same channels. */
-static void depthwise(void **state)
+/* Inputs and outputs of a depthwise convolution are the same channels. */
+static void test_depthwise(void **state)
 {
     struct net n = net_new(9);
     const char *x = net_image(&n);
@@ -123,8 +123,8 @@ static void depthwise(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
-/* Different masks before and after it: only where both agree, or where the input is 0. */
-static void depthwise_unbalanced(void **state)
+/* Different masks before and after it: channels are removed where both agree or the input is 0. */
+static void test_depthwise_with_different_masks(void **state)
 {
     struct net n = net_new(10);
     const char *x = net_image(&n);
@@ -137,8 +137,8 @@ static void depthwise_unbalanced(void **state)
     EXPECT(&n, x, 4, 4, 4);
 }
 
-/* A group goes as a whole, or the same channel of every group. */
-static void groups(void **state)
+/* Whole convolution groups are removed, or the same channel of every group. */
+static void test_whole_groups(void **state)
 {
     struct net n = net_new(11);
     const char *x = net_image(&n);
@@ -151,8 +151,8 @@ static void groups(void **state)
     EXPECT(&n, x, 8, 8, 4);
 }
 
-/* Each group keeps as many channels, but others: the first two, the last two. */
-static void groups_of_their_own(void **state)
+/* Each group keeps two channels, but different ones: the first two, the last two. */
+static void test_different_channels_of_groups(void **state)
 {
     for (int back = 0; back < 2; back++) {
         struct net n = net_new(31);
@@ -176,8 +176,8 @@ static void groups_of_their_own(void **state)
     }
 }
 
-/* Three of one group and one of the other are needed: the other gets two more, which are dead. */
-static void groups_unbalanced(void **state)
+/* Three of one group and one of the other are needed: the other keeps two more. */
+static void test_unbalanced_groups(void **state)
 {
     struct net n = net_new(32);
     const char *x = net_image(&n), *w;
@@ -194,7 +194,7 @@ static void groups_unbalanced(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 6, 4, 1), 6, 4, 4);
 }
 
-static void transposed(void **state)
+static void test_conv_transpose(void **state)
 {
     struct net n = net_new(12);
     const char *x = net_image(&n), *w, *b;
@@ -208,8 +208,8 @@ static void transposed(void **state)
     EXPECT(&n, x, 7, 5, 4);
 }
 
-/* x * sigmoid(f(mean of x)): the gate has the channels of what it opens. */
-static void squeeze_excite(void **state)
+/* x * sigmoid(f(mean of x)): the gate has the channels of x. */
+static void test_squeeze_excite(void **state)
 {
     struct net n = net_new(13);
     const char *x = net_image(&n), *g;
@@ -225,7 +225,7 @@ static void squeeze_excite(void **state)
     EXPECT(&n, x, 8, 3, 8, 4);
 }
 
-static void pools(void **state)
+static void test_pools(void **state)
 {
     struct net n = net_new(14);
     const char *x = net_image(&n);
@@ -239,8 +239,9 @@ static void pools(void **state)
     EXPECT(&n, x, 8, 4);
 }
 
-/* Padding that counts makes a constant uneven at the borders: the channels that are not 0 stay. */
-static void pool_counts_padding(void **state)
+/* With count_include_pad, constant channels differ at the borders: only zero channels are
+ * removed. */
+static void test_pool_that_counts_padding(void **state)
 {
     struct net n = net_new(15);
     const char *x = net_image(&n);
@@ -254,7 +255,7 @@ static void pool_counts_padding(void **state)
     EXPECT(&n, x, 13, 4);
 }
 
-static void constant_pad(void **state)
+static void test_constant_pad(void **state)
 {
     struct net n = net_new(16);
     const char *x = net_image(&n), *pads, *v;
@@ -268,8 +269,8 @@ static void constant_pad(void **state)
     EXPECT(&n, x, 16, 4);
 }
 
-/* Zeros around channels of zeros are what they were. */
-static void zero_pad(void **state)
+/* Padding with zeros keeps channels of zeros. */
+static void test_zero_pad(void **state)
 {
     struct net n = net_new(33);
     const char *x = net_image(&n);
@@ -281,7 +282,7 @@ static void zero_pad(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 3), 8, 4);
 }
 
-static void added_to_itself(void **state)
+static void test_value_added_to_itself(void **state)
 {
     struct net n = net_new(34);
     const char *x = net_image(&n);
@@ -292,7 +293,7 @@ static void added_to_itself(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 8, 4, 1), 4, 4);
 }
 
-static void sum_over_channels(void **state)
+static void test_sum_over_channels(void **state)
 {
     struct net n = net_new(17);
     const char *x = net_image(&n), *axes;
@@ -305,7 +306,7 @@ static void sum_over_channels(void **state)
     EXPECT(&n, x, 8);
 }
 
-static void mean_over_channels(void **state)
+static void test_mean_over_channels(void **state)
 {
     struct net n = net_new(18);
     const char *x = net_image(&n);
@@ -317,8 +318,8 @@ static void mean_over_channels(void **state)
     EXPECT(&n, x, 16);
 }
 
-/* All channels of a layer are masked: one stays, and the model still runs. */
-static void down_to_zero(void **state)
+/* All channels of a layer are masked: one is kept, and the model still runs. */
+static void test_layer_without_channels(void **state)
 {
     struct net n = net_new(19);
     const char *x = net_image(&n);
@@ -331,7 +332,7 @@ static void down_to_zero(void **state)
     EXPECT(&n, x, 1, 1, 4, 4);
 }
 
-static void u_net(void **state)
+static void test_u_net(void **state)
 {
     struct net n = net_new(20);
     const char *x = build_input(&n.b, PARE_F32, INTS(1, 3, 8, 8)), *skip, *scales, *roi;
@@ -350,8 +351,8 @@ static void u_net(void **state)
     EXPECT(&n, x, 5, 8, 4, 2);
 }
 
-/* Boxes and classes from two scales. */
-static void detection_heads(void **state)
+/* Outputs for boxes and classes at two scales. */
+static void test_detection_outputs(void **state)
 {
     struct net n = net_new(21);
     const char *x = net_image(&n), *y;
@@ -365,8 +366,8 @@ static void detection_heads(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 1), 9, 9, 6, 6, 4, 4);
 }
 
-/* A channel that no layer reads, though its filter is not 0. */
-static void unread(void **state)
+/* Channels that no layer reads, although their filters are not 0. */
+static void test_channels_without_consumer(void **state)
 {
     struct net n = net_new(22);
     const char *x = net_image(&n), *w;
@@ -378,8 +379,8 @@ static void unread(void **state)
     EXPECT(&n, x, 8, 5);
 }
 
-/* One weight, two layers. */
-static void shared(void **state)
+/* One weight of two layers. */
+static void test_shared_weight(void **state)
 {
     struct net n = net_new(23);
     const char *x = net_image(&n), *w, *a, *b;
@@ -393,8 +394,8 @@ static void shared(void **state)
     EXPECT(&n, x, 6, 6, 6, 4);
 }
 
-/* NNI's N31: LeNet at 50 % except its last layer. */
-static void lenet(void **state)
+/* NNI's case N31: LeNet at 50 % except its last layer. */
+static void test_n31_lenet(void **state)
 {
     struct net n = net_new(24);
     const char *x = build_input(&n.b, PARE_F32, INTS(1, 1, 28, 28));
@@ -413,8 +414,9 @@ static void lenet(void **state)
     EXPECT(&n, x, 3, 8, 60, 42, 10);
 }
 
-/* A weight of which output i has weights when i % of < some. */
-static const char *some_of(struct net *n, int rank, const int64_t *dim, int64_t some, int64_t of)
+/* A weight that is 0 for outputs i with i % of >= some. */
+static const char *periodic_weight(struct net *n, int rank, const int64_t *dim, int64_t some,
+                                   int64_t of)
 {
     struct pare_tensor t = net_random(n, 0, 0.6f, rank, dim);
     int64_t each = pare_numel(&t) / dim[0];
@@ -425,25 +427,25 @@ static const char *some_of(struct net *n, int rank, const int64_t *dim, int64_t 
     return build_floats(&n->b, rank, dim, pare_f32(&t));
 }
 
-/* NNI's N28: a grouped convolution parallel to a plain one, three quarters of each layer. */
-static void quarter(void **state)
+/* NNI's case N28: a grouped convolution parallel to another one, three quarters masked. */
+static void test_n28_three_quarters(void **state)
 {
     struct net n = net_new(35);
     const char *x = build_input(&n.b, PARE_F32, INTS(2, 1, 10, 10)), *a, *b;
 
     (void)state;
-    x = build_node(&n.b, "Conv", NAMES(x, some_of(&n, INTS(16, 1, 3, 3), 1, 4)), NOTHING);
+    x = build_node(&n.b, "Conv", NAMES(x, periodic_weight(&n, INTS(16, 1, 3, 3), 1, 4)), NOTHING);
     x = net_relu(&n, x);
-    a = some_of(&n, INTS(32, 4, 3, 3), 2, 8);
+    a = periodic_weight(&n, INTS(32, 4, 3, 3), 2, 8);
     a = build_node(&n.b, "Conv", NAMES(x, a), at_int("group", 4));
-    b = build_node(&n.b, "Conv", NAMES(x, some_of(&n, INTS(32, 16, 3, 3), 2, 8)), NOTHING);
+    b = build_node(&n.b, "Conv", NAMES(x, periodic_weight(&n, INTS(32, 16, 3, 3), 2, 8)), NOTHING);
     x = build_node(&n.b, "Flatten", NAMES(net_relu(&n, net_add(&n, a, b))), NOTHING);
-    a = some_of(&n, INTS(100, 32 * 36), 1, 4);
+    a = periodic_weight(&n, INTS(100, 32 * 36), 1, 4);
     x = net_relu(&n, build_node(&n.b, "Gemm", NAMES(x, a), at_int("transB", 1)));
     EXPECT(&n, net_gemm(&n, x, ALL, 100, 10), 4, 8, 8, 25, 10);
 }
 
-static void rounded(void **state)
+static void test_channels_rounded_to_8(void **state)
 {
     struct net n = net_new(25);
     const char *x = net_image(&n);
@@ -464,36 +466,36 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        T(blocks),
-        T(no_borders),
-        T(new_bias),
-        T(residual),
-        T(concat),
-        T(residual_conflict),
-        T(depthwise),
-        T(concat_with_itself),
-        T(groups),
-        T(concat_into_residual),
-        T(transposed),
-        T(depthwise_unbalanced),
-        T(pools),
-        T(squeeze_excite),
-        T(constant_pad),
-        T(pool_counts_padding),
-        T(down_to_zero),
-        T(sum_over_channels),
-        T(u_net),
-        T(mean_over_channels),
-        T(unread),
-        T(detection_heads),
-        T(shared),
-        T(lenet),
-        T(rounded),
-        T(groups_of_their_own),
-        T(groups_unbalanced),
-        T(quarter),
-        T(zero_pad),
-        T(added_to_itself),
+        T(test_padded_blocks),
+        T(test_convolutions_without_padding),
+        T(test_convolution_gets_a_bias),
+        T(test_residual),
+        T(test_concat),
+        T(test_residual_with_different_masks),
+        T(test_depthwise),
+        T(test_concat_with_itself),
+        T(test_whole_groups),
+        T(test_concat_into_residual),
+        T(test_conv_transpose),
+        T(test_depthwise_with_different_masks),
+        T(test_pools),
+        T(test_squeeze_excite),
+        T(test_constant_pad),
+        T(test_pool_that_counts_padding),
+        T(test_layer_without_channels),
+        T(test_sum_over_channels),
+        T(test_u_net),
+        T(test_mean_over_channels),
+        T(test_channels_without_consumer),
+        T(test_detection_outputs),
+        T(test_shared_weight),
+        T(test_n31_lenet),
+        T(test_channels_rounded_to_8),
+        T(test_different_channels_of_groups),
+        T(test_unbalanced_groups),
+        T(test_n28_three_quarters),
+        T(test_zero_pad),
+        T(test_value_added_to_itself),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,16 +1,16 @@
-/* test_speedup_constant_layers.c - constant layers are removed as a whole; constants shared by
- * chance do not couple layers. */
+/* test_speedup_constant_layers.c - speedup removes constant layers; constants that exporters share
+ * do not tie layers. */
 #include "speedup_rig.h"
 
-/* A block whose input is `x`, of C channels: two convolutions, of which `which` has weights. */
-static const char *branch(struct net *n, const char *x, int first, int second, int64_t C)
+/* Two convolutions of x, of C channels; `first` and `second` have weights. */
+static const char *add_branch(struct net *n, const char *x, int first, int second, int64_t C)
 {
     const char *y = net_block(n, x, first, C, C);
 
     return net_bn(n, net_conv(n, y, second, C, C, 3), C);
 }
 
-static int count(const struct speedup_result *s, const char *type)
+static int count_nodes(const struct speedup_result *s, const char *type)
 {
     const struct pare_graph *g = s->after->graph;
     int n = 0;
@@ -20,30 +20,30 @@ static int count(const struct speedup_result *s, const char *type)
     return n;
 }
 
-/* The branch's last convolution is masked: what its normalization makes of that is added, one
- * number a channel. */
-static void residual_constant(void **state)
+/* The branch's last convolution is masked: the result of its normalization is added, one
+ * number per channel. */
+static void test_constant_branch_of_residual(void **state)
 {
     struct net n = net_new(1);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8);
     struct speedup_result s;
 
     (void)state;
-    x = net_relu(&n, net_add(&n, x, branch(&n, x, ALL, NONE, 8)));
+    x = net_relu(&n, net_add(&n, x, add_branch(&n, x, ALL, NONE, 8)));
     build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
     s = net_speedup(&n);
     assert_int_equal(speedup_out_channels(&s, 0), 8);
     assert_int_equal(speedup_out_channels(&s, 1), 0);
     assert_int_equal(speedup_out_channels(&s, 2), 0);
     assert_int_equal(speedup_out_channels(&s, 3), 4);
-    assert_int_equal(count(&s, "Conv"), 2);
-    assert_int_equal(count(&s, "BatchNormalization"), 1);
-    assert_int_equal(count(&s, "Add"), 1);
+    assert_int_equal(count_nodes(&s, "Conv"), 2);
+    assert_int_equal(count_nodes(&s, "BatchNormalization"), 1);
+    assert_int_equal(count_nodes(&s, "Add"), 1);
     speedup_free(&s);
 }
 
-/* The constant is 0: the sum goes, too. */
-static void residual_zero(void **state)
+/* The constant is 0: the Add is removed, too. */
+static void test_zero_branch_of_residual(void **state)
 {
     struct net n = net_new(2);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *y;
@@ -55,13 +55,13 @@ static void residual_zero(void **state)
     x = net_relu(&n, net_add(&n, y, x));
     build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
     s = net_speedup(&n);
-    assert_int_equal(count(&s, "Conv"), 2);
-    assert_int_equal(count(&s, "Add"), 0);
+    assert_int_equal(count_nodes(&s, "Conv"), 2);
+    assert_int_equal(count_nodes(&s, "Add"), 0);
     speedup_free(&s);
 }
 
-/* The sum is the model's output: it keeps its name. */
-static void residual_output(void **state)
+/* The sum is an output of the model, which keeps its name. */
+static void test_residual_that_is_an_output(void **state)
 {
     struct net n = net_new(3);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *y;
@@ -72,23 +72,23 @@ static void residual_output(void **state)
     y = net_conv(&n, net_block(&n, x, ALL, 8, 8), NONE, 8, 8, 3);
     build_output(&n.b, net_add(&n, x, y));
     s = net_speedup(&n);
-    assert_int_equal(count(&s, "Conv"), 1);
+    assert_int_equal(count_nodes(&s, "Conv"), 1);
     speedup_free(&s);
 }
 
-/* The first convolution is masked, the second has borders: one channel carries the constants. */
-static void constant_at_borders(void **state)
+/* The first convolution is masked, the second is padded: one carrier is kept. */
+static void test_constant_before_padding(void **state)
 {
     struct net n = net_new(4);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8);
 
     (void)state;
-    x = net_relu(&n, net_add(&n, x, branch(&n, x, NONE, ALL, 8)));
+    x = net_relu(&n, net_add(&n, x, add_branch(&n, x, NONE, ALL, 8)));
     EXPECT(&n, net_conv(&n, x, ALL, 8, 4, 3), 8, 1, 8, 4);
 }
 
-/* The same without borders: all of the branch is one number a channel. */
-static void constant_without_borders(void **state)
+/* The same without padding: the branch is one number per channel. */
+static void test_constant_without_padding(void **state)
 {
     struct net n = net_new(5);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *y;
@@ -99,8 +99,8 @@ static void constant_without_borders(void **state)
     EXPECT(&n, net_conv(&n, net_add(&n, x, y), ALL, 8, 4, 3), 8, 0, 0, 4);
 }
 
-/* A gate that is always the same. */
-static void constant_gate(void **state)
+/* A gate that is constant. */
+static void test_constant_gate(void **state)
 {
     struct net n = net_new(6);
     const char *x = net_block(&n, net_image(&n), ALL, 3, 8), *g;
@@ -113,14 +113,14 @@ static void constant_gate(void **state)
     x = build_node(&n.b, "Mul", NAMES(x, g), NOTHING);
     build_output(&n.b, net_conv(&n, x, ALL, 8, 4, 3));
     s = net_speedup(&n);
-    assert_int_equal(count(&s, "Conv"), 2);
-    assert_int_equal(count(&s, "GlobalAveragePool"), 0);
-    assert_int_equal(count(&s, "Mul"), 1);
+    assert_int_equal(count_nodes(&s, "Conv"), 2);
+    assert_int_equal(count_nodes(&s, "GlobalAveragePool"), 0);
+    assert_int_equal(count_nodes(&s, "Mul"), 1);
     speedup_free(&s);
 }
 
-/* Of two branches side by side one is 0, or goes into a bias: it is left out. */
-static void concat_part(void **state)
+/* One of three concatenated branches is constant: it is folded into a bias and removed. */
+static void test_constant_part_of_concat(void **state)
 {
     struct net n = net_new(7);
     const char *x = net_image(&n), *a, *b, *c;
@@ -137,13 +137,13 @@ static void concat_part(void **state)
     assert_int_equal(speedup_out_channels(&s, 1), 0);
     assert_int_equal(speedup_out_channels(&s, 2), 2);
     assert_int_equal(speedup_in_channels(&s, 3), 6);
-    assert_int_equal(count(&s, "Conv"), 3);
+    assert_int_equal(count_nodes(&s, "Conv"), 3);
     speedup_free(&s);
 }
 
-/* Everything is constant: one channel of each stays, since the output's shape has to come from
- * somewhere. */
-static void all_constant(void **state)
+/* Everything is constant: one channel of each layer is kept, because the output's shape is computed
+ * from the input. */
+static void test_constant_model(void **state)
 {
     struct net n = net_new(8);
     const char *x = net_image(&n);
@@ -155,10 +155,10 @@ static void all_constant(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 8, 4, 1), 1, 1, 4);
 }
 
-/* ---- shared by chance ------------------------------------------------------------------------ */
+/* ---- constants that exporters share ---------------------------------------------------------- */
 
-/* Two layers have one bias, as exporters write equal ones; other channels go. */
-static void shared_bias(void **state)
+/* Layers share a bias, as exporters write equal ones; different channels are removed. */
+static void test_shared_bias(void **state)
 {
     struct net n = net_new(9);
     const char *x = net_image(&n), *b = CONST(&n, 0.2f, 0.5f, 8), *w;
@@ -177,8 +177,8 @@ static void shared_bias(void **state)
     EXPECT(&n, x, 4, 4, 4, 8);
 }
 
-/* All vectors of a normalization are one, as after initialization, and the same for two layers. */
-static void shared_norms(void **state)
+/* All vectors of two normalizations are one constant, as after initialization. */
+static void test_shared_norm_parameters(void **state)
 {
     struct net n = net_new(10);
     const char *x = net_image(&n), *one = CONST(&n, 1, 0.4f, 8),
@@ -200,7 +200,7 @@ static void shared_norms(void **state)
 }
 
 /* Two Reshapes read one list of sizes, and only one of them loses channels. */
-static void shared_sizes(void **state)
+static void test_shared_reshape_sizes(void **state)
 {
     struct net n = net_new(11);
     const char *x = net_image(&n), *sizes = build_ints(&n.b, INTS(2, 8, 72)), *a, *b;
@@ -218,17 +218,17 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        T(residual_constant),
-        T(residual_zero),
-        T(residual_output),
-        T(constant_at_borders),
-        T(constant_without_borders),
-        T(constant_gate),
-        T(concat_part),
-        T(all_constant),
-        T(shared_bias),
-        T(shared_norms),
-        T(shared_sizes),
+        T(test_constant_branch_of_residual),
+        T(test_zero_branch_of_residual),
+        T(test_residual_that_is_an_output),
+        T(test_constant_before_padding),
+        T(test_constant_without_padding),
+        T(test_constant_gate),
+        T(test_constant_part_of_concat),
+        T(test_constant_model),
+        T(test_shared_bias),
+        T(test_shared_norm_parameters),
+        T(test_shared_reshape_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /* test_speedup_free.c - speedup of random networks with free dimensions: the smaller model equals
- * the masked one at sizes that the analysis never saw.
+ * the masked one at sizes that the analysis did not use.
  *
  *     test_speedup_free [--count N] [--seed N] [--dump FILE] [-v]
- * A network that is refused counts as such; one in a hundred may be.  Only one in ten is verified
- * by speedup itself, which takes longer than everything else.  `make test-graphs` runs 5,000.
+ * One network in a hundred may be refused.  Speedup itself verifies only one in ten, because that
+ * takes longer than everything else.  `make test-graphs` runs 5,000 networks.
  */
 #include "free_graph.h"
 
@@ -26,9 +26,9 @@ static struct {
     int smaller, unchanged, refused, wrong;
     int aware, disagree; /* layers pruned by dependency groups; those that keep masked channels */
     double parameters, left;
-    char reason[REASONS][TEXT]; /* sentences of refusals, without names and numbers */
+    char reason[REASONS][TEXT]; /* messages of refusals, without names and numbers */
     int times[REASONS];
-} seen;
+} totals;
 
 static void count_refusal(const char *msg)
 {
@@ -44,14 +44,14 @@ static void count_refusal(const char *msg)
             text[n++] = *c;
     }
     text[n] = 0;
-    while (k < REASONS - 1 && seen.times[k] && strcmp(seen.reason[k], text) != 0)
+    while (k < REASONS - 1 && totals.times[k] && strcmp(totals.reason[k], text) != 0)
         k++;
-    memcpy(seen.reason[k], text, n + 1);
-    seen.times[k]++;
-    seen.refused++;
+    memcpy(totals.reason[k], text, n + 1);
+    totals.times[k]++;
+    totals.refused++;
 }
 
-static void clear(const struct pare_tensor *t, int axis, int64_t i)
+static void clear_index(const struct pare_tensor *t, int axis, int64_t i)
 {
     int64_t inner = 1, n = pare_numel(t);
 
@@ -62,8 +62,8 @@ static void clear(const struct pare_tensor *t, int axis, int64_t i)
             pare_f32(t)[at] = 0;
 }
 
-/* Half of the output channels, or of the input channels, of a layer; its bias perhaps, too. */
-static void mask(struct fg *g, struct pare_model *m, struct pare_node *n)
+/* Masks half of the output or input channels of a layer, and sometimes its bias. */
+static void mask_layer(struct fg *g, struct pare_model *m, struct pare_node *n)
 {
     struct pare_value *w = n->in[1], *b = n->n_in > 2 ? n->in[2] : NULL;
     struct pare_err err;
@@ -78,12 +78,12 @@ static void mask(struct fg *g, struct pare_model *m, struct pare_node *n)
     for (int64_t i = 0; i < w->t.dim[axis[side]]; i++) {
         if (same ? i % 2 : fg_chance(g, 50))
             continue;
-        clear(&w->t, axis[side], i);
+        clear_index(&w->t, axis[side], i);
         if (side || !b || b->t.rank != 1 || b->maker || !(b->flags & PARE_V_CONST) ||
             fg_chance(g, 40))
             continue;
         assert_int_equal(pare_model_own(m, b, &err), 0);
-        clear(&b->t, 0, i);
+        clear_index(&b->t, 0, i);
     }
 }
 
@@ -117,8 +117,8 @@ static void random_inputs(struct fg *g, const struct pare_graph *analyzed, struc
         ((int64_t *)x[1].data)[i] = fg_int(g, 0, FG_IDS - 1);
 }
 
-static struct pare_plan *run(const struct pare_model *m, const struct pare_tensor *x,
-                             struct pare_tensor *y, int n, struct pare_err *err)
+static struct pare_plan *make_and_run(const struct pare_model *m, const struct pare_tensor *x,
+                                      struct pare_tensor *y, int n, struct pare_err *err)
 {
     struct pare_plan_opts o = { .threads = 1, .in = x, .n_in = m->n_in };
     struct pare_plan *p = NULL;
@@ -131,26 +131,27 @@ static struct pare_plan *run(const struct pare_model *m, const struct pare_tenso
     return NULL;
 }
 
-/* What differs, as text; NULL: nothing. */
-static const char *compare(const struct pare_tensor *a, const struct pare_tensor *b)
+/* The difference, as text; NULL: none. */
+static const char *describe_difference(const struct pare_tensor *a, const struct pare_tensor *b)
 {
     char ta[PARE_SHAPE_TEXT], tb[PARE_SHAPE_TEXT];
     double most = 0, off = 0;
 
     if (!pare_same_shape(a, b))
-        return pare_sprintf(pool, "%s, not %s", pare_shape_text(b, tb, sizeof(tb)),
+        return pare_sprintf(pool, "%s, expected %s", pare_shape_text(b, tb, sizeof(tb)),
                             pare_shape_text(a, ta, sizeof(ta)));
     for (int64_t i = 0; i < pare_numel(a); i++) {
         double d = fabs(pare_get(a, i) - pare_get(b, i));
 
         most = fmax(most, fabs(pare_get(a, i)));
-        off = d <= off ? off : d; /* and NAN */
+        off = d <= off ? off : d; /* also NaN */
     }
-    return off <= 1e-3 * most + 1e-5 ? NULL : pare_sprintf(pool, "off by %g of %g", off, most);
+    return off <= 1e-3 * most + 1e-5 ? NULL
+                                     : pare_sprintf(pool, "different by %g of %g", off, most);
 }
 
-static void check_shape(struct fg *g, uint64_t seed, const struct pare_model *m,
-                        const struct pare_model *small, const struct pare_graph *analyzed)
+static void check_random_shape(struct fg *g, uint64_t seed, const struct pare_model *m,
+                               const struct pare_model *small, const struct pare_graph *analyzed)
 {
     struct pare_tensor x[2], y[2][OUTPUTS];
     struct pare_plan *p[2] = { NULL, NULL };
@@ -161,21 +162,21 @@ static void check_shape(struct fg *g, uint64_t seed, const struct pare_model *m,
 
     assert_true(n <= OUTPUTS);
     random_inputs(g, analyzed, x);
-    p[0] = run(m, x, y[0], n, &err);
+    p[0] = make_and_run(m, x, y[0], n, &err);
     if (!p[0])
         fail_msg("seed %llu: the masked model: %s", (unsigned long long)seed, err.msg);
-    p[1] = run(small, x, y[1], n, &err);
+    p[1] = make_and_run(small, x, y[1], n, &err);
     if (!p[1]) {
-        seen.wrong++;
+        totals.wrong++;
         print_error("seed %llu at %s: the smaller model does not run: %s\n",
                     (unsigned long long)seed, pare_shape_text(&x[0], buf, sizeof(buf)), err.msg);
     }
     for (int i = 0; i < n && p[1]; i++) {
-        const char *what = compare(&y[0][i], &y[1][i]);
+        const char *what = describe_difference(&y[0][i], &y[1][i]);
 
         if (!what)
             continue;
-        seen.wrong++;
+        totals.wrong++;
         print_error("seed %llu at %s: output %d is %s\n", (unsigned long long)seed,
                     pare_shape_text(&x[0], buf, sizeof(buf)), i, what);
         break;
@@ -184,7 +185,7 @@ static void check_shape(struct fg *g, uint64_t seed, const struct pare_model *m,
     pare_plan_free(p[1]);
 }
 
-/* The model with masks: half of all channels by dependency groups for one in four, else at random;
+/* The model with masks: for one in four, half of all channels by dependency groups, else at random;
  * NULL: the pruner found no layer. */
 static struct pare_model *make_masked(struct fg *g, uint64_t seed)
 {
@@ -200,7 +201,7 @@ static struct pare_model *make_masked(struct fg *g, uint64_t seed)
             struct pare_node *n = m->graph->node[i];
 
             if (n->op && n->op->linear && n->op->axes && n->n_in > 1)
-                mask(g, m, n);
+                mask_layer(g, m, n);
         }
         return m;
     }
@@ -214,8 +215,8 @@ static struct pare_model *make_masked(struct fg *g, uint64_t seed)
 static void count_disagreements(uint64_t seed, const struct pare_speedup_report *r)
 {
     for (int i = 0; i < r->n_layers && seed % 4 == 0; i++) {
-        seen.aware += r->layer[i].empty > 0;
-        seen.disagree += r->layer[i].coupled;
+        totals.aware += r->layer[i].empty > 0;
+        totals.disagree += r->layer[i].coupled;
         if (r->layer[i].coupled && args.verbose)
             print_message("seed %llu: layer '%s' keeps %lld of %lld channels, %lld are masked\n",
                           (unsigned long long)seed, r->layer[i].name,
@@ -224,7 +225,7 @@ static void count_disagreements(uint64_t seed, const struct pare_speedup_report 
     }
 }
 
-static void check(uint64_t seed)
+static void check_network(uint64_t seed)
 {
     static struct fg g;
     struct pare_mark mark = pare_mark(pool);
@@ -249,46 +250,46 @@ static void check(uint64_t seed)
             print_message("seed %llu is refused: %s\n", (unsigned long long)seed, err.msg);
     } else {
         count_disagreements(seed, &r);
-        seen.smaller += r.params_left < r.params;
-        seen.unchanged += r.params_left == r.params;
-        seen.parameters += (double)r.params;
-        seen.left += (double)r.params_left;
+        totals.smaller += r.params_left < r.params;
+        totals.unchanged += r.params_left == r.params;
+        totals.parameters += (double)r.params;
+        totals.left += (double)r.params_left;
         pare_model_inputs(m, &io);
         assert_int_equal(pare_graph_infer_free(pool, m->graph, io, NULL, &analyzed, &err), 0);
         for (int i = 0; i < SHAPES; i++)
-            check_shape(&g, seed, m, small, analyzed);
+            check_random_shape(&g, seed, m, small, analyzed);
         pare_model_free(small);
     }
     pare_model_free(m);
     pare_reset(pool, mark);
 }
 
-static void random_graphs(void **state)
+static void test_random_networks(void **state)
 {
     (void)state;
     for (uint64_t seed = args.seed; seed < args.seed + args.count; seed++)
-        check(seed);
+        check_network(seed);
     print_message(
-        "%llu graphs: %d got smaller, %d are unchanged, %.0f%% of all parameters are left; "
+        "%llu networks: %d are smaller, %d are unchanged, %.0f%% of all parameters are left; "
         "%d are refused, %d are wrong\n",
-        (unsigned long long)args.count, seen.smaller, seen.unchanged,
-        100 * seen.left / seen.parameters, seen.refused, seen.wrong);
+        (unsigned long long)args.count, totals.smaller, totals.unchanged,
+        100 * totals.left / totals.parameters, totals.refused, totals.wrong);
     print_message("%d layers are pruned by dependency groups, %d of them keep masked channels\n",
-                  seen.aware, seen.disagree);
-    for (int k = 0; k < REASONS && seen.times[k]; k++)
-        print_message("%6d refused: %s\n", seen.times[k], seen.reason[k]);
-    assert_int_equal(seen.wrong, 0);
-    assert_true((uint64_t)seen.refused * 100 <= args.count);
+                  totals.aware, totals.disagree);
+    for (int k = 0; k < REASONS && totals.times[k]; k++)
+        print_message("%6d refused: %s\n", totals.times[k], totals.reason[k]);
+    assert_int_equal(totals.wrong, 0);
+    assert_true((uint64_t)totals.refused * 100 <= args.count);
     if (args.count < 100)
         return;
-    assert_true((uint64_t)seen.smaller * 2 > args.count);
-    assert_true(seen.disagree * 8 < seen.aware);
+    assert_true((uint64_t)totals.smaller * 2 > args.count);
+    assert_true(totals.disagree * 8 < totals.aware);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(random_graphs, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_networks, make_pool, drop_pool),
     };
 
     if (getenv("PARE_GRAPHS"))

@@ -1,15 +1,15 @@
-/* test_speedup_free_dims.c - speedup of models with free dimensions is right for all sizes. */
+/* test_speedup_free_dims.c - speedup of models with free dimensions, run at several sizes. */
 #include "speedup_rig.h"
 
 #include <math.h>
 
 #include "plan/plan.h"
 
-/* Run the model on floats of one shape. */
+/* Runs the model on random floats of one shape. */
 static struct pare_tensor run_at(struct net *n, const struct pare_model *m, int rank,
                                  const int64_t *dim, uint64_t seed)
 {
-    struct pare_tensor in, out, keep;
+    struct pare_tensor in, out, copy;
     struct pare_plan_opts o = { .threads = 1, .in = &in };
     struct pare_plan *p;
     struct pare_err err;
@@ -18,14 +18,14 @@ static struct pare_tensor run_at(struct net *n, const struct pare_model *m, int 
     in = net_random(n, 0, 1, rank, dim);
     if (pare_plan_make(m, &o, &p, &err) || pare_plan_execute(p, &in, &out, &err))
         fail_msg("%s", err.msg);
-    keep = build_copy(&out);
+    copy = build_copy(&out);
     pare_plan_free(p);
-    return keep;
+    return copy;
 }
 
 /* The smaller model computes the same at these shapes. */
-static void expect_same(struct net *n, const struct speedup_result *s, int count, int rank,
-                        const int64_t (*shape)[4])
+static void expect_same_outputs(struct net *n, const struct speedup_result *s, int count, int rank,
+                                const int64_t (*shape)[4])
 {
     for (int i = 0; i < count; i++) {
         struct pare_tensor a = run_at(n, s->before, rank, shape[i], 7 + (uint64_t)i);
@@ -37,7 +37,7 @@ static void expect_same(struct net *n, const struct speedup_result *s, int count
     }
 }
 
-static struct speedup_result slim_unverified(struct net *n, const char *y)
+static struct speedup_result speedup_unverified(struct net *n, const char *y)
 {
     struct pare_speedup_opts o = { .threads = 1, .unverified = true };
 
@@ -46,15 +46,15 @@ static struct speedup_result slim_unverified(struct net *n, const char *y)
 }
 
 /* Element i of the shape of x. */
-static const char *size_of(struct net *n, const char *x, int64_t i)
+static const char *dimension_of(struct net *n, const char *x, int64_t i)
 {
     const char *shape = build_node(&n->b, "Shape", NAMES(x), NOTHING);
 
     return build_node(&n->b, "Gather", NAMES(shape, build_ints(&n->b, 1, &i)), NOTHING);
 }
 
-/* x (N, T, 8) * sin(0 .. T - 1): of length 1 the table is 0, but not of others. */
-static void table_of_length(void **state)
+/* x (N, T, 8) * sin(0 .. T - 1): the table is 0 for length 1, but not for others. */
+static void test_table_sliced_to_the_length(void **state)
 {
     struct net n = net_new(1);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1, 8)), *table, *y;
@@ -66,22 +66,22 @@ static void table_of_length(void **state)
         sine[i] = sinf((float)(i / 8));
     table = build_floats(&n.b, INTS(64, 8), sine);
     table = build_node(&n.b, "Slice",
-                       NAMES(table, build_ints(&n.b, 1, (int64_t[]){ 0 }), size_of(&n, x, 1),
+                       NAMES(table, build_ints(&n.b, 1, (int64_t[]){ 0 }), dimension_of(&n, x, 1),
                              build_ints(&n.b, 1, (int64_t[]){ 0 })),
                        NOTHING);
     y = build_node(&n.b, "Mul", NAMES(x, table), NOTHING);
     y = net_add(&n, x, y);
     y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, HALF, 1, 8, 12)), NOTHING);
     y = build_node(&n.b, "MatMul", NAMES(net_relu(&n, y), WEIGHT(&n, ALL, 1, 12, 4)), NOTHING);
-    s = slim_unverified(&n, y);
+    s = speedup_unverified(&n, y);
     assert_int_equal(speedup_out_channels(&s, 0), 6);
-    expect_same(&n, &s, 3, 3,
-                (const int64_t[][4]){ { 1, 1, 8, 0 }, { 2, 33, 8, 0 }, { 5, 50, 8, 0 } });
+    expect_same_outputs(&n, &s, 3, 3,
+                        (const int64_t[][4]){ { 1, 1, 8, 0 }, { 2, 33, 8, 0 }, { 5, 50, 8, 0 } });
     speedup_free(&s);
 }
 
 /* After a stride of 2, sizes 1 and 2 are both 1: the computed shape must not be a constant. */
-static void shape_after_stride(void **state)
+static void test_computed_shape_after_a_stride(void **state)
 {
     struct net n = net_new(2);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, -1, -1)), *h, *shape;
@@ -97,15 +97,15 @@ static void shape_after_stride(void **state)
     h = build_node(&n.b, "Sigmoid", NAMES(h), NOTHING);
     h = build_node(&n.b, "Reshape", NAMES(h, shape), NOTHING);
     h = build_node(&n.b, "Conv", NAMES(h, WEIGHT(&n, ALL, 0, 4, 8, 1, 1)), NOTHING);
-    s = slim_unverified(&n, h);
+    s = speedup_unverified(&n, h);
     assert_int_equal(speedup_out_channels(&s, 0), 4);
-    expect_same(&n, &s, 3, 4,
-                (const int64_t[][4]){ { 1, 3, 2, 2 }, { 2, 3, 20, 31 }, { 3, 3, 64, 48 } });
+    expect_same_outputs(&n, &s, 3, 4,
+                        (const int64_t[][4]){ { 1, 3, 2, 2 }, { 2, 3, 20, 31 }, { 3, 3, 64, 48 } });
     speedup_free(&s);
 }
 
-/* Attention with free batch and length, shapes computed as PyTorch does, loses a head. */
-static void heads(void **state)
+/* Attention with free batch and length and shapes computed as PyTorch does; one head is masked. */
+static void test_heads_of_attention(void **state)
 {
     struct net n = net_new(3);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1, 12)), *p[3], *shape, *y;
@@ -114,7 +114,8 @@ static void heads(void **state)
     struct speedup_result s;
 
     (void)state;
-    shape = build_node(&n.b, "Concat", NAMES(size_of(&n, x, 0), size_of(&n, x, 1), three, four),
+    shape = build_node(&n.b, "Concat",
+                       NAMES(dimension_of(&n, x, 0), dimension_of(&n, x, 1), three, four),
                        at_int("axis", 0));
     for (int i = 0; i < 3; i++) {
         struct pare_tensor t = net_random(&n, 0, 0.6f, INTS(12, 12));
@@ -134,21 +135,21 @@ static void heads(void **state)
     y = build_node(&n.b, "MatMul", NAMES(y, p[2]), NOTHING);
     y = build_node(&n.b, "Transpose", NAMES(y), at_ints("perm", INTS(0, 2, 1, 3)));
     shape = build_node(&n.b, "Concat",
-                       NAMES(size_of(&n, x, 0), size_of(&n, x, 1),
+                       NAMES(dimension_of(&n, x, 0), dimension_of(&n, x, 1),
                              build_ints(&n.b, 1, (int64_t[]){ 12 })),
                        at_int("axis", 0));
     y = build_node(&n.b, "Reshape", NAMES(y, shape), NOTHING);
     y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, ALL, 1, 12, 5)), NOTHING);
-    s = slim_unverified(&n, y);
+    s = speedup_unverified(&n, y);
     for (int i = 0; i < 3; i++)
         assert_int_equal(speedup_out_channels(&s, i), 8);
-    expect_same(&n, &s, 3, 3,
-                (const int64_t[][4]){ { 1, 1, 12, 0 }, { 2, 33, 12, 0 }, { 5, 7, 12, 0 } });
+    expect_same_outputs(&n, &s, 3, 3,
+                        (const int64_t[][4]){ { 1, 1, 12, 0 }, { 2, 33, 12, 0 }, { 5, 7, 12, 0 } });
     speedup_free(&s);
 }
 
 /* Verification takes two shapes that differ in every free dimension and fit the windows. */
-static void two_shapes(void **state)
+static void test_verification_uses_two_shapes(void **state)
 {
     struct net n = net_new(4);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, -1, -1)), *y;
@@ -156,7 +157,8 @@ static void two_shapes(void **state)
 
     (void)state;
     y = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, HALF, 0, 4, 3, 2, 2)),
-                   at_ints("dilations", INTS(70, 70))); /* spans more than the first size tried */
+                   at_ints("dilations",
+                           INTS(70, 70))); /* larger than the first size that verification tries */
     y = net_relu(&n, y);
     build_output(&n.b, net_conv(&n, y, ALL, 4, 2, 1));
     s = net_speedup(&n);
@@ -165,8 +167,8 @@ static void two_shapes(void **state)
     speedup_free(&s);
 }
 
-/* Outputs after ArgMax are compared by the share of equal elements; token ids fit the table. */
-static void discontinuous(void **state)
+/* Outputs after ArgMax are compared by the fraction of equal elements; token ids are in range. */
+static void test_outputs_of_arg_max(void **state)
 {
     struct net n = net_new(5);
     const char *ids = build_input(&n.b, PARE_I64, INTS(-1, -1)), *y;
@@ -184,8 +186,8 @@ static void discontinuous(void **state)
     speedup_free(&s);
 }
 
-/* The length is free in the file, but the layer takes 16 only; the batch has several sizes. */
-static void one_size(void **state)
+/* The length is free in the file, but the layer accepts only 16; the batch has several sizes. */
+static void test_dimension_of_one_size(void **state)
 {
     struct net n = net_new(6);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1)), *y;
@@ -204,9 +206,9 @@ static void one_size(void **state)
     speedup_free(&s);
 }
 
-/* Groups of layers after a window that a picture of size 1 does not fit: the residual convolutions
+/* Dependency groups after a window that does not fit an image of size 1: the residual convolutions
  * lose the same channels. */
-static void groups_after_window(void **state)
+static void test_dependency_groups_after_a_window(void **state)
 {
     const struct pare_prune_opts o = { .pruner = "l1",
                                        .sparsity = 0.5,
@@ -241,7 +243,7 @@ static void groups_after_window(void **state)
 
 /* Expand to the shape of a value that has masked channels: the shape follows free dimensions, so it
  * cannot be stored, and that value keeps its channels. */
-static void expand_to_shape(void **state)
+static void test_expand_to_a_computed_shape(void **state)
 {
     struct net n = net_new(8);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, 4, -1, -1)), *c, *e, *y;
@@ -253,10 +255,10 @@ static void expand_to_shape(void **state)
     e = build_node(&n.b, "Expand", NAMES(e, build_node(&n.b, "Shape", NAMES(c), NOTHING)), NOTHING);
     y = build_node(&n.b, "Concat", NAMES(c, e), at_int("axis", 1));
     y = net_relu(&n, net_conv(&n, y, HALF, 12, 8, 1));
-    s = slim_unverified(&n, net_conv(&n, y, ALL, 8, 3, 1));
+    s = speedup_unverified(&n, net_conv(&n, y, ALL, 8, 3, 1));
     assert_int_equal(speedup_out_channels(&s, 0), 6);
     assert_int_equal(speedup_out_channels(&s, 2), 4);
-    expect_same(&n, &s, 2, 4, (const int64_t[][4]){ { 1, 4, 5, 9 }, { 2, 4, 11, 7 } });
+    expect_same_outputs(&n, &s, 2, 4, (const int64_t[][4]){ { 1, 4, 5, 9 }, { 2, 4, 11, 7 } });
     speedup_free(&s);
 }
 
@@ -265,9 +267,14 @@ static void expand_to_shape(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(table_of_length),     T(shape_after_stride), T(heads),
-        T(two_shapes),          T(discontinuous),      T(one_size),
-        T(groups_after_window), T(expand_to_shape),
+        T(test_table_sliced_to_the_length),
+        T(test_computed_shape_after_a_stride),
+        T(test_heads_of_attention),
+        T(test_verification_uses_two_shapes),
+        T(test_outputs_of_arg_max),
+        T(test_dimension_of_one_size),
+        T(test_dependency_groups_after_a_window),
+        T(test_expand_to_a_computed_shape),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

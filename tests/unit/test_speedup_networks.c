@@ -1,13 +1,12 @@
 /* test_speedup_networks.c - speedup of other networks: matrices, data movement, attention. */
 #include "speedup_rig.h"
 
-static const char *apply(struct net *n, const char *type, const char *x)
+static const char *unary(struct net *n, const char *type, const char *x)
 {
     return build_node(&n->b, type, NAMES(x), NOTHING);
 }
 
-/* MatMul with a constant on the right, followed by an Add; `which` of the outputs have weights.
- * */
+/* MatMul with a constant on the right, followed by an Add; `which` of the outputs have weights. */
 static const char *linear(struct net *n, const char *x, int which, int64_t I, int64_t O)
 {
     const char *w = WEIGHT(n, which, 1, I, O), *b = net_bias(n, which, O);
@@ -27,51 +26,51 @@ static const char *reshape(struct net *n, const char *x, int rank, const int64_t
     return build_node(&n->b, "Reshape", NAMES(x, build_ints(&n->b, rank, dim)), NOTHING);
 }
 
-static const char *swap(struct net *n, const char *x, int rank, const int64_t *perm)
+static const char *transpose(struct net *n, const char *x, int rank, const int64_t *perm)
 {
     return build_node(&n->b, "Transpose", NAMES(x), at_ints("perm", rank, perm));
 }
 
-static void mlp(void **state)
+static void test_mlp(void **state)
 {
     struct net n = net_new(1);
     const char *x = build_input(&n.b, PARE_F32, INTS(2, 12));
 
     (void)state;
-    x = apply(&n, "Tanh", net_gemm(&n, x, HALF, 12, 20));
-    x = apply(&n, "Sigmoid", linear(&n, x, FRONT, 20, 10));
+    x = unary(&n, "Tanh", net_gemm(&n, x, HALF, 12, 20));
+    x = unary(&n, "Sigmoid", linear(&n, x, FRONT, 20, 10));
     EXPECT(&n, net_gemm(&n, x, ALL, 10, 3), 10, 5, 3);
 }
 
-/* A Gemm with factors, whose constant goes into a bias that is multiplied. */
-static void factors(void **state)
+/* A Gemm with alpha and beta: a constant is folded into a bias that is multiplied. */
+static void test_gemm_with_factors(void **state)
 {
     struct net n = net_new(2);
     const char *x = build_input(&n.b, PARE_F32, INTS(2, 12)), *w, *b;
 
     (void)state;
-    x = apply(&n, "Sigmoid", net_gemm(&n, x, HALF, 12, 20));
+    x = unary(&n, "Sigmoid", net_gemm(&n, x, HALF, 12, 20));
     w = WEIGHT(&n, HALF, 1, 20, 8);
     b = net_bias(&n, ALL, 8);
     x = build_node(&n.b, "Gemm", NAMES(x, w, b),
                    CAT(at_float("alpha", 0.7f), at_float("beta", 1.7f)));
-    EXPECT(&n, net_gemm(&n, apply(&n, "Sigmoid", x), ALL, 8, 3), 10, 4, 3);
+    EXPECT(&n, net_gemm(&n, unary(&n, "Sigmoid", x), ALL, 8, 3), 10, 4, 3);
 }
 
 /* No bias anywhere: an Add is inserted after the MatMul. */
-static void matmul_alone(void **state)
+static void test_matmul_gets_a_bias(void **state)
 {
     struct net n = net_new(3);
     const char *x = build_input(&n.b, PARE_F32, INTS(2, 5, 12)), *w;
 
     (void)state;
-    x = apply(&n, "Sigmoid", linear(&n, x, HALF, 12, 20));
+    x = unary(&n, "Sigmoid", linear(&n, x, HALF, 12, 20));
     w = WEIGHT(&n, ALL, 1, 20, 6);
-    EXPECT(&n, apply(&n, "Relu", build_node(&n.b, "MatMul", NAMES(x, w), NOTHING)), 10, 6);
+    EXPECT(&n, unary(&n, "Relu", build_node(&n.b, "MatMul", NAMES(x, w), NOTHING)), 10, 6);
 }
 
-/* The constant on the left: rows are channels. */
-static void matmul_left(void **state)
+/* MatMul with a constant on the left: rows are channels. */
+static void test_matmul_with_constant_on_the_left(void **state)
 {
     struct net n = net_new(4);
     const char *x = build_input(&n.b, PARE_F32, INTS(7, 4)), *w;
@@ -79,27 +78,27 @@ static void matmul_left(void **state)
 
     (void)state;
     w = WEIGHT(&n, HALF, 0, 10, 7);
-    x = apply(&n, "Cos", build_node(&n.b, "MatMul", NAMES(w, x), NOTHING));
+    x = unary(&n, "Cos", build_node(&n.b, "MatMul", NAMES(w, x), NOTHING));
     w = WEIGHT(&n, ALL, 0, 3, 10);
     build_output(&n.b, build_node(&n.b, "MatMul", NAMES(w, x), NOTHING));
     s = net_speedup(&n);
     assert_int_equal(s.r.params, 10 * 7 + 3 * 10);
-    assert_int_equal(s.r.params_left, 5 * 7 + 3 * 5 + 3); /* and a bias */
+    assert_int_equal(s.r.params_left, 5 * 7 + 3 * 5 + 3); /* with a new bias */
     speedup_free(&s);
 }
 
-static void flatten(void **state)
+static void test_flatten(void **state)
 {
     struct net n = net_new(5);
     const char *x = net_image(&n);
 
     (void)state;
     x = net_block(&n, x, HALF, 3, 6);
-    x = apply(&n, "Flatten", x);
+    x = unary(&n, "Flatten", x);
     EXPECT(&n, net_gemm(&n, x, ALL, 6 * 72, 5), 3, 5);
 }
 
-static void norms(void **state)
+static void test_normalizations(void **state)
 {
     struct net n = net_new(6);
     const char *x = net_image(&n), *a, *b;
@@ -112,12 +111,12 @@ static void norms(void **state)
     a = CONST(&n, 0.2f, 0.1f, 12, 1, 1);
     x = build_node(&n.b, "PRelu", NAMES(x, a), NOTHING);
     x = net_conv(&n, x, HALF, 12, 8, 1);
-    x = layer_norm(&n, swap(&n, x, INTS(0, 2, 3, 1)), 8);
+    x = layer_norm(&n, transpose(&n, x, INTS(0, 2, 3, 1)), 8);
     EXPECT(&n, x, 6, 8);
 }
 
-/* Statistics of a group change with its channels: only whole groups go. */
-static void group_norm(void **state)
+/* Statistics of a group depend on all its channels: only whole groups are removed. */
+static void test_group_normalization(void **state)
 {
     struct net n = net_new(7);
     const char *x = net_image(&n), *a, *b;
@@ -131,7 +130,7 @@ static void group_norm(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), 6, 4);
 }
 
-static void splits(void **state)
+static void test_split(void **state)
 {
     struct net n = net_new(8);
     const char *x = net_image(&n), *part[3], *sizes;
@@ -145,8 +144,8 @@ static void splits(void **state)
     EXPECT(&n, net_conv(&n, part[2], ALL, 5, 2, 1), 6, 2, 2, 2);
 }
 
-/* Halves without sizes: afterward they need some. */
-static void split_in_halves(void **state)
+/* A Split without sizes, which needs sizes after speedup. */
+static void test_split_without_sizes(void **state)
 {
     struct net n = net_new(9);
     const char *x = net_image(&n), *part[2];
@@ -158,7 +157,7 @@ static void split_in_halves(void **state)
     EXPECT(&n, net_conv(&n, part[1], ALL, 6, 2, 1), 7, 2, 2);
 }
 
-static void slices(void **state)
+static void test_slice(void **state)
 {
     struct net n = net_new(10);
     const char *x = net_image(&n), *start, *end, *axes;
@@ -172,7 +171,7 @@ static void slices(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 8, 2, 1), 4, 2);
 }
 
-static void gathers(void **state)
+static void test_gather(void **state)
 {
     struct net n = net_new(11);
     const char *x = net_image(&n), *index;
@@ -184,8 +183,8 @@ static void gathers(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 7, 2, 1), 4, 2);
 }
 
-/* Channel shuffle: of each pair that is interleaved both go. */
-static void shuffle(void **state)
+/* Channel shuffle: both channels of an interleaved pair are removed. */
+static void test_channel_shuffle(void **state)
 {
     struct net n = net_new(12);
     const char *x = net_image(&n);
@@ -194,13 +193,13 @@ static void shuffle(void **state)
     n.zero_bias = true;
     x = net_relu(&n, net_conv(&n, x, HALF, 3, 12, 3));
     x = reshape(&n, x, INTS(2, 2, 6, 9, 8));
-    x = reshape(&n, swap(&n, x, INTS(0, 2, 1, 3, 4)), INTS(2, 12, 9, 8));
+    x = reshape(&n, transpose(&n, x, INTS(0, 2, 1, 3, 4)), INTS(2, 12, 9, 8));
     EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), 6, 4);
 }
 
-/* Channels of four pixels each: half of them go where they lie together; in the other order every
- * channel has a pixel in the first half. */
-static void depth_to_space(void **state)
+/* Channels of four pixels each: half of them are removed if they are contiguous; in the other order
+ * every channel has a pixel in the first half. */
+static void test_depth_to_space(void **state)
 {
     struct net n = net_new(13);
     const char *x = net_image(&n);
@@ -215,7 +214,7 @@ static void depth_to_space(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 4, 4, 3), 8, 16, 4);
 }
 
-static void squeezes(void **state)
+static void test_squeeze_and_unsqueeze(void **state)
 {
     struct net n = net_new(14);
     const char *x = net_image(&n), *axes = build_ints(&n.b, INTS(2, 3));
@@ -229,15 +228,15 @@ static void squeezes(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 8, 3, 1), 6, 4, 3);
 }
 
-/* Positions concatenated to the channels, made by Range, are unchanged. */
-static void side_branch(void **state)
+/* Positions computed by Range and Shape are added: no channel is removed. */
+static void test_positions_from_shape(void **state)
 {
     struct net n = net_new(15);
     const char *x = net_image(&n), *s, *r;
 
     (void)state;
     x = net_block(&n, x, HALF, 3, 12);
-    s = apply(&n, "Shape", x);
+    s = unary(&n, "Shape", x);
     s = build_node(&n.b, "Gather", NAMES(s, build_const(&n.b, PARE_I64, 0, NULL, &(int64_t){ 3 })),
                    NOTHING);
     r = build_node(&n.b, "Range",
@@ -248,15 +247,15 @@ static void side_branch(void **state)
     EXPECT(&n, net_conv(&n, net_add(&n, x, r), ALL, 12, 3, 1), 12, 3);
 }
 
-/* A number that counts channels is not a number of channels that stay. */
-static void counts_channels(void **state)
+/* A value is divided by the number of channels, which must not change. */
+static void test_division_by_the_number_of_channels(void **state)
 {
     struct net n = net_new(16);
     const char *x = net_image(&n), *s;
 
     (void)state;
     x = net_block(&n, x, HALF, 3, 12);
-    s = apply(&n, "Shape", x);
+    s = unary(&n, "Shape", x);
     s = build_node(&n.b, "Gather", NAMES(s, build_const(&n.b, PARE_I64, 0, NULL, &(int64_t){ 1 })),
                    NOTHING);
     s = build_node(&n.b, "Cast", NAMES(s), at_int("to", PARE_F32));
@@ -265,7 +264,7 @@ static void counts_channels(void **state)
 }
 
 /* An embedding whose table is also the last layer's weight, transposed. */
-static void tied_embedding(void **state)
+static void test_tied_embedding(void **state)
 {
     struct net n = net_new(17);
     const char *ids = build_input(&n.b, PARE_I64, INTS(1, 5)), *table, *x;
@@ -273,9 +272,9 @@ static void tied_embedding(void **state)
     (void)state;
     table = WEIGHT(&n, HALF, 1, 20, 12);
     x = build_node(&n.b, "Gather", NAMES(table, ids), NOTHING);
-    x = apply(&n, "Relu", linear(&n, x, HALF, 12, 16));
+    x = unary(&n, "Relu", linear(&n, x, HALF, 12, 16));
     x = linear(&n, x, HALF, 16, 12);
-    x = build_node(&n.b, "MatMul", NAMES(x, swap(&n, table, INTS(1, 0))), NOTHING);
+    x = build_node(&n.b, "MatMul", NAMES(x, transpose(&n, table, INTS(1, 0))), NOTHING);
     EXPECT(&n, x, 8, 6, 20);
 }
 
@@ -283,40 +282,40 @@ static void tied_embedding(void **state)
 
 enum { S = 5, HEADS = 4, DIM = 3, E = HEADS * DIM };
 
-/* (1, S, E) to heads: (1, HEADS, S, DIM), or with the last two the other way round. */
-static const char *heads(struct net *n, const char *x, bool turned)
+/* (1, S, E) to heads (1, HEADS, S, DIM); transposed: (1, HEADS, DIM, S). */
+static const char *split_heads(struct net *n, const char *x, bool transposed)
 {
     x = reshape(n, x, INTS(1, S, HEADS, DIM));
-    return turned ? swap(n, x, INTS(0, 2, 3, 1)) : swap(n, x, INTS(0, 2, 1, 3));
+    return transposed ? transpose(n, x, INTS(0, 2, 3, 1)) : transpose(n, x, INTS(0, 2, 1, 3));
 }
 
-static const char *attention(struct net *n, const char *x, int which)
+static const char *add_attention(struct net *n, const char *x, int which)
 {
-    const char *q = heads(n, linear(n, x, which, E, E), false);
-    const char *k = heads(n, linear(n, x, which, E, E), true);
-    const char *v = heads(n, linear(n, x, which, E, E), false);
+    const char *q = split_heads(n, linear(n, x, which, E, E), false);
+    const char *k = split_heads(n, linear(n, x, which, E, E), true);
+    const char *v = split_heads(n, linear(n, x, which, E, E), false);
     const char *a = build_node(&n->b, "MatMul", NAMES(q, k), NOTHING);
 
     a = build_node(&n->b, "Softmax", NAMES(a), at_int("axis", -1));
-    a = swap(n, build_node(&n->b, "MatMul", NAMES(a, v), NOTHING), INTS(0, 2, 1, 3));
+    a = transpose(n, build_node(&n->b, "MatMul", NAMES(a, v), NOTHING), INTS(0, 2, 1, 3));
     return linear(n, reshape(n, a, INTS(1, S, E)), ALL, E, E);
 }
 
-/* Two of four heads. */
-static void heads_go(void **state)
+/* Two of four heads are removed. */
+static void test_heads_of_attention(void **state)
 {
     struct net n = net_new(18);
     const char *x = build_input(&n.b, PARE_F32, INTS(1, S, E));
 
     (void)state;
     n.zero_bias = true;
-    x = net_add(&n, x, attention(&n, layer_norm(&n, x, E), FRONT));
+    x = net_add(&n, x, add_attention(&n, layer_norm(&n, x, E), FRONT));
     EXPECT(&n, x, 6, 6, 6, E);
 }
 
-/* Queries, keys and values in one weight, of which each of three parts has its heads; `split`: cut
- * by Split, or by a Reshape and Gathers as timm does it. */
-static const char *fused(struct net *n, const char *x, bool split)
+/* Queries, keys and values in one weight; split: separated by Split, or by Reshape and Gather as
+ * timm does. */
+static const char *add_fused_attention(struct net *n, const char *x, bool split)
 {
     struct pare_tensor w = net_random(n, 0, 0.6f, INTS(E, 3 * E));
     struct pare_tensor b = net_random(n, 0.1f, 0.5f, INTS(3 * E));
@@ -334,46 +333,46 @@ static const char *fused(struct net *n, const char *x, bool split)
         build_node_outs(&n->b, "Split", NAMES(x, build_ints(&n->b, INTS(E, E, E))),
                         at_int("axis", 2), 3, part);
         for (int i = 0; i < 3; i++)
-            part[i] = heads(n, part[i], i == 1);
+            part[i] = split_heads(n, part[i], i == 1);
     } else {
-        x = swap(n, reshape(n, x, INTS(1, S, 3, HEADS, DIM)), INTS(2, 0, 3, 1, 4));
+        x = transpose(n, reshape(n, x, INTS(1, S, 3, HEADS, DIM)), INTS(2, 0, 3, 1, 4));
         for (int64_t i = 0; i < 3; i++)
             part[i] = build_node(&n->b, "Gather",
                                  NAMES(x, build_const(&n->b, PARE_I64, 0, NULL, &i)),
                                  at_int("axis", 0));
-        part[1] = swap(n, part[1], INTS(0, 1, 3, 2));
+        part[1] = transpose(n, part[1], INTS(0, 1, 3, 2));
     }
     a = build_node(&n->b, "MatMul", NAMES(part[0], part[1]), NOTHING);
     a = build_node(&n->b, "Softmax", NAMES(a), at_int("axis", -1));
-    a = swap(n, build_node(&n->b, "MatMul", NAMES(a, part[2]), NOTHING), INTS(0, 2, 1, 3));
+    a = transpose(n, build_node(&n->b, "MatMul", NAMES(a, part[2]), NOTHING), INTS(0, 2, 1, 3));
     return linear(n, reshape(n, a, INTS(1, S, E)), ALL, E, E);
 }
 
-static void fused_heads_go(void **state)
+static void test_heads_of_fused_attention(void **state)
 {
     (void)state;
     for (int split = 0; split < 2; split++) {
         struct net n = net_new(30);
         const char *x = build_input(&n.b, PARE_F32, INTS(1, S, E));
 
-        x = net_add(&n, x, fused(&n, layer_norm(&n, x, E), split));
+        x = net_add(&n, x, add_fused_attention(&n, layer_norm(&n, x, E), split));
         EXPECT(&n, x, 3 * E / 2, E);
     }
 }
 
-static void feed_forward(void **state)
+static void test_feed_forward(void **state)
 {
     struct net n = net_new(19);
     const char *x = build_input(&n.b, PARE_F32, INTS(1, S, E)), *y;
 
     (void)state;
     y = linear(&n, layer_norm(&n, x, E), HALF, E, 4 * E);
-    y = build_node(&n.b, "Mul", NAMES(y, apply(&n, "Sigmoid", y)), NOTHING);
+    y = build_node(&n.b, "Mul", NAMES(y, unary(&n, "Sigmoid", y)), NOTHING);
     EXPECT(&n, net_add(&n, x, linear(&n, y, ALL, 4 * E, E)), 2 * E, E);
 }
 
-/* An operator without a rule keeps what it touches; other channels are removed. */
-static void no_rule(void **state)
+/* The channels of an operator without ties are kept; others are removed. */
+static void test_operator_without_ties(void **state)
 {
     struct net n = net_new(21);
     const char *x = net_image(&n);
@@ -393,8 +392,8 @@ static void no_rule(void **state)
     speedup_free(&s);
 }
 
-/* Constants in Constant nodes, as old exporters write them, and a batch that is free. */
-static void constant_nodes(void **state)
+/* Weights in Constant nodes, as old exporters write them, and a free batch. */
+static void test_weights_in_constant_nodes(void **state)
 {
     struct net n = net_new(22);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, 9, 8)), *w;
@@ -407,9 +406,9 @@ static void constant_nodes(void **state)
                               msg(5, CAT(build_dims(4, t.dim, 1), num(2, PARE_F32),
                                          blob(9, t.data, 8 * 27 * sizeof(float)))),
                               num(20, 4))));
-    x = apply(&n, "Relu", build_node(&n.b, "Conv", NAMES(x, w), NOTHING));
+    x = unary(&n, "Relu", build_node(&n.b, "Conv", NAMES(x, w), NOTHING));
     x = reshape(&n, x, INTS(0, 8, 42));
-    x = swap(&n, x, INTS(0, 2, 1));
+    x = transpose(&n, x, INTS(0, 2, 1));
     EXPECT(&n, linear(&n, x, ALL, 8, 3), 4, 3);
 }
 
@@ -417,28 +416,28 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        T(mlp),
-        T(factors),
-        T(matmul_alone),
-        T(matmul_left),
-        T(flatten),
-        T(norms),
-        T(group_norm),
-        T(splits),
-        T(split_in_halves),
-        T(slices),
-        T(gathers),
-        T(shuffle),
-        T(depth_to_space),
-        T(squeezes),
-        T(side_branch),
-        T(counts_channels),
-        T(tied_embedding),
-        T(heads_go),
-        T(fused_heads_go),
-        T(feed_forward),
-        T(no_rule),
-        T(constant_nodes),
+        T(test_mlp),
+        T(test_gemm_with_factors),
+        T(test_matmul_gets_a_bias),
+        T(test_matmul_with_constant_on_the_left),
+        T(test_flatten),
+        T(test_normalizations),
+        T(test_group_normalization),
+        T(test_split),
+        T(test_split_without_sizes),
+        T(test_slice),
+        T(test_gather),
+        T(test_channel_shuffle),
+        T(test_depth_to_space),
+        T(test_squeeze_and_unsqueeze),
+        T(test_positions_from_shape),
+        T(test_division_by_the_number_of_channels),
+        T(test_tied_embedding),
+        T(test_heads_of_attention),
+        T(test_heads_of_fused_attention),
+        T(test_feed_forward),
+        T(test_operator_without_ties),
+        T(test_weights_in_constant_nodes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* test_speedup_random.c - speedup of random networks with random zero channels gives the same
  * results.
  *
- * PARE_GRAPHS says how many, PARE_SEED the first; PARE_DUMP a file for the last masked model.
+ * Environment: PARE_GRAPHS is the number of networks, PARE_SEED the first seed; PARE_DUMP names a
+ * file to which the last masked model is written.
  */
 #include "random_graph_more.h"
 
@@ -12,18 +13,18 @@
 static struct {
     int smaller, recurrent, grouped, whole, gone;
     double parameters, left;
-} seen;
+} totals;
 
-static uint64_t setting(const char *name, uint64_t absent)
+static uint64_t env_number(const char *name, uint64_t absent)
 {
     const char *s = getenv(name);
 
     return s ? strtoull(s, NULL, 10) : absent;
 }
 
-/* A recurrent layer of any kind, in one direction or both, over what looks like a sequence; a third
- * of them have first states. */
-static void piece_rnn(struct rg *g)
+/* A recurrent layer of any kind, in one direction or both; a third
+ * of them have initial states. */
+static void rg_rnn(struct rg *g)
 {
     static const char *const types[] = { "RNN", "GRU", "LSTM" };
     int kind = (int)rg_int(g, 0, 2), x = rg_pick(g, 3, 3);
@@ -50,12 +51,12 @@ static void piece_rnn(struct rg *g)
     if (kind == 1 && rg_chance(g, 50))
         attrs = CAT(attrs, at_int("linear_before_reset", 1));
     build_node_outs(&g->b, types[kind], kind == 2 ? 7 : 6, in, attrs, 1, out);
-    seen.recurrent++;
+    totals.recurrent++;
     rg_add(g, out[0], 4, (int64_t[]){ v.dim[0], D, v.dim[1], H });
 }
 
-/* A convolution or its transpose in 2 to 4 groups, of which masks need not be the same. */
-static void piece_groups(struct rg *g)
+/* A Conv or ConvTranspose of 2 to 4 groups, whose masks can differ. */
+static void rg_grouped_conv(struct rg *g)
 {
     int x = rg_pick(g, 3, 4);
     int64_t G, M, C, one[4] = { 1, 1, 1, 1 };
@@ -82,8 +83,8 @@ static void piece_groups(struct rg *g)
            v.rank, v.dim);
 }
 
-/* x times a constant matrix, as a sum over labels. */
-static void piece_einsum(struct rg *g)
+/* x times a constant matrix, as an Einsum. */
+static void rg_einsum(struct rg *g)
 {
     int x = rg_pick(g, 3, 3), kind = (int)rg_int(g, 0, 2);
     int64_t N = rg_int(g, 1, 20), K;
@@ -108,17 +109,24 @@ static void piece_einsum(struct rg *g)
     rg_add(g, w, 3, v.dim);
 }
 
-/* More convolutions than elsewhere, and a consumer of every loose end that can lose channels. */
-static void make(struct rg *g, uint64_t seed)
+/* More convolutions than rg_make() has, and a consumer for most values whose channels can be
+ * removed. */
+static void make_network(struct rg *g, uint64_t seed)
 {
     static void (*const piece[])(struct rg *) = {
-        rg_conv,      rg_conv,     rg_conv,           rg_conv,       rg_conv,        rg_residual,
-        rg_residual,  rg_residual, rg_squeeze_excite, rg_activation, rg_norm,        rg_norm,
-        rg_pool,      rg_pad_pool, rg_reduce,         rg_view,       rg_transpose,   rg_shuffle,
-        rg_slice,     rg_split,    rg_concat,         rg_concat,     rg_shape_chain, rg_resize,
-        rg_pad,       rg_linear,   rg_linear,         rg_matmul,     rg_softmax,     rg_layer_norm,
-        rg_broadcast, rg_combine,  piece_rnn,         piece_rnn,     piece_einsum,   piece_groups,
-        piece_groups,
+        rg_conv,         rg_conv,        rg_conv,
+        rg_conv,         rg_conv,        rg_residual,
+        rg_residual,     rg_residual,    rg_squeeze_excite,
+        rg_activation,   rg_norm,        rg_norm,
+        rg_pool,         rg_pad_pool,    rg_reduce,
+        rg_view,         rg_transpose,   rg_shuffle,
+        rg_slice,        rg_split,       rg_concat,
+        rg_concat,       rg_shape_chain, rg_resize,
+        rg_pad,          rg_linear,      rg_linear,
+        rg_matmul,       rg_softmax,     rg_layer_norm,
+        rg_broadcast,    rg_combine,     rg_rnn,
+        rg_rnn,          rg_einsum,      rg_grouped_conv,
+        rg_grouped_conv,
     };
     int count, n;
 
@@ -144,8 +152,8 @@ static bool is_grouped(const struct pare_node *n)
     return n->op->linear(n, &l) && l.groups > 1 && l.groups < n->in[0]->t.dim[l.x_axis];
 }
 
-/* Zero index i of an axis. */
-static void clear(const struct pare_tensor *t, int axis, int64_t i)
+/* Sets index i of an axis to 0. */
+static void clear_index(const struct pare_tensor *t, int axis, int64_t i)
 {
     int64_t inner = 1, n = pare_numel(t);
 
@@ -156,7 +164,7 @@ static void clear(const struct pare_tensor *t, int axis, int64_t i)
             pare_f32(t)[at] = 0;
 }
 
-/* Index h of the last of the axes (gates, states) in which v has its states: all 0. */
+/* Sets state h of every gate to 0; `axis` of v is (gates, H). */
 static void clear_state(struct pare_model *m, struct pare_value *v, int axis, int64_t H, int64_t h)
 {
     struct pare_err err;
@@ -165,10 +173,11 @@ static void clear_state(struct pare_model *m, struct pare_value *v, int axis, in
         return;
     assert_int_equal(pare_model_own(m, v, &err), 0);
     for (int64_t i = h; i < v->t.dim[axis]; i += H)
-        clear(&v->t, axis, i);
+        clear_index(&v->t, axis, i);
 }
 
-/* States of a recurrent layer: the weights that produce them, or only those that read them. */
+/* Masks states of a recurrent layer: the weights that produce them, sometimes those that read
+ * them. */
 static void mask_states(struct rg *g, struct pare_model *m, struct pare_node *n)
 {
     int64_t H = n->in[2]->t.dim[2];
@@ -188,8 +197,9 @@ static void mask_states(struct rg *g, struct pare_model *m, struct pare_node *n)
     }
 }
 
-/* Channels of one axis: the same of every layer, or some of this one; its bias perhaps, too. */
-static void mask(struct rg *g, struct pare_model *m, struct pare_node *n, int pattern)
+/* Masks channels of one axis, with the same pattern in every layer or at random, and sometimes the
+ * bias. */
+static void mask_layer(struct rg *g, struct pare_model *m, struct pare_node *n, int pattern)
 {
     struct pare_value *w = n->in[1], *b = n->n_in > 2 ? n->in[2] : NULL;
     struct pare_err err;
@@ -201,21 +211,21 @@ static void mask(struct rg *g, struct pare_model *m, struct pare_node *n, int pa
         w->maker || rg_chance(g, 25))
         return;
     assert_int_equal(pare_model_own(m, w, &err), 0);
-    seen.whole += all;
-    seen.grouped += n->op->shrink && pare_numel(&w->t) && is_grouped(n);
+    totals.whole += all;
+    totals.grouped += n->op->shrink && pare_numel(&w->t) && is_grouped(n);
     for (int64_t i = 0; i < w->t.dim[axis[0]]; i++) {
         if (!all && (pattern ? i % 3 >= pattern : rg_chance(g, 50)))
             continue;
-        clear(&w->t, axis[0], i);
+        clear_index(&w->t, axis[0], i);
         if (!b || b->t.rank != 1 || b->t.dim[0] != w->t.dim[axis[0]] || b->maker ||
             rg_chance(g, 50) || !(b->flags & PARE_V_CONST))
             continue;
         assert_int_equal(pare_model_own(m, b, &err), 0);
-        clear(&b->t, 0, i);
+        clear_index(&b->t, 0, i);
     }
 }
 
-static void check(uint64_t seed)
+static void check_network(uint64_t seed)
 {
     static struct rg g;
     struct pare_mark mark = pare_mark(pool);
@@ -225,14 +235,14 @@ static void check(uint64_t seed)
     struct pare_err err;
     int pattern;
 
-    make(&g, seed);
+    make_network(&g, seed);
     m = build_model(&g.b);
     pattern = (int)rg_int(&g, 0, 2);
     for (int i = 0; i < m->graph->n_nodes; i++) {
         struct pare_node *n = m->graph->node[i];
 
         if (n->op && n->op->linear && n->op->axes && n->n_in > 1)
-            mask(&g, m, n, pattern);
+            mask_layer(&g, m, n, pattern);
         else if (n->op && n->op->needed_channels && rg_chance(&g, 70))
             mask_states(&g, m, n);
     }
@@ -242,36 +252,37 @@ static void check(uint64_t seed)
     if (pare_speedup(m, &o, pool, &small, &r, &err))
         fail_msg("seed %llu: %s", (unsigned long long)seed, err.msg);
     for (int i = 0; i < r.n_layers; i++)
-        seen.gone += r.layer[i].gone;
-    seen.smaller += r.params_left < r.params;
-    seen.parameters += (double)r.params;
-    seen.left += (double)r.params_left;
+        totals.gone += r.layer[i].gone;
+    totals.smaller += r.params_left < r.params;
+    totals.parameters += (double)r.params;
+    totals.left += (double)r.params_left;
     pare_model_free(small);
     pare_model_free(m);
     pare_reset(pool, mark);
 }
 
-static void random_graphs(void **state)
+static void test_random_networks(void **state)
 {
-    uint64_t first = setting("PARE_SEED", 1), count = setting("PARE_GRAPHS", 2000);
+    uint64_t first = env_number("PARE_SEED", 1), count = env_number("PARE_GRAPHS", 2000);
 
     (void)state;
     for (uint64_t seed = first; seed < first + count; seed++)
-        check(seed);
-    print_message("%d of %llu graphs got smaller; %.0f%% of all parameters are left\n",
-                  seen.smaller, (unsigned long long)count, 100 * seen.left / seen.parameters);
-    print_message("%d recurrent layers, %d masked in groups, %d as a whole, %d are gone\n",
-                  seen.recurrent, seen.grouped, seen.whole, seen.gone);
+        check_network(seed);
+    print_message("%d of %llu networks are smaller; %.0f%% of all parameters are left\n",
+                  totals.smaller, (unsigned long long)count, 100 * totals.left / totals.parameters);
+    print_message("%d recurrent layers, %d masked in groups, %d as a whole, %d removed\n",
+                  totals.recurrent, totals.grouped, totals.whole, totals.gone);
     if (count < 1000)
         return;
-    assert_true(seen.smaller > (int)count / 3);
-    assert_true(seen.recurrent > 50 && seen.grouped > 50 && seen.whole > 50 && seen.gone > 50);
+    assert_true(totals.smaller > (int)count / 3);
+    assert_true(totals.recurrent > 50 && totals.grouped > 50 && totals.whole > 50 &&
+                totals.gone > 50);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(random_graphs, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_networks, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,13 +10,14 @@ enum { T = 4, B = 2, I = 6, H = 8 };
 struct rnn {
     const char *type;
     int gates, dirs;
-    int64_t reset; /* linear_before_reset */
-    bool start, peep;
-    int which; /* states that have weights */
+    int64_t reset;    /* linear_before_reset */
+    bool start, peep; /* initial states, peepholes */
+    int which;        /* states that have weights */
 };
 
-/* Rows (dirs, gates, H) of which only the states of `which` are not 0. */
-static const char *rows(struct net *n, const struct rnn *r, int64_t times, int rank, int64_t cols)
+/* Rows (dirs, gates, H), 0 except for the states of `which`. */
+static const char *masked_rows(struct net *n, const struct rnn *r, int64_t times, int rank,
+                               int64_t cols)
 {
     int64_t dim[3] = { r->dirs, times * H, cols };
     struct pare_tensor t = net_random(n, 0, 0.6f, rank, dim);
@@ -27,8 +28,8 @@ static const char *rows(struct net *n, const struct rnn *r, int64_t times, int r
     return build_floats(&n->b, rank, dim, pare_f32(&t));
 }
 
-/* First states: 0 where there are no weights. */
-static const char *first(struct net *n, const struct rnn *r)
+/* Initial states, 0 where there are no weights. */
+static const char *initial_states(struct net *n, const struct rnn *r)
 {
     int64_t dim[3] = { r->dirs, B, H };
     struct pare_tensor t = net_random(n, 0, 0.6f, 3, dim);
@@ -40,13 +41,13 @@ static const char *first(struct net *n, const struct rnn *r)
 }
 
 /* (T, B, in) to (T, B, dirs * H). */
-static const char *recur(struct net *n, const char *x, const struct rnn *r, int64_t in)
+static const char *add_recurrent(struct net *n, const char *x, const struct rnn *r, int64_t in)
 {
     bool lstm = !strcmp(r->type, "LSTM");
     const char *arg[8] = { x,
-                           rows(n, r, r->gates, 3, in),
-                           rows(n, r, r->gates, 3, H),
-                           rows(n, r, 2 * r->gates, 2, 1),
+                           masked_rows(n, r, r->gates, 3, in),
+                           masked_rows(n, r, r->gates, 3, H),
+                           masked_rows(n, r, 2 * r->gates, 2, 1),
                            "",
                            "",
                            "",
@@ -56,11 +57,11 @@ static const char *recur(struct net *n, const char *x, const struct rnn *r, int6
                            at_text("direction", r->dirs == 2 ? "bidirectional" : "forward"));
 
     if (r->start)
-        arg[5] = first(n, r);
+        arg[5] = initial_states(n, r);
     if (r->start && lstm)
-        arg[6] = first(n, r);
+        arg[6] = initial_states(n, r);
     if (r->peep)
-        arg[7] = rows(n, r, 3, 2, 1);
+        arg[7] = masked_rows(n, r, 3, 2, 1);
     if (r->reset)
         attrs = CAT(attrs, at_int("linear_before_reset", r->reset));
     build_node_outs(&n->b, r->type, r->peep ? 8 : r->start ? 6 + lstm : 4, arg, attrs, 1, y);
@@ -76,7 +77,7 @@ static const char *linear(struct net *n, const char *x, int which, int64_t in, i
     return net_add(n, build_node(&n->b, "MatMul", NAMES(x, w), NOTHING), b);
 }
 
-/* Half of the states, in all directions; what goes in loses channels, too. */
+/* Half of the states are removed in all directions, and half of the input channels. */
 static void check_half(struct rnn r)
 {
     struct net n = net_new(1);
@@ -84,11 +85,11 @@ static void check_half(struct rnn r)
 
     n.zero_bias = true;
     x = linear(&n, x, HALF, I, 10);
-    x = recur(&n, x, &r, 10);
+    x = add_recurrent(&n, x, &r, 10);
     EXPECT(&n, linear(&n, x, ALL, r.dirs * H, 3), 5, H / 2, 3);
 }
 
-static void lstm(void **state)
+static void test_lstm(void **state)
 {
     (void)state;
     check_half((struct rnn){ "LSTM", 4, 1, 0, false, false, HALF });
@@ -97,7 +98,7 @@ static void lstm(void **state)
     check_half((struct rnn){ "LSTM", 4, 2, 0, true, true, BACK });
 }
 
-static void gru(void **state)
+static void test_gru(void **state)
 {
     (void)state;
     check_half((struct rnn){ "GRU", 3, 1, 0, false, false, HALF });
@@ -106,15 +107,15 @@ static void gru(void **state)
     check_half((struct rnn){ "GRU", 3, 2, 1, false, false, BACK });
 }
 
-static void unpadded(void **state)
+static void test_rnn(void **state)
 {
     (void)state;
     check_half((struct rnn){ "RNN", 1, 1, 0, false, false, HALF });
     check_half((struct rnn){ "RNN", 1, 2, 0, true, false, FRONT });
 }
 
-/* Two, one after the other. */
-static void stacked(void **state)
+/* Two recurrent layers in sequence. */
+static void test_stacked_layers(void **state)
 {
     struct net n = net_new(2);
     struct rnn a = { "LSTM", 4, 2, 0, false, false, HALF },
@@ -123,12 +124,12 @@ static void stacked(void **state)
 
     (void)state;
     n.zero_bias = true;
-    x = recur(&n, recur(&n, x, &a, I), &b, 2 * H);
+    x = add_recurrent(&n, add_recurrent(&n, x, &a, I), &b, 2 * H);
     EXPECT(&n, linear(&n, x, ALL, H, 3), H / 2, H / 2, 3);
 }
 
 /* States with weights that neither a consumer nor another state reads. */
-static void unread_states(void **state)
+static void test_states_without_consumer(void **state)
 {
     struct net n = net_new(3);
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I)), *w, *r, *b, *y[1];
@@ -142,23 +143,23 @@ static void unread_states(void **state)
     EXPECT(&n, build_node(&n.b, "MatMul", NAMES(y[0], w), NOTHING), H / 2, 3);
 }
 
-/* A bias of the candidate: the state moves, so it stays; and so does one that others read. */
-static void moving_states(void **state)
+/* With a bias the states change, so that none is removed. */
+static void test_states_with_bias_are_kept(void **state)
 {
     struct net n = net_new(4);
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I)), *w, *r, *b, *y[1];
     struct rnn half = { "LSTM", 4, 1, 0, false, false, HALF };
 
     (void)state;
-    w = rows(&n, &half, 4, 3, I);
-    r = rows(&n, &half, 4, 3, H);
+    w = masked_rows(&n, &half, 4, 3, I);
+    r = masked_rows(&n, &half, 4, 3, H);
     b = CONST(&n, 0.1f, 0.5f, 1, 8 * H);
     build_node_outs(&n.b, "LSTM", NAMES(x, w, r, b), at_int("hidden_size", H), 1, y);
     EXPECT(&n, linear(&n, y[0], ALL, H, 3), H, 3);
 }
 
-/* Masks of a file, by the names of the constants: two of eight states, and their first ones. */
-static void masked_states(void **state)
+/* Masks from a file, by the names of the constants: two of eight states. */
+static void test_masks_of_states(void **state)
 {
     char path[] = "/tmp/pare-masks-XXXXXX";
     struct net n = net_new(9);
@@ -174,7 +175,7 @@ static void masked_states(void **state)
     (void)state;
     assert_true(fd >= 0);
     close(fd);
-    build_output(&n.b, linear(&n, recur(&n, x, &all, I), ALL, H, 3));
+    build_output(&n.b, linear(&n, add_recurrent(&n, x, &all, I), ALL, H, 3));
     m = build_model(&n.b);
     for (int i = 0; i < m->graph->n_nodes; i++)
         for (int j = 1; j < 6 && !strcmp(m->graph->node[i]->type, "GRU"); j++) {
@@ -199,59 +200,60 @@ static void masked_states(void **state)
     unlink(path);
 }
 
-/* ---- sums over labels ------------------------------------------------------------------------ */
+/* ---- Einsum ---------------------------------------------------------------------------------- */
 
-static const char *einsum(struct net *n, const char *equation, const char *a, const char *b)
+static const char *add_einsum(struct net *n, const char *equation, const char *a, const char *b)
 {
     return build_node(&n->b, "Einsum", NAMES(a, b), at_text("equation", equation));
 }
 
-/* As a matrix product, the weight on either side, either way round. */
-static void einsum_matrix(void **state)
+/* Matrix products with the weight on either side, transposed or not. */
+static void test_einsum_as_matrix_product(void **state)
 {
     struct net n = net_new(5);
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
 
     (void)state;
-    x = einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, HALF, 1, I, 10));
+    x = add_einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, HALF, 1, I, 10));
     x = net_relu(&n, net_add(&n, x, CONST(&n, 0.2f, 0.3f, 10)));
-    x = einsum(&n, "hd,bsd->bhs", WEIGHT(&n, FRONT, 0, 8, 10), x);
+    x = add_einsum(&n, "hd,bsd->bhs", WEIGHT(&n, FRONT, 0, 8, 10), x);
     x = build_node(&n.b, "Sigmoid", NAMES(x), NOTHING);
-    x = einsum(&n, "...hs,ho->...so", x, WEIGHT(&n, ALL, 1, 8, 5));
+    x = add_einsum(&n, "...hs,ho->...so", x, WEIGHT(&n, ALL, 1, 8, 5));
     EXPECT(&n, linear(&n, x, ALL, 5, 3), 3);
 }
 
-/* How many parameters are left says what went. */
-static void einsum_counts(void **state)
+/* Checks the removed channels by the number of remaining parameters. */
+static void test_einsum_parameters(void **state)
 {
     struct net n = net_new(6);
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
     struct speedup_result s;
 
     (void)state;
-    x = einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, HALF, 1, I, 10));
-    x = einsum(&n, "hd,bsd->bsh", WEIGHT(&n, FRONT, 0, 8, 10), x);
-    build_output(&n.b, einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, ALL, 1, 8, 3)));
+    x = add_einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, HALF, 1, I, 10));
+    x = add_einsum(&n, "hd,bsd->bsh", WEIGHT(&n, FRONT, 0, 8, 10), x);
+    build_output(&n.b, add_einsum(&n, "bsd,dh->bsh", x, WEIGHT(&n, ALL, 1, 8, 3)));
     s = net_speedup(&n);
     assert_int_equal(s.r.params, I * 10 + 10 * 8 + 8 * 3);
     assert_int_equal(s.r.params_left, I * 5 + 5 * 4 + 4 * 3);
     speedup_free(&s);
 }
 
-/* Heads in axes of their own, as JAX writes attention: two of four go. */
-static void einsum_heads(void **state)
+/* Heads in a separate axis, as JAX writes attention: two of four are removed. */
+static void test_einsum_heads(void **state)
 {
     struct net n = net_new(7);
     const char *x = build_input(&n.b, PARE_F32, INTS(B, 5, I)), *q, *k, *v, *a;
     struct speedup_result s;
 
     (void)state;
-    q = einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
-    k = einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
-    v = einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
-    a = build_node(&n.b, "Softmax", NAMES(einsum(&n, "bqhk,bshk->bhqs", q, k)), at_int("axis", -1));
-    a = einsum(&n, "bhqs,bshk->bqhk", a, v);
-    build_output(&n.b, einsum(&n, "bqhk,hkd->bqd", a, WEIGHT(&n, ALL, 1, 4, 3, I)));
+    q = add_einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
+    k = add_einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
+    v = add_einsum(&n, "bsd,dhk->bshk", x, WEIGHT(&n, FRONT, 1, I, 4, 3));
+    a = build_node(&n.b, "Softmax", NAMES(add_einsum(&n, "bqhk,bshk->bhqs", q, k)),
+                   at_int("axis", -1));
+    a = add_einsum(&n, "bhqs,bshk->bqhk", a, v);
+    build_output(&n.b, add_einsum(&n, "bqhk,hkd->bqd", a, WEIGHT(&n, ALL, 1, 4, 3, I)));
     s = net_speedup(&n);
     assert_int_equal(s.r.params, 4 * I * 12);
     assert_int_equal(s.r.params_left, 4 * I * 6);
@@ -260,7 +262,7 @@ static void einsum_heads(void **state)
 
 /* ---- float16 --------------------------------------------------------------------------------- */
 
-static const char *half_const(struct net *n, struct pare_tensor t)
+static const char *add_half_const(struct net *n, struct pare_tensor t)
 {
     struct pare_tensor h = build_tensor(PARE_F16, t.rank, t.dim);
     struct pare_err err;
@@ -269,8 +271,8 @@ static const char *half_const(struct net *n, struct pare_tensor t)
     return build_const(&n->b, PARE_F16, t.rank, t.dim, h.data);
 }
 
-static const char *half_conv(struct net *n, const char *x, int which, int64_t in, int64_t out,
-                             int64_t K)
+static const char *add_half_conv(struct net *n, const char *x, int which, int64_t in, int64_t out,
+                                 int64_t K)
 {
     struct pare_tensor w = net_random(n, 0, 0.6f, INTS(out, in, K, K));
     struct pare_tensor b = net_random(n, 0.2f, 0.5f, INTS(out));
@@ -279,25 +281,25 @@ static const char *half_conv(struct net *n, const char *x, int which, int64_t in
     for (int64_t i = 0; i < pare_numel(&w); i++)
         if (!net_keeps(which, i / (in * K * K), out))
             pare_f32(&w)[i] = 0;
-    wn = half_const(n, w);
-    bn = half_const(n, b);
+    wn = add_half_const(n, w);
+    bn = add_half_const(n, b);
     return build_node(&n->b, "Conv", NAMES(x, wn, bn),
                       at_ints("pads", INTS(K / 2, K / 2, K / 2, K / 2)));
 }
 
-/* Constants go into biases and carriers of float16, and a branch into an operand of float16. */
-static void half_floats(void **state)
+/* Constants are folded into float16 biases and carriers, and a branch into a float16 operand. */
+static void test_float16(void **state)
 {
     struct net n = net_new(8);
     const char *x = build_input(&n.b, PARE_F16, INTS(2, 3, 9, 8)), *y;
     struct speedup_result s;
 
     (void)state;
-    x = net_relu(&n, half_conv(&n, x, HALF, 3, 8, 3));
-    x = net_relu(&n, half_conv(&n, x, HALF, 8, 8, 1));
-    y = half_conv(&n, net_relu(&n, half_conv(&n, x, ALL, 8, 8, 3)), NONE, 8, 8, 3);
+    x = net_relu(&n, add_half_conv(&n, x, HALF, 3, 8, 3));
+    x = net_relu(&n, add_half_conv(&n, x, HALF, 8, 8, 1));
+    y = add_half_conv(&n, net_relu(&n, add_half_conv(&n, x, ALL, 8, 8, 3)), NONE, 8, 8, 3);
     x = net_add(&n, x, y);
-    build_output(&n.b, half_conv(&n, x, ALL, 8, 4, 3));
+    build_output(&n.b, add_half_conv(&n, x, ALL, 8, 4, 3));
     s = net_speedup(&n);
     assert_int_equal(speedup_out_channels(&s, 0), 4);
     assert_int_equal(speedup_out_channels(&s, 1), 5);
@@ -316,9 +318,17 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        TEST(lstm),          TEST(gru),           TEST(unpadded),      TEST(stacked),
-        TEST(unread_states), TEST(moving_states), TEST(einsum_matrix), TEST(einsum_counts),
-        TEST(einsum_heads),  TEST(half_floats),   TEST(masked_states),
+        TEST(test_lstm),
+        TEST(test_gru),
+        TEST(test_rnn),
+        TEST(test_stacked_layers),
+        TEST(test_states_without_consumer),
+        TEST(test_states_with_bias_are_kept),
+        TEST(test_einsum_as_matrix_product),
+        TEST(test_einsum_parameters),
+        TEST(test_einsum_heads),
+        TEST(test_float16),
+        TEST(test_masks_of_states),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

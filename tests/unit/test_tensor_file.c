@@ -36,7 +36,8 @@ static int teardown(void **state)
     return rmdir(dir);
 }
 
-static void same(const struct pare_named *got, int n, const struct pare_named *want, int n_want)
+static void expect_same_list(const struct pare_named *got, int n, const struct pare_named *want,
+                             int n_want)
 {
     static const struct pare_tolerance exact = { 0, 0 };
 
@@ -56,7 +57,7 @@ static struct pare_named list[] = {
     { "fc.weight", { PARE_I64, 0, { 0 }, count } },
 };
 
-static void every_format(void **state)
+static void test_every_format(void **state)
 {
     struct pare_named *got;
     char other[64];
@@ -71,18 +72,18 @@ static void every_format(void **state)
         if ((masks ? pare_masks_write : pare_tensor_file_write)(path, list, 3, &err) ||
             (masks ? pare_masks_read : pare_tensor_file_read)(arena, path, &got, &n, &err))
             fail_msg("%s", err.msg);
-        same(got, n, list, 3);
-        /* Under any name. */
+        expect_same_list(got, n, list, 3);
+        /* The format does not depend on the name. */
         snprintf(other, sizeof(other), "%s/other", dir);
         assert_int_equal(rename(path, other), 0);
         assert_true(pare_tensor_file_looks(other));
         assert_int_equal(pare_tensor_file_read(arena, other, &got, &n, &err), 0);
-        same(got, n, list, 3);
+        expect_same_list(got, n, list, 3);
         unlink(other);
     }
 }
 
-static void masks_of_others(void **state)
+static void test_masks_in_other_formats(void **state)
 {
     struct pare_named *pth, *got;
     int n, k;
@@ -93,13 +94,13 @@ static void masks_of_others(void **state)
     snprintf(path, sizeof(path), "%s/x.npz", dir);
     assert_int_equal(pare_masks_write(path, pth, n, &err), 0);
     assert_int_equal(pare_masks_read(arena, path, &got, &k, &err), 0);
-    same(got, k, pth, n);
+    expect_same_list(got, k, pth, n);
     unlink(path);
     assert_int_equal(pare_masks_read(arena, "golden/state.pth", &got, &k, &err), PARE_ECONFIG);
     assert_non_null(strstr(err.msg, "the mask '1.running_mean' is named neither"));
 }
 
-static void other_files(void **state)
+static void test_other_files_are_refused(void **state)
 {
     struct pare_named *got, bad = { "x", { PARE_F32, 2, { 2, 2 }, one } };
     int n;
@@ -125,9 +126,9 @@ static void other_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_format, setup, teardown),
-        cmocka_unit_test_setup_teardown(masks_of_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(other_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_every_format, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_masks_in_other_formats, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_files_are_refused, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
