@@ -1,7 +1,7 @@
 /* test_threads.c - kernels on enough data for several threads, which must not change the result.
  *
- * Kernels use one thread for little work, and most tests have little.  Here are the kernels that no
- * network of `make tsan` reaches; tools/tsan.sh --seen lists what it reached.
+ * Kernels use one thread for little work, as in most tests.  Here are the kernels that no network
+ * of `make tsan` runs; tools/tsan.sh --seen lists the ones that it runs.
  */
 #include "int8_rig.h"
 
@@ -11,7 +11,7 @@
 
 enum { MANY = 4 };
 
-/* The same bytes with one thread and with many, from this kernel. */
+/* Expects the same bytes with one thread and with many, and a step of this kernel. */
 static void check_threads(struct build *b, const struct pare_tensor *x, const char *kernel)
 {
     struct pare_model *m = build_model(b);
@@ -25,7 +25,7 @@ static void check_threads(struct build *b, const struct pare_tensor *x, const ch
         if (pare_plan_make(m, &o, &p, &err))
             fail_msg("%s", err.msg);
         if (!has_kernel(p, kernel))
-            fail_msg("%s is not used", kernel);
+            fail_msg("the plan does not use %s", kernel);
         if (pare_plan_execute(p, x, &out, &err))
             fail_msg("%s", err.msg);
         got[i] = build_copy(&out);
@@ -38,7 +38,7 @@ static void check_threads(struct build *b, const struct pare_tensor *x, const ch
 
 /* ---- integers ------------------------------------------------------------------------- */
 
-static void integers(void **state)
+static void test_int8_kernels(void **state)
 {
     static const char *const kernel[] = { "int8_add", "int8_concat", "int8_channels" };
     static const int64_t three[] = { 3, 3 }, ones[] = { 1, 1, 1, 1 };
@@ -51,7 +51,7 @@ static void integers(void **state)
 
         rig_begin(&g, 11);
         x = dequantized_input(&g, PARE_U8, 7, 4, (int64_t[]){ 1, 64, 48, 48 });
-        pooled = build_node(&g.b, "MaxPool", NAMES(x), /* channels are last there */
+        pooled = build_node(&g.b, "MaxPool", NAMES(x), /* its result has channels last */
                             CAT(at_ints("kernel_shape", 2, three), at_ints("pads", 4, ones)));
         half = build_node(&g.b, "Mul", NAMES(pooled, build_scalar(&g.b, 0.5f)), NOTHING);
         half = dequantize(&g, quantize(&g, half, 0.02f, PARE_U8, 5), 0.02f, PARE_U8, 5);
@@ -71,9 +71,9 @@ static void integers(void **state)
     }
 }
 
-/* ---- real numbers ----------------------------------------------------------------------- */
+/* ---- float32 ---------------------------------------------------------------------------- */
 
-static struct pare_tensor noise(int rank, const int64_t *dim, uint64_t seed)
+static struct pare_tensor random_tensor(int rank, const int64_t *dim, uint64_t seed)
 {
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
     struct pare_rng r;
@@ -84,18 +84,18 @@ static struct pare_tensor noise(int rank, const int64_t *dim, uint64_t seed)
     return t;
 }
 
-static void turned(void **state)
+static void test_transposes(void **state)
 {
     static const int64_t dim[] = { 1, 48, 40, 32 }, last[] = { 0, 2, 3, 1 },
                          swap[] = { 0, 1, 3, 2 };
 
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
-        struct pare_tensor x = noise(4, dim, 5);
+        struct pare_tensor x = random_tensor(4, dim, 5);
         struct build b = { .opset = 17 };
         const char *y = build_input(&b, PARE_F32, 4, dim);
 
-        if (kind) /* in blocks of channels */
+        if (kind) /* in the blocked layout */
             y = build_node(&b, "MaxPool", NAMES(y),
                            at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }));
         y = build_node(&b, "Transpose", NAMES(y), at_ints("perm", 4, kind ? last : swap));
@@ -104,11 +104,11 @@ static void turned(void **state)
     }
 }
 
-/* A stack of products. */
-static void stacks(void **state)
+/* A batch of products. */
+static void test_batched_matmul(void **state)
 {
     static const int64_t dim[] = { 8, 48, 48 };
-    struct pare_tensor x = noise(3, dim, 4);
+    struct pare_tensor x = random_tensor(3, dim, 4);
     struct build b = { .opset = 17 };
     const char *y = build_input(&b, PARE_F32, 3, dim);
 
@@ -119,16 +119,17 @@ static void stacks(void **state)
 }
 
 /* One row and weights that are mostly 0. */
-static void sparse_row(void **state)
+static void test_sparse_row(void **state)
 {
     static const int64_t N = 1024, K = 1024;
-    struct pare_tensor x = noise(2, (int64_t[]){ 1, K }, 6), w = noise(2, (int64_t[]){ K, N }, 7);
+    struct pare_tensor x = random_tensor(2, (int64_t[]){ 1, K }, 6),
+                       w = random_tensor(2, (int64_t[]){ K, N }, 7);
     struct build b = { .opset = 17 };
     const char *y = build_input(&b, PARE_F32, 2, x.dim);
 
     (void)state;
     for (int64_t i = 0; i < K * N; i++)
-        if (i / N % 16 || i % N / 8 % 2) /* blocks of 8 outputs stay */
+        if (i / N % 16 || i % N / 8 % 2) /* blocks of 8 outputs are not 0 */
             pare_f32(&w)[i] = 0;
     y = build_node(&b, "MatMul", NAMES(y, build_floats(&b, 2, w.dim, w.data)), NOTHING);
     build_output(&b, y);
@@ -137,14 +138,14 @@ static void sparse_row(void **state)
 
 /* ---- compression ------------------------------------------------------------------------- */
 
-/* Tiles of a matrix, each ranked by itself. */
-static void tiles(void **state)
+/* Tiles of a matrix, each ranked separately. */
+static void test_balanced_ranking(void **state)
 {
     static const int64_t dim[] = { 512, 512 };
-    struct pare_tensor w = noise(2, dim, 8);
+    struct pare_tensor w = random_tensor(2, dim, 8);
     int64_t tile[] = { 16, 16 }, n = pare_numel(&w);
     struct pare_ints gran = { tile, 2 };
-    uint8_t *keep[2];
+    uint8_t *masks[2];
     struct pare_err err = { 0 };
 
     (void)state;
@@ -155,20 +156,20 @@ static void tiles(void **state)
 
         if (pare_units_make(&w, &each, &u, &err))
             fail_msg("%s", err.msg);
-        keep[i] = l.keep = pare_alloc(pool, (size_t)n, 1);
+        masks[i] = l.keep = pare_alloc(pool, (size_t)n, 1);
         memset(l.keep, 1, (size_t)n);
         if (pare_rank_balance(&l, &gran, i ? MANY : 1, pool, &err))
             fail_msg("%s", err.msg);
     }
-    assert_memory_equal(keep[0], keep[1], (size_t)n);
-    assert_int_equal(memchr(keep[0], 0, (size_t)n) != NULL, 1);
+    assert_memory_equal(masks[0], masks[1], (size_t)n);
+    assert_int_equal(memchr(masks[0], 0, (size_t)n) != NULL, 1);
 }
 
-/* Scales for each of the last axis: neighbors have different ones. */
-static void scales_of_columns(void **state)
+/* Scales along the last axis: adjacent elements have different scales. */
+static void test_quantization_along_the_last_axis(void **state)
 {
     static const int64_t dim[] = { 512, 256 };
-    struct pare_tensor x = noise(2, dim, 9), y[2];
+    struct pare_tensor x = random_tensor(2, dim, 9), y[2];
     float *scale = pare_alloc(pool, 256, sizeof(*scale)), *zero = pare_alloc(pool, 256, 4);
 
     (void)state;
@@ -187,12 +188,13 @@ static void scales_of_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(integers, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(turned, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(stacks, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(sparse_row, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(tiles, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(scales_of_columns, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_int8_kernels, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_transposes, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_batched_matmul, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_sparse_row, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_balanced_ranking, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_quantization_along_the_last_axis, make_pool,
+                                        drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,8 @@
-/* test_ties.c - axis relations of all operators: a smaller input gives the smaller output.
+/* test_ties.c - ties of all operators: a smaller input gives the smaller output.
  *
- * For a random choice of indices that the relations permit, all other indices are set to 0 in all
- * inputs; the operator runs, and runs again on inputs that have only the chosen indices.  The
- * second result must equal the chosen part of the first.  Zeros make up for sums along removed
- * axes.
+ * For random keep sets that the ties permit, all other indices are set to 0 in all inputs; the
+ * operator runs, and runs again on inputs that have only the kept indices.  The second result must
+ * equal the kept part of the first.  The zeros make sums along removed indices equal.
  */
 #include "grad_rows.h"
 
@@ -33,7 +32,7 @@ static void add_value(struct rig *r, struct pare_value *v)
     r->value[r->g.n_values++] = v;
 }
 
-static void start(struct rig *r, const struct row *row, uint64_t seed)
+static void begin_row_graph(struct rig *r, const struct row *row, uint64_t seed)
 {
     memset(r, 0, sizeof(*r));
     row_begin(&r->f, row);
@@ -56,11 +55,11 @@ static void start(struct rig *r, const struct row *row, uint64_t seed)
         fail_msg("%s: %s", row->type, r->f.err.msg);
 }
 
-/* How many coupled sets may lose something. */
-static int open_sets(struct rig *r)
+/* Number of tied sets from which indices can be removed. */
+static int count_open_sets(struct rig *r)
 {
     bool *seen = pare_alloc(r->f.arena, (size_t)pare_keep_sets_sets(r->k), sizeof(*seen));
-    const struct pare_node *who;
+    const struct pare_node *node;
     int n = 0;
 
     assert_non_null(seen);
@@ -69,14 +68,14 @@ static int open_sets(struct rig *r)
             int set = pare_keep_sets_set(r->k, r->value[v], x);
 
             n += !seen[set] && r->value[v]->t.dim[x] > 1 &&
-                 !pare_keep_sets_why(r->k, r->value[v], x, &who);
+                 !pare_keep_sets_why(r->k, r->value[v], x, &node);
             seen[set] = true;
         }
     return n;
 }
 
-/* A few ones everywhere, until no axis is without. */
-static void choose(struct rig *r)
+/* Keeps random indices until every axis keeps one. */
+static void choose_keep_sets(struct rig *r)
 {
     bool empty = true;
 
@@ -98,8 +97,8 @@ static void choose(struct rig *r)
 
 /* ---- smaller tensors ------------------------------------------------------------------------ */
 
-/* Calls for each element of t: where it is in the smaller one, or -1 when it is not. */
-static int64_t place(struct rig *r, const struct pare_value *v, int64_t i)
+/* The index of element i in the smaller tensor; -1: it is removed. */
+static int64_t smaller_index(struct rig *r, const struct pare_value *v, int64_t i)
 {
     int64_t at = 0, step = 1;
 
@@ -118,15 +117,15 @@ static int64_t place(struct rig *r, const struct pare_value *v, int64_t i)
     return at;
 }
 
-static void clear_rest(struct rig *r)
+static void clear_removed(struct rig *r)
 {
     for (int k = 0; k < r->f.node.n_in; k++)
         for (int64_t i = 0; r->f.in[k] && i < pare_numel(&r->f.in[k]->t); i++)
-            if (r->f.in[k]->t.dtype == PARE_F32 && place(r, r->f.in[k], i) < 0)
+            if (r->f.in[k]->t.dtype == PARE_F32 && smaller_index(r, r->f.in[k], i) < 0)
                 pare_f32(&r->f.in[k]->t)[i] = 0;
 }
 
-static struct pare_value *smaller(struct rig *r, const struct pare_value *v)
+static struct pare_value *make_smaller(struct rig *r, const struct pare_value *v)
 {
     struct pare_value *s = pare_alloc(r->f.arena, 1, sizeof(*s));
     size_t size = pare_dtype_size(v->t.dtype);
@@ -138,7 +137,7 @@ static struct pare_value *smaller(struct rig *r, const struct pare_value *v)
         dim[x] = pare_keep_sets_count(r->k, v, x);
     assert_int_equal(pare_tensor_new(r->f.arena, &s->t, v->t.dtype, v->t.rank, dim, &r->f.err), 0);
     for (int64_t i = 0; i < pare_numel(&v->t); i++) {
-        int64_t to = place(r, v, i);
+        int64_t to = smaller_index(r, v, i);
 
         if (to >= 0)
             memcpy((char *)s->t.data + (size_t)to * size, (char *)v->t.data + (size_t)i * size,
@@ -147,9 +146,9 @@ static struct pare_value *smaller(struct rig *r, const struct pare_value *v)
     return s;
 }
 
-/* ---- settings that go with it --------------------------------------------------------------- */
+/* ---- attributes and inputs that depend on sizes --------------------------------------------- */
 
-static void set_int(struct rig *r, struct pare_node *m, const char *name)
+static void set_group_attr(struct rig *r, struct pare_node *m, const char *name)
 {
     const struct pare_opt *o = pare_opt_find(m->op->attrs, name);
     int64_t size, count = 0;
@@ -171,8 +170,8 @@ static int64_t kept_before(struct rig *r, const struct pare_value *v, int axis, 
     return n;
 }
 
-/* Shapes, sizes, ranges and indices in inputs. */
-static void fix_inputs(struct rig *r, struct pare_node *m)
+/* Adapts shapes, sizes, ranges and indices in inputs. */
+static void adapt_inputs(struct rig *r, struct pare_node *m)
 {
     const struct pare_value *x = r->f.in[0], *y = r->f.out[0];
     int64_t *one = m->n_in > 1 && m->in[1] ? pare_i64(&m->in[1]->t) : NULL;
@@ -196,10 +195,10 @@ static void fix_inputs(struct rig *r, struct pare_node *m)
             one[i] = kept_before(r, x, 0, one[i] < 0 ? one[i] + x->t.dim[0] : one[i]);
 }
 
-static void compare(struct rig *r, const struct pare_node *m, uint64_t seed)
+static void compare_outputs(struct rig *r, const struct pare_node *m, uint64_t seed)
 {
     for (int k = 0; k < m->n_out; k++) {
-        const struct pare_value *want = smaller(r, r->f.out[k]);
+        const struct pare_value *want = make_smaller(r, r->f.out[k]);
         char a[PARE_SHAPE_TEXT], b[PARE_SHAPE_TEXT];
 
         assert_string_equal(pare_shape_text(&m->out[k]->t, a, sizeof(a)),
@@ -221,10 +220,10 @@ static void check_row(const struct row *row, uint64_t seed, int *open)
     struct pare_ctx c;
     void *attr;
 
-    start(&r, row, seed);
-    *open = open_sets(&r);
-    choose(&r);
-    clear_rest(&r);
+    begin_row_graph(&r, row, seed);
+    *open = count_open_sets(&r);
+    choose_keep_sets(&r);
+    clear_removed(&r);
     c = (struct pare_ctx){ .scratch = r.f.scratch, .results = r.f.arena, .threads = 1 };
     assert_int_equal(pare_node_eval(&r.f.node, &c, &r.f.err), 0);
     m = r.f.node;
@@ -235,22 +234,22 @@ static void check_row(const struct row *row, uint64_t seed, int *open)
     memcpy(attr, r.f.node.attr, m.op->attr_size);
     m.attr = attr;
     for (int i = 0; i < m.n_in; i++)
-        m.in[i] = r.f.in[i] ? smaller(&r, r.f.in[i]) : NULL;
+        m.in[i] = r.f.in[i] ? make_smaller(&r, r.f.in[i]) : NULL;
     for (int i = 0; i < m.n_out; i++)
         m.out[i] = pare_alloc(r.f.arena, 1, sizeof(**m.out));
-    set_int(&r, &m, "group");
-    set_int(&r, &m, "num_groups");
-    set_int(&r, &m, "hidden_size");
-    fix_inputs(&r, &m);
+    set_group_attr(&r, &m, "group");
+    set_group_attr(&r, &m, "num_groups");
+    set_group_attr(&r, &m, "hidden_size");
+    adapt_inputs(&r, &m);
     if (pare_node_eval(&m, &c, &r.f.err))
         fail_msg("%s, seed %d: %s", row->type, (int)seed, r.f.err.msg);
-    compare(&r, &m, seed);
+    compare_outputs(&r, &m, seed);
     op_end(&r.f);
 }
 
 /* ---- the operators -------------------------------------------------------------------------- */
 
-/* A row, and how many sets of its axes are open. */
+/* A row, and the number of sets from which indices can be removed. */
 static const struct {
     struct row row;
     int open;
@@ -386,7 +385,7 @@ static const struct {
     { { "ms.SkipSimplifiedLayerNormalization", 1, "2,3,4 3,4 4 4", NULL, 0, { 0 } }, 2 },
 };
 
-static void operators(void **state)
+static void test_smaller_inputs_give_smaller_outputs(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
@@ -395,16 +394,16 @@ static void operators(void **state)
 
             check_row(&rows[i].row, seed, &open);
             if (open != rows[i].open)
-                fail_msg("%s(%s) %s: %d sets are open, expected %d", rows[i].row.type,
+                fail_msg("%s(%s) %s: %d sets can lose indices, expected %d", rows[i].row.type,
                          rows[i].row.in, rows[i].row.attrs ? rows[i].row.attrs : "", open,
                          rows[i].open);
         }
 }
 
-/* ---- operators without a rule --------------------------------------------------------------- */
+/* ---- operators without ties ----------------------------------------------------------------- */
 
 static const char *const without[] = {
-    /* what they make is drawn or counted */
+    /* the result is random, or its size depends on data */
     "Bernoulli",
     "Multinomial",
     "RandomNormal",
@@ -422,20 +421,20 @@ static const char *const without[] = {
     "HammingWindow",
     "BlackmanWindow",
     "MelWeightMatrix",
-    /* indices in the data speak of all axes at once */
+    /* indices in the data refer to several axes */
     "GatherElements",
     "GatherND",
     "Scatter",
     "ScatterElements",
     "ScatterND",
     "MaxUnpool",
-    /* all elements count */
+    /* the result depends on all elements */
     "Col2Im",
     "Det",
     "DynamicQuantizeLinear",
     "NegativeLogLikelihoodLoss",
     "SoftmaxCrossEntropyLoss",
-    /* packed */
+    /* quantized formats */
     "QGemm",
     "QLinearAdd",
     "QLinearMul",
@@ -448,7 +447,7 @@ static const char *const without[] = {
     "QLinearWhere",
     "QLinearReduceMean",
     "DynamicQuantizeLSTM",
-    /* graphs */
+    /* bodies */
     "If",
     "Loop",
     "Scan",
@@ -465,11 +464,11 @@ static const char *const without[] = {
     "SequenceInsert",
     "SequenceLength",
     "SplitToSequence",
-    /* only the shape */
+    /* the result depends only on the shape */
     "Size",
 };
 
-static void others_are_known(void **state)
+static void test_operators_without_ties_are_listed(void **state)
 {
     (void)state;
     for (const struct pare_op *const *op = pare_ops; *op; op++) {
@@ -478,14 +477,15 @@ static void others_are_known(void **state)
         for (size_t i = 0; i < sizeof(without) / sizeof(*without); i++)
             listed |= !strcmp(without[i], (*op)->type);
         if (listed == ((*op)->ties != NULL))
-            fail_msg("%s %s", (*op)->type, listed ? "has ties" : "has no ties, and is not listed");
+            fail_msg("%s %s", (*op)->type,
+                     listed ? "has ties, but is listed without" : "has no ties, and is not listed");
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(operators),
-                                        cmocka_unit_test(others_are_known) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_smaller_inputs_give_smaller_outputs),
+                                        cmocka_unit_test(test_operators_without_ties_are_listed) };
 
     return cmocka_run_group_tests_name("ties", tests, NULL, NULL);
 }

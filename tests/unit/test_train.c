@@ -1,5 +1,4 @@
-/* test_train.c - the training loop: it converges, is deterministic bit for bit, stops and resumes.
- */
+/* test_train.c - the training loop: convergence, determinism, early stop, resume, freezing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <math.h>
@@ -29,7 +28,7 @@ static int teardown(void **state)
     return rmdir(dir);
 }
 
-/* A whole training of a small network on digits. */
+/* A training of a small network on digits. */
 struct job {
     struct pare_arena *arena;
     struct pare_model *model;
@@ -92,13 +91,13 @@ static void job_close(struct job *j)
     pare_arena_free(j->arena);
 }
 
-static void job_do(struct job *j, const char *network, const char *settings)
+static void job_open_and_run(struct job *j, const char *network, const char *settings)
 {
     if (job_open(j, network, settings) || job_run(j))
         fail_msg("%s", err.msg);
 }
 
-static void same_weights(const struct pare_model *a, const struct pare_model *b)
+static void expect_same_weights(const struct pare_model *a, const struct pare_model *b)
 {
     for (int i = 0; i < a->graph->n_values; i++) {
         const struct pare_value *v = a->graph->value[i], *w = b->graph->value[i];
@@ -110,7 +109,7 @@ static void same_weights(const struct pare_model *a, const struct pare_model *b)
 
 #define QUICK "optimizer=adam lr=2e-3 batch=32 threads=1 seed=1 "
 
-static void test_learns(void **state)
+static void test_training_converges(void **state)
 {
     static const char *const network[] = { "lenet", "mlp" };
 
@@ -118,7 +117,7 @@ static void test_learns(void **state)
     for (int i = 0; i < 2; i++) {
         struct job j = { 0 };
 
-        job_do(&j, network[i], QUICK "epochs=12 schedule=onecycle lr=1e-2 keep_best");
+        job_open_and_run(&j, network[i], QUICK "epochs=12 schedule=onecycle lr=1e-2 keep_best");
         assert_true(j.result.best >= 0.97);
         assert_int_equal(j.epochs, 12);
         assert_int_equal(j.result.steps, 12 * 45);
@@ -126,23 +125,23 @@ static void test_learns(void **state)
     }
 }
 
-static void test_repeats(void **state)
+static void test_training_is_deterministic(void **state)
 {
     struct job a = { 0 }, b = { 0 }, c = { 0 };
 
     (void)state;
-    job_do(&a, "lenet", QUICK "epochs=2 limit=200 pad=1");
-    job_do(&b, "lenet", QUICK "epochs=2 limit=200 pad=1 prefetch=false");
-    same_weights(a.model, b.model);
-    job_do(&c, "lenet", QUICK "epochs=2 limit=200 pad=1 seed=2");
+    job_open_and_run(&a, "lenet", QUICK "epochs=2 limit=200 pad=1");
+    job_open_and_run(&b, "lenet", QUICK "epochs=2 limit=200 pad=1 prefetch=false");
+    expect_same_weights(a.model, b.model);
+    job_open_and_run(&c, "lenet", QUICK "epochs=2 limit=200 pad=1 seed=2");
     assert_true(c.last.train.loss != a.last.train.loss);
     job_close(&a);
     job_close(&b);
     job_close(&c);
 }
 
-/* Stopped in the middle of an epoch, with everything that has a state; then once more. */
-static void test_resumes(void **state)
+/* Stopped twice in the middle of an epoch, with every kind of state. */
+static void test_resume_is_exact(void **state)
 {
     static const char settings[] = QUICK
         "epochs=3 limit=200 pad=1 schedule=cosine keep_best clip_norm=1 patience=5 %s%s";
@@ -152,23 +151,23 @@ static void test_resumes(void **state)
     (void)state;
     snprintf(path, sizeof(path), "%s/k.safetensors", dir);
     snprintf(text, sizeof(text), settings, "", "");
-    job_do(&whole, "lenet", text);
+    job_open_and_run(&whole, "lenet", text);
     snprintf(text, sizeof(text), settings, "resume checkpoint=", path);
     for (int64_t at = 4; at <= 9; at += 5) {
         struct job j = { .stop_after = at };
 
-        job_do(&j, "lenet", text);
+        job_open_and_run(&j, "lenet", text);
         assert_true(j.result.stopped);
         job_close(&j);
     }
     struct job rest = { 0 };
 
-    job_do(&rest, "lenet", text);
+    job_open_and_run(&rest, "lenet", text);
     assert_false(rest.result.stopped);
     assert_int_equal(rest.result.steps, whole.result.steps);
     assert_true(rest.last.train.loss == whole.last.train.loss);
     assert_true(rest.last.top1 == whole.last.top1 && rest.result.best == whole.result.best);
-    same_weights(whole.model, rest.model);
+    expect_same_weights(whole.model, rest.model);
     job_close(&rest);
     job_close(&whole);
 
@@ -182,14 +181,15 @@ static void test_resumes(void **state)
     unlink(path);
 }
 
-static void test_best_and_patience(void **state)
+static void test_keep_best_and_patience(void **state)
 {
     struct job j = { 0 };
     struct pare_eval e;
     struct pare_eval_opts o = { .threads = 1 };
 
     (void)state;
-    job_do(&j, "mlp", "optimizer=adam lr=0.3 epochs=50 patience=2 keep_best threads=1 limit=200");
+    job_open_and_run(&j, "mlp",
+                     "optimizer=adam lr=0.3 epochs=50 patience=2 keep_best threads=1 limit=200");
     assert_true(j.result.epochs < 50);
     o.loss = j.setup->trainer.loss;
     o.loss_conf = j.setup->trainer.loss_conf;
@@ -198,7 +198,7 @@ static void test_best_and_patience(void **state)
     job_close(&j);
 }
 
-static void test_frozen(void **state)
+static void test_frozen_parameters_do_not_change(void **state)
 {
     struct job j = { 0 }, bad = { 0 };
     struct pare_model *fresh;
@@ -206,7 +206,7 @@ static void test_frozen(void **state)
 
     (void)state;
     assert_int_equal(pare_model_new("lenet", (int64_t[]){ 1, 8, 8 }, 10, 1, &fresh, &err), 0);
-    job_do(&j, "lenet", QUICK "epochs=1 limit=64 freeze=conv*,fc1.weight");
+    job_open_and_run(&j, "lenet", QUICK "epochs=1 limit=64 freeze=conv*,fc1.weight");
     for (int i = 0; i < fresh->graph->n_values; i++) {
         const struct pare_value *v = fresh->graph->value[i], *w = j.model->graph->value[i];
 
@@ -226,7 +226,7 @@ static void test_frozen(void **state)
     pare_model_free(fresh);
 }
 
-static void test_not_finite(void **state)
+static void test_infinite_loss_is_an_error(void **state)
 {
     struct job j = { 0 };
 
@@ -239,59 +239,64 @@ static void test_not_finite(void **state)
     job_close(&j);
 }
 
-static void test_teacher(void **state)
+static void test_training_with_a_teacher(void **state)
 {
-    struct job plain = { 0 }, taught = { 0 };
+    struct job teacher = { 0 }, student = { 0 };
     char path[96], text[256];
 
     (void)state;
     snprintf(path, sizeof(path), "%s/t.onnx", dir);
-    job_do(&plain, "lenet", QUICK "epochs=4");
-    assert_int_equal(pare_model_save(plain.model, path, NULL, &err), 0);
+    job_open_and_run(&teacher, "lenet", QUICK "epochs=4");
+    assert_int_equal(pare_model_save(teacher.model, path, NULL, &err), 0);
     snprintf(text, sizeof(text), QUICK "epochs=4 teacher=%s alpha=0 beta=1 temperature=2", path);
-    assert_int_equal(job_open(&taught, "mlp", text), 0);
-    taught.setup->trainer.teacher = plain.model;
-    pare_trainer_free(taught.trainer);
-    assert_int_equal(pare_trainer_new(taught.model, &taught.setup->trainer, &taught.trainer, &err),
+    assert_int_equal(job_open(&student, "mlp", text), 0);
+    student.setup->trainer.teacher = teacher.model;
+    pare_trainer_free(student.trainer);
+    assert_int_equal(pare_trainer_new(student.model, &student.setup->trainer, &student.trainer,
+                                      &err),
                      0);
-    assert_int_equal(job_run(&taught), 0);
-    assert_true(taught.result.best > 0.85); /* without ever seeing a label */
-    job_close(&taught);
-    job_close(&plain);
+    assert_int_equal(job_run(&student), 0);
+    assert_true(student.result.best > 0.85); /* without labels */
+    job_close(&student);
+    job_close(&teacher);
     unlink(path);
 }
 
-static void refuse(const char *settings, const char *why)
+static void expect_error(const char *settings, const char *why)
 {
     struct job j = { 0 };
 
     assert_int_not_equal(job_open(&j, "mlp", settings), 0);
     if (!strstr(err.msg, why))
-        fail_msg("'%s' does not say '%s'", err.msg, why);
+        fail_msg("expected '%s' in: %s", why, err.msg);
     job_close(&j);
 }
 
-static void test_settings(void **state)
+static void test_wrong_settings_are_errors(void **state)
 {
     (void)state;
-    refuse("momentun=1", "did you mean 'momentum'");
-    refuse("optimizer=adam nesterov",
-           "belongs to the optimizer 'sgd', but the optimizer is 'adam'");
-    refuse("temperature=2", "teacher, which is not used");
-    refuse("optimizer=rmsprop teacher=x alpha=0.5", "optimizer-alpha");
-    refuse("optimizer=sdg", "did you mean 'sgd'");
-    refuse("loss=huh", "huh");
-    refuse("lr=fast", "'fast', must be a number");
-    refuse("epochs=-1", "must be in");
+    expect_error("momentun=1", "did you mean 'momentum'");
+    expect_error("optimizer=adam nesterov",
+                 "belongs to the optimizer 'sgd', but the optimizer is 'adam'");
+    expect_error("temperature=2", "teacher, which is not used");
+    expect_error("optimizer=rmsprop teacher=x alpha=0.5", "optimizer-alpha");
+    expect_error("optimizer=sdg", "did you mean 'sgd'");
+    expect_error("loss=huh", "huh");
+    expect_error("lr=fast", "'fast', must be a number");
+    expect_error("epochs=-1", "must be in");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),  cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_resumes), cmocka_unit_test(test_best_and_patience),
-        cmocka_unit_test(test_frozen),  cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_teacher), cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_training_converges),
+        cmocka_unit_test(test_training_is_deterministic),
+        cmocka_unit_test(test_resume_is_exact),
+        cmocka_unit_test(test_keep_best_and_patience),
+        cmocka_unit_test(test_frozen_parameters_do_not_change),
+        cmocka_unit_test(test_infinite_loss_is_an_error),
+        cmocka_unit_test(test_training_with_a_teacher),
+        cmocka_unit_test(test_wrong_settings_are_errors),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -4,7 +4,7 @@
 #include "plan/plan.h"
 #include "tensor/compare.h"
 
-enum { ITEMS = 2, CHANNELS = 16, SIDE = 8, CLASSES = 8, MOST = 16 };
+enum { ITEMS = 2, CHANNELS = 16, SIDE = 8, CLASSES = 8, MAX_TENSORS = 16 };
 
 struct net {
     struct build b;
@@ -13,9 +13,9 @@ struct net {
 };
 
 #define NODE(type, names, attrs) build_node(&n->b, type, names, attrs)
-#define MAKES(name) static const char *name(struct net *n)
+#define NETWORK(name) static const char *name(struct net *n)
 
-static const char *weight(struct net *n, int rank, const int64_t *dim)
+static const char *random_weight(struct net *n, int rank, const int64_t *dim)
 {
     struct pare_tensor w = build_tensor(PARE_F32, rank, dim);
 
@@ -23,54 +23,55 @@ static const char *weight(struct net *n, int rank, const int64_t *dim)
     return build_floats(&n->b, rank, dim, w.data);
 }
 
-static const char *convolve(struct net *n, const char *x)
+static const char *add_conv(struct net *n, const char *x)
 {
-    const char *w = weight(n, INTS(CHANNELS, CHANNELS, 3, 3));
+    const char *w = random_weight(n, INTS(CHANNELS, CHANNELS, 3, 3));
 
-    return NODE("Conv", NAMES(x, w, weight(n, INTS(CHANNELS))), at_ints("pads", INTS(1, 1, 1, 1)));
+    return NODE("Conv", NAMES(x, w, random_weight(n, INTS(CHANNELS))),
+                at_ints("pads", INTS(1, 1, 1, 1)));
 }
 
 /* ---- side outputs -------------------------------------------------------------------------- */
 
-MAKES(softmax)
+NETWORK(softmax)
 {
     return NODE("Softmax", NAMES(n->logits), NOTHING);
 }
 
-MAKES(map)
+NETWORK(map)
 {
     return NODE("Tanh", NAMES(n->maps), NOTHING);
 }
 
-MAKES(map_of_two)
+NETWORK(map_of_two)
 {
     return NODE("Mul", NAMES(n->maps, n->maps), NOTHING);
 }
 
-MAKES(filters)
+NETWORK(filters)
 {
-    return convolve(n, n->maps);
+    return add_conv(n, n->maps);
 }
 
-MAKES(product)
+NETWORK(product)
 {
     const char *x = NODE("Flatten", NAMES(n->maps), NOTHING);
 
-    return NODE("MatMul", NAMES(x, weight(n, INTS(CHANNELS * SIDE * SIDE, 4))), NOTHING);
+    return NODE("MatMul", NAMES(x, random_weight(n, INTS(CHANNELS * SIDE * SIDE, 4))), NOTHING);
 }
 
-/* The maps in a layout that has no gradient. */
-MAKES(turned)
+/* Transposed feature maps. */
+NETWORK(transposed)
 {
     return NODE("Transpose", NAMES(n->maps), at_ints("perm", INTS(0, 2, 3, 1)));
 }
 
-MAKES(pooled)
+NETWORK(pooled)
 {
     return NODE("MaxPool", NAMES(n->maps), at_ints("kernel_shape", INTS(2, 2)));
 }
 
-MAKES(itself)
+NETWORK(itself)
 {
     return n->maps;
 }
@@ -80,36 +81,37 @@ static const struct {
     const char *(*make)(struct net *n);
 } nets[] = {
     { "softmax", softmax }, { "map", map },         { "map of two", map_of_two },
-    { "filters", filters }, { "product", product }, { "turned", turned },
+    { "filters", filters }, { "product", product }, { "transposed", transposed },
     { "pooled", pooled },   { "itself", itself },
 };
 
-/* ---- both ways ------------------------------------------------------------------------------ */
+/* ---- comparison ----------------------------------------------------------------------------- */
 
 static struct pare_err err;
 
-static struct pare_model *make(size_t i)
+static struct pare_model *make_model(size_t i)
 {
     struct net n = { .b = { .opset = 13 } };
     const char *x, *y;
 
     pare_rng_init(&n.r, 5);
     x = build_input(&n.b, PARE_F32, INTS(ITEMS, CHANNELS, SIDE, SIDE));
-    n.maps = convolve(&n, x);
-    y = build_node(&n.b, "GlobalAveragePool", NAMES(convolve(&n, n.maps)), NOTHING);
+    n.maps = add_conv(&n, x);
+    y = build_node(&n.b, "GlobalAveragePool", NAMES(add_conv(&n, n.maps)), NOTHING);
     y = build_node(&n.b, "Flatten", NAMES(y), NOTHING);
-    n.logits = build_node(&n.b, "MatMul", NAMES(y, weight(&n, INTS(CHANNELS, CLASSES))), NOTHING);
+    n.logits = build_node(&n.b, "MatMul", NAMES(y, random_weight(&n, INTS(CHANNELS, CLASSES))),
+                          NOTHING);
     build_output(&n.b, n.logits);
     build_output(&n.b, nets[i].make(&n));
     return build_model(&n.b);
 }
 
-/* Both results, and gradients of all weights. */
-static int learn(size_t net, const struct pare_tensor *x, bool reference, bool tune,
-                 struct pare_tensor got[MOST])
+/* Computes both outputs, and gradients of all weights. */
+static int compute_gradients(size_t net, const struct pare_tensor *x, bool reference, bool tune,
+                             struct pare_tensor got[MAX_TENSORS])
 {
-    struct pare_model *m = make(net);
-    const char *names[MOST];
+    struct pare_model *m = make_model(net);
+    const char *names[MAX_TENSORS];
     struct pare_plan_opts o = { .threads = 2, .in = x, .reference = reference, .tune = tune };
     struct pare_plan_train train = { .names = names, .grad = got + 2 };
     struct pare_plan_build build = { .opts = &o, .train = &train };
@@ -121,7 +123,7 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, bool t
 
         if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32)
             continue;
-        assert_true(train.n_names + 2 < MOST);
+        assert_true(train.n_names + 2 < MAX_TENSORS);
         assert_int_equal(pare_model_own(m, v, &err), 0);
         got[train.n_names + 2] = build_tensor(PARE_F32, v->t.rank, v->t.dim);
         names[train.n_names++] = v->name;
@@ -140,42 +142,42 @@ static int learn(size_t net, const struct pare_tensor *x, bool reference, bool t
     return train.n_names + 2;
 }
 
-static void against_plain(bool tune)
+static void compare_with_reference(bool tune)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, CHANNELS, SIDE, SIDE));
-    struct pare_tensor want[MOST], got[MOST];
+    struct pare_tensor want[MAX_TENSORS], got[MAX_TENSORS];
     struct pare_rng r;
 
     pare_rng_init(&r, 1);
     rg_fill(&r, &x, 1);
     for (size_t i = 0; i < sizeof(nets) / sizeof(*nets); i++) {
-        int n = learn(i, &x, true, false, want);
+        int n = compute_gradients(i, &x, true, false, want);
 
-        assert_int_equal(learn(i, &x, false, tune, got), n);
+        assert_int_equal(compute_gradients(i, &x, false, tune, got), n);
         for (int k = 0; k < n; k++)
             if (pare_tensor_compare(&got[k], &want[k], (struct pare_tolerance){ 1e-3, 1e-3 }, &err))
                 fail_msg("%s, %s %d: %s", nets[i].name, k < 2 ? "result" : "gradient", k, err.msg);
     }
 }
 
-static void test_rules(void **state)
+static void test_gradients_of_untuned_plans(void **state)
 {
     (void)state;
-    against_plain(false);
+    compare_with_reference(false);
 }
 
-static void test_tuned(void **state)
+static void test_gradients_of_tuned_plans(void **state)
 {
     (void)state;
-    against_plain(true);
+    compare_with_reference(true);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rules, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_tuned, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_gradients_of_untuned_plans, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_gradients_of_tuned_plans, make_pool, drop_pool),
     };
 
-    return cmocka_run_group_tests_name("side outputs", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("train_side_outputs", tests, NULL, NULL);
 }

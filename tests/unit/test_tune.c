@@ -1,4 +1,4 @@
-/* test_tune.c - tuned plans: correct results, and lists of kernel choices are followed. */
+/* test_tune.c - tuned plans: correct results, tuning caches and lists of choices. */
 #include "make_model.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "plan/tune/tune.h"
 #include "tensor/compare.h"
 
-/* A plan's result and what it was made of. */
+/* A plan's result, its tuning statistics and kernels. */
 struct result {
     struct pare_tensor y;
     struct pare_tuned tuned;
@@ -27,8 +27,8 @@ static struct {
 
 /* ---- the network ------------------------------------------------------------------------ */
 
-static const char *weights(struct build *b, struct pare_rng *r, float scale, int rank,
-                           const int64_t *dim)
+static const char *random_weights(struct build *b, struct pare_rng *r, float scale, int rank,
+                                  const int64_t *dim)
 {
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
@@ -37,18 +37,20 @@ static const char *weights(struct build *b, struct pare_rng *r, float scale, int
     return build_floats(b, rank, dim, t.data);
 }
 
-static const char *conv(struct build *b, struct pare_rng *r, const char *x, int64_t in, int64_t out)
+static const char *add_conv(struct build *b, struct pare_rng *r, const char *x, int64_t in,
+                            int64_t out)
 {
-    const char *w = weights(b, r, 0.2f, INTS(out, in, 3, 3)), *bias = weights(b, r, 1, INTS(out));
+    const char *w = random_weights(b, r, 0.2f, INTS(out, in, 3, 3)),
+               *bias = random_weights(b, r, 1, INTS(out));
 
     return build_node(b, "Conv", NAMES(x, w, bias), at_ints("pads", INTS(1, 1, 1, 1)));
 }
 
-/* Five 3x3 convolutions.  The first has another layout to begin with than the second and the third,
- * which are alike; then come an odd number of channels, and a residual sum. */
+/* Five 3x3 convolutions.  The input of the first has another layout than that of the second and the
+ * third, which have the same key; then an odd number of channels, and a residual sum. */
 enum { CONVS = 5, KINDS = 4 };
 
-static void make_net(void)
+static void make_network(void)
 {
     struct build *b = pare_alloc(pool, 1, sizeof(*b));
     struct pare_plan_opts o = { .reference = true };
@@ -63,9 +65,9 @@ static void make_net(void)
     x = build_input(b, PARE_F32, INTS(2, 16, 12, 12));
     y = build_node(b, "Relu", NAMES(x), NOTHING);
     for (int i = 0; i < 3; i++)
-        y = build_node(b, "Relu", NAMES(conv(b, &r, y, 16, 16)), NOTHING);
-    z = build_node(b, "Relu", NAMES(conv(b, &r, y, 16, 21)), NOTHING);
-    y = conv(b, &r, z, 21, 21);
+        y = build_node(b, "Relu", NAMES(add_conv(b, &r, y, 16, 16)), NOTHING);
+    z = build_node(b, "Relu", NAMES(add_conv(b, &r, y, 16, 21)), NOTHING);
+    y = add_conv(b, &r, z, 21, 21);
     y = build_node(b, "Relu", NAMES(build_node(b, "Add", NAMES(y, z), NOTHING)), NOTHING);
     build_output(b, y);
     net.model = build_model(b);
@@ -78,7 +80,7 @@ static void make_net(void)
     pare_plan_free(p);
 }
 
-static int plan_with(const struct pare_plan_opts *o, struct result *r, struct pare_err *err)
+static int make_and_run(const struct pare_plan_opts *o, struct result *r, struct pare_err *err)
 {
     struct pare_plan *p;
     struct pare_plan_stat *stat;
@@ -100,37 +102,37 @@ static int plan_with(const struct pare_plan_opts *o, struct result *r, struct pa
     return 0;
 }
 
-/* It works, and gives what the plain kernels give. */
-static struct result plan(const struct pare_plan_opts *o)
+/* Makes a plan and runs it; expects the result of the reference kernels. */
+static struct result expect_plan(const struct pare_plan_opts *o)
 {
     struct result r;
     struct pare_err err;
 
-    if (plan_with(o, &r, &err) ||
+    if (make_and_run(o, &r, &err) ||
         pare_tensor_compare(&r.y, &net.want, (struct pare_tolerance){ 1e-4, 1e-4 }, &err))
         fail_msg("%s", err.msg);
     assert_int_equal(r.n, CONVS);
     return r;
 }
 
-static void refused(const struct pare_plan_opts *o, const char *why)
+static void expect_refused(const struct pare_plan_opts *o, const char *why)
 {
     struct result r;
     struct pare_err err;
 
-    assert_int_not_equal(plan_with(o, &r, &err), 0);
+    assert_int_not_equal(make_and_run(o, &r, &err), 0);
     if (!strstr(err.msg, why))
-        fail_msg("expected '%s', found '%s'", why, err.msg);
+        fail_msg("expected '%s' in: %s", why, err.msg);
 }
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-static const char *path(const char *name)
+static const char *path_in_folder(const char *name)
 {
     return pare_sprintf(pool, "%s/%s", net.dir, name);
 }
 
-static void put(const char *file, const char *text)
+static void write_file(const char *file, const char *text)
 {
     FILE *f = fopen(file, "w");
 
@@ -139,7 +141,7 @@ static void put(const char *file, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-static char *get(const char *file)
+static char *read_file(const char *file)
 {
     FILE *f = fopen(file, "r");
     char *text = pare_alloc(pool, 1 << 16, 1);
@@ -155,14 +157,14 @@ static bool same_bytes(const struct pare_tensor *a, const struct pare_tensor *b)
     return !memcmp(a->data, b->data, (size_t)pare_numel(a) * sizeof(float));
 }
 
-/* The list of choices of the network on one thread, with this kernel for everything. */
-static struct pare_tune_cache all_to(const char *file, const char *kernel)
+/* Writes a list of choices of the network on one thread, with this kernel for every step. */
+static struct pare_tune_cache write_list(const char *file, const char *kernel)
 {
     struct pare_tune_cache c = { .arena = pool };
     struct pare_err err;
 
     unlink(file);
-    plan(&(struct pare_plan_opts){ .threads = 1, .tune = true, .choices = file });
+    expect_plan(&(struct pare_plan_opts){ .threads = 1, .tune = true, .choices = file });
     assert_int_equal(pare_tune_cache_read(&c, file, true, &err), 0);
     for (int i = 0; i < c.n; i++)
         c.item[i]->kernel = kernel;
@@ -173,35 +175,35 @@ static struct pare_tune_cache all_to(const char *file, const char *kernel)
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
-static void tuned_is_right(void **state)
+static void test_tuned_plans_are_correct(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 2; threads++) {
-        struct result r = plan(&(struct pare_plan_opts){ .threads = threads, .tune = true });
+        struct result r = expect_plan(&(struct pare_plan_opts){ .threads = threads, .tune = true });
 
         assert_int_equal(r.tuned.layers, CONVS);
-        assert_int_equal(r.tuned.measured, KINDS); /* two are alike */
+        assert_int_equal(r.tuned.measured, KINDS); /* two have the same key */
         assert_int_equal(r.tuned.cached, 1);
-        /* at most 13 runs of each rival, and conversions */
+        /* at most 13 runs of each candidate, and reorders */
         assert_in_range(r.tuned.runs, KINDS * 2 * 2, KINDS * (PARE_TUNE_CANDIDATES * 13 + 12));
         assert_true(r.tuned.seconds > 0);
     }
 }
 
-static void off_by_default(void **state)
+static void test_tuning_is_off_by_default(void **state)
 {
     struct result r;
 
     (void)state;
-    r = plan(&(struct pare_plan_opts){ .threads = 1 });
+    r = expect_plan(&(struct pare_plan_opts){ .threads = 1 });
     assert_int_equal(r.tuned.layers, 0);
     assert_int_equal(r.tuned.runs, 0);
-    r = plan(&(struct pare_plan_opts){ .threads = 1, .cache = path("unused") });
+    r = expect_plan(&(struct pare_plan_opts){ .threads = 1, .cache = path_in_folder("unused") });
     assert_int_equal(r.tuned.runs, 0);
-    assert_int_not_equal(access(path("unused"), F_OK), 0);
+    assert_int_not_equal(access(path_in_folder("unused"), F_OK), 0);
 }
 
-static void one_kernel_is_no_choice(void **state)
+static void test_excluded_kernels_are_not_measured(void **state)
 {
     static const char *const without[] = { "conv_winograd", "conv_taps", NULL };
     struct pare_plan_opts o = { .threads = 1, .tune = true };
@@ -220,10 +222,10 @@ static void one_kernel_is_no_choice(void **state)
     pare_plan_free(p);
 }
 
-static void list_is_followed(void **state)
+static void test_list_of_choices_is_followed(void **state)
 {
     static const char *const kernels[] = { "conv_onednn", "conv_winograd" };
-    const char *file = path("list.txt");
+    const char *file = path_in_folder("list.txt");
     struct pare_plan_opts o = { .threads = 1, .choices = file };
     struct result r[2];
 
@@ -231,28 +233,28 @@ static void list_is_followed(void **state)
     for (int k = 0; k < 2; k++) {
         struct result again;
 
-        all_to(file, kernels[k]);
-        r[k] = plan(&o);
+        write_list(file, kernels[k]);
+        r[k] = expect_plan(&o);
         assert_int_equal(r[k].tuned.listed, CONVS);
         assert_int_equal(r[k].tuned.runs, 0);
         for (int i = 0; i < CONVS; i++)
             assert_string_equal(r[k].kernel[i], kernels[k]);
-        o.tune = true; /* nothing is left to be tried */
-        again = plan(&o);
+        o.tune = true; /* nothing remains to be measured */
+        again = expect_plan(&o);
         o.tune = false;
         assert_int_equal(again.tuned.runs, 0);
         assert_true(same_bytes(&again.y, &r[k].y));
     }
-    assert_false(same_bytes(&r[0].y, &r[1].y)); /* else all this says nothing */
+    assert_false(same_bytes(&r[0].y, &r[1].y)); /* otherwise this test would prove nothing */
 }
 
-/* One layer so, another so; those that a list does not have go by the rules. */
-static void list_of_some(void **state)
+/* Different kernels for different layers; layers that are not listed follow the rules. */
+static void test_list_of_some_choices(void **state)
 {
-    const char *file = path("some.txt");
-    struct pare_tune_cache c = all_to(file, "conv_onednn");
+    const char *file = path_in_folder("some.txt");
+    struct pare_tune_cache c = write_list(file, "conv_onednn");
     struct pare_plan_opts o = { .threads = 1, .choices = file };
-    struct result rules = plan(&(struct pare_plan_opts){ .threads = 1 }), r;
+    struct result rules = expect_plan(&(struct pare_plan_opts){ .threads = 1 }), r;
     struct pare_err err;
 
     (void)state;
@@ -260,7 +262,7 @@ static void list_of_some(void **state)
     c.item[2]->kernel = "conv_winograd";
     unlink(file);
     assert_int_equal(pare_tune_cache_save(&c, file, true, &err), 0);
-    r = plan(&o);
+    r = expect_plan(&o);
     assert_string_equal(r.kernel[0], "conv_onednn");
     assert_string_equal(r.kernel[1], "conv_onednn");
     assert_string_equal(r.kernel[2], "conv_onednn");
@@ -269,51 +271,52 @@ static void list_of_some(void **state)
     c.n = 3;
     unlink(file);
     assert_int_equal(pare_tune_cache_save(&c, file, true, &err), 0);
-    r = plan(&o);
+    r = expect_plan(&o);
     assert_int_equal(r.tuned.listed, CONVS - 1);
     assert_string_equal(r.kernel[4], rules.kernel[4]);
-    o.tune = true; /* now it is tried, and written down */
-    r = plan(&o);
+    o.tune = true; /* now it is measured and recorded */
+    r = expect_plan(&o);
     assert_int_equal(r.tuned.measured, 1);
     o.tune = false;
-    assert_int_equal(plan(&o).tuned.listed, CONVS);
+    assert_int_equal(expect_plan(&o).tuned.listed, CONVS);
 }
 
-static void bad_lists(void **state)
+static void test_wrong_lists_are_errors(void **state)
 {
-    const char *file = path("bad.txt");
+    const char *file = path_in_folder("bad.txt");
     struct pare_plan_opts o = { .threads = 1, .choices = file };
 
     (void)state;
     unlink(file);
-    refused(&o, "bad.txt: No such file");
-    put(file, "# a remark\n\nconv_onednn Conv\n");
-    refused(&o, "bad.txt: line 3: expected a kernel's name");
-    put(file, "conv_onednn\tConv\x01\n");
-    refused(&o, "line 1: expected");
-    all_to(file, "linear_onednn");
-    refused(&o, "kernel 'linear_onednn' is listed for node");
+    expect_refused(&o, "bad.txt: No such file");
+    write_file(file, "# a remark\n\nconv_onednn Conv\n");
+    expect_refused(&o, "bad.txt: line 3: expected a kernel's name");
+    write_file(file, "conv_onednn\tConv\x01\n");
+    expect_refused(&o, "line 1: expected");
+    write_list(file, "linear_onednn");
+    expect_refused(&o, "kernel 'linear_onednn' is listed for node");
     o.choices = net.dir;
-    refused(&o, "not a regular file");
-    o.choices = path("no/such/folder.txt");
+    expect_refused(&o, "not a regular file");
+    o.choices = path_in_folder("no/such/folder.txt");
     o.tune = true;
-    refused(&o, "cannot create");
+    expect_refused(&o, "cannot create");
 }
 
-/* As some editors leave it. */
-static void list_without_an_end(void **state)
+/* A last line without a newline, as some editors leave it. */
+static void test_list_without_a_final_newline(void **state)
 {
-    const char *file = path("no_end.txt");
+    const char *file = path_in_folder("no_end.txt");
     struct pare_tune_cache c = { .arena = pool };
     struct pare_err err;
 
     (void)state;
-    put(file, "first\tone\nsecond\ttwo");
+    write_file(file, "first\tone\nsecond\ttwo");
     assert_int_equal(pare_tune_cache_read(&c, file, true, &err), 0);
     assert_int_equal(c.n, 2);
     assert_string_equal(pare_tune_cache_get(&c, "two"), "second");
     c = (struct pare_tune_cache){ .arena = pool };
-    assert_int_equal(pare_tune_cache_read(&c, file, false, &err), 0); /* a cache: it was cut */
+    assert_int_equal(pare_tune_cache_read(&c, file, false, &err),
+                     0); /* a cache: the line is incomplete */
     assert_int_equal(c.n, 1);
 }
 
@@ -325,66 +328,67 @@ static const char *cache_file(const char *folder)
     return file;
 }
 
-static void cache_is_kept(void **state)
+static void test_cache_is_kept(void **state)
 {
-    const char *folder = path("deep/cache"), *file = cache_file(folder);
+    const char *folder = path_in_folder("deep/cache"), *file = cache_file(folder);
     struct pare_plan_opts o = { .threads = 1, .tune = true, .cache = folder };
     struct result first, second;
     char *text;
 
     (void)state;
-    first = plan(&o);
+    first = expect_plan(&o);
     assert_int_equal(first.tuned.measured, KINDS);
-    second = plan(&o);
+    second = expect_plan(&o);
     assert_int_equal(second.tuned.measured, 0);
     assert_int_equal(second.tuned.cached, CONVS);
     assert_int_equal(second.tuned.runs, 0);
     assert_true(same_bytes(&first.y, &second.y));
-    o.threads = 2; /* that is another question */
-    assert_int_equal(plan(&o).tuned.measured, KINDS);
+    o.threads = 2; /* another key */
+    assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
     o.threads = 1;
-    assert_int_equal(plan(&o).tuned.measured, 0);
-    text = get(file); /* of a kernel that is gone, the line is not followed */
+    assert_int_equal(expect_plan(&o).tuned.measured, 0);
+    text = read_file(file); /* lines with unknown kernels are ignored */
     for (char *at = strstr(text, "\nconv_"); at; at = strstr(at + 1, "\nconv_"))
         at[1] = 'k';
-    put(file, text);
-    assert_int_equal(plan(&o).tuned.measured, KINDS);
+    write_file(file, text);
+    assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
 }
 
-/* What else may be in such a file, and in its place. */
-static void cache_is_damaged(void **state)
+/* Damaged cache files, and folders that cannot be written. */
+static void test_damaged_cache_is_ignored(void **state)
 {
-    const char *folder = path("damaged"), *file = cache_file(folder);
+    const char *folder = path_in_folder("damaged"), *file = cache_file(folder);
     struct pare_plan_opts o = { .threads = 1, .tune = true, .cache = folder };
     char *text, *all, *junk;
 
     (void)state;
-    plan(&o);
-    text = get(file);
+    expect_plan(&o);
+    text = read_file(file);
     junk = pare_alloc(pool, 40000, 1);
     memset(junk, 'x', 39999);
     all = pare_sprintf(pool, "garbage\n\t\n%s\n\xff\xfe\tConv\nconv_onednn\n%sconv_onednn\tcut",
                        junk, text);
-    put(file, all);
-    assert_int_equal(plan(&o).tuned.measured, 0);
-    put(file, "");
-    assert_int_equal(plan(&o).tuned.measured, KINDS);
-    assert_int_equal(plan(&o).tuned.measured, 0);
-    put(path("file"), "not a folder"); /* cannot be written, which is not an error */
-    o.cache = path("file");
-    assert_int_equal(plan(&o).tuned.measured, KINDS);
-    assert_int_equal(plan(&o).tuned.measured, KINDS);
+    write_file(file, all);
+    assert_int_equal(expect_plan(&o).tuned.measured, 0);
+    write_file(file, "");
+    assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
+    assert_int_equal(expect_plan(&o).tuned.measured, 0);
+    write_file(path_in_folder("file"),
+               "not a folder"); /* cannot be written, which is not an error */
+    o.cache = path_in_folder("file");
+    assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
+    assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
     o.cache = "/proc/self";
-    assert_int_equal(plan(&o).tuned.measured, KINDS);
-    assert_int_equal(mkdir(path("shut"), 0500), 0);
-    o.cache = path("shut");
-    plan(&o);
+    assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
+    assert_int_equal(mkdir(path_in_folder("shut"), 0500), 0);
+    o.cache = path_in_folder("shut");
+    expect_plan(&o);
 }
 
-/* Two that write one after the other both find their choices again. */
-static void files_are_merged(void **state)
+/* Two processes that write one after the other both find their choices. */
+static void test_caches_are_merged(void **state)
 {
-    const char *file = path("merged.txt");
+    const char *file = path_in_folder("merged.txt");
     struct pare_tune_cache a = { .arena = pool }, b = { .arena = pool }, c = { .arena = pool };
     struct pare_err err;
 
@@ -403,7 +407,7 @@ static void files_are_merged(void **state)
     assert_null(pare_tune_cache_get(&c, "four"));
 }
 
-static void folder_of_the_user(void **state)
+static void test_cache_folder_of_the_user(void **state)
 {
     (void)state;
     setenv("HOME", "/h", 1);
@@ -418,9 +422,9 @@ static void folder_of_the_user(void **state)
     assert_null(pare_cache_folder(pool));
 }
 
-/* The zeros among weights count only where a kernel says so; those in blocks of four outputs are
- * other ones than as many anywhere. */
-static void keys_say_zeros_of(bool blocks)
+/* The key contains the fraction of zero weights if a kernel depends on it, and separately that of
+ * zero blocks of four outputs. */
+static void check_zeros_in_keys(bool blocks)
 {
     struct build *b = pare_alloc(pool, 1, sizeof(*b));
     struct pare_tensor w = build_tensor(PARE_F32, INTS(16, 16, 3, 3));
@@ -453,17 +457,17 @@ static void keys_say_zeros_of(bool blocks)
     pare_model_free(m);
 }
 
-static void keys_say_zeros(void **state)
+static void test_keys_contain_zeros(void **state)
 {
     (void)state;
-    keys_say_zeros_of(false);
-    keys_say_zeros_of(true);
+    check_zeros_in_keys(false);
+    check_zeros_in_keys(true);
 }
 
-/* An allocation fails, each in turn: an error that says so, or all is well without. */
-static void memory_runs_out(void **state)
+/* Each allocation fails once: an out-of-memory error, or success without that memory. */
+static void test_out_of_memory(void **state)
 {
-    struct pare_plan_opts o = { .threads = 1, .tune = true, .choices = path("oom.txt") };
+    struct pare_plan_opts o = { .threads = 1, .tune = true, .choices = path_in_folder("oom.txt") };
     int failures = 0;
 
     (void)state;
@@ -477,18 +481,18 @@ static void memory_runs_out(void **state)
 
 /* ---- main ------------------------------------------------------------------------------------ */
 
-static int begin(void **state)
+static int setup(void **state)
 {
     (void)state;
     pool = pare_arena_new(1 << 20);
     snprintf(net.dir, sizeof(net.dir), "/tmp/pare_tune_XXXXXX");
     if (!pool || !mkdtemp(net.dir))
         return -1;
-    make_net();
+    make_network();
     return 0;
 }
 
-static int end(void **state)
+static int teardown(void **state)
 {
     (void)state;
     pare_model_free(net.model);
@@ -500,20 +504,20 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tuned_is_right),
-        cmocka_unit_test(off_by_default),
-        cmocka_unit_test(list_is_followed),
-        cmocka_unit_test(list_of_some),
-        cmocka_unit_test(bad_lists),
-        cmocka_unit_test(list_without_an_end),
-        cmocka_unit_test(cache_is_kept),
-        cmocka_unit_test(cache_is_damaged),
-        cmocka_unit_test(files_are_merged),
-        cmocka_unit_test(keys_say_zeros),
-        cmocka_unit_test(one_kernel_is_no_choice),
-        cmocka_unit_test(memory_runs_out),
-        cmocka_unit_test(folder_of_the_user),
+        cmocka_unit_test(test_tuned_plans_are_correct),
+        cmocka_unit_test(test_tuning_is_off_by_default),
+        cmocka_unit_test(test_list_of_choices_is_followed),
+        cmocka_unit_test(test_list_of_some_choices),
+        cmocka_unit_test(test_wrong_lists_are_errors),
+        cmocka_unit_test(test_list_without_a_final_newline),
+        cmocka_unit_test(test_cache_is_kept),
+        cmocka_unit_test(test_damaged_cache_is_ignored),
+        cmocka_unit_test(test_caches_are_merged),
+        cmocka_unit_test(test_keys_contain_zeros),
+        cmocka_unit_test(test_excluded_kernels_are_not_measured),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_cache_folder_of_the_user),
     };
 
-    return cmocka_run_group_tests(tests, begin, end);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "prune/units.h"
 
-static struct pare_tensor weight(int rank, const int64_t *dim)
+static struct pare_tensor make_weight(int rank, const int64_t *dim)
 {
     struct pare_tensor t;
 
@@ -26,7 +26,7 @@ static struct pare_tensor weight(int rank, const int64_t *dim)
         (int64_t[]){ __VA_ARGS__ }, (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)) \
     }
 
-static struct pare_units make(const struct pare_tensor *w, const struct pare_grain *g)
+static struct pare_units make_units(const struct pare_tensor *w, const struct pare_grain *g)
 {
     struct pare_units u;
 
@@ -35,7 +35,7 @@ static struct pare_units make(const struct pare_tensor *w, const struct pare_gra
     return u;
 }
 
-static void same_dims(const int64_t *got, int rank, const int64_t *want)
+static void expect_dims(const int64_t *got, int rank, const int64_t *want)
 {
     for (int i = 0; i < rank; i++)
         assert_int_equal(got[i], want[i]);
@@ -43,7 +43,7 @@ static void same_dims(const int64_t *got, int rank, const int64_t *want)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static void names(void **state)
+static void test_granularity_names(void **state)
 {
     static const struct {
         struct pare_grain g;
@@ -57,27 +57,27 @@ static void names(void **state)
         { { .name = "head", .heads = 2 }, { 3, 4, 3, 3 }, { 2, 1, 1, 1 }, 2, 108 },
         { { .name = "head", .heads = 2, .out_axis = 1 }, { 6, 2, 3, 3 }, { 1, 2, 1, 1 }, 2, 108 },
     };
-    struct pare_tensor w = weight(DIMS(6, 4, 3, 3));
+    struct pare_tensor w = make_weight(DIMS(6, 4, 3, 3));
 
     (void)state;
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
-        struct pare_units u = make(&w, &c[i].g);
+        struct pare_units u = make_units(&w, &c[i].g);
 
-        same_dims(u.block, 4, c[i].block);
-        same_dims(u.grid, 4, c[i].grid);
+        expect_dims(u.block, 4, c[i].block);
+        expect_dims(u.grid, 4, c[i].grid);
         assert_int_equal(u.n, c[i].n);
         assert_int_equal(pare_units_size(&u), c[i].size);
         assert_int_equal(pare_units_single(&u), c[i].size == 1);
     }
 }
 
-/* Fused queries, keys and values: head 1 has its channels of all three. */
-static void fused_heads(void **state)
+/* Fused queries, keys and values: a head has channels of all three. */
+static void test_fused_heads(void **state)
 {
     for (int axis = 0; axis < 2; axis++) {
-        struct pare_tensor w = axis ? weight(DIMS(5, 12)) : weight(DIMS(12, 5));
+        struct pare_tensor w = axis ? make_weight(DIMS(5, 12)) : make_weight(DIMS(12, 5));
         struct pare_grain g = { .name = "head", .heads = 2, .parts = 3, .out_axis = axis };
-        struct pare_units u = make(&w, &g);
+        struct pare_units u = make_units(&w, &g);
         uint8_t mask[60], keep[2] = { 1, 0 };
 
         assert_int_equal(u.n, 2);
@@ -92,27 +92,27 @@ static void fused_heads(void **state)
     (void)state;
 }
 
-static void blocks(void **state)
+static void test_blocks(void **state)
 {
-    struct pare_tensor w = weight(DIMS(6, 4, 3, 3));
+    struct pare_tensor w = make_weight(DIMS(6, 4, 3, 3));
     struct pare_grain g = { .name = "block" };
     struct pare_units u;
 
     (void)state;
     g.block = INTS(3);
-    u = make(&w, &g);
-    same_dims(u.grid, 4, (int64_t[]){ 6, 4, 3, 1 });
+    u = make_units(&w, &g);
+    expect_dims(u.grid, 4, (int64_t[]){ 6, 4, 3, 1 });
     g.block = INTS(2, -1, 0);
-    u = make(&w, &g);
-    same_dims(u.grid, 4, (int64_t[]){ 6, 2, 1, 1 });
-    same_dims(u.block, 4, (int64_t[]){ 1, 2, 3, 3 });
+    u = make_units(&w, &g);
+    expect_dims(u.grid, 4, (int64_t[]){ 6, 2, 1, 1 });
+    expect_dims(u.block, 4, (int64_t[]){ 1, 2, 3, 3 });
     g.block = INTS(2, 1, 3, 1);
-    u = make(&w, &g);
-    same_dims(u.grid, 4, (int64_t[]){ 3, 4, 1, 3 });
+    u = make_units(&w, &g);
+    expect_dims(u.grid, 4, (int64_t[]){ 3, 4, 1, 3 });
     assert_int_equal(u.n, 36);
 }
 
-static void refused(void **state)
+static void test_wrong_granularities_are_errors(void **state)
 {
     static const int64_t five[] = { 5 }, minus[] = { -2 }, many[] = { 1, 1, 1 };
     static const struct {
@@ -154,7 +154,7 @@ static void refused(void **state)
           "granularity '' is unknown; expected element, block, block_4x1, block_8x1, out_channel, "
           "in_channel or head" },
     };
-    struct pare_tensor w = weight(DIMS(6, 4));
+    struct pare_tensor w = make_weight(DIMS(6, 4));
     struct pare_units u;
 
     (void)state;
@@ -166,7 +166,7 @@ static void refused(void **state)
     }
 }
 
-/* ---- against element by element ------------------------------------------------------------ */
+/* ---- random units, against single elements ------------------------------------------------- */
 
 static int64_t unit_of(const struct pare_units *u, const struct pare_tensor *w, int64_t i)
 {
@@ -223,7 +223,8 @@ static void check_masks(const struct pare_units *u, const struct pare_tensor *w,
     assert_memory_equal(want, back, (size_t)u->n);
 }
 
-static void check(const struct pare_tensor *w, const struct pare_units *u, struct pare_rng *rng)
+static void check_units(const struct pare_tensor *w, const struct pare_units *u,
+                        struct pare_rng *rng)
 {
     for (int64_t i = 0; i < pare_numel(w); i++)
         pare_f32(w)[i] = (float)pare_rng_normal(rng);
@@ -233,7 +234,7 @@ static void check(const struct pare_tensor *w, const struct pare_units *u, struc
 }
 
 /* Ranks 0 to 8, blocks of any size that divides. */
-static void random_blocks(void **state)
+static void test_random_blocks(void **state)
 {
     struct pare_mark m;
     struct pare_rng rng;
@@ -256,14 +257,14 @@ static void random_blocks(void **state)
             dim[i] = u.grid[i] * u.block[i];
             numel *= dim[i];
         }
-        w = weight(rank, dim);
-        check(&w, &u, &rng);
+        w = make_weight(rank, dim);
+        check_units(&w, &u, &rng);
         pare_reset(arena, m);
     }
 }
 
-/* More units than a strip, long rows, and shapes of convolutions. */
-static void usual_shapes(void **state)
+/* Many units, long rows, and shapes of convolutions. */
+static void test_typical_shapes(void **state)
 {
     static const struct {
         int rank;
@@ -284,17 +285,17 @@ static void usual_shapes(void **state)
     (void)state;
     pare_rng_init(&rng, 2);
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
-        struct pare_tensor w = weight(c[i].rank, c[i].dim);
-        struct pare_units u = make(&w, &c[i].g);
+        struct pare_tensor w = make_weight(c[i].rank, c[i].dim);
+        struct pare_units u = make_units(&w, &c[i].g);
 
-        check(&w, &u, &rng);
+        check_units(&w, &u, &rng);
     }
 }
 
-static void nothing(void **state)
+static void test_empty_weights(void **state)
 {
-    struct pare_tensor w = weight(DIMS(3, 0, 2));
-    struct pare_units u = make(&w, &(struct pare_grain){ .name = "element" });
+    struct pare_tensor w = make_weight(DIMS(3, 0, 2));
+    struct pare_units u = make_units(&w, &(struct pare_grain){ .name = "element" });
     uint8_t keep[3] = { 5, 5, 5 };
     float s[3] = { 5, 5, 5 };
 
@@ -304,20 +305,20 @@ static void nothing(void **state)
     pare_units_shrink(&u, keep, keep);
     pare_units_expand(&u, keep, keep);
     assert_true(s[0] == 5 && keep[0] == 5);
-    u = make(&w, &(struct pare_grain){ .name = "out_channel" });
+    u = make_units(&w, &(struct pare_grain){ .name = "out_channel" });
     assert_int_equal(u.n, 3);
     pare_units_sum(&u, &w, 2, s);
     assert_true(s[0] == 0 && s[1] == 0 && s[2] == 0);
     pare_units_shrink(&u, NULL, keep);
     assert_int_equal(keep[2], 0);
-    u = make(&w, &(struct pare_grain){ .name = "in_channel", .in_axis = 1 });
+    u = make_units(&w, &(struct pare_grain){ .name = "in_channel", .in_axis = 1 });
     assert_int_equal(u.n, 0);
 }
 
-static void not_numbers(void **state)
+static void test_nan_and_infinity(void **state)
 {
-    struct pare_tensor w = weight(DIMS(3, 40));
-    struct pare_units u = make(&w, &(struct pare_grain){ .name = "out_channel" });
+    struct pare_tensor w = make_weight(DIMS(3, 40));
+    struct pare_units u = make_units(&w, &(struct pare_grain){ .name = "out_channel" });
     float s[3];
 
     (void)state;
@@ -330,13 +331,13 @@ static void not_numbers(void **state)
 
 /* ---- published cases ----------------------------------------------------------------------- */
 
-/* N17: the 2-norm by rows of ones(3, 3, 3) is 3, of 2 * ones(4, 4) is 4; N19's 1-norm of the
- * latter is 8. */
-static void norms(void **state)
+/* Case N17: the 2-norm by rows of ones(3, 3, 3) is 3, of 2 * ones(4, 4) is 4; case N19's 1-norm of
+ * the latter is 8. */
+static void test_n17_n19_norms(void **state)
 {
-    struct pare_tensor a = weight(DIMS(3, 3, 3)), b = weight(DIMS(4, 4));
+    struct pare_tensor a = make_weight(DIMS(3, 3, 3)), b = make_weight(DIMS(4, 4));
     struct pare_grain g = { .name = "out_channel" };
-    struct pare_units u = make(&a, &g);
+    struct pare_units u = make_units(&a, &g);
     float s[4];
 
     (void)state;
@@ -347,7 +348,7 @@ static void norms(void **state)
     pare_units_sum(&u, &a, 2, s);
     for (int i = 0; i < 3; i++)
         assert_true(sqrtf(s[i]) == 3);
-    u = make(&b, &g);
+    u = make_units(&b, &g);
     pare_units_sum(&u, &b, 2, s);
     for (int i = 0; i < 4; i++)
         assert_true(sqrtf(s[i]) == 4);
@@ -356,44 +357,44 @@ static void norms(void **state)
         assert_true(s[i] == 8);
 }
 
-/* N25.  A kernel aligned to the first axes is our block, one aligned to the last axes is a block
- * whose last sizes are 1, or whole.  keepdim has no counterpart (a grid always has the weight's
- * rank). */
-static void scaling(void **state)
+/* Case N25.  A kernel aligned to the first axes is our block, one aligned to the last axes is a
+ * block whose last sizes are 1, or whole.  keepdim has no counterpart (a grid always has the
+ * weight's rank). */
+static void test_n25_blocks(void **state)
 {
-    struct pare_tensor w = weight(DIMS(10, 10)), wide = weight(DIMS(10, 50));
-    struct pare_tensor cube = weight(DIMS(50, 50, 10)), v = weight(DIMS(2, 3, 4));
+    struct pare_tensor w = make_weight(DIMS(10, 10)), wide = make_weight(DIMS(10, 50));
+    struct pare_tensor cube = make_weight(DIMS(50, 50, 10)), v = make_weight(DIMS(2, 3, 4));
     struct pare_grain g = { .name = "block", .in_axis = 1 };
     struct pare_units u;
     float s[24];
 
     (void)state;
     g.block = INTS(5);
-    u = make(&w, &g);
-    same_dims(u.grid, 2, (int64_t[]){ 10, 2 });
-    u = make(&wide, &g);
-    same_dims(u.grid, 2, (int64_t[]){ 10, 10 });
+    u = make_units(&w, &g);
+    expect_dims(u.grid, 2, (int64_t[]){ 10, 2 });
+    u = make_units(&wide, &g);
+    expect_dims(u.grid, 2, (int64_t[]){ 10, 10 });
     g.block = INTS(5, 5);
-    u = make(&w, &g);
-    same_dims(u.grid, 2, (int64_t[]){ 2, 2 });
+    u = make_units(&w, &g);
+    expect_dims(u.grid, 2, (int64_t[]){ 2, 2 });
     g.block = INTS(5, 5, -1);
-    u = make(&cube, &g);
-    same_dims(u.grid, 3, (int64_t[]){ 10, 10, 1 });
+    u = make_units(&cube, &g);
+    expect_dims(u.grid, 3, (int64_t[]){ 10, 10, 1 });
 
     for (int i = 0; i < 24; i++)
         pare_f32(&v)[i] = (float)i;
     g.block = INTS(1, -1, -1);
-    u = make(&v, &g);
+    u = make_units(&v, &g);
     pare_units_sum(&u, &v, 1, s);
     assert_true(u.n == 2 && s[0] / 12 == 5.5f && s[1] / 12 == 17.5f);
     g.block = INTS(-1, -1, 1);
-    u = make(&v, &g);
+    u = make_units(&v, &g);
     pare_units_sum(&u, &v, 1, s);
     assert_int_equal(u.n, 4);
     for (int i = 0; i < 4; i++)
         assert_true(s[i] / 6 == (float)(10 + i));
     g.block = INTS(1);
-    u = make(&v, &g);
+    u = make_units(&v, &g);
     pare_units_sum(&u, &v, 1, s);
     assert_memory_equal(s, v.data, sizeof(s));
 }
@@ -401,10 +402,16 @@ static void scaling(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),   cmocka_unit_test(blocks),        cmocka_unit_test(fused_heads),
-        cmocka_unit_test(refused), cmocka_unit_test(random_blocks), cmocka_unit_test(usual_shapes),
-        cmocka_unit_test(nothing), cmocka_unit_test(not_numbers),   cmocka_unit_test(norms),
-        cmocka_unit_test(scaling),
+        cmocka_unit_test(test_granularity_names),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_fused_heads),
+        cmocka_unit_test(test_wrong_granularities_are_errors),
+        cmocka_unit_test(test_random_blocks),
+        cmocka_unit_test(test_typical_shapes),
+        cmocka_unit_test(test_empty_weights),
+        cmocka_unit_test(test_nan_and_infinity),
+        cmocka_unit_test(test_n17_n19_norms),
+        cmocka_unit_test(test_n25_blocks),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

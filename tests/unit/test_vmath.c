@@ -1,4 +1,4 @@
-/* test_vmath.c - the float32 functions of vmath.h against libm in double. */
+/* test_vmath.c - the float32 functions of vmath.h against libm in float64. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,24 +57,24 @@ static const struct function {
 
 #define N_FUNCTIONS (sizeof(functions) / sizeof(*functions))
 
-static void check(const struct function *f, float x, float got)
+static void expect_close(const struct function *f, float x, float got)
 {
     double want = f->ref((double)x), size = fabs(want);
-    double slack = size < 1e-36 ? 1e-42 : 0; /* denormal floats have fewer digits */
+    double absolute = size < 1e-36 ? 1e-42 : 0; /* denormal floats have fewer digits */
 
     if (size < 1e-36 && f->ref == gelu)
-        slack = 1e-6 * size + 2e-44;
+        absolute = 1e-6 * size + 2e-44;
     if (isnan(want) ? isnan(got) : isinf((float)want) && got == (float)want)
         return;
-    if (fabs((double)got - want) <= f->tol * size + slack)
+    if (fabs((double)got - want) <= f->tol * size + absolute)
         return;
-    print_error("%s(%.9g) is %.9g, not %.9g\n", f->name, (double)x, (double)got, want);
+    print_error("%s(%.9g) is %.9g, expected %.9g\n", f->name, (double)x, (double)got, want);
     fail();
 }
 
 /* Floats at equal distances of their bit patterns (so over all magnitudes), and the interesting
  * range in equal steps. */
-static void near_libm_everywhere(void **state)
+static void test_functions_equal_libm(void **state)
 {
     static float x[4096], y[4096];
 
@@ -88,11 +88,11 @@ static void near_libm_everywhere(void **state)
             }
             functions[k].loop(x, y, 4096);
             for (int i = 0; i < 4096; i++)
-                check(&functions[k], x[i], y[i]);
+                expect_close(&functions[k], x[i], y[i]);
         }
 }
 
-static void special_values(void **state)
+static void test_special_values(void **state)
 {
     static const float x[] = { 0,         -0.0f,     INFINITY,   -INFINITY, NAN,     -NAN,  FLT_MAX,
                                -FLT_MAX,  FLT_MIN,   -FLT_MIN,   1e-45f,    -1e-45f, 1,     -1,
@@ -106,7 +106,7 @@ static void special_values(void **state)
         functions[k].loop(x, y, N);
         for (int i = 0; i < N; i++)
             if (functions[k].ref != gelu || x[i] != -INFINITY)
-                check(&functions[k], x[i], y[i]);
+                expect_close(&functions[k], x[i], y[i]);
     }
     assert_true(pare_geluf(-INFINITY) == 0); /* libm's product would be NaN */
     assert_true(pare_expf(0) == 1);
@@ -116,8 +116,8 @@ static void special_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(near_libm_everywhere),
-        cmocka_unit_test(special_values),
+        cmocka_unit_test(test_functions_equal_libm),
+        cmocka_unit_test(test_special_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

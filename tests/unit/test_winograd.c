@@ -1,6 +1,6 @@
 /* test_winograd.c - Winograd convolutions and gradients against sums in float64.
  *
- * All filters at once and in parts, odd channels and sizes, one thread and several.
+ * All filters at once and in blocks, unusual channels and sizes, one thread and several.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "base/arena.h"
 #include "base/rng.h"
 
-#define MOST 600000
+#define MAX_ELEMENTS 600000
 
 struct shape {
     int64_t N, O, I, h, w, top, left, h_to, w_to;
@@ -28,25 +28,25 @@ struct data {
     double *want;
 };
 
-static float *floats(struct data *d)
+static float *alloc_floats(struct data *d)
 {
-    return pare_alloc(d->arena, MOST, sizeof(float));
+    return pare_alloc(d->arena, MAX_ELEMENTS, sizeof(float));
 }
 
-static void fill(struct pare_rng *r, float *to, int64_t n)
+static void fill_random(struct pare_rng *r, float *to, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] = (float)(pare_rng_uniform(r) - 0.5);
 }
 
-static int64_t padded(int64_t n, int block)
+static int64_t padded_channels(int64_t n, int block)
 {
     return (n + block - 1) / block * block;
 }
 
 /* Element (n, c, i, j) of a blocked tensor. */
-static int64_t at(const struct pare_winograd *g, const struct pare_winograd_side *s,
-                  const int64_t p[4])
+static int64_t blocked_index(const struct pare_winograd *g, const struct pare_winograd_side *s,
+                             const int64_t p[4])
 {
     return ((p[0] * (s->channels / g->block) + p[1] / g->block) * s->h * s->w + p[2] * s->w +
             p[3]) *
@@ -54,7 +54,7 @@ static int64_t at(const struct pare_winograd *g, const struct pare_winograd_side
            p[1] % g->block;
 }
 
-/* Zeros in the channels that are padding. */
+/* Random values, with zeros in padding channels. */
 static void fill_blocks(struct pare_rng *r, const struct pare_winograd *g,
                         const struct pare_winograd_side *s, int64_t channels, float *to)
 {
@@ -63,23 +63,25 @@ static void fill_blocks(struct pare_rng *r, const struct pare_winograd *g,
         for (int64_t c = 0; c < channels; c++)
             for (int64_t i = 0; i < s->h; i++)
                 for (int64_t j = 0; j < s->w; j++)
-                    to[at(g, s, (int64_t[4]){ n, c, i, j })] = (float)(pare_rng_uniform(r) - 0.5);
+                    to[blocked_index(g, s, (int64_t[4]){ n, c, i, j })] =
+                        (float)(pare_rng_uniform(r) - 0.5);
 }
 
 /* Called for each pair of elements of x and y that filter element (o, i, a, b) connects. */
 typedef void visit(struct data *d, int64_t x, int64_t y, int64_t w);
 
-static void forward(struct data *d, int64_t x, int64_t y, int64_t w)
+static void add_output(struct data *d, int64_t x, int64_t y, int64_t w)
 {
     d->want[y] += (double)d->x[x] * (double)d->w[w];
 }
 
-static void grad(struct data *d, int64_t x, int64_t y, int64_t w)
+static void add_weight_grad(struct data *d, int64_t x, int64_t y, int64_t w)
 {
     d->want[w] += (double)d->x[x] * (double)d->y[y];
 }
 
-static void walk(const struct pare_winograd *g, const struct shape *s, struct data *d, visit *f)
+static void visit_products(const struct pare_winograd *g, const struct shape *s, struct data *d,
+                           visit *f)
 {
     for (int64_t n = 0; n < s->N; n++)
         for (int64_t k = 0; k < s->O * s->I * 9; k++)
@@ -88,23 +90,23 @@ static void walk(const struct pare_winograd *g, const struct shape *s, struct da
                     int64_t r = i + k / 3 % 3 - s->top, c = j + k % 3 - s->left;
 
                     if (r >= 0 && r < s->h && c >= 0 && c < s->w)
-                        f(d, at(g, &g->from, (int64_t[4]){ n, k / 9 % s->I, r, c }),
-                          at(g, &g->to, (int64_t[4]){ n, k / 9 / s->I, i, j }), k);
+                        f(d, blocked_index(g, &g->from, (int64_t[4]){ n, k / 9 % s->I, r, c }),
+                          blocked_index(g, &g->to, (int64_t[4]){ n, k / 9 / s->I, i, j }), k);
                 }
 }
 
-static void same(const float *got, const double *want, int64_t n, double before)
+static void expect_close(const float *got, const double *want, int64_t n, double before)
 {
-    double most = 0;
+    double largest = 0;
 
     for (int64_t i = 0; i < n; i++)
-        most = fmax(most, fabs(want[i]));
+        largest = fmax(largest, fabs(want[i]));
     for (int64_t i = 0; i < n; i++)
-        if (!(fabs((double)got[i] - before - want[i]) <= 2e-5 * (most + 1)))
-            fail_msg("element %ld: %g, not %g", (long)i, (double)got[i], want[i] + before);
+        if (!(fabs((double)got[i] - before - want[i]) <= 2e-5 * (largest + 1)))
+            fail_msg("element %ld: %g, expected %g", (long)i, (double)got[i], want[i] + before);
 }
 
-static void check(const struct shape *s, int block, int threads, bool lean)
+static void check_shape(const struct shape *s, int block, int threads, bool lean)
 {
     struct pare_winograd g = {
         .N = s->N,
@@ -113,8 +115,8 @@ static void check(const struct shape *s, int block, int threads, bool lean)
         .block = block,
         .threads = threads,
         .lean = lean,
-        .from = { padded(s->I, block), s->h, s->w },
-        .to = { padded(s->O, block), s->h_to, s->w_to },
+        .from = { padded_channels(s->I, block), s->h, s->w },
+        .to = { padded_channels(s->O, block), s->h_to, s->w_to },
     };
     struct data d = { .arena = pare_arena_new(1 << 20) };
     int64_t ny = s->N * g.to.channels * s->h_to * s->w_to, nw = s->O * s->I * 9;
@@ -125,24 +127,25 @@ static void check(const struct shape *s, int block, int threads, bool lean)
     struct pare_rng r;
 
     pare_rng_init(&r, 7);
-    d.x = floats(&d), d.w = floats(&d), d.y = floats(&d), d.gw = floats(&d), d.u = floats(&d);
+    d.x = alloc_floats(&d), d.w = alloc_floats(&d), d.y = alloc_floats(&d), d.gw = alloc_floats(&d),
+    d.u = alloc_floats(&d);
     d.work = pare_alloc(d.arena, pare_winograd_work(&g) + pare_winograd_weights_work(&g),
                         sizeof(float));
-    d.want = pare_alloc(d.arena, MOST, sizeof(double));
-    assert_true(ny < MOST && PARE_WINOGRAD * pare_winograd_step(f.o, f.i) < MOST);
+    d.want = pare_alloc(d.arena, MAX_ELEMENTS, sizeof(double));
+    assert_true(ny < MAX_ELEMENTS && PARE_WINOGRAD * pare_winograd_step(f.o, f.i) < MAX_ELEMENTS);
     f.block = block, f.threads = threads, f.w = d.w;
     fill_blocks(&r, &g, &g.from, s->I, d.x);
-    fill(&r, d.w, nw);
-    walk(&g, s, &d, forward);
+    fill_random(&r, d.w, nw);
+    visit_products(&g, s, &d, add_output);
     if (!lean)
         pare_winograd_filters(&f, d.u);
     pare_winograd_run(
         &g, &(struct pare_winograd_run){ .x = d.x, .u = d.u, .f = &f, .y = d.y, .work = d.work });
-    same(d.y, d.want, ny, 0);
+    expect_close(d.y, d.want, ny, 0);
 
-    memset(d.want, 0, MOST * sizeof(*d.want));
+    memset(d.want, 0, MAX_ELEMENTS * sizeof(*d.want));
     fill_blocks(&r, &g, &g.to, s->O, d.y);
-    walk(&g, s, &d, grad);
+    visit_products(&g, s, &d, add_weight_grad);
     for (int again = 0; again < 2; again++) {
         for (int64_t i = 0; i < nw; i++)
             d.gw[i] = again ? 3 : NAN;
@@ -154,14 +157,14 @@ static void check(const struct shape *s, int block, int threads, bool lean)
                                                                 .gw = d.gw,
                                                                 .u = d.u,
                                                                 .work = d.work });
-        same(d.gw, d.want, nw, again ? 3 : 0);
+        expect_close(d.gw, d.want, nw, again ? 3 : 0);
         assert_true(d.gw[nw] == 17);
     }
     pare_arena_free(d.arena);
 }
 
 /* The gradient of the input is a convolution with rotated filters. */
-static void check_turned(int block, bool lean)
+static void check_rotated(int block, bool lean)
 {
     const int64_t O = 21, I = 35, side = 6;
     struct pare_winograd g = { .N = 1,
@@ -178,14 +181,14 @@ static void check_turned(int block, bool lean)
     struct data d = { .arena = pare_arena_new(1 << 20) };
     struct pare_rng r;
 
-    g.from = (struct pare_winograd_side){ f.o = padded(O, block), side, side };
-    g.to = (struct pare_winograd_side){ f.i = padded(I, block), side, side };
+    g.from = (struct pare_winograd_side){ f.o = padded_channels(O, block), side, side };
+    g.to = (struct pare_winograd_side){ f.i = padded_channels(I, block), side, side };
     pare_rng_init(&r, 9);
-    d.x = floats(&d), d.w = floats(&d), d.y = floats(&d), d.u = floats(&d);
+    d.x = alloc_floats(&d), d.w = alloc_floats(&d), d.y = alloc_floats(&d), d.u = alloc_floats(&d);
     d.work = pare_alloc(d.arena, pare_winograd_work(&g), sizeof(float));
-    d.want = pare_alloc(d.arena, MOST, sizeof(double));
+    d.want = pare_alloc(d.arena, MAX_ELEMENTS, sizeof(double));
     fill_blocks(&r, &g, &g.from, O, d.x);
-    fill(&r, d.w, O * I * 9);
+    fill_random(&r, d.w, O * I * 9);
     f.w = d.w;
     for (int64_t k = 0; k < O * I * 9; k++)
         for (int64_t i = 0; i < side; i++)
@@ -193,19 +196,19 @@ static void check_turned(int block, bool lean)
                 int64_t a = i - k / 3 % 3 + 1, b = j - k % 3 + 1;
 
                 if (a >= 0 && a < side && b >= 0 && b < side)
-                    d.want[at(&g, &g.to, (int64_t[4]){ 0, k / 9 % I, i, j })] +=
+                    d.want[blocked_index(&g, &g.to, (int64_t[4]){ 0, k / 9 % I, i, j })] +=
                         (double)d.w[k] *
-                        (double)d.x[at(&g, &g.from, (int64_t[4]){ 0, k / 9 / I, a, b })];
+                        (double)d.x[blocked_index(&g, &g.from, (int64_t[4]){ 0, k / 9 / I, a, b })];
             }
     if (!lean)
         pare_winograd_filters(&f, d.u);
     pare_winograd_run(
         &g, &(struct pare_winograd_run){ .x = d.x, .u = d.u, .f = &f, .y = d.y, .work = d.work });
-    same(d.y, d.want, f.i * side * side, 0);
+    expect_close(d.y, d.want, f.i * side * side, 0);
     pare_arena_free(d.arena);
 }
 
-static void test_shapes(void **state)
+static void test_convolutions_and_weight_gradients(void **state)
 {
     static const struct shape shapes[] = {
         { 1, 1, 1, 4, 4, 1, 1, 4, 4 },     { 2, 17, 33, 7, 5, 1, 1, 7, 5 },
@@ -218,20 +221,20 @@ static void test_shapes(void **state)
         for (int block = 8; block <= 16; block += 8)
             for (int threads = 1; threads <= 3; threads += 2)
                 for (int lean = 0; lean < 2; lean++)
-                    check(&shapes[i], block, threads, lean);
+                    check_shape(&shapes[i], block, threads, lean);
 }
 
-static void test_turned(void **state)
+static void test_input_gradients(void **state)
 {
     (void)state;
     for (int block = 8; block <= 16; block += 8)
         for (int lean = 0; lean < 2; lean++)
-            check_turned(block, lean);
+            check_rotated(block, lean);
 }
 
-/* Many filters for few images are transformed in parts; few filters are not, nor with many
- * images. */
-static void test_lean(void **state)
+/* Many filters for few images are transformed in blocks; few filters, or filters for many
+ * images, are not. */
+static void test_choice_of_lean_transforms(void **state)
 {
     struct pare_winograd g = { .N = 32, .from = { 512, 4, 4 }, .to = { 512, 4, 4 } };
 
@@ -246,9 +249,9 @@ static void test_lean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_turned),
-        cmocka_unit_test(test_lean),
+        cmocka_unit_test(test_convolutions_and_weight_gradients),
+        cmocka_unit_test(test_input_gradients),
+        cmocka_unit_test(test_choice_of_lean_transforms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 
 static struct pare_err err;
 
-static struct pare_model *make(const char *name, int64_t c, int64_t side, int64_t classes)
+static struct pare_model *make_network(const char *name, int64_t c, int64_t side, int64_t classes)
 {
     struct pare_model *m;
     int64_t chw[3] = { c, side, side };
@@ -26,7 +26,7 @@ static struct pare_model *make(const char *name, int64_t c, int64_t side, int64_
     return m;
 }
 
-static int64_t count(const struct pare_model *m)
+static int64_t count_params(const struct pare_model *m)
 {
     int64_t n = 0;
 
@@ -41,7 +41,7 @@ static int64_t count(const struct pare_model *m)
 }
 
 /* The numbers are those of the PyTorch modules. */
-static void test_sizes(void **state)
+static void test_parameters_equal_pytorch(void **state)
 {
     static const struct {
         const char *name;
@@ -55,64 +55,65 @@ static void test_sizes(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(net) / sizeof(*net); i++) {
-        struct pare_model *m = make(net[i].name, net[i].c, net[i].side, net[i].classes);
+        struct pare_model *m = make_network(net[i].name, net[i].c, net[i].side, net[i].classes);
 
-        assert_int_equal(count(m), net[i].params);
+        assert_int_equal(count_params(m), net[i].params);
         pare_model_free(m);
     }
 }
 
-static const struct pare_value *weight(const struct pare_model *m, const char *name)
+static const struct pare_value *find_weight(const struct pare_model *m, const char *name)
 {
     const struct pare_value *v = pare_graph_find(m->graph, name);
 
     if (!v || !v->t.data)
-        fail_msg("there is no '%s'", name);
+        fail_msg("the model has no '%s'", name);
     return v;
 }
 
-static void moments(const struct pare_value *v, double *mean, double *std, double *most)
+static void compute_moments(const struct pare_value *v, double *mean, double *std, double *largest)
 {
     int64_t n = pare_numel(&v->t);
     double s = 0, q = 0;
 
-    *most = 0;
+    *largest = 0;
     for (int64_t i = 0; i < n; i++) {
         double x = (double)pare_f32(&v->t)[i];
 
         s += x;
         q += x * x;
-        *most = fabs(x) > *most ? fabs(x) : *most;
+        *largest = fabs(x) > *largest ? fabs(x) : *largest;
     }
     *mean = s / (double)n;
     *std = sqrt(q / (double)n - *mean * *mean);
 }
 
-static void test_weights(void **state)
+static void test_distribution_of_initial_weights(void **state)
 {
-    struct pare_model *m = make("lenet", 1, 28, 10);
-    double mean, std, most;
+    struct pare_model *m = make_network("lenet", 1, 28, 10);
+    double mean, std, largest;
 
     (void)state;
-    moments(weight(m, "fc1.weight"), &mean, &std, &most); /* uniform, fan_in 800 */
-    assert_true(most <= 1 / sqrt(800) && most > 0.999 / sqrt(800));
+    compute_moments(find_weight(m, "fc1.weight"), &mean, &std, &largest); /* uniform, fan_in 800 */
+    assert_true(largest <= 1 / sqrt(800) && largest > 0.999 / sqrt(800));
     assert_true(fabs(mean) < 1e-3 && fabs(std * sqrt(2400) - 1) < 0.01);
-    moments(weight(m, "conv1.bias"), &mean, &std, &most);
-    assert_true(most <= 0.2 && most > 0.1);
+    compute_moments(find_weight(m, "conv1.bias"), &mean, &std, &largest);
+    assert_true(largest <= 0.2 && largest > 0.1);
     pare_model_free(m);
 
-    m = make("resnet20", 3, 32, 10);
-    moments(weight(m, "layer3.2.conv2.weight"), &mean, &std, &most);
+    m = make_network("resnet20", 3, 32, 10);
+    compute_moments(find_weight(m, "layer3.2.conv2.weight"), &mean, &std, &largest);
     assert_true(fabs(mean) < 2e-3 && fabs(std / sqrt(2.0 / (64 * 9)) - 1) < 0.02);
-    assert_true(pare_f32(&weight(m, "layer2.0.downsample.1.weight")->t)[5] == 1.0f);
-    assert_true(pare_f32(&weight(m, "bn1.running_var")->t)[15] == 1.0f);
+    assert_true(pare_f32(&find_weight(m, "layer2.0.downsample.1.weight")->t)[5] == 1.0f);
+    assert_true(pare_f32(&find_weight(m, "bn1.running_var")->t)[15] == 1.0f);
     pare_model_free(m);
 }
 
-static void test_same_seed(void **state)
+static void test_same_seed_gives_the_same_model(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_model *m[2] = { make("resnet20", 3, 32, 10), make("resnet20", 3, 32, 10) };
+    struct pare_model *m[2] = { make_network("resnet20", 3, 32, 10),
+                                make_network("resnet20", 3, 32, 10) };
     void *bytes[2];
     size_t len[2];
 
@@ -122,19 +123,19 @@ static void test_same_seed(void **state)
     assert_int_equal(len[0], len[1]);
     assert_memory_equal(bytes[0], bytes[1], len[0]);
     pare_model_free(m[1]);
-    if (pare_model_parse(bytes[0], len[0], NULL, &m[1], &err)) /* what is saved can be read */
+    if (pare_model_parse(bytes[0], len[0], NULL, &m[1], &err)) /* a packed model can be parsed */
         fail_msg("%s", err.msg);
-    assert_int_equal(count(m[1]), count(m[0]));
+    assert_int_equal(count_params(m[1]), count_params(m[0]));
     pare_model_free(m[0]);
     pare_model_free(m[1]);
     pare_arena_free(a);
 }
 
-/* Two steps on random pictures: all finite, and the same pictures are learned. */
-static void learn(const char *name, int64_t side)
+/* Steps on the same random images: outputs are finite, and the loss falls. */
+static void check_training(const char *name, int64_t side)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_model *m = make(name, 3, side, 10);
+    struct pare_model *m = make_network(name, 3, side, 10);
     struct pare_given set[] = { { "optimizer", "sgd" }, { "threads", "1" } };
     struct pare_train_options *s;
     struct pare_trainer *t;
@@ -164,17 +165,17 @@ static void learn(const char *name, int64_t side)
     pare_arena_free(a);
 }
 
-static void test_learn(void **state)
+static void test_networks_train(void **state)
 {
     (void)state;
     for (int i = 0; pare_networks[i]; i++)
-        learn(pare_networks[i]->name, pare_networks[i]->least > 16 ? 32 : 16);
+        check_training(pare_networks[i]->name, pare_networks[i]->least > 16 ? 32 : 16);
 }
 
-static void test_layers(void **state)
+static void test_layer_names(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_model *m = make("mobilenetv2-cifar", 3, 32, 10);
+    struct pare_model *m = make_network("mobilenetv2-cifar", 3, 32, 10);
     struct pare_layer_info *list;
     int n, found = 0;
 
@@ -188,8 +189,8 @@ static void test_layers(void **state)
     pare_arena_free(a);
 }
 
-static void refuse(const char *name, int64_t c, int64_t h, int64_t w, int64_t classes,
-                   const char *why)
+static void expect_error(const char *name, int64_t c, int64_t h, int64_t w, int64_t classes,
+                         const char *why)
 {
     struct pare_model *m;
     int64_t chw[3] = { c, h, w };
@@ -197,21 +198,21 @@ static void refuse(const char *name, int64_t c, int64_t h, int64_t w, int64_t cl
     assert_int_not_equal(pare_model_new(name, chw, classes, 0, &m, &err), 0);
     assert_null(m);
     if (!strstr(err.msg, why))
-        fail_msg("'%s' does not say '%s'", err.msg, why);
+        fail_msg("expected '%s' in: %s", why, err.msg);
 }
 
-static void test_refused(void **state)
+static void test_wrong_arguments_are_errors(void **state)
 {
     (void)state;
-    refuse("lenett", 1, 28, 28, 10, "did you mean 'lenet'");
-    refuse("lenet", 0, 28, 28, 10, "is out of range");
-    refuse("lenet", 1, 3, 28, 10, "at least 4 x 4");
-    refuse("vgg16-cifar", 3, 28, 28, 10, "at least 32 x 32");
-    refuse("mlp", 1, 28, 28, 0, "0 classes");
+    expect_error("lenett", 1, 28, 28, 10, "did you mean 'lenet'");
+    expect_error("lenet", 0, 28, 28, 10, "is out of range");
+    expect_error("lenet", 1, 3, 28, 10, "at least 4 x 4");
+    expect_error("vgg16-cifar", 3, 28, 28, 10, "at least 32 x 32");
+    expect_error("mlp", 1, 28, 28, 0, "0 classes");
 }
 
-/* The first error stays, and nothing after it is touched. */
-static void test_make_error(void **state)
+/* The builder reports the first error and ignores later calls. */
+static void test_builder_reports_the_first_error(void **state)
 {
     struct pare_builder *k;
     struct pare_model *m;
@@ -231,10 +232,13 @@ static void test_make_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_same_seed),  cmocka_unit_test(test_learn),
-        cmocka_unit_test(test_layers),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_make_error),
+        cmocka_unit_test(test_parameters_equal_pytorch),
+        cmocka_unit_test(test_distribution_of_initial_weights),
+        cmocka_unit_test(test_same_seed_gives_the_same_model),
+        cmocka_unit_test(test_networks_train),
+        cmocka_unit_test(test_layer_names),
+        cmocka_unit_test(test_wrong_arguments_are_errors),
+        cmocka_unit_test(test_builder_reports_the_first_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
