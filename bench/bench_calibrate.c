@@ -1,9 +1,12 @@
-/* bench_calibrate.c - one measurement for calibrate.py: bench_calibrate MODEL DATA BATCH STEPS
- * THREADS OBSERVER, where OBSERVER is one of ptq's, or "none" to only run the model.
+/* bench_calibrate.c - one measurement for calibrate.py: calibration, or only inference.
  *
+ *     bench_calibrate MODEL DATA BATCH STEPS THREADS OBSERVER
+ *
+ * OBSERVER is one of ptq's, or "none" to only run the model.
  * Prints wall seconds, processor seconds and the peak resident memory in kilobytes.  The time
- * covers making a plan and running the batches, and with an observer also folding normalizations
- * before, computing all scales and quantizing the weights. */
+ * covers planning and running the batches, and with an observer also folding normalizations,
+ * computing all scales and quantizing the weights.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* bench_dist.c - cost of sums over processes: mpirun -n N bench_dist [SECONDS]
+/* bench_dist.c - cost of all-reduce: mpirun -n N bench_dist [SECONDS]
  *
- * Prints, for several sizes, the time of a blocking sum, and of one in buckets of 1 MB, as for
- * gradients: the median and, for busy machines, the minimum.
+ * Prints, for several sizes, the time of a blocking sum and of an asynchronous one in buckets of
+ * 1 MB, as for gradients: the median and, for busy machines, the minimum.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,17 +20,17 @@ static int order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static int sum(struct pare_dist *d, float *x, int64_t n, bool beside, struct pare_err *err)
+static int sum(struct pare_dist *d, float *x, int64_t n, bool async, struct pare_err *err)
 {
-    if (!beside)
+    if (!async)
         return pare_dist_merge(d, PARE_MERGE_SUM, PARE_F32, x, n, err);
     for (int64_t at = 0; at < n; at += BUCKET)
         PARE_TRY(pare_dist_start(d, PARE_F32, x + at, n - at < BUCKET ? n - at : BUCKET, err));
     return pare_dist_finish(d, err);
 }
 
-/* Every process must stop after the same number of turns: the first one's clock counts. */
-static double median(struct pare_dist *d, float *x, int64_t n, bool beside, double seconds,
+/* All processes must stop after the same number of turns, which the first process decides. */
+static double median(struct pare_dist *d, float *x, int64_t n, bool async, double seconds,
                      double *least)
 {
     static double times[MOST];
@@ -45,7 +45,7 @@ static double median(struct pare_dist *d, float *x, int64_t n, bool beside, doub
         memset(x, 0, (size_t)n * sizeof(*x));
         pare_dist_barrier(d, &err);
         start = pare_now();
-        if (sum(d, x, n, beside, &err)) {
+        if (sum(d, x, n, async, &err)) {
             fprintf(stderr, "%s\n", err.msg);
             exit(1);
         }
@@ -72,15 +72,15 @@ int main(int argc, char **argv)
         return 1;
     }
     if (!pare_dist_rank(d))
-        printf("%d processes, us\n%12s %12s %12s %12s %12s\n", pare_dist_size(d), "bytes", "waits",
-               "least", "buckets", "least");
+        printf("%d processes, us\n%12s %12s %12s %12s %12s\n", pare_dist_size(d), "bytes",
+               "blocking", "minimum", "buckets", "minimum");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-        double least[2], waits = median(d, x, sizes[i], false, seconds, &least[0]);
-        double beside = median(d, x, sizes[i], true, seconds, &least[1]);
+        double minimum[2], blocking = median(d, x, sizes[i], false, seconds, &minimum[0]);
+        double async = median(d, x, sizes[i], true, seconds, &minimum[1]);
 
         if (!pare_dist_rank(d))
-            printf("%12lld %12.1f %12.1f %12.1f %12.1f\n", (long long)sizes[i] * 4, 1e6 * waits,
-                   1e6 * least[0], 1e6 * beside, 1e6 * least[1]);
+            printf("%12lld %12.1f %12.1f %12.1f %12.1f\n", (long long)sizes[i] * 4, 1e6 * blocking,
+                   1e6 * minimum[0], 1e6 * async, 1e6 * minimum[1]);
     }
     pare_dist_close(d);
     pare_arena_free(a);

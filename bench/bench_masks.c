@@ -19,7 +19,7 @@ struct bench {
     struct pare_err err;
 };
 
-/* The mask as the level pruner makes it, from one that keeps all. */
+/* The mask of the level pruner, starting from one that keeps all weights. */
 static int level(struct bench *b, double sparsity, double *seconds)
 {
     struct pare_grain g = { .name = "element" };

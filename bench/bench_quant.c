@@ -44,10 +44,10 @@ struct job {
     struct pare_model *model;
     struct pare_trainer *trainer;
     struct pare_compression *run; /* NULL: float */
-    double *time[2];              /* by the clock, of the processor */
+    double *time[2];              /* wall time, processor time */
 };
 
-static void follow(struct job *j, int threads)
+static void attach(struct job *j, int threads)
 {
     static const char *const types[] = { "Conv2d", "Linear", NULL };
     struct pare_rule rule = { .op_types = types,
@@ -80,7 +80,7 @@ static void open_job(struct job *j, struct pare_arena *a, const char *net, const
     o.optimizer_conf = conf;
     check(pare_trainer_new(j->model, &o, &j->trainer, &err));
     if (strcmp(j->name, "float") != 0)
-        follow(j, threads);
+        attach(j, threads);
 }
 
 static double used(void)

@@ -152,8 +152,8 @@ static int turn(struct entry *e, int round, struct pare_err *err)
     return 0;
 }
 
-/* The run that others disturbed least. */
-static double least(const struct entry *e, int n)
+/* The fastest run, which other programs disturbed least. */
+static double fastest(const struct entry *e, int n)
 {
     double t = e->time[0];
 
@@ -164,7 +164,7 @@ static double least(const struct entry *e, int n)
 
 static double ratio(const struct entry *a, const struct entry *b, int n)
 {
-    return least(a, n) / least(b, n);
+    return fastest(a, n) / fastest(b, n);
 }
 
 static int bench(const struct layer *l, double zeros, int threads, int rounds, struct pare_err *err)
@@ -178,7 +178,7 @@ static int bench(const struct layer *l, double zeros, int threads, int rounds, s
         for (int k = 0; k < KINDS; k++)
             PARE_TRY(turn(&e[k], i < 0 ? 0 : i, err));
     printf("%-27s %3.0f %%  %8.3f %8.3f  |%6.2f%6.2f%6.2f  |%6.2f%6.2f%6.2f\n", l->name,
-           zeros * 100, least(&e[DIRECT], rounds) * 1e3, least(&e[DENSE], rounds) * 1e3,
+           zeros * 100, fastest(&e[DIRECT], rounds) * 1e3, fastest(&e[DENSE], rounds) * 1e3,
            ratio(&e[DIRECT], &e[FOURS], rounds), ratio(&e[DIRECT], &e[EIGHTS], rounds),
            ratio(&e[DIRECT], &e[ONES], rounds), ratio(&e[DENSE], &e[FOURS], rounds),
            ratio(&e[DENSE], &e[EIGHTS], rounds), ratio(&e[DENSE], &e[ONES], rounds));
@@ -198,7 +198,7 @@ int main(int argc, char **argv)
     struct pare_err err;
 
     rounds = rounds < 1 ? 1 : rounds > MOST ? MOST : rounds;
-    printf("threads: %d; dense times, then how many times as fast with zeros\n", threads);
+    printf("threads: %d; times of dense layers, then speedup with zeros\n", threads);
     printf("%-27s %5s  %8s %8s  |%18s  |%18s\n", "", "", "direct", "dense", "direct / sparse",
            "dense / sparse");
     printf("%-27s %5s  %8s %8s  |%6s%6s%6s  |%6s%6s%6s\n", "layer", "zeros", "ms", "ms", "4x1",

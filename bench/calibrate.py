@@ -29,7 +29,7 @@ def once(args, data, images, observer):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", default="build")
-    p.add_argument("--models", help="folder of models; BUILD/models when not said")
+    p.add_argument("--models", help="folder of models (default: BUILD/models)")
     p.add_argument("--model", default="resnet50")
     p.add_argument("--images", default="64 256", help="numbers of images")
     p.add_argument("--batch", type=int, default=8)

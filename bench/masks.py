@@ -4,8 +4,8 @@
 `make bench-masks` calls it.  Level masks: 25 million normally distributed float32 weights, 80 % of them
 removed; PyTorch by topk and by kthvalue, numpy by partition, each from the weights to the mask.  Scores: the
 L1 and L2 norms of the filters and of the input channels of a convolution.  The peers take turns, so
-that disturbances affect all of them; the table has the medians of all turns, and the ratio to Pare.  The masks are compared too: they may differ only among equal
-weights.
+that disturbances affect all of them; the table has the medians of all turns and the ratio to Pare's.  The
+masks may differ only among equal weights.
 """
 import argparse
 import os
@@ -24,7 +24,7 @@ CONV = (2048, 512, 3, 3)
 
 
 class Pare:
-    """The other process, one turn a line."""
+    """The process of bench_masks, which measures one turn per input line."""
 
     def __init__(self, build, weight, folder):
         source, self.mask = os.path.join(folder, "weight.npy"), os.path.join(folder, "mask.npy")
@@ -57,8 +57,8 @@ def timed(f):
 
 def by_topk(w, k):
     size = w.abs().view(-1)
-    border = torch.topk(size, k, largest=False)[0].max()
-    return size.gt(border)
+    threshold = torch.topk(size, k, largest=False)[0].max()
+    return size.gt(threshold)
 
 
 def by_kthvalue(w, k):
@@ -98,9 +98,9 @@ def level(args, folder):
     differ = np.nonzero(mine != mask)[0]
     same = (mine.size - np.count_nonzero(mine) == k
             and len(np.unique(np.abs(w[differ]))) <= 1 and len(differ) < 1000)
-    show(f"level mask of {WEIGHTS} weights, {SPARSITY:.0%} go", times)
-    print(f"  removed exactly {k}: {'yes' if same else 'NO'}; {len(differ)} equal weights at the border"
-          " that the others remove too")
+    show(f"level mask of {WEIGHTS} weights, {SPARSITY:.0%} removed", times)
+    print(f"  removed exactly {k}: {'yes' if same else 'NO'}; {len(differ)} weights equal to the threshold"
+          " are removed only by the others")
     return same
 
 
@@ -123,7 +123,7 @@ def scores(args, folder):
 
 
 def torch_steps(rounds):
-    """Medians of optimizer steps on as many weights, plain and with the mask multiplied in."""
+    """Median times of optimizer steps on WEIGHTS weights, without and with a mask."""
     times = {}
     for name, kind, options in (("sgd", torch.optim.SGD, {"momentum": 0.9}), ("adam", torch.optim.Adam, {})):
         w = torch.zeros(WEIGHTS, requires_grad=True)
@@ -142,18 +142,18 @@ def torch_steps(rounds):
     return times
 
 
-def following(args):
-    """The optimizer with masks, the hooks of a run, and the whole command."""
+def training(args):
+    """The optimizer with masks, the training hooks of a compression, and the whole command."""
     build, torch_ms = args.build, torch_steps(args.rounds)
-    lines = subprocess.run([os.path.join(build, "bench", "bench_follow"), "1", str(args.rounds)], text=True,
+    lines = subprocess.run([os.path.join(build, "bench", "bench_train_hooks"), "1", str(args.rounds)], text=True,
                            check=True, stdout=subprocess.PIPE).stdout.splitlines()
     ms = {name: float(t) for name, t in (line.split() for line in lines)}
     print("\nupdate of 25 M weights        Pare ms   PyTorch / Pare")
     for name, title in (("sgd", "SGD with momentum"), ("sgd-masked", "... masked"), ("adam", "Adam"),
                         ("adam-masked", "... masked")):
         print(f"{title:28s} {ms[name]:8.1f} {torch_ms[name] / ms[name]:10.1f}")
-    print(f"\nLeNet, batch 64: a step {ms['step']:.3f} ms, followed by a run with masks {ms['step-masked']:.3f} ms; "
-          f"its hooks alone {100 * ms['hooks'] / ms['step']:.3f} % of a step")
+    print(f"\nLeNet, batch 64: a step {ms['step']:.3f} ms, with masks {ms['step-masked']:.3f} ms; "
+          f"the hooks alone {100 * ms['hooks'] / ms['step']:.3f} % of a step")
     model = os.path.join(build, "models", "resnet50.onnx")
     if os.path.exists(model):
         for pruner in ("level", "l1", "fpgm"):
@@ -169,14 +169,14 @@ def following(args):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--build", default="build", help="where bench/bench_masks is")
+    p.add_argument("--build", default="build", help="build folder")
     p.add_argument("--rounds", type=int, default=5, help="turns of each slow peer")
     args = p.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         same = level(args, folder)
         scores(args, folder)
-    following(args)
+    training(args)
     return 0 if same else 1
 
 

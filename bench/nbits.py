@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""nbits.py - measure products with 4-bit and 8-bit weights by group, Pare and ONNX Runtime in turn.
+"""nbits.py - measure MatMul with 4-bit and 8-bit weights in Pare and ONNX Runtime, alternately.
 
 usage: nbits.py --build FOLDER [--size 2048] [--layers 6] [--batch "1 4 64"] [--threads 1] [--seconds 2]
 

@@ -21,7 +21,7 @@ static inline int parse_shape(const char *text, struct pare_tensor *t)
     return 0;
 }
 
-/* The numbers of t, as they are in memory. */
+/* Read a file of raw values into t. */
 static inline int read_file(struct pare_arena *a, const char *path, struct pare_tensor *t)
 {
     size_t n = (size_t)pare_numel(t), size = pare_dtype_size(t->dtype);

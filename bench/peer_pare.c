@@ -23,7 +23,7 @@ static int write_output(const char *path, const struct pare_tensor *y)
     return ok;
 }
 
-/* "run K" on a line: K runs, K times on a line. */
+/* For a line "run K", run K times and print K times on one line. */
 static int serve(struct pare_plan *plan, const struct pare_tensor *x, struct pare_err *err)
 {
     struct pare_tensor y;

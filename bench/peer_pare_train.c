@@ -18,7 +18,7 @@ struct job {
     double seconds[4]; /* forward, loss, backward, optimizer; when profiled */
 };
 
-/* What the process had before it knew of a model. */
+/* Resident memory of the process, before a model is loaded. */
 static long resident_kb(void)
 {
     char line[128];
@@ -121,7 +121,7 @@ static int profile(struct job *j, long steps, struct pare_err *err)
     return 0;
 }
 
-/* "run K": K steps, K times on a line.  "profile K": where the time of K steps goes. */
+/* "run K": run K steps and print K times on one line.  "profile K": print the time by kernel. */
 static int serve(struct job *j, struct pare_err *err)
 {
     char line[64];

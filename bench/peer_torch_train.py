@@ -3,8 +3,8 @@
 
 usage: peer_torch_train.py MODEL.onnx SHAPE THREADS INPUT LABELS LOSSES STEPS RATE nchw|nhwc
 
-The networks are torchvision's own modules, changed where Pare's are for small pictures, with the
-weights that the ONNX file has under the same names; train.py left them in MODEL.onnx.npz.
+The networks are torchvision's modules, with the same changes for small images as Pare's, and the
+weights of the ONNX file, which train.py wrote to MODEL.onnx.npz under the same names.
 """
 import os
 import sys
@@ -54,7 +54,7 @@ def mobilenetv2_cifar():
               [6, 160, 3, 2], [6, 320, 1, 1]]
     m = torchvision.models.mobilenet_v2(num_classes=10, inverted_residual_setting=stages)
     m.features[0][0].stride = (1, 1)
-    m.classifier[0].p = 0.0             # the two would not drop the same
+    m.classifier[0].p = 0.0             # random dropout would make the two differ
     return m
 
 

@@ -16,7 +16,7 @@ QUANTIZERS = ("qat", "lsq", "lsq_plus")
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--build", default="build", help="where bench/bench_quant is")
+    p.add_argument("--build", default="build", help="build folder")
     p.add_argument("--threads", default="1 2", help="numbers of threads")
     p.add_argument("--rounds", type=int, default=15, help="turns of each")
     p.add_argument("--models", default=" ".join(NETWORKS), help="networks of 'pare new'")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""results.py - write RESULTS.md from the newest row of `make bench` for each model, batch and threads.
+"""results.py - RESULTS.md from the newest row of `make bench` for each model, batch size and thread count.
 
     python3 bench/results.py --build build > bench/RESULTS.md
 """
@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import statistics
-
 
 
 def cpu():
@@ -34,7 +33,8 @@ def mean(values):
     return f"{statistics.geometric_mean(values):.2f}" if values else "-"
 
 
-def part(row, peer):
+def time_ratio(row, peer):
+    """Pare's time divided by the peer's."""
     return row["pare"]["ms"] / row[peer]["ms"] if peer in row and "pare" in row else None
 
 
@@ -43,7 +43,7 @@ def cells(row, peers):
     for p in peers:
         out.append(f"{row[p]['ms']:.2f}" if p in row else "-")
     for p in peers[1:]:
-        value = part(row, p)
+        value = time_ratio(row, p)
         out.append(f"{value:.2f}" if value else "-")
     return out
 
@@ -62,13 +62,13 @@ def means(rows, peer, title):
     lines = []
     for batch in sorted({r["batch"] for r in rows}):
         for threads in sorted({r["threads"] for r in rows}):
-            values = [part(r, peer) for r in rows
-                      if r["batch"] == batch and r["threads"] == threads and part(r, peer)]
+            values = [time_ratio(r, peer) for r in rows
+                      if r["batch"] == batch and r["threads"] == threads and time_ratio(r, peer)]
             if values:
                 lines.append(f"- batch {batch}, {threads} thread{'s' * (threads > 1)}: "
                              f"{mean(values)} of {title} (of {len(values)}; "
-                             f"the worst {max(values):.2f})")
-    values = [part(r, peer) for r in rows if part(r, peer)]
+                             f"worst {max(values):.2f})")
+    values = [time_ratio(r, peer) for r in rows if time_ratio(r, peer)]
     if values:
         lines.append(f"- all: **{mean(values)}** of {title}")
     return lines
@@ -76,35 +76,35 @@ def means(rows, peer, title):
 
 def inference(rows):
     plain = [r for r in rows if not r["model"].endswith("-int8")]
-    whole = [r for r in rows if r["model"].endswith("-int8")]
+    int8 = [r for r in rows if r["model"].endswith("-int8")]
     ms = {(r["model"], r["batch"], r["threads"]): r["pare"]["ms"] for r in plain}
     titles = ["Pare ms", "ONNX Runtime ms", "PyTorch ms", "of ORT", "of PyTorch", "other load"]
     lines = ["## Inference, float32", ""]
     lines += means(plain, "ort", "ONNX Runtime's time") + means(plain, "torch", "PyTorch's time")
     lines += [""] + table(plain, ("pare", "ort", "torch"), titles)
-    if whole:
+    if int8:
         lines += ["", "## Inference, 8-bit integers (QDQ files of `pare quantize --preset int8`)", ""]
-        lines += means(whole, "ort", "ONNX Runtime's int8 time")
-        values = [r["pare"]["ms"] / ms[key] for r in whole
+        lines += means(int8, "ort", "ONNX Runtime's int8 time")
+        values = [r["pare"]["ms"] / ms[key] for r in int8
                   if (key := (r["model"][:-5], r["batch"], r["threads"])) in ms]
-        lines.append(f"- {mean(values)} of Pare's float32 time, Winograd's algorithm included")
-        direct = [(r["model"], part(r, "direct")) for r in whole if part(r, "direct")]
+        lines.append(f"- {mean(values)} of Pare's float32 time, with Winograd convolutions")
+        direct = [(r["model"], time_ratio(r, "direct")) for r in int8 if time_ratio(r, "direct")]
         if direct:
             names = ", ".join(dict.fromkeys(name[:-5] for name, _ in direct))
             lines.append(f"- {mean([v for _, v in direct])} of Pare's float32 time with direct convolutions "
-                         f"({names}; the worst {max(v for _, v in direct):.2f})")
-        lines += [""] + table(whole, ("pare", "ort"), ["Pare ms", "ONNX Runtime ms", "of ORT",
+                         f"({names}; worst {max(v for _, v in direct):.2f})")
+        lines += [""] + table(int8, ("pare", "ort"), ["Pare ms", "ONNX Runtime ms", "of ORT",
                                                       "other load"])
     return lines
 
 
 def training(rows):
-    lines = ["", "## A step of training, float32", ""]
-    values = [part(r, "torch") for r in rows if part(r, "torch")]
+    lines = ["", "## Training step, float32", ""]
+    values = [time_ratio(r, "torch") for r in rows if time_ratio(r, "torch")]
     lines.append(f"- {mean(values)} of PyTorch's time (geometric mean of {len(values)})")
     memory = [f"{r['model']} {r['pare']['peak_mb'] / r['torch']['peak_mb']:.2f}" for r in rows
               if r["threads"] == 1 and "torch" in r]
-    lines.append(f"- peak memory of the process as a part of PyTorch's: {', '.join(memory)}")
+    lines.append(f"- peak memory of the process as a fraction of PyTorch's: {', '.join(memory)}")
     lines += [""] + table(rows, ("pare", "torch"), ["Pare ms", "PyTorch ms", "of PyTorch",
                                                     "other load"])
     return lines
@@ -113,8 +113,8 @@ def training(rows):
 ZEROS = """
 ## Blocks of zeros, float32 (`make bench-sparse`)
 
-How many times as fast layers are when weights are zero in blocks of 4x1 and 8x1, and one by one; *direct* is
-oneDNN's direct convolution, *dense* the kernel that Pare takes for dense weights, mostly Winograd's.
+Speed of layers whose weights are zero in blocks of 4x1 and 8x1 or individually, as a multiple of dense layers; *direct* is
+oneDNN's direct convolution, *dense* the kernel that Pare uses for dense weights, mostly Winograd.
 
 ```text
 """
@@ -126,8 +126,8 @@ def main():
     args = ap.parse_args()
     print("# Results of `make bench`\n")
     print(f"Made by `make bench results`, on {os.cpu_count()} cores of an {cpu()}, a virtual machine")
-    print("shared with others: read ratios, not times.  README.md in this folder says how it is")
-    print("measured: in turns, the same files, inputs and threads, medians, each peer at its best")
+    print("shared with others: read ratios, not times.  README.md in this folder describes the")
+    print("method: alternating turns, the same files, inputs and threads, medians, each peer with its best")
     print("settings.  *of X* is Pare's time divided by X's: below 1 Pare is faster.  *other load* is how")
     print("much of a core was used by programs outside the benchmark.\n")
     print("\n".join(inference(newest(args.build, False))))

@@ -23,7 +23,7 @@ TOOLS = os.path.join(HERE, "..", "tools")
 FLOATS = ("lenet resnet18 resnet50 vgg16_bn mobilenet_v2 mobilenet_v3_small efficientnet_b0 "
           "shufflenet_v2_x1_0 densenet121 squeezenet1_1 googlenet inception_v3 regnet_y_400mf "
           "convnext_tiny vit_b_16")
-INT8 = "-int8"          # such a model is quantized by `pare quantize --preset int8`
+INT8 = "-int8"          # suffix of models quantized by `pare quantize --preset int8`
 MODELS = " ".join([FLOATS] + [name + INT8 for name in FLOATS.split()])
 DIRECT = ("resnet18", "resnet50", "vgg16_bn")   # int8 compared with float32 without Winograd's algorithm
 SIDES = {"lenet": (1, 28), "inception_v3": (3, 299)}
@@ -41,7 +41,7 @@ def busy_seconds():
 
 
 class Peer:
-    """A process that holds one model and, when told to, runs it and says how long that took."""
+    """A process that loads one model and, on request, runs it and prints the time."""
 
     def __init__(self, kind, build, model, shape, threads, source, target, choices=None):
         args = [model, ",".join(map(str, shape)), str(threads), source, target]
@@ -49,13 +49,13 @@ class Peer:
         env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
         if kind in ("pare", "direct"):
             command = [os.path.join(build, "bench", "peer_pare")]
-            env["GOMP_SPINCOUNT"] = "10000"         # what the pare command sets for itself
+            env["GOMP_SPINCOUNT"] = "10000"         # as the pare command sets it
         elif kind == "ort":
             command = ["node", os.path.join(HERE, "peer_ort.mjs")]
             env["NODE_PATH"] = os.path.join(build, "node", "node_modules")
         else:
             command = [sys.executable, os.path.join(HERE, "peer_torch.py")]
-            # The OpenBLAS that shares PyTorch's threads; the other kind's pool fights with them.
+            # The OpenBLAS that shares PyTorch's OpenMP threads; with the other one, two pools compete.
             env["LD_LIBRARY_PATH"] = "/usr/lib/x86_64-linux-gnu/openblas-openmp"
         self.kind, self.target, self.times = kind, target, []
         self.process = subprocess.Popen(command + args, env=env, text=True, stdin=subprocess.PIPE,
@@ -70,7 +70,7 @@ class Peer:
         return line.strip()
 
     def stop(self):
-        """While others run, not even a spinning thread of ours may."""
+        """Stop the process, so that its threads do not spin while another peer is measured."""
         os.kill(self.process.pid, signal.SIGSTOP)
 
     def run(self, k):
@@ -106,31 +106,31 @@ def difference(a, b):
 
 
 def steps(a, b, scale):
-    """The same in steps of the output's integers."""
+    """The largest difference in quantization steps of the output."""
     a, b = (np.fromfile(p.target, np.float32) for p in (a, b))
     return float(np.abs(a - b).max() / scale) if a.shape == b.shape else math.inf
 
 
 def output_scale(path):
-    """Of the last DequantizeLinear on the way to the first output."""
+    """The scale of the last DequantizeLinear before the first output."""
     graph = onnx.load(path).graph
-    makers = {name: n for n in graph.node for name in n.output}
-    node = makers[graph.output[0].name]
+    producers = {name: n for n in graph.node for name in n.output}
+    node = producers[graph.output[0].name]
     while node.op_type != "DequantizeLinear":
-        node = makers[node.input[0]]
+        node = producers[node.input[0]]
     return float(numpy_helper.to_array([t for t in graph.initializer
                                         if t.name == node.input[1]][0]))
 
 
 def is_wrong(row):
-    """Of float32.  Integers, where one that is rounded the other way can become several on the way,
-    are checked by make test-interop (docs/quantization.md)."""
+    """Do float32 outputs differ?  make test-interop checks int8 networks, in which a single value that
+    is rounded differently affects many others (docs/quantization.md)."""
     return (not row["model"].endswith(INT8) and
             max(row[k]["difference"] for k in PEERS if k in row) > 1e-4)
 
 
 def measure(peers, seconds):
-    """Turns: a, b, c, a, b, c, ...; returns which part of the CPU others used meanwhile."""
+    """Take turns: a, b, c, a, b, c, ...; returns the CPU time of other programs, as a fraction of a core."""
     repeat = {p: max(1, min(2000, int(TURN_MS / min(p.run(2))))) for p in peers}
     start, busy = time.monotonic(), busy_seconds()
     own = sum(p.cpu_seconds() for p in peers) + time.process_time()
@@ -150,7 +150,7 @@ def shape_of(name, batch):
 
 
 def export(args, name):
-    """The model's file, made when it is not there; of integers from the one of floats."""
+    """Export the model if necessary; an int8 model is quantized from the float model."""
     base = name.removesuffix(INT8)
     subprocess.run([sys.executable, os.path.join(TOOLS, "export_models.py"),
                     args.models_folder, "--one", base], check=True, stdout=subprocess.DEVNULL)
@@ -166,7 +166,7 @@ def export(args, name):
 
 
 def direct_peer(args, name, shape, threads, source):
-    """Pare's float32 network, where a list of choices says which convolutions are direct."""
+    """Pare's float32 network with direct convolutions, selected by a file of choices."""
     folder = os.path.join(args.build, "bench")
     model = os.path.join(args.models_folder, name + ".onnx")
     choices = os.path.join(folder, "direct.txt")
@@ -188,8 +188,8 @@ def cell(args, name, batch, threads):
     folder = os.path.join(args.build, "bench")
     source = os.path.join(folder, "input.bin")
     rng = np.random.default_rng(batch)
-    # The scale of the images that the random networks were calibrated with: far from it some are
-    # chaotic, and any two correct programs differ.
+    # The scale of the images with which the random networks were calibrated; far from it some networks
+    # are chaotic, and any two correct programs differ.
     (rng.standard_normal(shape, np.float32) * np.float32(0.3)).tofile(source)
     integers = name.endswith(INT8)
     model = os.path.join(folder if integers else args.models_folder, name + ".onnx")
@@ -252,24 +252,24 @@ def print_means(rows):
 
 
 def print_int8(rows):
-    """What integers bring: Pare's int8 time as a part of its float32 time and of the other's int8."""
+    """Pare's int8 time as a fraction of its float32 time and of ONNX Runtime's int8 time."""
     ms = {(r["model"], r["batch"], r["threads"]): r["pare"]["ms"] for r in rows if "pare" in r}
-    parts = {"float32": [], "direct": [], "ort": []}
+    ratios = {"float32": [], "direct": [], "ort": []}
     for r in rows:
         if r["model"].endswith(INT8) and "pare" in r:
             base = ms.get((r["model"].removesuffix(INT8), r["batch"], r["threads"]))
-            parts["float32"] += [r["pare"]["ms"] / base] if base else []
+            ratios["float32"] += [r["pare"]["ms"] / base] if base else []
             for kind in ("direct", "ort"):
-                parts[kind] += [r["pare"]["ms"] / r[kind]["ms"]] if kind in r else []
+                ratios[kind] += [r["pare"]["ms"] / r[kind]["ms"]] if kind in r else []
     for what, title in (("float32", "Pare's float32"), ("direct", "Pare's direct float32"),
                         ("ort", "ONNX Runtime's int8")):
-        if parts[what]:
-            print(f"int8 takes {statistics.geometric_mean(parts[what]):.2f} of {title} time "
-                  f"(geometric mean of {len(parts[what])})")
+        if ratios[what]:
+            print(f"int8 takes {statistics.geometric_mean(ratios[what]):.2f} of {title} time "
+                  f"(geometric mean of {len(ratios[what])})")
 
 
 def start_up(args):
-    """Wall time of whole commands, and of `true` for what starting any process costs."""
+    """Wall time of whole commands, and of `true` as the cost of starting any process."""
     pare = os.path.join(args.build, "pare")
     commands = {"true": ["true"], "pare --version": [pare, "--version"]}
     for name in ("resnet50", "vgg16_bn"):
@@ -298,10 +298,10 @@ def parse():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("--build", default="build", help="the build folder")
     ap.add_argument("--models", type=words, default=words(MODELS), help="names, in one argument")
-    ap.add_argument("--models-folder", help="where they are or are exported to (BUILD/models)")
+    ap.add_argument("--models-folder", help="folder to which they are exported (default: BUILD/models)")
     ap.add_argument("--batch", type=words, default=["1", "8"])
     ap.add_argument("--threads", type=words, default=["1", "2"])
-    ap.add_argument("--seconds", type=float, default=3, help="for each of the peers in each row")
+    ap.add_argument("--seconds", type=float, default=3, help="for each peer in each row")
     ap.add_argument("--peers", type=words, default=list(PEERS), help="of: pare ort torch")
     ap.add_argument("--no-start-up", action="store_true")
     args = ap.parse_args()
@@ -317,7 +317,7 @@ def main():
     args = parse()
     rows, failed = [], []
     os.makedirs(os.path.join(args.build, "bench"), exist_ok=True)
-    print("milliseconds of one run, median; ratios: how many times Pare's time the other takes")
+    print("median milliseconds of one run; ratios: the other's time divided by Pare's")
     print(f"{'model':20}{'batch':>5}{'thr':>4}{'Pare':>10}{'ORT':>10}{'PyTorch':>10}"
           f"{'ORT/Pare':>10}{'Torch/Pare':>11}  {'MB':>6}{'MB':>6}{'MB':>6}{'differ':>10}{'other':>7}")
     for name in args.models:

@@ -3,14 +3,13 @@
 
     scaling.py --pare build/pare [--without build-without/pare] [--model resnet18-cifar] [--rounds 5]
 
-Each variant is a whole `pare train` over a set of random pictures; its figure is the time of an
-epoch after the first, so that neither start-up nor making plans counts.  Variants take turns, and
-the table has medians and, of each variant to the first, the median of the ratios within a round:
-what slows the machine for a while slows a whole round.
+Each variant is a whole `pare train` on random images; the time of the second epoch counts, without
+start-up and planning.  Variants take turns; the table has medians, and medians of the ratios to the
+first variant within a round, because disturbances affect whole rounds.
 
     scaling.py --predict --step 0.4 --bytes 44.7e6 --latency 2e-5 --bandwidth 1.2e9
 
-prints what the model of docs/scaling.md says about 1 to 1,024 processes.
+prints the predictions of the model of docs/scaling.md for 1 to 1,024 processes.
 """
 import argparse
 import json
@@ -41,18 +40,18 @@ def epoch(pare, folder, args, ranks, threads, build=None):
 
 
 def predict(args):
-    """A step of n processes, each with the same part of the batch as one alone had."""
-    back = 2 / 3 * args.step
-    print(f"{'processes':>9} {'sums':>8} {'seen':>8} {'step':>8} {'efficiency':>11}")
+    """Time of a step of n processes, each with a batch of the same size as a single process."""
+    backward = 2 / 3 * args.step
+    print(f"{'processes':>9} {'sums':>8} {'exposed':>8} {'step':>8} {'efficiency':>11}")
     for n in [1, 2, 4] + [2**k for k in range(3, 11)]:
         buckets = max(1, args.bytes / 2**20 / max(1, n / 32))
         wire = 2 * (n - 1) / n * args.bytes / args.bandwidth
         turns = 2 * (n - 1) * args.latency * buckets
         sums = wire + turns if n > 1 else 0
         waits = args.waits * 2 * math.log2(n) * args.latency
-        seen = max(sums - back * (1 - 1 / buckets), sums / buckets) + waits
-        step = args.step + seen
-        print(f"{n:9} {sums:8.3f} {seen:8.3f} {step:8.3f} {args.step / step:10.1%}")
+        exposed = max(sums - backward * (1 - 1 / buckets), sums / buckets) + waits
+        step = args.step + exposed
+        print(f"{n:9} {sums:8.3f} {exposed:8.3f} {step:8.3f} {args.step / step:10.1%}")
 
 
 def main():
@@ -63,9 +62,9 @@ def main():
     parser.add_argument("--step", type=float, help="seconds of a step of one process")
     parser.add_argument("--bytes", type=float, help="of all gradients")
     parser.add_argument("--latency", type=float, help="seconds of a message")
-    parser.add_argument("--bandwidth", type=float, help="bytes a second and process")
+    parser.add_argument("--bandwidth", type=float, help="bytes per second and process")
     parser.add_argument("--waits", type=int, default=0,
-                        help="sums that all wait for: 2 a layer with --sync-bn")
+                        help="blocking sums per step: 2 per layer with --sync-bn")
     parser.add_argument("--without", help="a build with -DPARE_MPI=OFF")
     parser.add_argument("--model", default="resnet18-cifar")
     parser.add_argument("--side", type=int, default=32)

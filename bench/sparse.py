@@ -3,10 +3,10 @@
 
 usage: sparse.py --build FOLDER [--threads "1 2"] [--rounds 15] [--layer PART-OF-NAME] [--model FILE]
 
-Layers are those of bench_sparse.c.  The network (resnet18 of tools/export_models.py, when it is there)
-is pruned by `pare prune --pruner level` with granularity block_4x1 and block_8x1 and to single weights,
-all convolutions but the first; `pare bench` runs all files in turns.  What was printed is kept as
-FOLDER/bench/sparse.txt, from where `make results` takes it.
+Layers are those of bench_sparse.c.  The network (resnet18 of tools/export_models.py, if it was exported)
+is pruned by `pare prune --pruner level` with granularity block_4x1, block_8x1 and element, all
+convolutions except the first; `pare bench` measures all files alternately.  The output is also written to
+FOLDER/bench/sparse.txt for `make results`.
 """
 import argparse
 import os
@@ -18,7 +18,7 @@ CONFIG = """[{"op_types": ["Conv"], "granularity": "%s", "sparsity": %g},
 
 
 def prune(pare, model, folder):
-    """The pruned files."""
+    """Write the pruned files and return their paths."""
     files = []
     for kind in KINDS:
         for sparsity in (0.7, 0.9):
@@ -28,8 +28,8 @@ def prune(pare, model, folder):
     return files
 
 
-def show(command, log, folder):
-    """Run it there; what it prints is seen and kept."""
+def run_logged(command, log, folder):
+    """Run a command in the folder; print and log its output."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                           cwd=folder) as p:
         for line in p.stdout:
@@ -54,13 +54,13 @@ def main():
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(args.build, "bench", "sparse.txt"), "w") as log:
         for threads in args.threads.split():
-            show([os.path.join(args.build, "bench", "bench_sparse"), threads, str(args.rounds)] +
+            run_logged([os.path.join(args.build, "bench", "bench_sparse"), threads, str(args.rounds)] +
                  ([args.layer] if args.layer else []), log, folder)
         if args.layer or not os.path.exists(model):
             return
         files = [os.path.basename(f) for f in prune(pare, model, folder)]
         for threads in args.threads.split():
-            show([pare, "bench", "--threads", threads, "--repeat", str(args.rounds * 3),
+            run_logged([pare, "bench", "--threads", threads, "--repeat", str(args.rounds * 3),
                   os.path.relpath(model, folder)] + files, log, folder)
 
 

@@ -29,7 +29,7 @@ MODELS = {
     "resnet18": (8, 3, 224, 1000),
     "vit-tiny": (32, 3, 32, 10),
 }
-STEPS = 4               # whose losses are compared
+STEPS = 4               # number of losses that are compared
 RATE = "0.0001"          # larger ones make MobileNetV2 chaotic: PyTorch then differs from itself
 TOLERANCE = 1e-3        # of the losses
 
@@ -68,8 +68,7 @@ class Peer(run.Peer):
 
 
 def prepare(args, name):
-    """Write the model's file and a file of its weights; nothing is dropped, so that both compute the
-    same."""
+    """Write the model and a file of its weights; dropout is disabled so that both compute the same."""
     channels, side, classes = MODELS[name][1:]
     path = os.path.join(args.build, "bench", name + ".onnx")
     if name == "resnet18":
@@ -90,7 +89,7 @@ def prepare(args, name):
 
 
 def torch_peer(args, words, threads):
-    """Of the two memory formats, the faster one's process is kept."""
+    """The process with the faster of the two memory formats."""
     peers = []
     try:
         for layout in ("nchw", "nhwc"):
@@ -136,7 +135,7 @@ def cell(args, name, threads):
 
 
 def differ(row):
-    """Of the first loss and of the last that was compared, relative."""
+    """Relative differences of the first and of the last loss."""
     if "torch" not in row or "pare" not in row:
         return [0.0, 0.0]
     a, b = row["pare"]["losses"], row["torch"]["losses"]
@@ -156,10 +155,10 @@ def print_row(row):
 
 
 def print_profile(row):
-    """By kernel, the largest first."""
+    """Time by kernel, the slowest first."""
     p = row["profile"]
     total = sum(p["parts"].values())
-    print(f"\n{row['model']}, {row['threads']} threads: where Pare's {total:.2f} ms go "
+    print(f"\n{row['model']}, {row['threads']} threads: Pare's {total:.2f} ms by kernel "
           f"(activations and gradients {p['plan_mb']:.0f} MB)")
     parts = collections.defaultdict(lambda: [0, 0.0, 0.0])
     for name, forward, backward in p["steps"]:
@@ -188,9 +187,9 @@ def parse():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("--build", default="build", help="the build folder")
     ap.add_argument("--models", type=run.words, default=list(MODELS), help="names, in one argument")
-    ap.add_argument("--models-folder", help="where resnet18 is or is exported to (BUILD/models)")
+    ap.add_argument("--models-folder", help="folder to which resnet18 is exported (default: BUILD/models)")
     ap.add_argument("--threads", type=run.words, default=["1", "2"])
-    ap.add_argument("--seconds", type=float, default=3, help="for each of the peers in each row")
+    ap.add_argument("--seconds", type=float, default=3, help="for each peer in each row")
     ap.add_argument("--peers", type=run.words, default=["pare", "torch"], help="of: pare torch")
     args = ap.parse_args()
     unknown = (set(args.models) - set(MODELS)) | (set(args.peers) - {"pare", "torch"})
@@ -205,7 +204,7 @@ def main():
     args = parse()
     rows, failed = [], []
     os.makedirs(os.path.join(args.build, "bench"), exist_ok=True)
-    print("milliseconds of one training step, median; ratio: how many times Pare's time PyTorch takes")
+    print("median milliseconds of one training step; ratio: PyTorch's time divided by Pare's")
     print(f"{'':50}{'':10}{'peak':>7}{'':7}{'model':>7}{'':7}{'loss differs':>18}")
     print(f"{'model':20}{'batch':>5}{'thr':>4}{'Pare':>10}{'PyTorch':>10}{'Torch/Pare':>11} "
           f"{'Pare':>7}{'Torch':>7}{'Pare':>7}{'Torch':>7}{'first':>9}{'later':>9}{'other':>7}")

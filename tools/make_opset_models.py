@@ -4,7 +4,7 @@
 usage: make_opset_models.py FILE
 
 The input is x and the only output y, both float32.  tests/unit/test_opset_upgrade.c raises each model to later opsets
-and compares the results in Pare, tests/interop/opsets.py in ONNX Runtime.  A name with _pare is not run by ONNX Runtime.
+and compares the results in Pare, tests/interop/opset_upgrade.py in ONNX Runtime.  A name with _pare is not run by ONNX Runtime.
 FILE (tests/models/opsets.pack) has for each model: length of the name, name, length, bytes; lengths are 4 bytes,
 little-endian; the name is NAME-OPSET.
 """

@@ -16,7 +16,7 @@ cat >recipe.json <<J
   {"step": "export", "input-shape": [1, 1, 8, 8]}]}
 J
 
-# state MODEL: its weights as a file
+# state MODEL: write the weights of the model to a file and print its name
 state() {
     pare export "$1" -o x.onnx --state x.safetensors -q
     echo x.safetensors
@@ -28,12 +28,12 @@ for n in 1 2 3; do
     for step in 01-prune 02-finetune 03-speedup 04-distil 06-prune; do
         mv $(state c1.steps/$step.onnx) a.safetensors
         mv $(state c$n.steps/$step.onnx) b.safetensors
-        near a.safetensors b.safetensors 2e-6 zeros >log || { echo "$n, $step:"; cat log; exit 1; }
+        compare_tensors a.safetensors b.safetensors 2e-6 zeros >log || { echo "$n, $step:"; cat log; exit 1; }
         echo "$n, $step: $(cat log)"
     done
-    # Where the last bit of a weight decides, integers differ by one.
+    # Weights that differ in the last bit may be rounded to neighboring integers.
     mv rounded.safetensors q$n.safetensors
-    near q1.safetensors q$n.safetensors 0.02
+    compare_tensors q1.safetensors q$n.safetensors 0.02
 done
 # Only one process wrote files, and no message was printed twice.
 [ "$(ls c1.steps)" = "$(ls c3.steps)" ]
@@ -41,14 +41,14 @@ done
 [ "$(timeout 60 mpi 2 pare compress recipe.json -o d.onnx --dry-run | grep -c '^m.onnx\|^input\|finetune')" = \
   "$(pare compress recipe.json -o d.onnx --dry-run | grep -c '^m.onnx\|^input\|finetune')" ]
 
-# fails TEXT COMMAND...: within a minute, with one message of pare that contains TEXT
+# fails TEXT N COMMAND...: N processes must fail within a minute, with one message that contains TEXT
 fails() {
     what=$1 code=0
     shift
     timeout 60 mpi "$@" >log 2>&1 || code=$?
     if [ $code = 0 ] || [ $code = 124 ] || [ "$(grep -c '^pare: ' log)" != 1 ] ||
         ! grep "^pare: .*$what" log; then
-        echo "exit code $code, expected a failure with one sentence and '$what' in it:"
+        echo "exit code $code, expected a failure with one message that contains '$what':"
         cat log
         exit 1
     fi
@@ -60,7 +60,7 @@ fails "bad.json: step 6 (prune): .*levle" 3 pare compress bad.json -o bad.onnx
 sed 's/"level", "sparsity": 0.5/"level", "sparsity": 1e-9/' recipe.json >bad.json
 fails "bad.json: step 6 (prune): no weights were removed" 3 pare compress bad.json -o bad.onnx -q
 [ -s bad.run.json ] && [ ! -e bad.onnx ]
-# an error in a step that only the first process runs: its output is its input
+# an error in a step that only the first process runs: the output of the step is its input
 cat >bad.json <<J
 {"model": "m.onnx", "data": "digits", "seconds": 0, "threads": 1, "output": "bad.onnx", "steps": [
   {"step": "prune", "pruner": "level", "sparsity": 0.5},
@@ -99,13 +99,13 @@ done
 while ! ls k.steps/02-finetune-*.checkpoint.safetensors >/dev/null 2>&1; do sleep 0.01; done
 kill -9 "$victim"
 start=$(date +%s)
-if wait $job; then echo "the job ended well"; exit 1; fi
+if wait $job; then echo "the job succeeded"; exit 1; fi
 [ $(($(date +%s) - start)) -le 30 ]
 [ ! -e k.onnx ] && [ -s k.run.json ] && [ -s k.steps/01-prune.onnx ]
 timeout 600 mpi 2 pare compress long.json -o k.onnx --resume -q >log 2>&1 || { cat log; exit 1; }
 for step in 01-prune 02-finetune 04-distil; do
     mv $(state whole.steps/$step.onnx) a.safetensors
     mv $(state k.steps/$step.onnx) b.safetensors
-    echo "resumed, $step: $(near a.safetensors b.safetensors 1e-4 zeros)"
-    near a.safetensors b.safetensors 1e-4 zeros >log
+    echo "resumed, $step: $(compare_tensors a.safetensors b.safetensors 1e-4 zeros)"
+    compare_tensors a.safetensors b.safetensors 1e-4 zeros >log
 done

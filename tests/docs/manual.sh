@@ -12,7 +12,7 @@ failed=0
 
 complain() { echo "$*"; failed=1; }
 
-# completes WORD...: what bash would offer for the last of them
+# completes WORD...: the completions that bash offers for the last word
 completes() {
     COMP_WORDS=("$@")
     COMP_CWORD=$(($# - 1))
@@ -22,7 +22,7 @@ completes() {
 }
 
 commands=$("$pare" list commands --json | sed -n 's/.*"name": "\(.*\)",/\1/p')
-[ "$(echo "$commands" | wc -l)" -ge 12 ] || complain "there are no commands"
+[ "$(echo "$commands" | wc -l)" -ge 12 ] || complain "too few commands"
 bash -n "$folder/completion/pare"
 . "$folder/completion/pare"
 for command in $commands; do
@@ -44,24 +44,24 @@ for command in $commands; do
     done <"$tmp/options"
 done
 
-# Values: of choices, of tables, of the first argument; --option=value, too.
-is() {
+# completes_to WANT WORD...: values of choices, of registries and of the first argument, also of --option=value
+completes_to() {
     want=$1
     shift
     got=$(completes "$@" | tr '\n' ' ')
     [ "$got" = "$want " ] || complain "bash: $* gives '$got', expected '$want'"
 }
-is "sensitivity" pare analyze s
-is "quantizers" pare list q
-is "lottery_ticket" pare prune m.onnx --pruner lo
-is "lottery_ticket" pare prune m.onnx --pruner = lo
-is "qoperator" pare quantize m.onnx --format qo
-is "vit-tiny" pare new vi
-is "adamw" pare train --optimizer adamw
+completes_to "sensitivity" pare analyze s
+completes_to "quantizers" pare list q
+completes_to "lottery_ticket" pare prune m.onnx --pruner lo
+completes_to "lottery_ticket" pare prune m.onnx --pruner = lo
+completes_to "qoperator" pare quantize m.onnx --format qo
+completes_to "vit-tiny" pare new vi
+completes_to "adamw" pare train --optimizer adamw
 
 for page in "$folder"/man/*.1; do
     if command -v mandoc >/dev/null; then
-        # No date: the same sources give the same page.
+        # Pages have no date, so that the same sources give the same pages.
         mandoc -Tlint -W warning "$page" | grep -v 'missing date' && failed=1
     fi
     if command -v groff >/dev/null; then
@@ -73,6 +73,6 @@ if command -v zsh >/dev/null; then
     zsh -n "$folder/completion/_pare" || failed=1
     zsh -f -c "fpath=($folder/completion \$fpath); autoload -Uz compinit
         compinit -u -d $tmp/dump; [ \"\$_comps[pare]\" = _pare ] && autoload +X _pare" ||
-        complain "zsh does not know what completes pare"
+        complain "zsh has no completion for pare"
 fi
 exit $failed

@@ -1,5 +1,5 @@
 #!/bin/sh
-# prune_fashion.sh - run examples/prune_fashion on little data: prune_fashion.sh PARE PROGRAM
+# prune_fashion.sh - run examples/prune_fashion on 1,000 items: prune_fashion.sh PARE PROGRAM
 #
 # Uses Fashion-MNIST if it is installed, else the built-in digits.
 set -eu
@@ -24,13 +24,13 @@ grep -q "^fc1 .*$((fc1 * 3 / 10)) of $fc1 weights left" log
 grep -q '^fc2 .*1500 of 5000 weights left' log
 [ -s model.pth ]
 
-# Masks of the exported model change nothing in it; the input has one item now.
+# Applying the masks to the exported model changes nothing; its batch size is 1.
 "$pare" apply model.onnx --masks mask.pth -o again.onnx | tee log
 grep -Eq '^conv1 +weight +500 +50.0%' log
 cmp model.onnx again.onnx
 "$pare" inspect model.onnx | grep 'input .*(1, '
 
-# Bad arguments are a sentence.
+# A missing model is reported by one line.
 code=0
 "$program" nowhere.onnx digits 2>log || code=$?
 [ $code = 1 ] && [ "$(wc -l <log)" = 1 ]

@@ -1,7 +1,7 @@
 /* driver.c - run a fuzz target on files, for compilers without libFuzzer and for ctest.
  *
- *     fuzz_onnx path...
-* A folder stands for all files below it of at most LARGEST bytes.
+ *     fuzz_onnx PATH...
+ * A folder stands for all files below it of at most LARGEST bytes.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@ static int run_file(const char *path, size_t size)
     return 1;
 }
 
-/* How many files were run. */
-static int run(const char *path, int depth)
+/* Run a file or all files below a folder; returns their number. */
+static int run_path(const char *path, int depth)
 {
     struct dirent **entry;
     struct stat st;
@@ -46,7 +46,7 @@ static int run(const char *path, int depth)
     for (int i = 0; i < n; i++) {
         if (entry[i]->d_name[0] != '.' &&
             snprintf(sub, sizeof(sub), "%s/%s", path, entry[i]->d_name) < (int)sizeof(sub))
-            count += run(sub, depth + 1);
+            count += run_path(sub, depth + 1);
         free(entry[i]);
     }
     if (n >= 0)
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
     int count = 0;
 
     for (int i = 1; i < argc; i++)
-        count += run(argv[i], 0);
+        count += run_path(argv[i], 0);
     printf("%d files\n", count);
     return count == 0;
 }

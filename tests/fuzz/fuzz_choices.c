@@ -1,7 +1,7 @@
 /* fuzz_choices.c - fuzz target: any bytes as tuning choices for the layers of a network.
  *
- * The keys of layers are long and depend on the machine, so "@" and a letter after a tab stand for
- * the layer of that number.
+ * The keys of layers are long and depend on the machine, so "@" and a byte after a tab stand for
+ * the key of the layer with that number.
  */
 #include "base/arena.h"
 #include "memory_file.h"
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 static const int64_t chw[] = { 1, 8, 8 };
 enum { BATCH = 4, LONGEST = 4096 };
 
-/* Made by the first input, for all of them. */
+/* Prepared at the first input and used for all of them. */
 static struct {
     struct pare_arena *arena;
     struct pare_model *model;
@@ -24,7 +24,7 @@ static struct {
     float x[BATCH * 64];
 } all;
 
-/* The layers, from a plan that was tuned. */
+/* Keys of the layers, from the choices of a tuned plan. */
 static void prepare(void)
 {
     char folder[] = "/tmp/pare-choices-XXXXXX", path[64];
@@ -46,8 +46,8 @@ static void prepare(void)
     rmdir(folder);
 }
 
-/* The list with names of layers in it. */
-static char *written_out(struct pare_arena *a, const unsigned char *data, size_t size, size_t *n)
+/* The choices with the keys of layers in place of "@". */
+static char *expand_keys(struct pare_arena *a, const unsigned char *data, size_t size, size_t *n)
 {
     char *text = pare_alloc(a, size * 1024 + 1, 1);
 
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 
     if (!all.arena)
         prepare();
-    text = size <= LONGEST ? written_out(a, data, size, &n) : NULL;
+    text = size <= LONGEST ? expand_keys(a, data, size, &n) : NULL;
     if (text) {
         f = memory_file(text, n);
         o.choices = f.path;

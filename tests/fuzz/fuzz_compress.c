@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 static const char *const pruners[] = { "level", "l1", "l2", "fpgm", "nm", "random", "linear" };
 static const char *const quantizers[] = { "naive", "qat", "dorefa", "bnn", "ptq", "group", "lsq" };
 
-static int must(int rc, const struct pare_err *err)
+/* A failure must have a message. */
+static int check(int rc, const struct pare_err *err)
 {
     if (rc && (rc != err->code || !err->msg[0]))
         abort();
@@ -31,15 +32,15 @@ static void run(struct pare_model *m, const struct pare_compression_opts *o,
     struct pare_err err = { 0 };
     struct pare_compression *r = NULL;
 
-    if (!must(pare_compression_new(m, o, &r, &err), &err)) {
+    if (!check(pare_compression_new(m, o, &r, &err), &err)) {
         if (calibration) {
             struct memory_file f = memory_file(calibration, strlen(calibration));
 
-            must(pare_compression_calibrate(r, f.path, &err), &err);
+            check(pare_compression_calibrate(r, f.path, &err), &err);
             close(f.fd);
         }
         err = (struct pare_err){ 0 };
-        must(pare_compression_compress(r, &err), &err);
+        check(pare_compression_compress(r, &err), &err);
     }
     pare_compression_free(r);
 }

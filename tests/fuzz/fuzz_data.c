@@ -1,15 +1,15 @@
 /* fuzz_data.c - fuzz target: any bytes as an image or an IDX file; decode it and resize the result.
  *
- * libpng and libjpeg are foreign, but how they are called is ours: sizes, jumps, memory.
+ * Tests how Pare calls libpng and libjpeg: sizes, longjmp, memory.
  */
 #include "data/source.h"
 
-#define MAX_PIXELS (1 << 20) /* of a picture that is resized */
+#define MAX_PIXELS (1 << 20) /* of an image that is resized */
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-/* All pixels must be there. */
-static void look(const void *data, size_t len)
+/* Reads every byte, so that a sanitizer finds missing ones. */
+static void read_all(const void *data, size_t len)
 {
     volatile unsigned char sum = 0;
 
@@ -22,9 +22,9 @@ static void resize(struct pare_arena *a, struct pare_picture p, int64_t h, int64
 {
     struct pare_err err;
 
-    look(p.data, (size_t)(p.c * p.h * p.w));
+    read_all(p.data, (size_t)(p.c * p.h * p.w));
     if (p.h * p.w <= MAX_PIXELS && !pare_rescale(a, &p, h, w, &err))
-        look(p.data, (size_t)(p.c * h * w));
+        read_all(p.data, (size_t)(p.c * h * w));
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         resize(a, p, 33, p.w);
     }
     if (!pare_idx_parse(a, data, size, &t, &err))
-        look(t.data, (size_t)pare_numel(&t) * pare_dtype_size(t.dtype));
+        read_all(t.data, (size_t)pare_numel(&t) * pare_dtype_size(t.dtype));
     pare_arena_free(a);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* fuzz_masks.c - fuzz target: any bytes as masks of a network, followed by speedup.
  *
- * Built and run as fuzz_onnx.c.  Bytes that begin with "bits" are the masks themselves, a bit an
- * element: those always fit, and what is left must compute the same.
+ * Built and run as fuzz_onnx.c.  Bytes after "bits" are masks, one bit per weight, which always
+ * fit; then speedup must succeed.
  */
 #include "base/arena.h"
 #include "graph/layer.h"
@@ -16,7 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-static void shrink(const struct pare_model *m, struct pare_arena *a, bool must)
+static void shrink(const struct pare_model *m, struct pare_arena *a, bool must_succeed)
 {
     struct pare_speedup_opts o = { .threads = 1 };
     struct pare_speedup_report report;
@@ -24,14 +24,15 @@ static void shrink(const struct pare_model *m, struct pare_arena *a, bool must)
     struct pare_err err = { 0 };
     int rc = pare_speedup(m, &o, a, &smaller, &report, &err);
 
-    if (rc && (rc != err.code || !err.msg[0] || must)) {
+    if (rc && (rc != err.code || !err.msg[0] || must_succeed)) {
         fprintf(stderr, "%s\n", err.msg);
         abort();
     }
     pare_model_free(smaller);
 }
 
-static void bits(struct pare_model *m, struct pare_arena *a, const unsigned char *data, size_t size)
+static void mask_bits(struct pare_model *m, struct pare_arena *a, const unsigned char *data,
+                      size_t size)
 {
     struct pare_err err;
     size_t bit = 0;
@@ -63,7 +64,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         abort();
     }
     if (size > 4 && !memcmp(data, "bits", 4)) {
-        bits(m, a, data + 4, size - 4);
+        mask_bits(m, a, data + 4, size - 4);
     } else {
         f = memory_file(data, size);
         if (!pare_apply_masks(m, f.path, &err))

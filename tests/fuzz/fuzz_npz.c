@@ -1,8 +1,8 @@
 /* fuzz_npz.c - fuzz target: any bytes as .npy or .npz; every element can be read, and written
  * again.
  *
- * Built and run as fuzz_onnx.c.  A zip archive is hard to hit by chance, and its check sums harder,
- * so what does not begin like one is also put into an archive that is right.
+ * Built and run as fuzz_onnx.c.  Random bytes rarely form a zip archive with correct checksums, so
+ * bytes that do not begin like one are also wrapped in a valid archive.
  */
 #include "io/npz.h"
 #include "base/arena.h"
@@ -15,7 +15,8 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-static void look(const struct pare_tensor *t)
+/* Reads every byte, so that a sanitizer finds missing ones. */
+static void read_all(const struct pare_tensor *t)
 {
     size_t bytes = (size_t)pare_numel(t) * pare_dtype_size(t->dtype);
     volatile unsigned char sum = 0;
@@ -25,7 +26,7 @@ static void look(const struct pare_tensor *t)
     (void)sum;
 }
 
-/* What was read is written as what is read. */
+/* An array that was read can be written and read again. */
 static void read_npy(struct pare_arena *a, const unsigned char *data, size_t size)
 {
     struct pare_err err = { 0 };
@@ -38,7 +39,7 @@ static void read_npy(struct pare_arena *a, const unsigned char *data, size_t siz
             abort();
         return;
     }
-    look(&t);
+    read_all(&t);
     if (pare_npy_pack(a, &t, &bytes, &len, &err) || pare_npy_parse(a, bytes, len, &again, &err) ||
         !pare_same_shape(&t, &again) || again.dtype != t.dtype ||
         memcmp(t.data, again.data, (size_t)pare_numel(&t) * pare_dtype_size(t.dtype)) != 0)
@@ -54,13 +55,13 @@ static void read_npz(struct pare_arena *a, const unsigned char *data, size_t siz
 
     if (!pare_npz_read(a, f.path, &list, &n, &err))
         for (int i = 0; i < n; i++)
-            look(&list[i].t);
+            read_all(&list[i].t);
     else if (!err.code || !err.msg[0])
         abort();
     close(f.fd);
 }
 
-/* Two entries of the same bytes. */
+/* An archive of two entries with these bytes. */
 static void wrap(struct pare_arena *a, const unsigned char *data, size_t size)
 {
     struct pare_zip_entry e[2] = { { "a.npy", { { data, size } } },

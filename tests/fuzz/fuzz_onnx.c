@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-/* What was written must be readable, and be written the same again. */
+/* A written model can be read, and writing it again gives the same bytes. */
 static void check_round_trip(const struct pare_model *m, struct pare_arena *a)
 {
     struct pare_model *again = NULL;
@@ -31,7 +31,7 @@ static void check_round_trip(const struct pare_model *m, struct pare_arena *a)
     pare_model_free(again);
 }
 
-/* Give every small input contents, so that inference computes the graph as if it were constant. */
+/* Make every small input a constant, so that inference evaluates the graph. */
 static void fill_inputs(struct pare_graph *g, const unsigned char *data, size_t size)
 {
     struct pare_err err;

@@ -1,9 +1,8 @@
 /* fuzz_pth.c - fuzz target: any bytes as a .pth file or the pickle in one; every element can be
  * read.
  *
- * Built and run as fuzz_onnx.c.  A zip archive is hard to hit by chance, and its check sums harder,
- * so whatever does not begin like one is taken for the pickle, and put into an archive that is
- * right.
+ * Built and run as fuzz_onnx.c.  Random bytes rarely form a zip archive with correct checksums, so
+ * bytes that do not begin like one are used as the pickle of a valid archive.
  */
 #include "io/pickle.h"
 #include "base/arena.h"
@@ -46,7 +45,7 @@ static void read_file(struct pare_arena *a, const unsigned char *data, size_t si
     (void)sum;
 }
 
-/* An archive around the pickle, with the storages that it tells of and that are not too large. */
+/* An archive of the pickle and the storages that it refers to, except large ones. */
 static void wrap(struct pare_arena *a, const struct pare_pickle *p, const unsigned char *data,
                  size_t size)
 {

@@ -1,9 +1,8 @@
 /* fuzz_run.c - fuzz target: any bytes as a model; compile it as `pare run` does, run it, save it.
  *
- * Built and run as fuzz_onnx.c, which has what comes before; here are kernels, layouts and the
- * places of buffers: as the rules choose them, the plain ones, and all that can run a layer, with
- * one left out that the input picks, so that its rivals get their turn.  What would take long is
- * not run.
+ * Built and run as fuzz_onnx.c, which covers loading.  This one covers kernels, layouts and buffer
+ * placement: with the kernels that the rules choose, without a kernel that the input selects (so
+ * that other candidates are used), and with the reference kernels.  Large plans are not run.
  */
 #include "backend/backend.h"
 #include "base/arena.h"
@@ -19,7 +18,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-/* Inputs of the shapes that the file declares, 2 where it leaves them open. */
+/* Inputs of the declared shapes; free dimensions are 2. */
 static struct pare_tensor *inputs(struct pare_arena *a, const struct pare_model *m,
                                   const unsigned char *data, size_t size)
 {

@@ -1,7 +1,7 @@
 /* fuzz_speedup.c - fuzz target: any bytes as a model with some channels masked, followed by
  * speedup.
  *
- * Built and run as fuzz_onnx.c.  Which channels are 0 is by chance, the same for the same bytes.
+ * Built and run as fuzz_onnx.c.  Channels are masked at random, seeded by a hash of the bytes.
  */
 #include "base/arena.h"
 #include "base/rng.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BYTES (1 << 16) /* of a model's input, of a weight */
+#define MAX_BYTES (1 << 16) /* of an input or a weight */
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -27,7 +27,7 @@ static uint64_t hash(const unsigned char *data, size_t size)
     return h;
 }
 
-/* Half of the channels of one axis, all, or none. */
+/* Mask about half of the channels of one axis, all, or none. */
 static void mask(struct pare_rng *r, const struct pare_tensor *t)
 {
     int axis = (int)pare_rng_below(r, (uint64_t)(t->rank > 1 ? 2 : 1));

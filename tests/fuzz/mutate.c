@@ -1,7 +1,7 @@
 /* mutate.c - libFuzzer mutator that changes a model field by field, to get past the wire format.
  *
- * Flipping bytes mostly breaks lengths.  Here the bytes are unpacked, a few fields of a few
- * messages are changed to something that might hurt, and the message is packed again.
+ * Random changes of bytes mostly break lengths.  Here the bytes are unpacked, a few fields are set
+ * to values that are likely to cause errors, and the message is packed again.
  */
 #include "base/arena.h"
 #include "onnx.pb-c.h"
@@ -44,7 +44,7 @@ static void collect(struct work *w, ProtobufCMessage *m)
     }
 }
 
-static int64_t number(struct work *w, int64_t old)
+static int64_t random_number(struct work *w, int64_t old)
 {
     static const int64_t tricky[] = { 0,
                                       1,
@@ -76,9 +76,9 @@ static int64_t number(struct work *w, int64_t old)
     }
 }
 
-/* A text of the same field elsewhere, or an operator's name. */
-static char *word(struct work *w, const ProtobufCFieldDescriptor *f,
-                  const ProtobufCMessageDescriptor *d)
+/* A string of the same field in another message, or the name of an operator. */
+static char *random_string(struct work *w, const ProtobufCFieldDescriptor *f,
+                           const ProtobufCMessageDescriptor *d)
 {
     size_t start = below(w, w->n), ops = 0;
 
@@ -114,12 +114,12 @@ static void change_value(struct work *w, const ProtobufCFieldDescriptor *f,
 
     switch (f->type) {
     case PROTOBUF_C_TYPE_ENUM:
-    case PROTOBUF_C_TYPE_INT32: *(int32_t *)p = (int32_t)number(w, *(int32_t *)p); break;
+    case PROTOBUF_C_TYPE_INT32: *(int32_t *)p = (int32_t)random_number(w, *(int32_t *)p); break;
     case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_INT64: *(int64_t *)p = number(w, *(int64_t *)p); break;
-    case PROTOBUF_C_TYPE_FLOAT: *(float *)p = (float)number(w, 1) * 0.5f; break;
-    case PROTOBUF_C_TYPE_DOUBLE: *(double *)p = (double)number(w, 1) * 0.5; break;
-    case PROTOBUF_C_TYPE_STRING: *(char **)p = word(w, f, d); break;
+    case PROTOBUF_C_TYPE_INT64: *(int64_t *)p = random_number(w, *(int64_t *)p); break;
+    case PROTOBUF_C_TYPE_FLOAT: *(float *)p = (float)random_number(w, 1) * 0.5f; break;
+    case PROTOBUF_C_TYPE_DOUBLE: *(double *)p = (double)random_number(w, 1) * 0.5; break;
+    case PROTOBUF_C_TYPE_STRING: *(char **)p = random_string(w, f, d); break;
     case PROTOBUF_C_TYPE_BYTES:
         max = b->len < MAX_BYTES ? MAX_BYTES : b->len;
         copy = pare_alloc(w->a, max, 1);
@@ -129,7 +129,7 @@ static void change_value(struct work *w, const ProtobufCFieldDescriptor *f,
             int64_t v, *at = (int64_t *)(void *)copy + below(w, b->len / 8);
 
             memcpy(&v, at, 8);
-            v = number(w, v);
+            v = random_number(w, v);
             memcpy(at, &v, 8);
         } else {
             b->len = LLVMFuzzerMutate(copy, b->len, below(w, 2) && b->len ? b->len : max);
@@ -151,7 +151,7 @@ static size_t element_size(const ProtobufCFieldDescriptor *f)
     }
 }
 
-/* Drop, repeat, exchange or change one element of a list. */
+/* Remove, repeat, swap or change one element of a list. */
 static void change_list(struct work *w, const ProtobufCFieldDescriptor *f, ProtobufCMessage *m)
 {
     size_t *n = (size_t *)((char *)m + f->quantifier_offset), size = element_size(f);

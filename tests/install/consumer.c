@@ -10,10 +10,10 @@ int main(void)
     struct pare_model *model = NULL;
     struct pare_err err;
 
-    /* A file that is not there must come back as a sentence, through the installed library. */
+    /* A missing file gives an error message with its name. */
     memset(&err, 0, sizeof(err));
     if (!pare_model_load("no-such-file.onnx", &model, &err) || !strstr(err.msg, "no-such-file")) {
-        fprintf(stderr, "unexpected answer: %s\n", err.msg);
+        fprintf(stderr, "unexpected message: %s\n", err.msg);
         return 1;
     }
     puts(pare_version());

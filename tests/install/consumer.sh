@@ -14,9 +14,9 @@ trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
 
 check() {
-    said=$(LD_LIBRARY_PATH=$lib "$1")
-    if [ "$said" != "$version" ]; then
-        echo "$1 printed '$said', not '$version'" >&2
+    printed=$(LD_LIBRARY_PATH=$lib "$1")
+    if [ "$printed" != "$version" ]; then
+        echo "$1 printed '$printed', not '$version'" >&2
         exit 1
     fi
     echo "ok: $2"
@@ -72,6 +72,6 @@ if [ -x "$prefix/bin/pare" ]; then
     for file in man/man1/pare.1 man/man1/pare-prune.1 bash-completion/completions/pare; do
         [ -s "$prefix/share/$file" ] || { echo "there is no share/$file" >&2; exit 1; }
     done
-    find "$prefix/share/zsh" -name _pare | grep -q . || { echo "nothing for zsh" >&2; exit 1; }
+    find "$prefix/share/zsh" -name _pare | grep -q . || { echo "there is no completion for zsh" >&2; exit 1; }
     echo "ok: manual pages, completion"
 fi

@@ -1,9 +1,8 @@
 #!/bin/sh
 # deb.sh - install a package on a fresh Debian 12 and run it there: deb.sh PACKAGE [ROOT]
 #
-# As root, with network.  ROOT is a Debian root that is there already; without one, debootstrap makes it,
-# and it is removed in the end.  Programs are built there, too: with pkg-config, against what the package
-# has.
+# Needs root and a network.  ROOT is an existing Debian root; without it, debootstrap creates one, which
+# is removed at the end.  A program is also built there with pkg-config.
 set -eu
 package=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
@@ -23,7 +22,7 @@ contents=$(dpkg-deb --contents "$package")
 for file in usr/bin/pare usr/include/pare/pare.h usr/share/man/man1/pare.1 \
     usr/share/man/man1/pare-prune.1 usr/share/bash-completion/completions/pare \
     usr/share/zsh/vendor-completions/_pare usr/share/doc/pare/copyright; do
-    echo "$contents" | grep -q " \./$file\$" || { echo "there is no $file in it"; exit 1; }
+    echo "$contents" | grep -q " \./$file\$" || { echo "the package has no $file"; exit 1; }
 done
 cp "$package" "$root/tmp/pare.deb"
 cp "$here/consumer.c" "$root/tmp/consumer.c"
@@ -31,7 +30,7 @@ inside apt-get update -qq
 inside apt-get install -qq -y --no-install-recommends /tmp/pare.deb >"$root/tmp/log" 2>&1 ||
     { tail -n 30 "$root/tmp/log"; exit 1; }
 
-# Only what the package depends on is there now: no compiler, no Python.
+# Only dependencies of the package are installed now: no compiler, no Python.
 inside pare --version
 inside sh -euc 'cd /tmp
     pare new lenet --input 1,8,8 --seed 1 -o m.onnx
@@ -42,9 +41,9 @@ inside sh -euc 'cd /tmp
 ! inside ldd /usr/bin/pare | grep "not found"
 
 inside apt-get install -qq -y --no-install-recommends gcc libc6-dev pkg-config >"$root/tmp/log" 2>&1
-said=$(inside sh -euc 'cd /tmp && cc consumer.c $(pkg-config --cflags --libs pare) -o consumer && ./consumer')
-echo "a program built with it prints $said"
-[ "$(inside pare --version)" = "pare $said" ]
+printed=$(inside sh -euc 'cd /tmp && cc consumer.c $(pkg-config --cflags --libs pare) -o consumer && ./consumer')
+echo "a program built with it prints $printed"
+[ "$(inside pare --version)" = "pare $printed" ]
 
 inside apt-get purge -qq -y pare >"$root/tmp/log" 2>&1
 [ ! -e "$root/usr/bin/pare" ] && [ ! -e "$root/usr/include/pare" ]

@@ -1,9 +1,8 @@
 #!/bin/sh
-# plugins.sh - build pruners and a quantizer outside the tree against the installed package, and use
-# them.
+# plugins.sh - build and use pruners and a quantizer outside the tree, with the installed package.
 #
 # usage: plugins.sh BUILD_FOLDER SOURCE_FOLDER
-# The good ones are those of examples/plugin.  Bad ones must be refused in one sentence, with exit
+# Valid plugins are those of examples/plugin.  Invalid ones must be rejected with one message and exit
 # code 1, and nothing may be written.
 set -eu
 
@@ -28,14 +27,14 @@ cp "$examples"/*.c "$examples/Makefile" "$work/plugin"
 cd "$work/plugin"
 env -u MAKEFLAGS -u MAKELEVEL make CFLAGS='-O1 -Wall -Wextra -Wpedantic -Werror' >make.log
 
-# ---- good ones ----
+# ---- valid plugins ----
 
 "$pare" new lenet --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 "$pare" train m.onnx --data digits --epochs 4 --optimizer adam --lr 2e-3 --threads 1 --seed 1 --quiet \
     -o t.onnx >/dev/null
 digits="--data digits --optimizer adam --lr 1e-3 --threads 1 --seed 1"
 
-# layers SPARSITY NAME... : the table in the log must have these and no others.
+# layers SPARSITY NAME...: the table in the log must have exactly these layers
 layers() {
     sparsity=$1
     shift
@@ -67,25 +66,25 @@ layers 80.0 conv1 conv2 fc1 fc2
 [ "$(grep -c ^epoch log)" = 3 ] || fail "not 3 epochs"
 echo "ok: stairs"
 
-# 8 bits lose next to nothing.
+# 8 bits lose almost no accuracy.
 clip='[{"quant_types": ["weight", "input"], "quant_bits": 8, "op_types": ["Conv2d", "Linear"]},
        {"quant_types": ["output"], "quant_bits": 8, "op_types": ["ReLU"]}]'
 "$pare" quantize t.onnx --plugin ./clip_quantizer.so --quantizer clip --config "$clip" $digits \
     --epochs 2 -o clip.onnx >log
 [ "$("$pare" eval clip.onnx --data digits --json | sed -n 's/.*"top1": *0*\.\([0-9][0-9]\).*/\1/p')" -ge 90 ] ||
-    fail "clip has forgotten its digits"
+    fail "clip lost its accuracy"
 echo "ok: clip_quantizer"
 
-# No gradient comes back through the last layer when every output is too large: the weights stay as
-# they are, however long one trains.  Without its backward() they would change.
+# If all outputs of the last layer exceed the limit, its gradients are 0 and training changes no weight;
+# without the quantizer's backward() it would.
 last='[{"quant_types": ["output"], "quant_bits": 8, "op_names": ["fc2"]}]'
 for how in "0 1" "0 2" "1e6 1"; do
     "$pare" quantize t.onnx --plugin ./clip_quantizer.so --quantizer clip --set limit=${how% *} \
         --config "$last" --data digits --optimizer sgd --lr 0.1 --threads 1 --seed 1 \
         --epochs ${how#* } --model-out "clip $how.npz" -o "clip $how.onnx" >log
 done
-cmp "clip 0 1.npz" "clip 0 2.npz" || fail "gradients came through"
-! cmp -s "clip 0 1.npz" "clip 1e6 1.npz" || fail "no gradients came through"
+cmp "clip 0 1.npz" "clip 0 2.npz" || fail "gradients are not 0"
+! cmp -s "clip 0 1.npz" "clip 1e6 1.npz" || fail "all gradients are 0"
 echo "ok: clip_quantizer's backward"
 
 # Two plugins at a time.
@@ -94,19 +93,19 @@ echo "ok: clip_quantizer's backward"
 cmp once.onnx both.onnx
 echo "ok: two at a time"
 
-# A config that says nothing about sparsity: nothing to remove, nothing written.
+# A config_list without a sparsity: nothing is removed or written.
 code=0
 "$pare" prune t.onnx --plugin ./once.so --pruner once --config '[{"op_types": ["default"]}]' \
     -o none.onnx >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q "no weights were removed" log && [ ! -e none.onnx ] || fail "no sparsity"
 echo "ok: no sparsity"
 
-# ---- bad ones ----
+# ---- invalid plugins ----
 
 cd "$work/bad"
 cp ../plugin/t.onnx .
 
-# plugin NAME FIELDS [INIT]: a pruner with these fields, and what pare_plugin_init does.
+# plugin NAME FIELDS [INIT [FUNCTION]]: a pruner with these fields; INIT is the body of pare_plugin_init
 plugin() {
     cat >"$1.c" <<END
 #include <pare/plugin.h>
@@ -127,15 +126,15 @@ END
     cc -std=c11 -w $(pkg-config --cflags pare) -fPIC -shared "$1.c" -o "$1.so" || fail "$1.c"
 }
 
-# refused PLUGIN TEXT: the sentence, and nothing else.
-refused() {
+# rejected PLUGIN TEXT: pare must fail with one line that contains TEXT
+rejected() {
     code=0
     ls >../before
-    "$pare" prune t.onnx --plugin "./$1" --pruner mine --sparsity 0.5 >../said 2>../log || code=$?
+    "$pare" prune t.onnx --plugin "./$1" --pruner mine --sparsity 0.5 >../printed 2>../log || code=$?
     ls >../after
     [ $code = 1 ] || fail "$1: exit code $code"
-    [ "$(wc -l <../log)" = 1 ] && [ ! -s ../said ] || fail "$1: not one sentence: $(cat ../log)"
-    grep -qF -- "$2" ../log || fail "$1: does not say '$2' but: $(cat ../log)"
+    [ "$(wc -l <../log)" = 1 ] && [ ! -s ../printed ] || fail "$1: not one message: $(cat ../log)"
+    grep -qF -- "$2" ../log || fail "$1: expected '$2', found: $(cat ../log)"
     cmp ../before ../after || fail "$1: something was written"
     sed 's/^pare: /ok: /' ../log
 }
@@ -159,22 +158,22 @@ echo "not a shared object" >text.so
 head -c 3000 abi.so >cut.so
 head -c 30 abi.so >short.so
 
-refused abi.so "abi.so: a pruner was built for interface 3 of plugins, this is 2: build it again"
-refused symbol.so "symbol.so: is not a plugin of Pare, it has no function pare_plugin_init"
-refused taken.so "taken.so: a pruner 'level' is there already"
-refused unnamed.so "unnamed.so: a pruner has no usable name"
-refused idle.so "idle.so: pruner 'mine' has neither calc_mask nor score"
-refused refuses.so "refuses.so: not today"
-refused silent.so "silent.so: the plugin refuses to start and does not say why"
-refused nothing.so "nothing.so: the plugin adds nothing"
-refused missing.so "missing.so: undefined symbol: no_such_function"
-refused twice.so "twice.so: a pruner 'mine' is there already"
-refused large.so "large.so: a descriptor has size 4096, struct pare_algorithm has "
-refused unsized.so "unsized.so: a descriptor has size 0, struct pare_pruner has "
-refused other.so "no pruner 'mine'"
-refused text.so "text.so: is not a shared object"
-refused empty.so "empty.so: is not a shared object"
-refused cut.so "cut.so: the end of the shared object is missing"
-refused short.so "short.so: the end of the shared object is missing"
-refused nowhere.so "nowhere.so: cannot open: No such file or directory"
-refused . "not a regular file"
+rejected abi.so "abi.so: a pruner was built for interface 3 of plugins, this is 2: build it again"
+rejected symbol.so "symbol.so: is not a plugin of Pare, it has no function pare_plugin_init"
+rejected taken.so "taken.so: a pruner 'level' is there already"
+rejected unnamed.so "unnamed.so: a pruner has no usable name"
+rejected idle.so "idle.so: pruner 'mine' has neither calc_mask nor score"
+rejected refuses.so "refuses.so: not today"
+rejected silent.so "silent.so: the plugin refuses to start and does not say why"
+rejected nothing.so "nothing.so: the plugin adds nothing"
+rejected missing.so "missing.so: undefined symbol: no_such_function"
+rejected twice.so "twice.so: a pruner 'mine' is there already"
+rejected large.so "large.so: a descriptor has size 4096, struct pare_algorithm has "
+rejected unsized.so "unsized.so: a descriptor has size 0, struct pare_pruner has "
+rejected other.so "no pruner 'mine'"
+rejected text.so "text.so: is not a shared object"
+rejected empty.so "empty.so: is not a shared object"
+rejected cut.so "cut.so: the end of the shared object is missing"
+rejected short.so "short.so: the end of the shared object is missing"
+rejected nowhere.so "nowhere.so: cannot open: No such file or directory"
+rejected . "not a regular file"

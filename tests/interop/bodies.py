@@ -3,9 +3,9 @@
 
 usage: bodies.py BUILD_FOLDER [COUNT]
 
-Checked, for COUNT seeds of each kind, opsets 11 to 21: the output is the same.  Loops end by their count or
-by their condition, some after 0 iterations; states grow, stay, or are sequences; scans go in both
-directions along any axis; boxes are corners or centers, with equal scores.
+For COUNT seeds of each kind, opsets 11 to 21, the outputs must be the same.  Loops end by their trip count
+or by their condition, some after 0 iterations; states grow, keep their size, or are sequences; scans run
+forward and backward along any axis; boxes are corners or centers, some with equal scores.
 """
 import os
 import subprocess
@@ -36,7 +36,7 @@ def save(path, nodes, x, out, inits, opset, kind=F):
 
 
 def loop(r, path, opset):
-    """States s (grows or stays) and q (a sequence, or not there); one stacked result."""
+    """State s (growing or of fixed size), optional state q (a sequence), and one stacked output."""
     grows, stops, seq = r.random() < .4, r.random() < .5, opset > 12 and r.random() < .4
     n = int(r.integers(0, 7))
     nodes = [h.make_node("Cast", ["i"], ["f"], to=F),
@@ -73,7 +73,7 @@ def loop(r, path, opset):
 
 
 def scan(r, path, opset):
-    """A running sum along an axis, forward or backward, and its square as a stacked result."""
+    """A running sum along an axis, forward or backward, and a product of it as a stacked output."""
     rank, axis = 3, int(r.integers(0, 3))
     dims = r.integers(1, 5, rank)
     item = [int(d) for k, d in enumerate(dims) if k != axis]
@@ -92,7 +92,7 @@ def scan(r, path, opset):
 
 
 def if_(r, path, opset):
-    """Results of different or equal shapes, a nested If, captured values."""
+    """Branches with outputs of different or equal shapes, a nested If, captured values."""
     def branch(name, nodes, inits=()):
         return h.make_graph(nodes, name, [], [info(name)], list(inits))
     inner = h.make_node("If", ["d"], ["v"], then_branch=branch("p", [h.make_node("Neg", ["x"], ["p"])]),

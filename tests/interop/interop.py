@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""interop.py - one network through Pare, PyTorch and ONNX Runtime: the outputs must agree.
+"""interop.py - compare the outputs of one network in Pare, PyTorch and ONNX Runtime.
 
 usage: interop.py BUILD_FOLDER NAME
 
-NAME is a model of tools/export_models.py, exported to BUILD_FOLDER/models when it is not there, or
+NAME is a model of tools/export_models.py, exported to BUILD_FOLDER/models if necessary, or
 "digits" for the committed one.  Checked, for batch 1 and 2:
     pare run                    = PyTorch       to 1e-4 of the largest output
     pare run                    = ONNX Runtime  to 1e-4
     ONNX Runtime on the file that Pare saved = ONNX Runtime on the original, to 1e-6,
-    and the same with the weights in a file of their own.
+    and the same with external data.
 """
 import os
 import shutil
@@ -18,7 +18,7 @@ import tempfile
 
 import numpy as np
 
-os.environ["PARE_CACHE"] = ""  # tests neither read nor write what is the user's
+os.environ["PARE_CACHE"] = ""  # neither read nor write the user's cache
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
@@ -33,7 +33,7 @@ def sh(*command, **env):
 
 
 def only(path):
-    """The one array of an .npz, or an .npy's."""
+    """The only array of an .npz or .npy file."""
     arrays = np.load(path)
     return arrays if path.endswith(".npy") else arrays[arrays.files[0]]
 
@@ -43,7 +43,7 @@ class Check:
 
     def same(self, what, a, b, tolerance):
         if a.shape != b.shape:
-            difference = f"{a.shape} against {b.shape}"
+            difference = f"{a.shape} instead of {b.shape}"
             good = False
         else:
             error = float(np.abs(a - b).max() / np.abs(b).max())
@@ -54,13 +54,13 @@ class Check:
 
 
 def files(build, name):
-    """The model, and (input, PyTorch's output) per batch."""
+    """The paths of the model and of (input, PyTorch's output) for each batch size."""
     if name == "digits":
         folder = os.path.join(ROOT, "data", "digits")
         return os.path.join(folder, "digits.onnx"), [
             (os.path.join(folder, "sample.npz"), os.path.join(folder, "sample_logits.npz"))]
     folder = os.path.join(build, "models")
-    # On a machine that is busy otherwise, PyTorch's threads must not spin waiting for each other.
+    # On a busy machine, PyTorch's threads must not spin while they wait for each other.
     sh(sys.executable, os.path.join(ROOT, "tools", "export_models.py"), folder, "--one", name,
        GOMP_SPINCOUNT="10000")
     base = os.path.join(folder, name)

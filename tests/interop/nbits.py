@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""nbits.py - weights of 4 and 8 bits by group in Pare and in ONNX Runtime.
+"""nbits.py - weights of 4 and 8 bits with a scale per group, in Pare and in ONNX Runtime.
 
 usage: nbits.py BUILD_FOLDER NAME
 
-NAME is a model of tools/export_models.py; "lenet" brings an MLP of `pare new` along.  Checked, of 4 bits
-(symmetric, affine, other groups) and 8, each as DequantizeLinear and as MatMulNBits:
+NAME is a model of tools/export_models.py; "lenet" also checks an MLP of `pare new`.  For 4 bits (symmetric,
+affine, another group size) and 8 bits, each as DequantizeLinear and as MatMulNBits:
     Pare = ONNX Runtime   to 2e-5 of the largest output
-    the preset w4         the file has the size that 4 bits, scales, and 8 bits of convolutions have
+    preset w4             the file is as small as 4-bit linear weights, scales and int8 filters allow
 """
 import os
 import shutil
@@ -32,7 +32,7 @@ HOW = {
 
 
 def size_limit(model):
-    """Bytes of the preset's file: linear weights 4.5 bits, all else of the file as int8 or float."""
+    """Largest size of a w4 file in bytes: 4.5 bits per linear weight, 8 per filter weight, 32 otherwise."""
     import onnx
     graph = onnx.load(model).graph
     uses = {n.input[1]: n.op_type for n in graph.node if n.op_type in ("Conv", "Gemm", "MatMul")}

@@ -1,4 +1,4 @@
-// npz.mjs - read NumPy's .npz (stored, not compressed) and write .npy, for ONNX Runtime's side.
+// npz.mjs - read NumPy's .npz (stored, not compressed) and write .npy, for the scripts that run ONNX Runtime.
 import fs from 'node:fs';
 
 const ARRAYS = { '<f4': Float32Array, '<i8': BigInt64Array, '<i4': Int32Array, '|u1': Uint8Array, '|i1': Int8Array,

@@ -3,10 +3,10 @@
 
 usage: operators.py BUILD_FOLDER [SEED [PATTERN]]
 
-A case is an operator, its inputs, its attributes and the difference that is allowed, relative to the
-largest output; quantized results may differ by one step.  Those that ONNX Runtime refuses are
-counted; each operator needs at least one that it runs.  Where ONNX Runtime has no implementation, or
-one that differs from the ONNX reference, the case has the result of NumPy.
+A case is an operator with inputs, attributes and a tolerance relative to the largest output; quantized
+results may differ by one step.  Cases that ONNX Runtime rejects are counted; it must run at least one of
+each operator.  Where ONNX Runtime has no implementation, or one that differs from the ONNX reference,
+the case has the expected result, computed by NumPy.
 """
 import os
 import subprocess
@@ -41,8 +41,8 @@ class Cases:
 
     def add(self, op, *inputs, domain="", opset=17, outs=1, tol=1e-4, const=(), out_type=None, want=None,
             more=None, **attrs):
-        """Inputs are arrays or None; those in `const` are initializers.  `want` is the result if ONNX Runtime's does
-        not count, `more` are attributes whose names are parameters here."""
+        """Inputs are arrays or None; those in `const` are initializers.  `want` is the expected result if it is not
+        ONNX Runtime's; `more` has attributes whose names are parameters of this function."""
         self.list.append((op, inputs, domain, opset, outs, tol, set(const), out_type, {**attrs, **(more or {})}, want))
 
 
@@ -221,7 +221,8 @@ def quantized(c):
               domain=MS, const=(1, 2, 4, 5, 6, 7), out_type=t, tol="step")
 
 
-def far(mine, theirs, tol):
+def excess(mine, theirs, tol):
+    """The largest difference, as a multiple of the tolerance."""
     if mine.shape != theirs.shape:
         return float("inf")
     if not theirs.size:
@@ -239,7 +240,7 @@ def main():
     for make in (signals, sampling, fused, quantized):
         make(cases)
     todo = [case for case in cases.list if pattern in case[0]]
-    bad, ran, refused = 0, {}, {}
+    bad, ran, rejected = 0, {}, {}
     with tempfile.TemporaryDirectory() as tmp:
         for i, case in enumerate(todo):
             model, feed = build(case)
@@ -252,7 +253,7 @@ def main():
             done = subprocess.run([f"{build_dir}/pare", "run", f"{base}.onnx", "--input", f"{base}.in.npz", "-o",
                                    f"{base}.out.npz"], text=True, capture_output=True)
             if os.path.exists(f"{base}.error") and case[9] is None:
-                refused.setdefault(case[0], []).append(open(f"{base}.error").read())
+                rejected.setdefault(case[0], []).append(open(f"{base}.error").read())
                 continue
             ran[case[0]] = ran.get(case[0], 0) + 1
             if done.returncode:
@@ -262,12 +263,12 @@ def main():
             mine = np.load(f"{base}.out.npz")
             for k, name in enumerate(mine.files):
                 theirs = np.load(f"{base}.{k}.npy") if case[9] is None else case[9]
-                d = far(mine[name], theirs, case[5])
+                d = excess(mine[name], theirs, case[5])
                 if d > 1:
-                    print(f"FAIL {what} output {k}: {d:.3g} times what is allowed")
+                    print(f"FAIL {what} output {k}: {d:.3g} times the tolerance")
                     bad += 1
-    for op, why in refused.items():
-        print(f"ONNX Runtime refuses {len(why)} of {op}: {why[0][:150]}")
+    for op, why in rejected.items():
+        print(f"ONNX Runtime rejects {len(why)} cases of {op}: {why[0][:150]}")
         if op not in ran:
             bad += 1
             print(f"FAIL {op}: ONNX Runtime runs none of its cases")

@@ -1,8 +1,8 @@
 // ort.mjs - run models in ONNX Runtime: node ort.mjs MODEL INPUT.npz OUTPUT.npy [...]
-// The first output of each model is written.  NODE_PATH says where onnxruntime-node is.
-// Float inputs of layers with integer weights stay float: of itself ONNX Runtime would round them to
-// 8 bits where it makes MatMulNBits of DequantizeLinear and MatMul.
-// ORT_LEVEL (disabled, basic, extended, all) says how much of the graph it may change.
+// Writes the first output of each model.  NODE_PATH is the folder of onnxruntime-node.
+// Inputs of layers with integer weights stay float: by default, ONNX Runtime quantizes them to 8 bits where
+// it fuses DequantizeLinear and MatMul to MatMulNBits.
+// ORT_LEVEL (disabled, basic, extended, all) is the graph optimization level.
 import { createRequire } from 'node:module';
 import { readNpz, writeNpy } from './npz.mjs';
 

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""pruned.py - pruned models and masks between Pare, PyTorch and ONNX Runtime.
+"""pruned.py - pruned models and masks in Pare, PyTorch and ONNX Runtime.
 
 usage: pruned.py BUILD_FOLDER NAME
 
 NAME is a model of tools/export_models.py.  Checked:
-    the masked .onnx        gives the same in ONNX Runtime and Pare, to 1e-4
-    --masks and --model-out load with torch.load; state = original weights * masks, bit by bit
-    masks of torch.save     are applied by `pare apply`, and the .onnx has these zeros
+    the masked .onnx has the same outputs in ONNX Runtime and Pare, to 1e-4
+    torch.load reads the files of --masks and --model-out; state = original weights * masks, bit by bit
+    `pare apply` applies masks written by torch.save, and the .onnx has these zeros
 """
 import os
 import shutil
@@ -59,13 +59,13 @@ def main():
                     good &= torch.equal(torch.where(m["weight"] > 0, w, torch.zeros(())),
                                         state[key])
             true(check, f"{name}, {pruner}: state = weights * masks in {len(masks)} layers", good)
-        drawn = {layer: {"weight": (torch.rand_like(m["weight"]) > 0.3).float(), "bias": None}
+        random_masks = {layer: {"weight": (torch.rand_like(m["weight"]) > 0.3).float(), "bias": None}
                  for layer, m in list(masks.items())[:3]}
-        torch.save(drawn, os.path.join(work, "torch.pth"))
+        torch.save(random_masks, os.path.join(work, "torch.pth"))
         path = os.path.join(work, "applied.onnx")
         sh(pare, "apply", model, "--masks", os.path.join(work, "torch.pth"), "-o", path)
         after = weights(path)
-        for layer, m in drawn.items():
+        for layer, m in random_masks.items():
             key = layer + ".weight"
             if key in before:
                 true(check, f"{name}: masks of torch.save in {layer}",

@@ -4,12 +4,13 @@
 usage: quantized.py BUILD_FOLDER NAME
 
 NAME is a model of tools/export_models.py.  Checked:
-    integer weights alone     Pare = ONNX Runtime to 1e-4 of the largest output
-    int8, both formats        the outputs differ by no more than one step of the output; or, where
-                              ONNX Runtime itself is further from the float64 outputs than that, Pare
-                              is as near to these as ONNX Runtime with or without its optimizations
-    int8, both formats        every integer of every layer is what float64 makes of the integers
-                              before it (exact.py), but for numbers halfway between two
+    integer weights only      Pare = ONNX Runtime to 1e-4 of the largest output
+    int8, both formats        the outputs differ by at most one quantization step; or, where ONNX
+                              Runtime itself differs more with and without its optimizations, Pare is
+                              as near to the float64 outputs as ONNX Runtime
+    int8, both formats        every integer of every layer equals the one computed in float64 from the
+                              layer's integer inputs (float64_reference.py), except for values halfway
+                              between two integers
     int8                      the file has a third of the size or less
 """
 import os
@@ -22,12 +23,12 @@ import onnx
 import onnx.numpy_helper
 import torch
 
-import exact
+import float64_reference
 from interop import HERE, Check, files, only, sh
 from pruned import true
 
 ITEMS = 4
-HALFWAY = 1e-3          # so near to a half, in steps, float32 may decide either way
+HALFWAY = 1e-3          # distance from a half, in steps, below which float32 may round either way
 
 
 def runtime(build, work, path, x, level="all"):
@@ -44,25 +45,25 @@ def outputs(build, work, path, x):
 
 
 def as_near(build, work, path, x, mine):
-    """Is Pare as near to the file's float64 outputs as ONNX Runtime is?  Each program rounds a few
-    numbers that are about halfway the other way, and a deep network makes more of it.  Yes only where
-    ONNX Runtime is more than a step from itself without optimizations, so that no result can be within
-    one of both; layer_by_layer() then says whether Pare's integers are right.  In steps: a sentence,
-    and yes or no by the root of the mean square, which does not hang on one output."""
-    right = exact.run(path, dict(np.load(x)))
+    """Is Pare as near to the float64 outputs as ONNX Runtime is?  Each program rounds a few values that
+    are about halfway differently, and a deep network amplifies that.  True only if ONNX Runtime differs by
+    more than a step from itself without optimizations, so that no result can be within one step of both;
+    layer_by_layer() then checks Pare's integers.  Returns a text with distances in steps and the result,
+    which compares root mean squares because these do not depend on a single output."""
+    expected = float64_reference.run(path, dict(np.load(x)))
     theirs = [runtime(build, work, path, x, level) for level in ("all", "basic", "disabled")]
-    off = [np.abs(y - right) / step(path, right) for y in [mine] + theirs]
+    off = [np.abs(y - expected) / step(path, expected) for y in [mine] + theirs]
     most = [float(d.max()) for d in off]
     rms = [float(np.sqrt((d ** 2).mean())) for d in off]
-    distance = float(np.abs(theirs[0] - theirs[2]).max()) / step(path, right)
-    text = (f"from float64 Pare is {most[0]:.2g} steps off (rms {rms[0]:.3f}), ONNX Runtime "
+    distance = float(np.abs(theirs[0] - theirs[2]).max()) / step(path, expected)
+    text = (f"Pare differs from float64 by {most[0]:.2g} steps (rms {rms[0]:.3f}), ONNX Runtime by "
             + ", ".join(f"{m:.2g} (rms {r:.3f})" for m, r in zip(most[1:], rms[1:]))
-            + f" and {distance:.2g} from itself without optimizations")
+            + f"; ONNX Runtime differs from itself without optimizations by {distance:.2g}")
     return text, distance > 1.001 and rms[0] <= 1.1 * max(rms[1:])
 
 
 def step(path, y):
-    """The scale of the output; a float output has none: 255 steps between its least and its largest."""
+    """The scale of the output; for a float output, 1/255 of its range."""
     graph = onnx.load(path).graph
     scales = {t.name: t for t in graph.initializer}
     made = {o: n for n in graph.node for o in n.output}
@@ -75,31 +76,32 @@ def step(path, y):
 
 
 def integers(path):
-    """Nodes that take integers and give integers."""
+    """The number of nodes with integer inputs and outputs."""
     return sum(n.op_type.startswith("QLinear") or n.op_type == "QGemm"
                for n in onnx.load(path).graph.node)
 
 
 def layer_by_layer(build, work, path, x):
-    """How many integers Pare rounds, how many not as float64, and how far from a half at most."""
+    """The number of Pare's integers, of those that differ from float64, and their largest distance from a
+    half."""
     tap, out = os.path.join(work, "tap.onnx"), os.path.join(work, "tap.npz")
-    exact.tapped(path, tap)
+    float64_reference.expose_quantized(path, tap)
     sh(os.path.join(build, "pare"), "run", tap, "--input", x, "--output", out)
     mine = np.load(out)
-    count, other, far = 0, 0, 0.0
+    count, different, farthest = 0, 0, 0.0
 
     def seen(name, y, distance):
-        nonlocal count, other, far
+        nonlocal count, different, farthest
         q = torch.from_numpy(mine[name])
         wrong = q != y
-        count, other = count + q.numel(), other + int(wrong.sum())
+        count, different = count + q.numel(), different + int(wrong.sum())
         if wrong.any():
-            far = max(far, float(distance[wrong].max()),
-                      float((q[wrong].int() - y[wrong].int()).abs().max() > 1))
+            farthest = max(farthest, float(distance[wrong].max()),
+                           float((q[wrong].int() - y[wrong].int()).abs().max() > 1))
         return q
 
-    exact.run(path, dict(np.load(x)), seen)
-    return count, other, far
+    float64_reference.run(path, dict(np.load(x)), seen)
+    return count, different, farthest
 
 
 def int8(build, work, model, kind, data):
@@ -132,12 +134,12 @@ def main():
             part = os.path.getsize(path) / os.path.getsize(model)
             same = distance < 1.001
             true(check, f"{name}, {kind}: Pare = ONNX Runtime to {distance:.2g} steps; "
-                 f"{integers(path)} nodes of integers; {100 * part:.1f} % of the size", part < 0.34)
+                 f"{integers(path)} integer nodes; {100 * part:.1f} % of the size", part < 0.34)
             if not same:
                 true(check, *as_near(build, work, path, x, a))
-            count, other, far = layer_by_layer(build, work, path, x)
-            true(check, f"{name}, {kind}: of {count} integers {other} are not those of float64, "
-                 f"all within {far:.1g} steps of a half", far < HALFWAY)
+            count, different, farthest = layer_by_layer(build, work, path, x)
+            true(check, f"{name}, {kind}: {different} of {count} integers differ from float64, "
+                 f"all within {farthest:.1g} steps of a half", farthest < HALFWAY)
     finally:
         shutil.rmtree(work)
     return 1 if check.failed else 0

@@ -3,8 +3,8 @@
 
 usage: quantized_fashion.py BUILD_FOLDER [MODEL]
 
-Without a model, one is trained for a little while.  The test set's 10000 pictures go through both
-programs, in both formats: they name the same class for 99 % of them or more.
+Without a model, one is trained for one epoch.  For at least 99 % of the 10,000 test images, in both
+formats, the two programs must predict the same class.
 """
 import gzip
 import os
@@ -18,14 +18,14 @@ from interop import HERE, Check, only, sh
 from pruned import true
 
 FOLDER = "/usr/share/datasets/fashion-mnist"
-MEAN, SPREAD = 0.286, 0.353
+MEAN, STD = 0.286, 0.353
 BATCH = 1000
 
 
-def pictures():
+def test_images():
     with gzip.open(os.path.join(FOLDER, "t10k-images-idx3-ubyte.gz")) as f:
         raw = np.frombuffer(f.read(), np.uint8, offset=16)
-    return ((raw.reshape(-1, 1, 28, 28) / np.float32(255) - np.float32(MEAN)) / np.float32(SPREAD))
+    return ((raw.reshape(-1, 1, 28, 28) / np.float32(255) - np.float32(MEAN)) / np.float32(STD))
 
 
 def main():
@@ -39,7 +39,7 @@ def main():
             sh(pare, "new", "lenet", "--input", "1,28,28", "--seed", "1", "-o", fresh)
             sh(pare, "train", fresh, "--data", "fashion-mnist", "--limit", "20000", "--epochs", "1",
                "--lr", "0.02", "--seed", "1", "-q", "-o", model)
-        images = pictures()
+        images = test_images()
         parts = [os.path.join(work, f"x{i}.npz") for i in range(0, len(images), BATCH)]
         name = None
         for kind in ("qdq", "qoperator"):

@@ -1,5 +1,6 @@
-// race.mjs - models of one input in ONNX Runtime, in turn: node race.mjs SECONDS THREADS SHAPE MODEL...
-// Prints the median seconds of each, as JSON.  NODE_PATH says where onnxruntime-node is.
+// race.mjs - measure models in ONNX Runtime alternately: node race.mjs SECONDS THREADS SHAPE MODEL...
+// The models have one input.  Prints the median seconds of each as JSON.  NODE_PATH is the folder of
+// onnxruntime-node.
 import { createRequire } from 'node:module';
 
 const ort = createRequire(import.meta.url)('onnxruntime-node');

@@ -1,7 +1,7 @@
 // random_graphs.mjs - compare ONNX Runtime's outputs of random networks with Pare's.
 // node random_graphs.mjs FOLDER      with the files of random_graphs.c; NODE_PATH as for ort.mjs.
-// ONNX Runtime itself may crash: FOLDER/log has what was done before, a line for each file begun, and
-// the next call continues after it.
+// ONNX Runtime may crash: FOLDER/log has a line for each file that was started, and the next call
+// continues after the last one.
 import { createRequire } from 'node:module';
 import { appendFileSync, existsSync, readFileSync, readdirSync } from 'node:fs';
 import { readNpz } from './npz.mjs';
@@ -13,7 +13,7 @@ const before = existsSync(log) ? readFileSync(log, 'utf8').split('\n') : [];
 const seen = new Set(before.filter(l => l.startsWith('at ')).map(l => l.slice(3)));
 const note = (line) => appendFileSync(log, `${line}\n`);
 
-// How far off, in parts of what is allowed: 2e-4 of the largest value, and a little.
+// The largest difference as a multiple of the tolerance: 2e-4 of the largest value, plus 1e-5.
 function distance(mine, theirs) {
     let most = 0, off = 0;
     if (String(theirs.dims) !== String(mine.dims)) return Infinity;
@@ -38,12 +38,12 @@ for (const file of readdirSync(folder).filter(f => f.endsWith('.onnx') && !seen.
         const session = await ort.InferenceSession.create(`${base}.onnx`, { logSeverityLevel: 4 });
         result = await session.run(feeds);
     } catch (e) {
-        note(`refused ${String(e.message).replace(/\s+/g, ' ').slice(0, 160)}`);
+        note(`rejected ${String(e.message).replace(/\s+/g, ' ').slice(0, 160)}`);
         continue;
     }
     for (const [name, mine] of Object.entries(readNpz(`${base}.out.npz`))) {
         const d = distance(mine, result[name]);
-        note(d <= 1 ? `same ${d}` : `other ${file} ${name}: ${d} times what is allowed`);
+        note(d <= 1 ? `same ${d}` : `different ${file} ${name}: ${d} times the tolerance`);
     }
     note('done');
 }

@@ -2,8 +2,8 @@
 # random_graphs.sh - compare random networks in Pare and in ONNX Runtime.
 #
 # usage: random_graphs.sh PROGRAM NODE_MODULES [COUNT [SEED]]      (200 networks from seed 1 on)
-# A network that ONNX Runtime crashes on or refuses is not counted; one in five may be such
-# (it wants pads smaller than the window, for one).
+# Networks that crash ONNX Runtime or that it rejects (for example pads larger than the window) are not
+# counted; at most one in five may be rejected.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 tmp=$(mktemp -d)
@@ -16,9 +16,9 @@ until node "$here/random_graphs.mjs" "$tmp" 2>"$tmp/err"; do
     crashed=$((crashed + 1))
     [ $((crashed * 10)) -le "$count" ] || { cat "$tmp/err"; exit 1; }
 done
-of() { grep -c "^$1" "$tmp/log" || :; }
-grep '^other\|^refused' "$tmp/log" | sort | uniq -c | head -20 || :
+count_of() { grep -c "^$1" "$tmp/log" || :; }
+grep '^different\|^rejected' "$tmp/log" | sort | uniq -c | head -20 || :
 worst=$(sed -n 's/^same //p' "$tmp/log" | sort -g | tail -1)
-echo "$(of done) random networks, $(of same) outputs the same, $(of other) not (worst ${worst:-0} of what is" \
-    "allowed); ONNX Runtime refuses $(of refused), crashes on $crashed"
-[ "$(of other)" = 0 ] && [ $((5 * $(of refused))) -le "$count" ] && [ "$(of same)" -gt 0 ]
+echo "$(count_of done) random networks: $(count_of same) outputs are the same (at most ${worst:-0} of the tolerance)," \
+    "$(count_of different) differ; ONNX Runtime rejects $(count_of rejected) networks, crashes on $crashed"
+[ "$(count_of different)" = 0 ] && [ $((5 * $(count_of rejected))) -le "$count" ] && [ "$(count_of same)" -gt 0 ]

@@ -3,12 +3,12 @@
 
 usage: speedup.py BUILD_FOLDER NAME
 
-NAME is a model of tools/export_models.py, whose biases and statistics are random and not 0; masked
-channels keep their biases.  Of ViT, heads and the channels between the two layers of each MLP are
-masked, and heads' biases with them.  At 30, 50 and 80 %, by l1:
-    the model gets smaller, and passes ONNX's checker
-    ONNX Runtime            gives the same with the smaller as with the masked model, to 1e-4
-    Pare                    gives the same as ONNX Runtime
+NAME is a model of tools/export_models.py, with random biases and statistics; masked channels keep their
+biases.  In ViT, attention heads with their biases and the hidden channels of each MLP are masked.  At
+30, 50 and 80 % sparsity, by l1:
+    the model gets smaller and passes ONNX's checker
+    ONNX Runtime computes the same with the smaller model as with the masked one, to 1e-4
+    Pare computes the same as ONNX Runtime
 """
 import json
 import os
@@ -30,8 +30,8 @@ def ort(build, work, path, x):
     return only(out)
 
 
-def choose(name, sparsity, work):
-    """What to prune: everything, or what of a transformer can go."""
+def prune_options(name, sparsity, work):
+    """Prune all layers, or the heads and hidden channels of a transformer."""
     if not name.startswith("vit"):
         return ["--sparsity", sparsity]
     path = os.path.join(work, "config.json")
@@ -56,27 +56,27 @@ def main():
     masks, out = os.path.join(work, "masks.npz"), os.path.join(work, "pare.npz")
     try:
         for sparsity in ("0.3", "0.5", "0.8"):
-            sh(pare, "prune", model, "--pruner", "l1", *choose(name, sparsity, work), "--quiet",
+            sh(pare, "prune", model, "--pruner", "l1", *prune_options(name, sparsity, work), "--quiet",
                "-o", masked, "--masks", masks)
             if not name.startswith("vit"):
                 keep_biases(masks)
                 sh(pare, "apply", model, "--masks", masks, "-o", masked)
-            told = json.loads(subprocess.check_output(
+            report = json.loads(subprocess.check_output(
                 [pare, "speedup", model, "--masks", masks, "-o", small, "--no-bench", "--json"],
                 stderr=subprocess.DEVNULL))
             onnx.checker.check_model(small)
-            good = told["parameters_left"] < told["parameters"]
+            good = report["parameters_left"] < report["parameters"]
             print(f"{'ok  ' if good else 'FAIL'} {name}, {sparsity}: "
-                  f"{100 * told['macs_left'] / told['macs']:.1f} % of the MACs are left, "
-                  f"{100 * told['parameters_left'] / told['parameters']:.1f} % of the parameters",
+                  f"{100 * report['macs_left'] / report['macs']:.1f} % of the MACs are left, "
+                  f"{100 * report['parameters_left'] / report['parameters']:.1f} % of the parameters",
                   flush=True)
             check.failed += not good
             for x in cases[0][0], cases[-1][0]:
-                want, is_now = ort(build, work, masked, x), ort(build, work, small, x)
-                check.same(f"{name}, {sparsity}: smaller = masked in ONNX Runtime", want, is_now,
+                want, got = ort(build, work, masked, x), ort(build, work, small, x)
+                check.same(f"{name}, {sparsity}: smaller = masked in ONNX Runtime", want, got,
                            1e-4)
                 sh(pare, "run", small, "--input", x, "--output", out)
-                check.same(f"{name}, {sparsity}: Pare = ONNX Runtime", only(out), is_now, 1e-4)
+                check.same(f"{name}, {sparsity}: Pare = ONNX Runtime", only(out), got, 1e-4)
     finally:
         shutil.rmtree(work)
     return 1 if check.failed else 0

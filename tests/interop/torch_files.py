@@ -3,8 +3,8 @@
 
 usage: torch_files.py BUILD_FOLDER
 
-Pare reads what torch.save wrote and writes .pth, .npz and .safetensors; from each of the last two it
-writes a .pth again.  torch.load, with and without weights_only, must give the tensors that were saved,
+Pare reads files of torch.save and writes .pth, .npz and .safetensors, then writes a .pth from each of
+these.  torch.load, with and without weights_only, must give the tensors that were saved,
 bit for bit.  Checked for the state of a resnet18, and for masks in NNI's shape.
 """
 import collections
@@ -53,7 +53,7 @@ def masks():
 
 def main():
     build = sys.argv[1]
-    restate = os.path.join(build, "tests", "interop", "restate")
+    resave = os.path.join(build, "tests", "interop", "resave_tensors")
     work = tempfile.mkdtemp(prefix="torch-files-", dir=build)
     failed = 0
 
@@ -69,8 +69,8 @@ def main():
         for what, saved, more in (("state", state(), ()), ("masks", masks(), ("--masks",))):
             torch.save(saved, at("torch.pth"))
             for via in ("pth", "npz", "safetensors"):
-                subprocess.run([restate, at("torch.pth"), at("pare." + via), *more], check=True)
-                subprocess.run([restate, at("pare." + via), at("back.pth"), *more], check=True)
+                subprocess.run([resave, at("torch.pth"), at("pare." + via), *more], check=True)
+                subprocess.run([resave, at("pare." + via), at("back.pth"), *more], check=True)
                 for only in (False, True):
                     back = torch.load(at("back.pth"), weights_only=only)
                     check(f"{what} by .{via}, weights_only={only}", same(saved, back))

@@ -1,4 +1,4 @@
-# fail.sh - an error in one process, or in all, ends the job with a single message.
+# error_messages.sh - an error in one process, or in all, ends the job with a single message.
 pare new mlp --input 1,8,8 -o m.onnx >/dev/null
 opts="--data digits --limit 64 --batch 8 --threads 1 -q"
 
@@ -43,6 +43,6 @@ expect "k.safetensors"
 cmp k.safetensors before
 
 # Masks that differ between processes stop the job, with the name of the layer.
-code=0; mpi 2 pare prune m.onnx $opts --plugin "$(which own_count.so)" --pruner own_count \
+code=0; mpi 2 pare prune m.onnx $opts --plugin "$(which unmerged_count.so)" --pruner unmerged_count \
     --sparsity 0.5 -o a.onnx >log 2>&1 || code=$?
 expect "the mask of layer 'fc1' is not the same in all 2 processes"

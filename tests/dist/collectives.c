@@ -1,4 +1,4 @@
-/* dist_ops.c - collective operations of N processes: dist_ops N. */
+/* collectives.c - collective operations of N processes: collectives N. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "dist/dist.h"
 
 #define BIG 300000 /* larger than a bucket */
-#define THINGS 40
+#define ITEMS 40
 
 static struct pare_dist *d;
 static int rank, size, failures;
@@ -24,7 +24,7 @@ static void check(bool ok, const char *what)
 
 #define CHECK(condition) check(condition, #condition)
 
-static void merges(void)
+static void test_merge(void)
 {
     double sum = rank + 1;
     float low[2] = { (float)rank, (float)-rank }, high[2] = { (float)rank, (float)-rank };
@@ -47,7 +47,7 @@ static void merges(void)
 }
 
 /* Several asynchronous operations at a time, interleaved with blocking ones. */
-static void asynchronous(void)
+static void test_asynchronous(void)
 {
     static float x[3][BIG];
     double one = 1;
@@ -79,7 +79,7 @@ static void asynchronous(void)
     CHECK(!pare_dist_same(d, &hash, 1, &which, &err) && which == -1);
 }
 
-static void compares(void)
+static void test_compare(void)
 {
     uint64_t hash[3] = { 7, 8, 9 };
     int64_t which;
@@ -95,9 +95,8 @@ static void compares(void)
     CHECK(pare_dist_hash("a\0", 2) != pare_dist_hash("a", 1));
 }
 
-/* Process r has the values r * 100 .. r * 100 + r, one more than the one before; the first has
- * none. */
-static void moments(void)
+/* Process r > 0 has the r + 1 values r * 100 .. r * 100 + r; the first process has none. */
+static void test_moments(void)
 {
     double mean[1], var[1], work[3], sum = 0, square = 0, n = 0;
     struct pare_moments m = { mean, var, work, 1, rank ? rank + 1 : 1 };
@@ -120,41 +119,41 @@ static void moments(void)
     pare_dist_batch(d, 1, 1);
 }
 
-struct made {
+struct result {
     int64_t square;
-    int32_t by;
+    int32_t rank; /* of the process that computed it, plus 1 */
 };
 
-static int make(void *user, int64_t i, void *result, struct pare_err *e)
+static int compute(void *user, int64_t i, void *result, struct pare_err *e)
 {
-    struct made *m = result;
+    struct result *m = result;
 
     (void)e;
     ++*(int *)user;
     usleep(i == 3 ? 200000 : 2000); /* one item takes as long as a hundred others */
     m->square = i * i;
-    m->by = (int32_t)rank + 1;
+    m->rank = (int32_t)rank + 1;
     return 0;
 }
 
-static void work(void)
+static void test_work(void)
 {
-    static struct made made[THINGS];
+    static struct result results[ITEMS];
     int own = 0, seen = 0;
     int64_t all;
-    struct pare_work w = { THINGS, sizeof(*made), made, make, &own };
+    struct pare_work w = { ITEMS, sizeof(*results), results, compute, &own };
 
     for (int again = 0; again < 2; again++) {
         own = 0;
-        memset(made, 1, sizeof(made));
+        memset(results, 1, sizeof(results));
         CHECK(!pare_dist_work(d, &w, &err));
-        for (int64_t i = 0; i < THINGS; i++) {
-            CHECK(made[i].square == i * i && made[i].by >= 1 && made[i].by <= size);
-            seen += made[i].by == rank + 1;
+        for (int64_t i = 0; i < ITEMS; i++) {
+            CHECK(results[i].square == i * i && results[i].rank >= 1 && results[i].rank <= size);
+            seen += results[i].rank == rank + 1;
         }
         all = own;
         CHECK(!pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, &all, 1, &err));
-        CHECK(all == THINGS && seen == own); /* each item once */
+        CHECK(all == ITEMS && seen == own); /* each item once */
         seen = 0;
     }
 }
@@ -173,11 +172,11 @@ int main(int argc, char **argv)
     CHECK(size == want && rank < size && !d == (want == 1));
     CHECK(!d || pare_dist_env_rank() == rank);
     CHECK(!d || pare_dist_threads(d) >= 1);
-    merges();
-    asynchronous();
-    compares();
-    moments();
-    work();
+    test_merge();
+    test_asynchronous();
+    test_compare();
+    test_moments();
+    test_work();
     CHECK(!pare_dist_barrier(d, &err));
     bad = failures;
     pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, &bad, 1, &err);

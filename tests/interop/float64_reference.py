@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""exact.py - evaluate a quantized ONNX file exactly, in float64.
+"""float64_reference.py - evaluate a quantized ONNX file in float64.
 
-Every number is a real one: DequantizeLinear, sums and products are evaluated in float64, where the
-sums of these graphs have no error that matters, and QuantizeLinear rounds half to even.  Programs
-that compute in float32 differ from this only where a number is about halfway between two integers.
+DequantizeLinear, sums and products are evaluated in float64, where the rounding errors of these graphs
+are negligible, and QuantizeLinear rounds half to even.  Results in float32 differ from these only where a
+value is about halfway between two integers.
 """
 import numpy as np
 import onnx
@@ -23,12 +23,12 @@ def op(*names):
     return add
 
 
-def real(v):
+def as_float64(v):
     return v.double() if v.dtype == torch.float32 else v
 
 
 def along(v, rank, axis):
-    """One number, or one for each index of an axis, against a tensor of that rank."""
+    """A scalar, or a vector along an axis, reshaped to broadcast with a tensor of that rank."""
     return v.reshape([-1 if i == axis % max(rank, 1) else 1 for i in range(rank)]) if v.ndim else v
 
 
@@ -43,7 +43,7 @@ def dequantize(x, scale, zero=None, axis=1):
 
 
 class Ties:
-    """How far from a half, in steps, the numbers were that a node rounded last."""
+    """Distances from a half, in quantization steps, of the values that the last node rounded."""
     last = None
 
 
@@ -259,7 +259,7 @@ def reduce_mean(a, x):
 
 def tensor(t):
     a = onnx.numpy_helper.to_array(t)
-    return real(torch.from_numpy(np.ascontiguousarray(a).copy()).reshape(a.shape))
+    return as_float64(torch.from_numpy(np.ascontiguousarray(a).copy()).reshape(a.shape))
 
 
 def attributes(node):
@@ -268,11 +268,11 @@ def attributes(node):
 
 
 def run(path, feeds, seen=None):
-    """The first output.  seen(name, integers, distances to a half) is called for what is rounded,
-    and what it returns takes the place of these integers."""
+    """The first output.  seen(name, integers, distances from a half) is called for every quantized
+    value; the integers that it returns replace these."""
     graph = onnx.load(path).graph
     value = {t.name: tensor(t) for t in graph.initializer}
-    value.update({k: real(torch.from_numpy(v)) for k, v in feeds.items()})
+    value.update({k: as_float64(torch.from_numpy(v)) for k, v in feeds.items()})
     last = {}
     for i, node in enumerate(graph.node):
         last.update({name: i for name in node.input})
@@ -289,8 +289,8 @@ def run(path, feeds, seen=None):
     return value[graph.output[0].name].numpy()
 
 
-def rounded(path):
-    """What the file rounds: names, and types as in ONNX."""
+def quantized_values(path):
+    """Names and ONNX types of the quantized values of a file."""
     graph = onnx.load(path).graph
     types = {t.name: t.data_type for t in graph.initializer}
     zero = {"QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7, "QLinearConcat": 1,
@@ -299,11 +299,11 @@ def rounded(path):
     return {n.output[0]: types[n.input[zero[n.op_type]]] for n in graph.node if n.op_type in zero}
 
 
-def tapped(path, to):
-    """The same file with all that it rounds among its outputs; their names."""
+def expose_quantized(path, to):
+    """Write a copy of the file with all quantized values as outputs; returns their names."""
     model = onnx.load(path)
     outputs = {o.name for o in model.graph.output}
-    names = rounded(path)
+    names = quantized_values(path)
     for name, kind in names.items():
         if name not in outputs:
             model.graph.output.append(onnx.helper.make_tensor_value_info(name, kind, None))

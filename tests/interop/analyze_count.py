@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""count.py - compare `pare analyze count` with NNI's counter for ResNet-50.
+"""analyze_count.py - compare `pare analyze count` with NNI's counter for ResNet-50.
 
-usage: count.py BUILD_FOLDER
+usage: analyze_count.py BUILD_FOLDER
 
-Also: every convolution and linear layer of PyTorch's model has as many parameters as counted, and the
-multiply-accumulates that PyTorch's shapes give.
+Parameters and multiply-accumulates of every convolution and linear layer must also equal those computed
+from PyTorch's model.
 """
 import json
 import subprocess
@@ -24,7 +24,7 @@ def main():
     got = (count["flops"], count["params"])
     print("resnet50:", got)
     if got != (4089184256, 25503912):
-        raise SystemExit("NNI's counter has (4089184256, 25503912)")
+        raise SystemExit("expected (4089184256, 25503912), as NNI counts")
 
     import torchvision
     model = torchvision.models.resnet50().eval()

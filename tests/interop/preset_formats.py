@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""formats.py - presets int8-dynamic, int8-weights, fp16 and bf16 in Pare and in ONNX Runtime.
+"""preset_formats.py - presets int8-dynamic, int8-weights, fp16 and bf16 in Pare and in ONNX Runtime.
 
-usage: formats.py BUILD_FOLDER
+usage: preset_formats.py BUILD_FOLDER
 
-A model with convolutions, an embedding, linear layers, LSTM and GRU, and an encoder with a mask and a
-written-out LayerNorm, exported by PyTorch with free sizes.  At two sizes, with and without ONNX
-Runtime's optimizations: Pare computes what ONNX Runtime computes, and both are near the float model.
+PyTorch exports a model with convolutions, an embedding, linear layers, LSTM and GRU, and an encoder with
+a mask and LayerNorm as single operators, with free dimensions.  At two sizes, with and without ONNX
+Runtime's optimizations, the outputs of Pare equal those of ONNX Runtime and are near the float model's.
 """
 import os
 import shutil
@@ -18,7 +18,7 @@ from torch import nn
 
 from interop import HERE, Check, only, sh
 
-# preset, largest difference Pare - ONNX Runtime, and to the float model, of the largest output
+# preset, largest difference from ONNX Runtime and from the float model, relative to the largest output
 PRESETS = (("int8-dynamic", 5e-3, 0.08), ("int8-weights", 1e-5, 0.05), ("fp16", 2e-3, 4e-3),
            ("bf16", 1e-5, 0.02))
 
@@ -101,11 +101,11 @@ def main():
                 x = os.path.join(work, "x.npz")
                 np.savez(x, x=np.random.default_rng(1).standard_normal(size[0]).astype("f"),
                          t=np.random.default_rng(2).integers(0, words, size[1]))
-                mine, right = pare(build, work, path, x), pare(build, work, model, x)
+                mine, float_out = pare(build, work, path, x), pare(build, work, model, x)
                 for level in ("all", "disabled"):
                     check.same(f"{name} {preset} {size[0]}, ONNX Runtime {level}", mine,
                                runtime(build, work, path, x, level), to_ort)
-                check.same(f"{name} {preset} {size[0]}, float model", mine, right, to_float)
+                check.same(f"{name} {preset} {size[0]}, float model", mine, float_out, to_float)
     shutil.rmtree(work)
     return 1 if check.failed else 0
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""opsets.py - raise the opset of old models; ONNX Runtime must compute the same before and after.
+"""opset_upgrade.py - raise the opset of old models; ONNX Runtime must compute the same before and after.
 
-usage: opsets.py BUILD_FOLDER [MODEL.onnx ...]
+usage: opset_upgrade.py BUILD_FOLDER [MODEL.onnx ...]
 
 Without models: the small ones of tests/models/opsets.pack, and PyTorch exports of opsets 7 to 12.  Each is raised to
 13, 18, 21 and 25 (pare export --opset) where that is higher.
@@ -23,7 +23,7 @@ TARGETS = (13, 18, 21, 25)
 
 
 def unpack(folder):
-    """The small models as files."""
+    """Write the models of the pack as files."""
     data = open(PACK, "rb").read()
     at, parts = 0, []
     while at < len(data):
@@ -66,7 +66,7 @@ def exported(folder):
 
 
 def feed(path, model):
-    """Random inputs, as an .npz."""
+    """Write random inputs as an .npz file."""
     rng, arrays = np.random.default_rng(1), {}
     constants = {t.name for t in model.graph.initializer}
     for i in model.graph.input:
@@ -106,7 +106,7 @@ def main():
         failed = 0
         for what, a, b in pairs:
             a, b = np.load(a), np.load(b)
-            # ONNX Runtime leaves out Casts to float16 and back.
+            # ONNX Runtime removes Casts to float16 and back.
             tolerance = 1e-3 if "half" in what else 1e-6
             good = a.shape == b.shape and np.allclose(a, b, rtol=10 * tolerance,
                                                       atol=tolerance * max(1, float(np.abs(a).max(initial=0))))

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""page.py - check the HTML report in Chromium against run.json.
+"""html_report.py - check the HTML report in Chromium against run.json.
 
-usage: page.py BUILD_FOLDER [FOLDER FOR SCREENSHOTS]
+usage: html_report.py BUILD_FOLDER [SCREENSHOT_FOLDER]
 
-    it renders on a screen and on a phone, light and dark, without an error in the console
-    charts are drawn; without scripts there are tables
-    nothing is asked of the network
-    the numbers of its tables are those of run.json
-    names from files are only text
-    it is smaller than 1 MB
+    renders at desktop and phone size, in light and dark mode, without console messages
+    draws charts; without scripts it has tables
+    makes no network requests
+    has the numbers of run.json in its tables
+    shows names from files as text, never as markup
+    is smaller than 1 MB
 """
 import html.parser
 import json
@@ -31,7 +31,7 @@ def check(good, what):
 
 
 class Tables(html.parser.HTMLParser):
-    """Rows of numbers by the class of their table and the text of their first cell."""
+    """Rows of numbers by the class of their table, with the text of their first cell."""
 
     def __init__(self):
         super().__init__()
@@ -63,7 +63,7 @@ class Tables(html.parser.HTMLParser):
 
 
 def chromium(work, *args):
-    """Standard output, what was said on the console, and which addresses were asked for."""
+    """Standard output, console messages, and requested addresses."""
     net = os.path.join(work, "net.json")
     done = subprocess.run(
         ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
@@ -73,14 +73,14 @@ def chromium(work, *args):
          "--log-net-log=" + net, "--virtual-time-budget=4000", *args],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240)
     console = [l for l in done.stderr.splitlines() if "CONSOLE" in l]
-    asked = []
+    requested = []
     if os.path.exists(net):
         with open(net, errors="replace") as f:
             # Requests for other files, for example an icon, are logged; the page is the only file.
             for line in f:
                 if '"initiator":"file://' in line or '"initiator":"null"' in line:
-                    asked += re.findall(r'"url":"(\w+:[^"]*)"', line)
-    return done.stdout, console, [u for u in asked if not u.startswith(("file:", "data:"))]
+                    requested += re.findall(r'"url":"(\w+:[^"]*)"', line)
+    return done.stdout, console, [u for u in requested if not u.startswith(("file:", "data:"))]
 
 
 def tables(page):
@@ -102,14 +102,14 @@ def compare(page, run):
         if key in run["input"]:
             row = head.get(name, [None, None])
             check(same(row[0], run["input"][key]) and same(row[1], run["output"][key]),
-                  "headline: %s is %s, then %s" % (name, row[0], row[1]))
+                  "headline: %s is %s before, %s after" % (name, row[0], row[1]))
     models = [s["model"] for s in run["steps"] if "model" in s]
     rows = t.rows["steps"][1:]
     order = ["accuracy", "parameters", "macs", "zeros", "bytes", "seconds"]
     good = len(rows) == len(models) + 2
     for (name, row), model in zip(rows, [run["input"], *models, run["output"]]):
         good &= all(same(v, model.get(k)) for v, k in zip(row, order))
-    check(good, "steps: %d rows are those of run.json" % len(rows))
+    check(good, "steps: %d rows equal those of run.json" % len(rows))
     rows = t.rows["layers"][1:]
     good = [name for name, _ in rows] == [l["name"] for l in run["layers"]]
     for (_, row), layer in zip(rows, run["layers"]):
@@ -117,17 +117,17 @@ def compare(page, run):
         snr = layer.get("quantized", {}).get("weight", {}).get("signal_to_noise_db")
         good &= same(row[3], after["parameters"]) and same(row[4], after["macs"])
         good &= same(row[5], layer.get("sparsity")) and same(row[7], snr)
-    check(good, "layers: %d rows are those of run.json" % len(rows))
+    check(good, "layers: %d rows equal those of run.json" % len(rows))
     epochs = [e for s in run["steps"] for e in s["result"].get("history", [])]
     rows = [row for name, row in t.rows.get("training", []) if row]
     check(len(rows) == len(epochs) and all(
         same(r[1], e["loss"]) and same(r[4], e.get("valid_top1")) for r, e in zip(rows, epochs)),
-        "training: %d epochs are those of run.json" % len(rows))
+        "training: %d epochs equal those of run.json" % len(rows))
     return t
 
 
 def hostile(run):
-    """The same run with names that would be markup."""
+    """The same run with names that contain markup."""
     evil = '</script><script>document.title="owned"</script><img src=x onerror=alert(1)>"\'&'
     text = json.loads(json.dumps(run))
     for model in text["input"], text["output"]:
@@ -165,15 +165,15 @@ def main():
         url = "file://" + os.path.join(work, "report.html")
         check(os.path.getsize("report.html") < 1e6,
               "the page has %d bytes" % os.path.getsize("report.html"))
-        dom, console, asked = chromium(work, "--dump-dom", url)
-        check(not console, "no word on the console %s" % console[:2])
-        check(not asked, "nothing was asked of the network %s" % asked[:2])
+        dom, console, requested = chromium(work, "--dump-dom", url)
+        check(not console, "no console messages %s" % console[:2])
+        check(not requested, "no network requests %s" % requested[:2])
         t = compare(dom, run)
         drawn = [a for tag, a in t.tags if tag == "canvas" and "width" in a]
         check(len(drawn) >= 4, "%d charts are drawn" % len(drawn))
         with open("report.html") as f:
             text = f.read()
-        check(not re.search(r'(src|href)="(?!data:|#)', text), "nothing is linked")
+        check(not re.search(r'(src|href)="(?!data:|#)', text), "no links to other files")
         plain = re.sub(r"<script>.*?</script>", "", text, flags=re.S)
         check(len(tables(plain)) >= 5, "without scripts there are tables")
         for name, size, dark in [("desktop", "1280,2400", False), ("phone", "390,3200", False),
@@ -182,18 +182,18 @@ def main():
             _, console, _ = chromium(work, "--screenshot=" + name + ".png",
                                      "--window-size=" + size, *flags, url)
             check(os.path.exists(name + ".png") and os.path.getsize(name + ".png") > 20000 and
-                  not console, "a picture: " + name)
+                  not console, "screenshot: " + name)
             if shots:
                 shutil.copy(name + ".png", shots)
         text, evil = hostile(run)
         with open("evil.json", "w") as f:
             json.dump(text, f)
         sh(pare, "report", "evil.json", "-o", "evil.html")
-        dom, console, asked = chromium(work, "--dump-dom", "file://" + os.path.join(work, "evil.html"))
+        dom, console, requested = chromium(work, "--dump-dom", "file://" + os.path.join(work, "evil.html"))
         t = Tables()
         t.feed(dom)
-        check(not any(tag == "img" for tag, _ in t.tags) and not asked and not console and
-              "<title>Pare: &lt;/script&gt;" in dom, "names are only text")
+        check(not any(tag == "img" for tag, _ in t.tags) and not requested and not console and
+              "<title>Pare: &lt;/script&gt;" in dom, "names are shown as text")
         sh(pare, "report", "run.json", "evil.json", "-o", "both.html")
         dom, console, _ = chromium(work, "--dump-dom", "file://" + os.path.join(work, "both.html"))
         check("2 runs compared" in dom and not console and dom.count('class="steps"') == 2,

@@ -1,5 +1,5 @@
-/* own_count.c - a faulty pruner, whose processes disagree: it counts data in its own memory instead
- * of in a pare_layer_statistic(). */
+/* unmerged_count.c - faulty pruner whose processes disagree: it sums outputs in a buffer instead
+ * of a pare_layer_statistic(), which would be merged. */
 #include <pare/plugin.h>
 
 static int collect(struct pare_layer *l, const struct pare_tensor *in,
@@ -34,10 +34,10 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *score,
     return sum ? 0 : err->code;
 }
 
-static const struct pare_algorithm own_count = {
+static const struct pare_algorithm unmerged_count = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
-    .name = "own_count",
+    .name = "unmerged_count",
     .doc = "Counts data without merging the counts of all processes.",
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
     .types = "Linear",
@@ -52,5 +52,5 @@ static const struct pare_algorithm own_count = {
 
 int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
 {
-    return pare_add_pruner(g, &own_count, err);
+    return pare_add_pruner(g, &unmerged_count, err);
 }

@@ -1,4 +1,7 @@
-/* restate.c - read a file of named tensors and write them again: restate IN OUT [--masks]. */
+/* resave_tensors.c - read a file of named tensors and write it again.
+ *
+ *     resave_tensors IN OUT [--masks]
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +16,7 @@ int main(int argc, char **argv)
     int n, rc;
 
     if (!a || argc < 3 || argc > 4 || (argc == 4 && !masks)) {
-        fputs("usage: restate IN OUT [--masks]\n", stderr);
+        fputs("usage: resave_tensors IN OUT [--masks]\n", stderr);
         return 2;
     }
     rc = (masks ? pare_masks_read : pare_tensor_file_read)(a, argv[1], &list, &n, &err);
@@ -21,6 +24,6 @@ int main(int argc, char **argv)
         rc = (masks ? pare_masks_write : pare_tensor_file_write)(argv[2], list, n, &err);
     pare_arena_free(a);
     if (rc)
-        fprintf(stderr, "restate: %s\n", err.msg);
+        fprintf(stderr, "resave_tensors: %s\n", err.msg);
     return rc != 0;
 }

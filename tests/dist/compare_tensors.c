@@ -1,6 +1,8 @@
-/* near.c - compare two checkpoints, or two models' states: near A B TOLERANCE [zeros]
+/* compare_tensors.c - compare two checkpoints, or the weights of two models.
  *
- * Masks must be bit-identical; a state has none, so "zeros" requires that the zeros of weights are
+ *     compare_tensors A B TOLERANCE [zeros]
+ *
+ * Masks must be bit-identical; files of weights have none, so "zeros" requires that their zeros are
  * at the same positions.  Weights, statistics and buffers (scales, ranges) may differ by TOLERANCE
  * times the largest value of the tensor.
  */
@@ -61,7 +63,7 @@ static bool same_zeros(const struct pare_tensor *a, const struct pare_tensor *b)
     return true;
 }
 
-/* The names of a checkpoint tell what its tensors are. */
+/* A file of weights; names in a checkpoint have prefixes such as "weight/". */
 static bool is_state(const struct pare_safetensors *s)
 {
     for (int i = 0; i < s->n_tensors; i++)
@@ -82,7 +84,7 @@ int main(int argc, char **argv)
 
     for (int i = 0; i < 2; i++)
         if (argc < 4 || pare_safetensors_read(arena, argv[1 + i], &s[i], &err)) {
-            fprintf(stderr, "near: %s\n", argc > 3 ? err.msg : "A B TOLERANCE [zeros]");
+            fprintf(stderr, "compare_tensors: %s\n", argc > 3 ? err.msg : "A B TOLERANCE [zeros]");
             return 2;
         }
     state = is_state(&s[0]);
@@ -104,7 +106,7 @@ int main(int argc, char **argv)
         where = d > worst ? a->name : where;
         worst = d > worst ? d : worst;
     }
-    printf("%d masks, %d others: differ by %.2g %s\n", masks, weights, worst, where);
+    printf("%d masks, %d other tensors: differ by at most %.2g %s\n", masks, weights, worst, where);
     pare_arena_free(arena);
     return bad || !weights || worst > tolerance;
 }

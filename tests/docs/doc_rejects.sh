@@ -1,15 +1,15 @@
 #!/bin/sh
-# selftest.sh - check that doc.sh rejects wrong documents: selftest.sh BUILD
+# doc_rejects.sh - check that check_document.sh rejects wrong documents: doc_rejects.sh BUILD
 set -eu
 build=$1
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 failed=0
 
-# wrong TEXT: doc.sh must reject the document on stdin with a message that contains TEXT.
-wrong() {
+# rejects TEXT: check_document.sh must reject the document on stdin with a message that contains TEXT
+rejects() {
     cat >"$tmp/doc.md"
-    if ./doc.sh "$build" "$tmp/doc.md" >"$tmp/log" 2>&1; then
+    if ./check_document.sh "$build" "$tmp/doc.md" >"$tmp/log" 2>&1; then
         echo "not rejected: $1"
         failed=1
     elif ! grep -qF -e "$1" "$tmp/log"; then
@@ -18,12 +18,13 @@ wrong() {
         failed=1
     fi
 }
-right() {
+# accepts: check_document.sh must accept the document on stdin
+accepts() {
     cat >"$tmp/doc.md"
-    ./doc.sh "$build" "$tmp/doc.md" >"$tmp/log" 2>&1 || { cat "$tmp/log"; failed=1; }
+    ./check_document.sh "$build" "$tmp/doc.md" >"$tmp/log" 2>&1 || { cat "$tmp/log"; failed=1; }
 }
 
-right <<'END'
+accepts <<'END'
 See `src/op/activation/relu.c` and `pare_model_load()`.
 
 ```sh
@@ -50,7 +51,7 @@ In `examples/read_digits.c`:
 #define SHOWN 6
 ```
 END
-wrong "doc.md:3: a command in this block fails" <<'END'
+rejects "doc.md:3: a command in this block fails" <<'END'
 # A command that broke
 
 ```sh
@@ -58,50 +59,50 @@ pare inspect "$SOURCE/tests/models/tiny_cnn.onnx"
 pare inspect "$SOURCE/tests/models/tiny_cnn.onnx" --no-such-option
 ```
 END
-wrong "unknown option '--epoch'" <<'END'
+rejects "unknown option '--epoch'" <<'END'
 ```sh slow
 pare new mlp --input 1,8,8 -o m.onnx
 pare train m.onnx --data digits --epoch 500 -o t.onnx
 ```
 END
-wrong "this is not in examples/read_digits.c" <<'END'
+rejects "this is not in examples/read_digits.c" <<'END'
 In `examples/read_digits.c`:
 
 ```c
 #define SHOWN 7
 ```
 END
-wrong "no file is named before this block" <<'END'
+rejects "no file is named before this block" <<'END'
 ```c
 int x;
 ```
 END
-wrong 'a block marked ""' <<'END'
+rejects 'a block marked ""' <<'END'
 ```
 pare nonsense
 ```
 END
-wrong "an indented command is not run" <<'END'
+rejects "an indented command is not run" <<'END'
 Run
 
     pare nonsense
 END
-wrong "is not a target" <<'END'
+rejects "is not a target" <<'END'
 ```make
 make sense
 ```
 END
-wrong "there is no src/op/nowhere.c" <<'END'
+rejects "there is no src/op/nowhere.c" <<'END'
 See `src/op/nowhere.c`.
 END
-wrong "there is no pare_model_lode" <<'END'
+rejects "there is no pare_model_lode" <<'END'
 Call `pare_model_lode()`.
 END
-wrong "this block has no end" <<'END'
+rejects "this block has no end" <<'END'
 ```text
 END
 if command -v python3 >/dev/null; then
-    wrong "SyntaxError" <<'END'
+    rejects "SyntaxError" <<'END'
 ```python
 import
 ```

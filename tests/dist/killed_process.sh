@@ -1,20 +1,20 @@
-# kill.sh - a killed process ends the job within 30 seconds with a complete checkpoint, from which two
+# killed_process.sh - a killed process ends the job within 30 seconds with a complete checkpoint, from which two
 # processes resume and reach the result of four.
 pare new lenet --input 1,8,8 -o m.onnx
 opts="--data digits --limit 320 --batch 8 --epochs 4 --threads 1 --seed 3 --valid none"
-keep="--checkpoint k.safetensors --checkpoint-steps 5"
+checkpoint="--checkpoint k.safetensors --checkpoint-steps 5"
 
 mpi 4 pare train m.onnx $opts --checkpoint whole.safetensors -o whole.onnx -q
-mpi 4 pare train m.onnx $opts $keep -o k.onnx -q >log 2>&1 &
+mpi 4 pare train m.onnx $opts $checkpoint -o k.onnx -q >log 2>&1 &
 job=$!
 while [ ! -s k.safetensors ]; do sleep 0.05; done
 victim=$(pgrep -f "pare train m.onnx .*-o k.onnx" -P "$(pgrep -P $job mpirun || echo $job)" | sed -n 3p)
 kill -9 "$victim"
 start=$(date +%s)
-if wait $job; then echo "the job ended well"; exit 1; fi
+if wait $job; then echo "the job succeeded"; exit 1; fi
 seconds=$(($(date +%s) - start))
 echo "ended after $seconds s"
 [ $seconds -le 30 ]
 [ ! -e k.onnx ]
-mpi 2 pare train m.onnx $opts $keep --resume -o k.onnx -q
-near whole.safetensors k.safetensors 1e-5
+mpi 2 pare train m.onnx $opts $checkpoint --resume -o k.onnx -q
+compare_tensors whole.safetensors k.safetensors 1e-5

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""groups.py - check `pare inspect --groups` on torchvision's networks: layers that share channels.
+"""dependency_groups.py - check `pare inspect --groups` on torchvision's networks: layers that share channels.
 
-usage: groups.py BUILD_FOLDER
+usage: dependency_groups.py BUILD_FOLDER
 
-The sets are those of NNI's own tests.  Depthwise convolutions, which have the channels of what they
-get, are left out of them, as NNI does.
+The expected groups are those of NNI's own tests, which leave out depthwise convolutions: they have the
+channels of their input.
 """
 import json
 import os
@@ -17,7 +17,7 @@ import torchvision
 
 
 def residual(counts, last, first_has_shortcut):
-    """The sets of a ResNet: the last convolutions of a stage's blocks, and its shortcut."""
+    """The groups of a ResNet: the last convolutions of a stage's blocks, and its shortcut."""
     sets = []
     for stage, blocks in enumerate(counts, 1):
         s = {f"layer{stage}.{b}.{last}" for b in range(blocks)}

@@ -1,10 +1,10 @@
 #!/bin/sh
-# doc.sh - check a document: run its commands, compare its code with files: doc.sh BUILD DOCUMENT [PYTHON]
+# check_document.sh - check a document: run its commands, compare its code with files: check_document.sh BUILD DOCUMENT [PYTHON]
 #
 # The mark of a code block decides what is done with it:
 #     sh         all sh blocks are one script, run in an empty folder where `pare` is the command;
 #                each command must succeed.  $SOURCE is the source tree; pkg-config finds Pare.
-#     sh slow    the same, on little data: training ends after one epoch of a few images, and data
+#     sh slow    the same, on a small part of the data: training ends after one epoch of a few images, and data
 #                sets that are not installed are replaced by random ones
 #     make       lines `make TARGET ...`: the target must exist
 #     c          the line before the block names a file of the tree in `quotes`, which must contain
@@ -45,7 +45,7 @@ function finish(    file) {
         complain(start, "this is not in " named)
     file = lang == "sh" || lang == "sh slow" ? "script" : lang
     if (lang == "sh" || lang == "sh slow")
-        printf "LINE=%d\nPATH=$%s\n%s\n", start, lang == "sh" ? "FULL" : "LITTLE",
+        printf "LINE=%d\nPATH=$%s\n%s\n", start, lang == "sh" ? "FULL" : "SMALL",
             substr(block, 2) >(out "/script")
     else if (lang == "make" || lang == "python")
         printf "%s", substr(block, 2) >(out "/" lang)
@@ -132,9 +132,9 @@ cifar() { # cifar FILE ITEMS
     done >"$1"
 }
 
-mkdir "$tmp/bin" "$tmp/little" "$tmp/in" "$tmp/sets" "$tmp/sets/idx" "$tmp/sets/cifar"
+mkdir "$tmp/bin" "$tmp/small" "$tmp/in" "$tmp/sets" "$tmp/sets/idx" "$tmp/sets/cifar"
 ln -s "$build/pare" "$tmp/bin/pare"
-ln -s "$root/tests/docs/little.sh" "$tmp/little/pare"
+ln -s "$root/tests/docs/small_data.sh" "$tmp/small/pare"
 cat >"$tmp/bin/mpirun" <<END
 #!/bin/sh
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
@@ -159,7 +159,7 @@ if [ -f "$tmp/script" ]; then
         echo "$name: skipped: it compiles, which a build with sanitizers does not support"
         exit 77
     fi
-    if grep -q LITTLE "$tmp/script"; then
+    if grep -q SMALL "$tmp/script"; then
         idx "$tmp/sets/idx" train 256
         idx "$tmp/sets/idx" t10k 64
         cifar "$tmp/sets/cifar/data_batch_1.bin" 128
@@ -168,7 +168,7 @@ if [ -f "$tmp/script" ]; then
     { echo "trap 'code=\$?; [ \$code = 0 ] || echo \"$name:\$LINE: a command in this block fails\"' EXIT"
       cat "$tmp/script"; } >"$tmp/whole"
     if ! (cd "$tmp/in" && env -u MAKEFLAGS -u MAKELEVEL FULL="$tmp/bin:$PATH" \
-        LITTLE="$tmp/little:$tmp/bin:$PATH" SETS="$tmp/sets" SOURCE="$root" LC_ALL=C NO_COLOR=1 \
+        SMALL="$tmp/small:$tmp/bin:$PATH" SETS="$tmp/sets" SOURCE="$root" LC_ALL=C NO_COLOR=1 \
         PARE_CACHE= OMP_NUM_THREADS=1 PKG_CONFIG_PATH="$tmp/bin" LD_LIBRARY_PATH="$build" \
         sh -eu "$tmp/whole" </dev/null >"$tmp/log" 2>&1); then
         tail -n 40 "$tmp/log"

@@ -1,4 +1,4 @@
-# shared.sh - analyses and data sets shared by several processes give the results of one.
+# shared_analysis.sh - analyses and data sets shared by several processes give the results of one.
 pare new lenet --input 1,8,8 -o m.onnx
 pare train m.onnx --data digits --limit 400 --epochs 1 --optimizer adam --threads 1 --valid none -q -o t.onnx
 

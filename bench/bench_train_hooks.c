@@ -1,6 +1,6 @@
-/* bench_follow.c - cost of masks in training: the optimizer's pass, and a step with training hooks.
+/* bench_train_hooks.c - cost of masks in training: the optimizer, and a step with hooks.
  *
- *     bench_follow THREADS ROUNDS
+ *     bench_train_hooks THREADS ROUNDS
  *
  * prints medians in milliseconds, one name and number per line; each pair takes turns.
  */
@@ -23,7 +23,7 @@ static void check(int rc)
 {
     if (!rc)
         return;
-    fprintf(stderr, "bench_follow: %s\n", err.msg);
+    fprintf(stderr, "bench_train_hooks: %s\n", err.msg);
     exit(1);
 }
 
@@ -95,7 +95,7 @@ static void optimizer(const char *name, int threads, int rounds)
     pare_arena_free(a);
 }
 
-/* ---- a run that follows ------------------------------------------------------------ */
+/* ---- training hooks ----------------------------------------------------------------- */
 
 struct job {
     struct pare_model *model;
@@ -104,7 +104,7 @@ struct job {
     struct pare_tensor x, y;
 };
 
-static void open_job(struct job *j, int threads, bool follow)
+static void open_job(struct job *j, int threads, bool hooked)
 {
     static const int64_t chw[3] = { 1, 8, 8 };
     struct pare_rule rule = { .op_types = (const char *const[]){ "default", NULL },
@@ -115,7 +115,7 @@ static void open_job(struct job *j, int threads, bool follow)
     snprintf(settings, sizeof(settings), "batch=64 lr=1e-6 threads=%d", threads);
     check(pare_model_new("lenet", chw, 10, 1, &j->model, &err));
     check(pare_training_open(j->model, "digits", settings, &j->learn, &err));
-    if (follow) {
+    if (hooked) {
         check(pare_compression_new(j->model, &o, &j->run, &err));
         check(pare_compression_follow(j->run, j->learn, &err));
         check(pare_compression_compress(j->run, &err));
@@ -143,7 +143,7 @@ static double hooks_only(struct job *j)
     return pare_now() - start;
 }
 
-static void following(int threads, int rounds)
+static void training_step(int threads, int rounds)
 {
     struct job j[2] = { { 0 }, { 0 } };
     int n = rounds * 40;
@@ -178,6 +178,6 @@ int main(int argc, char **argv)
 
     optimizer("sgd", threads, rounds);
     optimizer("adam", threads, rounds);
-    following(threads, rounds);
+    training_step(threads, rounds);
     return 0;
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# little.sh - replacement for `pare` that runs slow commands of documents on little data: see doc.sh.
+# small_data.sh - replacement for `pare` that runs slow commands of documents on a few items: see check_document.sh.
 #
 # Training ends after one epoch of a few images; data sets that are not installed are random.
 data=no
