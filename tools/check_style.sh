@@ -62,6 +62,9 @@ FNR == limit + 1 { complain("more than " limit " lines") }
 /[ ]$/ { complain("blanks at the end") }
 length($0) > 100 { complain("more than 100 columns") }
 { code = strip($0) }
+FILENAME ~ /^tests\/unit\// && /^static void [a-z0-9_]+\(void \*\*state\)/ && !/^static void test_/ {
+    complain("a test function without the prefix test_")
+}
 /^{/ { start = FNR }
 /^}/ {
     if (start && FNR - start - 1 > 60)

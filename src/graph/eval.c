@@ -1,4 +1,4 @@
-/* eval.c - check a node against its operator and run its plain kernel.
+/* eval.c - check a node against its operator and run its reference kernel.
  *
  * The reference path: one node after the other, shapes inferred from the actual tensors.  Plans use
  * it to fold constants and for nodes whose shapes depend on data.

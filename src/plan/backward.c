@@ -248,7 +248,7 @@ void pare_plan_block_params(struct pare_plan *p, bool *blocked)
     }
 }
 
-/* Once memory is placed: plain kernels find gradients in the values, and operators their saved
+/* Once memory is placed: reference kernels find gradients in the values, and operators their saved
  * state. */
 int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err)
 {

@@ -69,7 +69,7 @@ const struct pare_kernel pare_kernel_plain = {
 
 const struct pare_kernel pare_kernel_dynamic = {
     .name = "dynamic",
-    .doc = "The plain kernel, with shapes that are known only when it runs.",
+    .doc = "The reference kernel, with shapes that are known only when it runs.",
     .run = run_dynamic,
 };
 
@@ -126,7 +126,7 @@ static int bind_inputs(struct pare_plan *p, const struct pare_plan_opts *o, stru
     return 0;
 }
 
-/* Plain kernels read and write the tensors of the node's values. */
+/* Reference kernels read and write the tensors of the node's values. */
 static int point_values(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_bufs; i++) {

@@ -247,7 +247,7 @@ static bool is_dynamic_node(const struct pare_node *n)
 }
 
 /* Fast kernels loop over rows, channels and tiles, of which an empty tensor can have billions.
- * Plain kernels check the number of elements first. */
+ * Reference kernels check the number of elements first. */
 static bool is_empty_node(const struct pare_node *n)
 {
     for (int k = 0; k < n->n_in + n->n_out; k++) {
@@ -259,7 +259,7 @@ static bool is_empty_node(const struct pare_node *n)
     return false;
 }
 
-/* Plain kernels read and write row-major tensors. */
+/* Reference kernels read and write row-major tensors. */
 static bool match_plain(struct pare_plan *p, struct pare_node *n, struct pare_step *s)
 {
     int at = 0, out = 0;

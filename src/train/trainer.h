@@ -65,7 +65,7 @@ struct pare_trainer_opts {
     const struct pare_distill_link *link; /* distillation by layers */
     int n_links;
     struct pare_strs observe;   /* values to observe: pare_plan_value(t->plan[t->at], i) */
-    bool reference;             /* plain kernels only */
+    bool reference;             /* reference kernels only */
     const char *const *without; /* for tests, see struct pare_plan_build; or NULL */
     struct pare_hooks hooks;
 

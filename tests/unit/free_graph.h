@@ -32,7 +32,7 @@ struct fg {
     struct fg_value v[FG_VALUES];
     int n, grids;
     int64_t fixed[4]; /* sizes of the input; -1: free */
-    const char *ids;  /* a second input (B, T) of numbers below FG_IDS; NULL: none */
+    const char *ids;  /* a second input (B, T) of indices below FG_IDS; NULL: none */
     enum fg_kind kind;
 };
 

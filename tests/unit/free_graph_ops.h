@@ -1,5 +1,5 @@
 /* free_graph_ops.h - third part of free_graph.h: channel shuffles, gates, Expand, Where, Pad, Tile,
- * recurrent layers, embeddings, norms written out. */
+ * recurrent layers, embeddings, norms in single operators. */
 #ifndef PARE_TEST_FREE_GRAPH_OPS_H
 #define PARE_TEST_FREE_GRAPH_OPS_H
 
@@ -312,7 +312,7 @@ static inline void fg_where(struct fg *g)
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-/* x / sqrt(mean of squares), perhaps minus the mean before: RMSNorm, or LayerNorm written out. */
+/* RMSNorm or LayerNorm in single operators: x / sqrt(mean of squares), with or without the mean. */
 static inline void fg_written_norm(struct fg *g)
 {
     int x = fg_pick(g, FG_SEQUENCE);
@@ -371,7 +371,7 @@ static inline void fg_recurrent(struct fg *g)
     fg_add(g, fg_transpose(g, y, INTS(1, 0, 2)), g->v[x], D * H);
 }
 
-/* Rows of a table by the numbers of a second input. */
+/* Rows of a table, by the indices of the second input. */
 static inline void fg_embed(struct fg *g)
 {
     int x = fg_pick(g, FG_SEQUENCE);
@@ -389,7 +389,7 @@ static inline void fg_embed(struct fg *g)
     fg_add(g, fg_node(g, "Add", fg_use(g, x), y, NOTHING), g->v[x], C);
 }
 
-/* One more position in front: a vector for every item of the batch.  PyTorch writes expand(B, -1,
+/* A class token: one more position at the start of each item.  PyTorch writes expand(B, -1,
  * -1) with Where. */
 static inline void fg_class_token(struct fg *g)
 {
@@ -433,7 +433,7 @@ static inline void fg_one_position(struct fg *g)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* Added to the scores: a table (1, heads or 1, T, T), or -1e4 where the number of the second input
+/* A bias of the scores: a table (1, heads or 1, T, T), or -1e4 where the index of the second input
  * is small. */
 static inline const char *fg_bias(struct fg *g, const struct fg_value *v, int64_t heads)
 {

@@ -1,4 +1,4 @@
-/* prune_rig.h - fixture for tests of pruners: layers made by hand, and small networks in
+/* prune_rig.h - fixture for tests of pruners: one layer without a model, and small networks in
  * training. */
 #ifndef PARE_TESTS_PRUNE_RIG_H
 #define PARE_TESTS_PRUNE_RIG_H

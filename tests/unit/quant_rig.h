@@ -1,4 +1,4 @@
-/* quant_rig.h - fixture for tests of quantizers: a layer made by hand, and training on the
+/* quant_rig.h - fixture for tests of quantizers: one layer without a model, and training on the
  * digits. */
 #ifndef PARE_TESTS_QUANT_RIG_H
 #define PARE_TESTS_QUANT_RIG_H

@@ -1,4 +1,4 @@
-/* test_infer_count.c - how often prune, speedup and quantize infer the shapes of a whole graph. */
+/* test_infer_count.c - number of shape inferences in prune, speedup, quantize and plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,14 +41,14 @@ static int64_t count_prune(const char *settings, const struct pare_speedup_opts 
 
 /* The masked graph is changed, so it is inferred again, for three sizes of the batch; the smaller
  * graph for two of them.  Wrapping the layers needs one inference, verification none. */
-static void prune_and_shrink(void **state)
+static void test_inferences_of_prune_and_speedup(void **state)
 {
     struct pare_speedup_opts unverified = { .unverified = true };
 
     (void)state;
     assert_int_equal(count_prune(NULL, &unverified), 6);
     assert_int_equal(count_prune(NULL, NULL), 6);
-    /* Dependency groups are found in the graph before masks, for three sizes as well. */
+    /* Dependency groups need the graph before masking, for three sizes as well. */
     assert_int_equal(count_prune("mode=dependency_aware", NULL), 9);
 }
 
@@ -73,7 +73,7 @@ static int64_t count_quantize(const char *preset, const char *settings)
 
 /* The rules of the preset and the wrapped layers share a graph.  Calibration builds a plan of the
  * model, the check afterward one of the float and one of the quantized model. */
-static void quantize(void **state)
+static void test_inferences_of_quantize(void **state)
 {
     (void)state;
     assert_int_equal(count_quantize("int8-weights", NULL), 1);
@@ -81,7 +81,7 @@ static void quantize(void **state)
 }
 
 /* A plan clones a graph that has been inferred for its inputs, and infers for any others. */
-static void plans_take_shapes(void **state)
+static void test_plans_reuse_inferred_shapes(void **state)
 {
     struct pare_tensor in = { PARE_F32, 4, { 1, 1, 8, 8 }, NULL };
     struct pare_plan_opts po = { .in = &in, .threads = 1 };
@@ -110,9 +110,9 @@ static void plans_take_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prune_and_shrink),
-        cmocka_unit_test(quantize),
-        cmocka_unit_test(plans_take_shapes),
+        cmocka_unit_test(test_inferences_of_prune_and_speedup),
+        cmocka_unit_test(test_inferences_of_quantize),
+        cmocka_unit_test(test_plans_reuse_inferred_shapes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
-/* test_input_layout.c - whether pictures have their channels second or last, from the graph. */
+/* test_input_layout.c - layout of image inputs, NCHW or NHWC, inferred from the graph. */
 #include "make_model.h"
 
-/* Input (1, h, w, c); the nodes of `first` in a row, each one letter: M a product with a constant,
- * T Transpose to channels second, C a convolution, R ReduceMean over all axes. */
-static enum pare_layout layout(const int64_t *dim, const char *first)
+/* The layout of an input of this shape, followed by the nodes of `first`: M Mul by a constant,
+ * T Transpose to channels second, C convolution, R ReduceMean over all axes. */
+static enum pare_layout inferred_layout(const int64_t *dim, const char *first)
 {
     static float w[64];
     struct build b = { .opset = 13 };
@@ -34,20 +34,20 @@ static enum pare_layout layout(const int64_t *dim, const char *first)
     return l;
 }
 
-static void test_layout(void **state)
+static void test_layout_of_image_inputs(void **state)
 {
     (void)state;
-    assert_int_equal(layout((int64_t[]){ 1, 8, 8, 16 }, "T"), PARE_NHWC);
-    assert_int_equal(layout((int64_t[]){ 1, -1, -1, -1 }, "MMT"), PARE_NHWC);
-    assert_int_equal(layout((int64_t[]){ 1, 16, 8, 3 }, "MC"), PARE_NCHW);
-    assert_int_equal(layout((int64_t[]){ 1, 8, 8, 3 }, "R"), PARE_NHWC);
-    assert_int_equal(layout((int64_t[]){ 1, 3, 8, 8 }, "R"), PARE_NCHW);
-    assert_int_equal(layout((int64_t[]){ 1, 8, 8, 8 }, "R"), PARE_LAYOUT_UNKNOWN);
+    assert_int_equal(inferred_layout((int64_t[]){ 1, 8, 8, 16 }, "T"), PARE_NHWC);
+    assert_int_equal(inferred_layout((int64_t[]){ 1, -1, -1, -1 }, "MMT"), PARE_NHWC);
+    assert_int_equal(inferred_layout((int64_t[]){ 1, 16, 8, 3 }, "MC"), PARE_NCHW);
+    assert_int_equal(inferred_layout((int64_t[]){ 1, 8, 8, 3 }, "R"), PARE_NHWC);
+    assert_int_equal(inferred_layout((int64_t[]){ 1, 3, 8, 8 }, "R"), PARE_NCHW);
+    assert_int_equal(inferred_layout((int64_t[]){ 1, 8, 8, 8 }, "R"), PARE_LAYOUT_UNKNOWN);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_layout) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_layout_of_image_inputs) };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);
 }

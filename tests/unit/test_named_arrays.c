@@ -1,5 +1,5 @@
-/* test_named_arrays.c - data sets for models whose inputs have the batch elsewhere, or not at all,
- * and for models that take pictures with channels last. */
+/* test_named_arrays.c - data sets for models with the batch on any axis of an input or on none, and
+ * for models that take images with channels last. */
 #include "data_rig.h"
 
 #include "data/source.h"
@@ -8,7 +8,7 @@
 
 #define N 4
 
-/* What a speech model declares: (batch, 3), (2, batch, 2), a number, (3). */
+/* Inputs of a speech model: (batch, 3), (2, batch, 2), a scalar, (3). */
 static const struct pare_io speech[] = {
     { "input", PARE_F32, 2, { -1, 3 }, { "b" }, 0 },
     { "state", PARE_F32, 3, { 2, -1, 2 }, { NULL, "b" }, 0 },
@@ -16,7 +16,7 @@ static const struct pare_io speech[] = {
     { "scales", PARE_F32, 1, { 3 }, { NULL }, 0 },
 };
 
-static struct pare_tensor floats(struct rig *r, int rank, const int64_t *dim, float first)
+static struct pare_tensor counting_tensor(struct rig *r, int rank, const int64_t *dim, float first)
 {
     struct pare_tensor t = { .dtype = PARE_F32, .rank = rank };
 
@@ -27,7 +27,7 @@ static struct pare_tensor floats(struct rig *r, int rank, const int64_t *dim, fl
     return t;
 }
 
-static struct pare_tensor rate(struct rig *r, int n, const int64_t *v)
+static struct pare_tensor rate_tensor(struct rig *r, int n, const int64_t *v)
 {
     struct pare_tensor t = { .dtype = PARE_I64, .rank = n > 0, .dim = { n } };
 
@@ -50,8 +50,9 @@ static int open_for(struct rig *r, const struct pare_named *a, int n, const stru
                               &r->err);
 }
 
-/* The next batch of the set, in order. */
-static const struct pare_batch *batch(struct rig *r, const struct pare_io *io, int n_io, int64_t n)
+/* The next batch of the data set, in order; NULL: an error. */
+static const struct pare_batch *load_batch(struct rig *r, const struct pare_io *io, int n_io,
+                                           int64_t n)
 {
     struct pare_loader_opts o = { .batch = n, .input = io, .n_inputs = n_io };
     const struct pare_batch *b;
@@ -61,7 +62,7 @@ static const struct pare_batch *batch(struct rig *r, const struct pare_io *io, i
     return pare_loader_next(r->loader, &b, &r->err) ? NULL : b;
 }
 
-static void axes_are_found(void **state)
+static void test_batch_axes_of_inputs(void **state)
 {
     struct pare_io unnamed[] = { speech[0], speech[1], speech[2] };
 
@@ -74,7 +75,7 @@ static void axes_are_found(void **state)
     assert_int_equal(pare_batch_axis(unnamed, 1), 1);
 }
 
-/* State element (o, item, k) is 100 + 8 o + 2 item + k, whatever the form of the array. */
+/* State element (o, item, k) is 100 + 8 o + 2 item + k in every form of the array. */
 static void check_state(const struct pare_batch *b, int64_t first, int64_t n)
 {
     assert_non_null(b);
@@ -95,7 +96,7 @@ static void check_state(const struct pare_batch *b, int64_t first, int64_t n)
 /* (2, N, 2) as (N, 2, 2) or (N, 2, 1, 2). */
 static struct pare_tensor items_first(struct rig *r, int rank)
 {
-    struct pare_tensor t = floats(r, rank, (int64_t[]){ N, 2, rank == 4 ? 1 : 2, 2 }, 0);
+    struct pare_tensor t = counting_tensor(r, rank, (int64_t[]){ N, 2, rank == 4 ? 1 : 2, 2 }, 0);
 
     for (int i = 0; i < N; i++)
         for (int o = 0; o < 2; o++)
@@ -104,7 +105,7 @@ static struct pare_tensor items_first(struct rig *r, int rank)
     return t;
 }
 
-static void every_form_gives_the_same_batches(void **state)
+static void test_every_form_gives_the_same_batches(void **state)
 {
     static const int64_t hz[N] = { 16000, 16000, 16000, 16000 };
     struct rig r;
@@ -113,23 +114,23 @@ static void every_form_gives_the_same_batches(void **state)
     rig_begin(&r);
     for (int form = 0; form < 3; form++) {
         struct pare_named a[] = {
-            { "input", floats(&r, 2, (int64_t[]){ N, 3 }, 0) },
-            { "state",
-              form ? items_first(&r, form + 2) : floats(&r, 3, (int64_t[]){ 2, N, 2 }, 100) },
-            { "rate", rate(&r, form == 1 ? N : 0, hz) },
-            { "scales", floats(&r, 1, (int64_t[]){ 3 }, 5) },
+            { "input", counting_tensor(&r, 2, (int64_t[]){ N, 3 }, 0) },
+            { "state", form ? items_first(&r, form + 2)
+                            : counting_tensor(&r, 3, (int64_t[]){ 2, N, 2 }, 100) },
+            { "rate", rate_tensor(&r, form == 1 ? N : 0, hz) },
+            { "scales", counting_tensor(&r, 1, (int64_t[]){ 3 }, 5) },
         };
 
         if (open_for(&r, a, 4, speech, 4))
             fail_msg("form %d: %s", form, r.err.msg);
         assert_int_equal(pare_data_count(r.data), N);
-        check_state(batch(&r, speech, 4, 3), 0, 3);
-        check_state(batch(&r, speech, 4, 3), 3, 1);
+        check_state(load_batch(&r, speech, 4, 3), 0, 3);
+        check_state(load_batch(&r, speech, 4, 3), 3, 1);
     }
     rig_end(&r);
 }
 
-static void different_values_need_a_batch_of_one(void **state)
+static void test_different_values_need_a_batch_of_1(void **state)
 {
     static const int64_t hz[N] = { 16000, 16000, 8000, 8000 };
     struct rig r;
@@ -137,25 +138,25 @@ static void different_values_need_a_batch_of_one(void **state)
     (void)state;
     rig_begin(&r);
     struct pare_named a[] = {
-        { "input", floats(&r, 2, (int64_t[]){ N, 3 }, 0) },
-        { "state", floats(&r, 3, (int64_t[]){ 2, N, 2 }, 100) },
-        { "rate", rate(&r, N, hz) },
-        { "scales", floats(&r, 1, (int64_t[]){ 3 }, 5) },
+        { "input", counting_tensor(&r, 2, (int64_t[]){ N, 3 }, 0) },
+        { "state", counting_tensor(&r, 3, (int64_t[]){ 2, N, 2 }, 100) },
+        { "rate", rate_tensor(&r, N, hz) },
+        { "scales", counting_tensor(&r, 1, (int64_t[]){ 3 }, 5) },
     };
     assert_int_equal(open_for(&r, a, 4, speech, 4), 0);
-    check_state(batch(&r, speech, 4, 2), 0, 2);
+    check_state(load_batch(&r, speech, 4, 2), 0, 2);
     pare_loader_free(r.loader);
     r.loader = NULL;
-    assert_null(batch(&r, speech, 4, 3));
+    assert_null(load_batch(&r, speech, 4, 3));
     assert_non_null(strstr(r.err.msg, "use a batch of 1"));
-    a[1].t = floats(&r, 3, (int64_t[]){ 2, N + 1, 2 }, 0);
+    a[1].t = counting_tensor(&r, 3, (int64_t[]){ 2, N + 1, 2 }, 0);
     assert_int_equal(open_for(&r, a, 4, speech, 4), PARE_ESHAPE);
     assert_non_null(strstr(r.err.msg, "'state' is (2, 5, 2)"));
     rig_end(&r);
 }
 
-/* Pictures stored as (H, W, C) or (C, H, W), for a model that takes the one or the other. */
-static void pictures_follow_the_model(void **state)
+/* Images stored as (H, W, C) or (C, H, W), for models that take either order. */
+static void test_images_in_the_order_of_the_model(void **state)
 {
     static const struct pare_io io[] = {
         { "x", PARE_F32, 4, { -1, 5, 4, 3 }, { NULL }, PARE_NHWC },
@@ -171,14 +172,14 @@ static void pictures_follow_the_model(void **state)
         for (int model = 0; model < 4; model++) {
             const struct pare_batch *b;
             bool last = model % 2 == 0;
-            struct pare_named a = {
-                "x",
-                floats(&r, 4, stored ? (int64_t[]){ 2, 3, 5, 4 } : (int64_t[]){ 2, 5, 4, 3 }, 0)
-            };
+            struct pare_named a = { "x", counting_tensor(&r, 4,
+                                                         stored ? (int64_t[]){ 2, 3, 5, 4 }
+                                                                : (int64_t[]){ 2, 5, 4, 3 },
+                                                         0) };
 
             if (open_for(&r, &a, 1, &io[model], 1))
                 fail_msg("%s", r.err.msg);
-            b = batch(&r, &io[model], 1, 2);
+            b = load_batch(&r, &io[model], 1, 2);
             assert_non_null(b);
             assert_int_equal(b->x.dim[1], last ? 5 : 3);
             assert_int_equal(b->x.dim[3], last ? 3 : 4);
@@ -195,14 +196,14 @@ static void pictures_follow_the_model(void **state)
 }
 
 /* Items are dimension 0 of the first input; a model that names another axis is refused. */
-static void the_first_input_has_its_batch_first(void **state)
+static void test_batch_of_the_first_input_is_axis_0(void **state)
 {
     static const struct pare_io io = { "x", PARE_F32, 2, { -1, -1 }, { "time", "batch_size" }, 0 };
     struct rig r;
 
     (void)state;
     rig_begin(&r);
-    struct pare_named a = { "x", floats(&r, 2, (int64_t[]){ N, 3 }, 0) };
+    struct pare_named a = { "x", counting_tensor(&r, 2, (int64_t[]){ N, 3 }, 0) };
     assert_int_equal(open_for(&r, &a, 1, &io, 1), 0);
     assert_int_equal(pare_data_check(r.data, &io, 0, &r.err), PARE_EUNSUPPORTED);
     assert_non_null(strstr(r.err.msg, "on axis 1"));
@@ -212,11 +213,11 @@ static void the_first_input_has_its_batch_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(axes_are_found),
-        cmocka_unit_test(every_form_gives_the_same_batches),
-        cmocka_unit_test(different_values_need_a_batch_of_one),
-        cmocka_unit_test(pictures_follow_the_model),
-        cmocka_unit_test(the_first_input_has_its_batch_first),
+        cmocka_unit_test(test_batch_axes_of_inputs),
+        cmocka_unit_test(test_every_form_gives_the_same_batches),
+        cmocka_unit_test(test_different_values_need_a_batch_of_1),
+        cmocka_unit_test(test_images_in_the_order_of_the_model),
+        cmocka_unit_test(test_batch_of_the_first_input_is_axis_0),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,8 @@
 #include "compress/wrap.h"
 #include "graph/layer.h"
 
-/* Two layers with one weight, and a third one. */
-static struct pare_model *tied(void)
+/* Two layers that share a weight, and a third one. */
+static struct pare_model *tied_model(void)
 {
     struct build b = { .opset = 17 };
     const char *x = build_input(&b, PARE_F32, INTS(2, 4)), *w, *y;
@@ -24,7 +24,7 @@ static struct pare_model *tied(void)
     return build_model(&b);
 }
 
-/* Open a compression whose entries name these layers, by their number; -1: all of their type. */
+/* Opens a compression whose entries name these layers by index; -1: all layers of the type. */
 static int open_named(struct pare_model *m, const int *layer, int n, struct pare_compression **c,
                       struct pare_err *err)
 {
@@ -48,10 +48,10 @@ static int open_named(struct pare_model *m, const int *layer, int n, struct pare
                                 c, err);
 }
 
-/* Named alone: an error that names the layer to choose. */
-static void alone(void **state)
+/* Only the second layer is named: the error names the layer to choose. */
+static void test_naming_only_the_second_layer(void **state)
 {
-    struct pare_model *m = tied();
+    struct pare_model *m = tied_model();
     struct pare_compression *c = NULL;
     struct pare_err err;
 
@@ -63,10 +63,10 @@ static void alone(void **state)
     pare_model_free(m);
 }
 
-/* Named next to the layer that has the weight: skipped, and it is said. */
-static void both(void **state)
+/* Both layers are named: the second is skipped, with a reason. */
+static void test_naming_both_layers(void **state)
 {
-    struct pare_model *m = tied();
+    struct pare_model *m = tied_model();
     struct pare_compression *c = NULL;
     const char *why = NULL;
     struct pare_err err;
@@ -80,10 +80,10 @@ static void both(void **state)
     pare_model_free(m);
 }
 
-/* Chosen by type: the weight is masked once, which needs no word. */
-static void by_type(void **state)
+/* Chosen by type: the weight is masked once, without a message. */
+static void test_choosing_layers_by_type(void **state)
 {
-    struct pare_model *m = tied();
+    struct pare_model *m = tied_model();
     struct pare_compression *c = NULL;
     const char *why = NULL;
     struct pare_err err;
@@ -100,7 +100,9 @@ static void by_type(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { T(alone), T(both), T(by_type) };
+    const struct CMUnitTest tests[] = { T(test_naming_only_the_second_layer),
+                                        T(test_naming_both_layers),
+                                        T(test_choosing_layers_by_type) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
