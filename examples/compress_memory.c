@@ -6,9 +6,9 @@
 
 #include <pare/compress.h>
 
-#define MOST 2000
-static float pixel[MOST * 64];
-static int64_t label[MOST];
+#define MAX_ITEMS 2000
+static float pixel[MAX_ITEMS * 64];
+static int64_t label[MAX_ITEMS];
 
 /* The number of items; 0: a file cannot be read. */
 static int read_digits(const char *images, const char *labels)
@@ -16,10 +16,10 @@ static int read_digits(const char *images, const char *labels)
     FILE *x = fopen(images, "rb"), *y = fopen(labels, "rb");
     int n = 0, c;
 
-    for (long i = -16; x && (c = getc(x)) != EOF && i < MOST * 64; i++)
+    for (long i = -16; x && (c = getc(x)) != EOF && i < MAX_ITEMS * 64; i++)
         if (i >= 0)
             pixel[i] = (float)c / 16.0f;
-    for (long i = -8; y && (c = getc(y)) != EOF && i < MOST; i++)
+    for (long i = -8; y && (c = getc(y)) != EOF && i < MAX_ITEMS; i++)
         if (i >= 0)
             label[n++] = c;
     return (x ? fclose(x) : 1) | (y ? fclose(y) : 1) ? 0 : n;

@@ -1,7 +1,7 @@
 /* read_digits.c - classify handwritten digits with a trained network: a complete program on
  * <pare/pare.h>.
  *
- * usage: digits MODEL.onnx IMAGES LABELS
+ * usage: read_digits MODEL.onnx IMAGES LABELS
  *
  * IMAGES and LABELS are uncompressed IDX files in MNIST's format.  Prints a few images, then the
  * accuracy.
@@ -118,9 +118,9 @@ int main(int argc, char **argv)
     if (argc == 4 && arena)
         rc = classify(arena, argv, &model, &plan, &err) ? 1 : 0;
     else
-        fputs("usage: digits MODEL.onnx IMAGES LABELS\n", stderr);
+        fputs("usage: read_digits MODEL.onnx IMAGES LABELS\n", stderr);
     if (rc == 1)
-        fprintf(stderr, "digits: %s\n", err.msg);
+        fprintf(stderr, "read_digits: %s\n", err.msg);
     pare_plan_free(plan);
     pare_model_free(model);
     pare_arena_free(arena);

@@ -6,9 +6,9 @@
 # checks changes.
 #
 # Both read analyze.h first, except in the file that defines the functions it wraps.
-# Disabled checks of gcc's analyzer do not understand arenas (memory that is freed as a whole looks
-# leaked), follow pointers that another function has set, or mistake the lanes of a shifted vector for
-# bits; clang-tidy checks for NULL.  Without optimization the analyzer also sees code without effect.
+# The disabled checks of gcc's analyzer do not understand arenas (memory that is freed as a whole looks
+# leaked) or pointers that another function has set, or mistake the lanes of a shifted vector for bits;
+# clang-tidy checks for NULL.  -O0 because the analyzer ignores code that optimization removes.
 set -eu
 build=$1
 file=$2
@@ -21,8 +21,8 @@ checks="-fanalyzer -Wno-analyzer-malloc-leak -Wno-analyzer-use-of-uninitialized-
     -Wno-analyzer-possible-null-dereference -Wno-analyzer-null-argument
     -Wno-analyzer-possible-null-argument -Wno-analyzer-shift-count-overflow"
 
-# unless_clean NAME COMMAND...: once for each version of what the file is made of, until it says
-# nothing and succeeds.
+# unless_clean NAME COMMAND...: run the command, unless it succeeded without findings on the same
+# sources before
 unless_clean() {
     stamp=$out.$1
     name=$1
@@ -50,8 +50,8 @@ case $file in
 src/base/err.c) more="" ;;
 *) more="-include$PWD/tools/analyze.h" ;;
 esac
-# Kernels, operators, plans and commands rely on what was checked when a node was matched or options
-# were read, in other files; there clang would see a NULL in every pointer that may be one elsewhere.
+# Kernels, operators, plans and commands rely on checks in other files, made when a node was matched or
+# options were read; there clang would report every pointer that can be NULL elsewhere.
 case $file in
 src/backend/* | src/op/* | src/plan/* | src/train/* | src/compress/* | src/prune/* | src/quant/* | src/analyze/* | src/cli/*)
     off="-clang-analyzer-core.NullDereference,-clang-analyzer-core.NonNullParamChecker"

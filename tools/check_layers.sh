@@ -59,7 +59,7 @@ function foreign(pattern, home, name) {
     if (!(own[2] in rank))
         complain("the folder " own[2] " is not in the list of CMakeLists.txt")
     else if (part[1] != "src" || !(part[2] in rank))
-        complain("cannot tell the folder of \"" path "\"")
+        complain("\"" path "\" is not in a folder of the list")
     else if (rank[part[2]] > rank[own[2]])
         complain(own[2] " comes before " part[2] " and must not include \"" path "\"")
 }

@@ -39,13 +39,13 @@ FILENAME ~ /\.md$/ && /^\|.*`PARE_[A-Z_]+` \|$/ {
     n = split($0, cell, "|")
     name = cell[n - 1]
     gsub(/[` ]/, "", name)
-    said = cell[n - 2]
-    gsub(/[, ]/, "", said)
+    documented = cell[n - 2]
+    gsub(/[, ]/, "", documented)
     seen[name] = 1
     if (!(name in limit))
         complain(name " is in docs/security.md, but not in src/base/limits.h")
-    else if (said + 0 != limit[name])
-        complain(name " is " limit[name] ", docs/security.md says " said)
+    else if (documented + 0 != limit[name])
+        complain(name " is " limit[name] ", but " documented " in docs/security.md")
 }
 FILENAME ~ /cases\.txt$/ && /^limit / { tried[$2] = 1 }
 END {

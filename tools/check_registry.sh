@@ -1,6 +1,6 @@
 #!/bin/sh
-# check_registry.sh - every operator, kernel, loss, ... is one file, one descriptor and one line
-# in its .def list, all three under the same name; and no other list of operator types exists.
+# check_registry.sh - check that every operator, kernel, loss, ... is one file, one descriptor and one
+# line in its .def list, under the same name, and that there is no other list of operator types.
 set -eu
 cd "$(dirname "$0")/.."
 bad=0
@@ -12,18 +12,18 @@ complain() {
 
 # registry LIST MACRO FILES STRUCT[:SYMBOL] PREFIX [NOT_LISTED...]
 # NAME is described by `const struct STRUCT SYMBOL_NAME`; SYMBOL is STRUCT unless given.
-# FILES is a find expression's root; the file of NAME is named NAME.c or, say for commands, cmd_NAME.c.
+# FILES is the folder of the files; the file of NAME is PREFIX + NAME.c, for example cmd_NAME.c.
 registry() {
-    list=$1 macro=$2 root=$3 struct=${4%:*} symbol=${4#*:} lead=$5
+    list=$1 macro=$2 root=$3 struct=${4%:*} symbol=${4#*:} prefix=$5
     shift 5
     [ -f "$list" ] || return 0
     listed=$(sed -n "s/^$macro(\([a-z0-9_]*\)[,)].*/\1/p" "$list")
     twice=$(echo "$listed" | sort | uniq -d)
     [ -z "$twice" ] || complain "$list lists $twice twice"
     for name in $listed; do
-        file=$(find "$root" -name "$lead$name.c")
+        file=$(find "$root" -name "$prefix$name.c")
         if [ -z "$file" ]; then
-            complain "$list lists $name, but $root has no $lead$name.c"
+            complain "$list lists $name, but $root has no $prefix$name.c"
         elif ! grep -q "^const struct $struct ${symbol}_$name = {" "$file"; then
             complain "$file does not define ${symbol}_$name"
         fi

@@ -9,20 +9,20 @@ set -eu
 cd "$(dirname "$0")/.."
 pare=$1/pare
 
-say() {
+run() {
     printf '\n\033[1m$ %s\033[0m\n' "$*"
     "$@"
 }
-[ -t 1 ] || say() {
+[ -t 1 ] || run() {
     printf '\n$ %s\n' "$*"
     "$@"
 }
 
 mkdir -p demo
 if [ ! -f demo/digits.onnx ]; then
-    say "$pare" new vgg7 --input 1,8,8 --width 0.5 -o demo/fresh.onnx
-    say "$pare" train demo/fresh.onnx --data digits --epochs 5 --batch 64 --optimizer adam \
+    run "$pare" new vgg7 --input 1,8,8 --width 0.5 -o demo/fresh.onnx
+    run "$pare" train demo/fresh.onnx --data digits --epochs 5 --batch 64 --optimizer adam \
         --schedule cosine --seed 1 --threads 1 -o demo/digits.onnx
 fi
-say "$pare" compress examples/demo.json
-say "$pare" report demo/run.json -o demo/report.html
+run "$pare" compress examples/demo.json
+run "$pare" report demo/run.json -o demo/report.html

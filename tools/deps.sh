@@ -32,13 +32,13 @@ for part in "${@:-build}"; do
     deb) want="$want dpkg-dev file" ;;
     root) want="$want debootstrap" ;;
     *)
-        echo "deps.sh: '$part' is none of build, test, interop, lint, fuzz, deb, root" >&2
+        echo "deps.sh: '$part' is unknown; expected build, test, interop, lint, fuzz, deb or root" >&2
         exit 2
         ;;
     esac
 done
 
-# Commands that may have come another way than by the package of that name.
+# Commands that may be installed in another way than by their Debian package.
 present() {
     case $1 in
     gcc) command -v cc && command -v gcc ;;
@@ -55,7 +55,7 @@ if [ $node = yes ]; then
     want="$want nodejs npm"
 fi
 if ! command -v dpkg-query >/dev/null 2>&1; then
-    echo "deps.sh: this is not Debian; make sure of:" $want >&2
+    echo "deps.sh: this is not Debian; install the equivalents of:" $want >&2
     exit 0
 fi
 
@@ -75,7 +75,7 @@ if [ -n "$missing" ]; then
     fi
     export DEBIAN_FRONTEND=noninteractive
     echo "installing$missing"
-    apt-get update -qq || echo "deps.sh: trying with the package lists that are here" >&2
+    apt-get update -qq || echo "deps.sh: using the existing package lists" >&2
     apt-get install -qq -y --no-install-recommends $missing >/dev/null
 fi
 

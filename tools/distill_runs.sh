@@ -9,9 +9,9 @@
 # in it is reused.
 set -eu
 pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
-lessons="--epochs 10"
+teacher_options="--epochs 10"
 if [ "${1:-}" = --short ]; then
-    lessons="--limit 10000 --epochs 6"
+    teacher_options="--limit 10000 --epochs 6"
     shift
 fi
 [ $# -gt 0 ] || set -- 1 2 3
@@ -36,18 +36,18 @@ accuracy() {
 
 if [ ! -e teacher.onnx ]; then
     "$pare" new lenet --input 1,28,28 --seed 100 -o fresh.onnx >&2
-    train fresh.onnx teacher.onnx --lr 2e-3 --flip --seed 100 $lessons
+    train fresh.onnx teacher.onnx --lr 2e-3 --flip --seed 100 $teacher_options
 fi
 echo "teacher: $(accuracy teacher.onnx) %"
 echo
 echo "| seed | alone | soft labels | layer fc2 |"
 echo "|---|---|---|---|"
 for seed; do
-    few="--limit 2000 --epochs 20 --batch 32 --lr 3e-3 --seed $seed"
+    student_options="--limit 2000 --epochs 20 --batch 32 --lr 3e-3 --seed $seed"
     "$pare" new lenet --input 1,28,28 --width 0.2 --seed "$seed" -o student.onnx >&2
-    train student.onnx alone.onnx $few
-    train student.onnx soft.onnx $few --teacher teacher.onnx --temperature 4 --alpha 0.5
-    train student.onnx layer.onnx $few --teacher teacher.onnx --beta 0 --alpha 0.5 \
+    train student.onnx alone.onnx $student_options
+    train student.onnx soft.onnx $student_options --teacher teacher.onnx --temperature 4 --alpha 0.5
+    train student.onnx layer.onnx $student_options --teacher teacher.onnx --beta 0 --alpha 0.5 \
         --distill-layers fc2 --distill-lambda 0.2
     echo "| $seed | $(accuracy alone.onnx) | $(accuracy soft.onnx) | $(accuracy layer.onnx) |"
 done | tee rows

@@ -6,8 +6,8 @@
 
 minilm writes minilm.onnx (input_ids, attention_mask, token_type_ids; free batch and length), and
 lines of TEXT as calib.npz and test.npz, arrays named as the inputs.  stories reads a llama2.c
-checkpoint, writes stories.onnx (input_ids), and stories that the model tells as calib.npz and
-test.npz (array input_ids).  Files of weights stay outside of the repository.
+checkpoint, writes stories.onnx (input_ids), and stories that the model generates as calib.npz
+and test.npz (array input_ids).  The weights are not committed.
 """
 import json
 import math
@@ -231,7 +231,8 @@ def load_llama(path):
 
 
 @torch.no_grad()
-def tell(m, n, length, seed):
+def generate(m, n, length, seed):
+    """n sequences of tokens sampled from the model (temperature 0.9, top-p 0.95)."""
     g = torch.Generator().manual_seed(seed)
     ids = torch.ones(n, 1, dtype=torch.int64)
     while ids.shape[1] < length:
@@ -244,11 +245,11 @@ def tell(m, n, length, seed):
 
 def export_stories(checkpoint, out):
     m = load_llama(checkpoint)
-    told = os.path.join(out, 'told.npy')  # kept: telling takes minutes
-    if not os.path.exists(told):
-        np.save(told, tell(m, 32, 96, 1))
-    np.savez(os.path.join(out, 'calib.npz'), input_ids=np.load(told)[:16])
-    np.savez(os.path.join(out, 'test.npz'), input_ids=np.load(told)[16:])
+    generated = os.path.join(out, 'generated.npy')  # kept, because generating takes minutes
+    if not os.path.exists(generated):
+        np.save(generated, generate(m, 32, 96, 1))
+    np.savez(os.path.join(out, 'calib.npz'), input_ids=np.load(generated)[:16])
+    np.savez(os.path.join(out, 'test.npz'), input_ids=np.load(generated)[16:])
     axes = {0: 'batch', 1: 'length'}
     torch.onnx.export(m, torch.ones(2, 8, dtype=torch.int64), os.path.join(out, 'stories.onnx'),
                       input_names=['input_ids'], output_names=['logits'], opset_version=14,

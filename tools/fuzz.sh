@@ -53,14 +53,14 @@ export build official each
 rm -f "$build"/*.failed
 echo "$programs" | xargs -P "$jobs" -n 1 sh "$build/fuzz_one.sh"
 
-# The same networks in ONNX Runtime, where make test-interop has built what that needs; other seeds
-# every time.
-whole=$(dirname "$build")
-if [ -x "$whole/tests/interop/random_graphs" ] && [ -d "$whole/node/node_modules" ]; then
-    tests/interop/random_graphs.sh "$whole/tests/interop/random_graphs" "$whole/node/node_modules" 200 \
+# Random networks compared with ONNX Runtime, with other seeds every time, if make test-interop has built
+# the programs for it.
+parent=$(dirname "$build")
+if [ -x "$parent/tests/interop/random_graphs" ] && [ -d "$parent/node/node_modules" ]; then
+    tests/interop/random_graphs.sh "$parent/tests/interop/random_graphs" "$parent/node/node_modules" 200 \
         "$(date +%s)" || touch "$build/random_graphs.failed"
 else
-    echo "not compared with ONNX Runtime: make test-interop builds what that needs"
+    echo "not compared with ONNX Runtime: run make test-interop first"
 fi
 failed=$(find "$build" -maxdepth 1 -name '*.failed' | wc -l)
 [ "$failed" = 0 ] || { echo "$failed targets failed" >&2; exit 1; }

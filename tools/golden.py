@@ -3,8 +3,8 @@
 
     tools/golden.py [tests/golden]
 
-writes one .npz a network.  Inputs and parameters are float32 numbers, so that both sides start
-from the same; results and gradients are float64.  tests/unit/test_golden_*.c have the same
+writes one .npz per network.  Inputs and parameters are float32, so that both implementations start
+from the same values; results and gradients are float64.  tests/unit/test_golden_*.c have the same
 networks, tests/unit/golden.h describes the arrays.
 """
 import os
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 
 class Draw:
-    """Named float32 numbers from a seed, as float64 tensors; what is drawn is kept."""
+    """Random float32 values from a seed, as named float64 tensors, which are recorded."""
 
     def __init__(self, seed):
         self.rng = np.random.RandomState(seed)
@@ -34,8 +34,8 @@ def keep(out, prefix, named):
 
 
 def conv_bn():
-    """conv, batch norm, relu, max pool, linear: two batches in training, the gradients of
-    parameters added up; then the first again with the running moments that they left."""
+    """conv, batch norm, relu, max pool, linear: two training batches with accumulated gradients of
+    parameters, then the first batch in evaluation mode with the resulting running statistics."""
     draw = Draw(1)
     x = [draw("x0", 3, 2, 6, 6), draw("x1", 3, 2, 6, 6)]
     gy = [draw("gy0", 3, 5), draw("gy1", 3, 5)]
@@ -122,12 +122,12 @@ def mlp():
 
 
 T, N, I, H = 4, 3, 2, 3
-LENS = [4, 3, 1]                # longest first, as PyTorch wants them
+LENS = [4, 3, 1]                # longest first, as PyTorch requires
 
 
 def recurrent(seed, layer, order, states):
-    """A layer in both directions.  ONNX has its gates in another order than PyTorch, which is
-    `order`, and both directions, and both biases, in one array each."""
+    """A bidirectional layer.  `order` is the order of ONNX's gates in PyTorch's arrays; ONNX has both
+    directions and both biases in one array each."""
     draw = Draw(seed)
     gates = len(order)
     leaves = {
@@ -164,11 +164,11 @@ def recurrent(seed, layer, order, states):
 
 
 def lstm():
-    return recurrent(4, torch._VF.lstm, [0, 2, 3, 1], "hc")         # i f c o of i o f c
+    return recurrent(4, torch._VF.lstm, [0, 2, 3, 1], "hc")         # ONNX's i o f c from PyTorch's i f c o
 
 
 def gru():
-    return recurrent(5, torch._VF.gru, [1, 0, 2], "h")              # r z h of z r h
+    return recurrent(5, torch._VF.gru, [1, 0, 2], "h")              # ONNX's z r h from PyTorch's r z h
 
 
 def attention():

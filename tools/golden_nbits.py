@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""golden_nbits.py - write reference results of low-bit weights by group and their products, by NumPy.
+"""golden_nbits.py - reference results of group-quantized weights and MatMulNBits, computed by NumPy.
 
 usage: tools/golden_nbits.py        writes tests/golden/nbits.npz
 
@@ -29,7 +29,7 @@ F = np.float32
 
 
 def fit(x, lo, hi, middle, symmetric, part):
-    """Scale and zero point for the range of x shrunk to a part, in float32 as C has it."""
+    """Scale and zero point for the range of x multiplied by `part`, in float32 as in C."""
     a, b = F(part) * min(x.min(), F(0)), F(part) * max(x.max(), F(0))
     if symmetric:
         s = max(b / F(hi - middle), -a / F(middle - lo))
@@ -87,7 +87,7 @@ PRODUCTS = {
 
 
 def pack(q, bits):
-    """Numbers along the last axis, the first in the low bits; rows of whole bytes."""
+    """Pack values along the last axis, the first in the low bits; rows begin at a byte."""
     per = 8 // bits
     pad = -q.shape[-1] % per
     q = np.concatenate([q, np.zeros(q.shape[:-1] + (pad,), int)], -1)

@@ -81,7 +81,7 @@ def optimizers():
     rng = np.random.default_rng(1)
     start = rng.normal(size=5).astype(np.float32)
     grads = rng.normal(size=(STEPS, 5)).astype(np.float32)
-    grads[:, 4] = 0.25              # the same every time
+    grads[:, 4] = 0.25              # a constant gradient
     arrays = {"start": start, "grads": grads}
     for text in OPTIMIZERS:
         arrays[text + "|f32"] = trajectory(text, start, grads, 0.05, torch.float32)
@@ -89,7 +89,7 @@ def optimizers():
     for clip in ({"clip_norm": 1.5}, {"clip_value": 0.5}, {"clip_norm": 0.8, "clip_value": 0.5}):
         text = OPTIMIZERS[2] + "".join(",%s=%g" % c for c in clip.items())
         arrays[text + "|f64"] = trajectory(OPTIMIZERS[2], start, grads, 0.05, torch.float64, **clip)
-    # Two groups: the second with a tenth of the rate, and no decay.
+    # Two parameter groups: the second with a tenth of the learning rate and without weight decay.
     for name in ("sgd,momentum=0.9,weight_decay=0.1", "adamw,weight_decay=0.1"):
         w = [torch.tensor(start, dtype=torch.float64, requires_grad=True) for _ in range(2)]
         opt = optimizer(name, [{"params": [w[0]]},
@@ -221,7 +221,7 @@ LOSSES = {
     "layer,lambda=2,method=kl":
         (lambda x, t: 2 + 2 * 4 * softmax_kl(x, t, 2, -1) / 2, (2, 3, 5), "any"),
 }
-# The gradient that was there counts alpha times.
+# The existing gradient is multiplied by alpha.
 KEPT = {"soft,alpha=0,": 0, "soft,alpha=1,": 1, "soft,alpha=0.5,": 0.5, "layer,": 1}
 
 

@@ -87,7 +87,7 @@ def score_soft(w, g, granularity, weight):
 
 
 def score_admm(w, granularity, weight):
-    """Two rounds with other weights in between; the last gradient's pull and the buffers."""
+    """Two iterations with different weights; the last gradient term and the buffers."""
     u = np.zeros_like(w)
     for k in range(2):
         v = w + u
@@ -151,7 +151,7 @@ def score_file():
 # ---- ranking ---------------------------------------------------------------------
 
 def rank_keep(score, k):
-    """All but the k lowest; among equal ones the first go."""
+    """Keep all but the k lowest; among equal ones the first are removed."""
     keep = np.ones(score.size, bool)
     keep[np.argsort(score.reshape(-1), kind="stable")[:k]] = False
     return keep.reshape(score.shape)
@@ -181,7 +181,7 @@ def rank_nm(w, n, m, axis):
 
 
 def rank_global(scores, weights, sparsity, most):
-    """weights: how many of them a unit of each layer has."""
+    """weights: the number of weights in a unit of each layer."""
     order = sorted((s, k, i) for k, v in enumerate(scores) for i, s in enumerate(v))
     left = [int(len(v) * most) for v in scores]
     budget = int(sum(len(v) * n for v, n in zip(scores, weights)) * sparsity)

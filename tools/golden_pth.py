@@ -3,7 +3,7 @@
 
 Writes tests/golden/*.pth, and tests/golden/pth.npz with the tensors of each, as
 <file>/<name> (bfloat16 as the float32 of the same values).  tests/unit/test_pth.c compares.  One of
-the files goes to tests/models as well.
+the files is also written to tests/models.
 """
 import collections
 import os
@@ -15,7 +15,7 @@ HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "
 
 
 def state():
-    """One of each type, a number, nothing, and a module's own dict."""
+    """One tensor of each type, a number, None, and the state dict of a module."""
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
     tensors = module.state_dict()
@@ -90,7 +90,7 @@ def main():
     torch.save({"w": weight}, os.path.join(HERE, "legacy.pth"),
                _use_new_zipfile_serialization=False)
     torch.jit.script(torch.nn.ReLU()).save(os.path.join(HERE, "script.pth"))
-    torch.save(masks, os.path.join(HERE, "..", "models", "masks.pth"))  # for the command's tests
+    torch.save(masks, os.path.join(HERE, "..", "models", "masks.pth"))  # for tests/cli
     np.savez_compressed(os.path.join(HERE, "pth.npz"), **expected)
 
 

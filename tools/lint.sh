@@ -21,7 +21,7 @@ format() {
     untidy=$(git ls-files -co --exclude-standard '*.c' '*.h' |
         xargs clang-format --dry-run -Werror 2>&1 | sed -n 's/: error:.*//p' | cut -d: -f1 | sort -u)
     [ -z "$untidy" ] && return
-    echo "not formatted (make fmt does it):" $untidy
+    echo "not formatted; run 'make fmt':" $untidy
     return 1
 }
 

@@ -7,8 +7,8 @@ Reads data/digits/*-ubyte.gz and writes to the same folder
     digits.onnx             the trained network, logits of ten classes
     sample.npz              one test image of each digit, as input of the network
     sample_logits.npz       PyTorch's logits for them
-With --csv the data files themselves are made first, from the table that python3-sklearn ships as
-sklearn/datasets/data/digits.csv.gz: a row holds 64 pixels from 0 to 16 and the digit.  The rows
+With --csv the data files are written first, from the table that python3-sklearn ships as
+sklearn/datasets/data/digits.csv.gz: a row has 64 pixels from 0 to 16 and the digit.  The rows
 are shuffled, and the first 360 of the 1797 are for testing.
 
 Seeded and single-threaded, so that the same PyTorch gives the same file.
@@ -58,7 +58,7 @@ def load(part):
 
 
 class Block(nn.Module):
-    """Two convolutions around which the input is added."""
+    """A residual block of two convolutions."""
 
     def __init__(self, channels):
         super().__init__()
@@ -97,7 +97,7 @@ class Digits(nn.Module):
 
 
 def jitter(x):
-    """Pictures shifted by at most a pixel, with a little noise."""
+    """Images shifted by at most a pixel, with some noise."""
     dy, dx = torch.randint(-1, 2, (2,)).tolist()
     padded = nn.functional.pad(x, (1, 1, 1, 1))
     x = padded[:, :, 1 + dy:9 + dy, 1 + dx:9 + dx]
@@ -143,7 +143,7 @@ def main():
                       input_names=["image"], output_names=["logits"],
                       dynamic_axes={"image": {0: "batch"}, "logits": {0: "batch"}})
     params = sum(p.numel() for p in model.parameters())
-    print(f"{params} parameters, {right} of {len(test_y)} test pictures right "
+    print(f"{params} parameters, {right} of {len(test_y)} test images classified correctly "
           f"({100 * right / len(test_y):.2f} %)")
     return 0 if right >= 0.97 * len(test_y) else 1
 

@@ -146,7 +146,7 @@ def normalization():
     for v in (7, 10, 11):
         save("dropout", v, [n("Dropout", "x", "y", ratio=0.3)])
         save("dropout_mask_unused", v, [n("Dropout", "x", "y m")])
-        # ONNX does not say what the mask is outside of training: runtimes differ.
+        # ONNX does not define the mask outside of training: runtimes differ.
         save("dropout_mask_pare", v, [n("Dropout", "x", "a m")], outputs=["a", "m"])
 
 

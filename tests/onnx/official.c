@@ -1,11 +1,11 @@
 /* official.c - run the official ONNX operator cases, each in its own process.
  *
  * A case is a folder <dir>/<suite>/<case>/ with model.onnx and test_data_set_*, which hold
- * input_<i>.pb and output_<i>.pb.  A child process loads the model, runs it and compares; what
- * it found comes back through a pipe, so that a crash or a hang is a result like any other.
+ * input_<i>.pb and output_<i>.pb.  A child process loads the model, runs it, compares, and sends
+ * the result through a pipe, so that a crash or a hang only fails its case.
  *
- * With --pass the outcome is compared with a committed list of the cases that pass: one that
- * stopped passing fails the run, and so does one that started to and is not listed.
+ * With --pass the results are compared with a committed list: a listed case that fails and an
+ * unlisted case that passes both fail the run.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -53,7 +53,7 @@ struct run {
     int raise; /* the opset to raise models to; 0: leave them as they are */
     struct pare_arena *arena;
     struct pare_map listed;     /* the pass list */
-    int count[N_STATUS], wrong; /* wrong: not as the list says */
+    int count[N_STATUS], wrong; /* wrong: differs from the list */
     int seen;                   /* cases run that are listed */
     FILE *out;                  /* --write */
 };
@@ -77,13 +77,13 @@ static const char usage[] =
 
 /* ---- one case, in the child -------------------------------------------------- */
 
-/* One data set of a case: the tensors that go in, those that should come out. */
+/* One data set of a case: inputs and expected outputs. */
 struct data {
     struct pare_tensor in[MAX_IO], got[MAX_IO], want[MAX_IO];
     int n_in, n_out;
 };
 
-/* The case is named already, so the message need not start with its file. */
+/* Without the file's name at the start of the message: the case is printed anyway. */
 static void result_of(struct result *r, int rc, const char *path, const struct pare_err *err)
 {
     size_t n = strlen(path);
@@ -175,8 +175,7 @@ static int read_other(struct pare_arena *a, const char *path, const Onnx__TypePr
                : parse_optional(a, data, len, t, err);
 }
 
-/* <dir>/<kind>_0.pb, <kind>_1.pb, ... until there is no more; only the model's declarations `info`
- * tell what is in them. */
+/* Read <dir>/<kind>_0.pb, <kind>_1.pb, ...; the model's declarations `info` give their types. */
 static int read_tensors(struct pare_arena *a, const char *dir, const char *kind,
                         Onnx__ValueInfoProto **info, size_t n_info, struct pare_tensor *t, int *n,
                         struct pare_err *err)
@@ -197,7 +196,7 @@ static int read_tensors(struct pare_arena *a, const char *dir, const char *kind,
     return 0;
 }
 
-/* Some bfloat16 data is stored as the uint16 that it is in numpy. */
+/* Some bfloat16 data is stored as uint16, as in NumPy. */
 static void fix_bfloat16(struct pare_tensor *t, const struct pare_io *io, int n)
 {
     for (int i = 0; i < n; i++)
@@ -205,7 +204,7 @@ static void fix_bfloat16(struct pare_tensor *t, const struct pare_io *io, int n)
             t[i].dtype = PARE_BF16;
 }
 
-/* Any two values. */
+/* Compare two values of any kind. */
 static int compare_value(const struct pare_tensor *got, const struct pare_tensor *want,
                          struct pare_err *err)
 {
@@ -231,7 +230,7 @@ static int compare(const struct pare_model *m, const struct data *d, struct pare
     return 0;
 }
 
-/* Twice, because a plan that works once may have spoilt what the next run needs. */
+/* Run twice, because a run may corrupt what the next one needs. */
 static int run_plan(const struct pare_model *m, struct data *d, struct pare_plan *plan,
                     struct pare_err *err)
 {
@@ -242,7 +241,7 @@ static int run_plan(const struct pare_model *m, struct data *d, struct pare_plan
     return 0;
 }
 
-/* With kernel k and no other; nothing is run when it takes no node. */
+/* Run with kernel k only; nothing is run if it matches no node. */
 static int run_only(const struct pare_model *m, struct data *d, int k, struct pare_err *err)
 {
     const char *without[MAX_KERNELS];
@@ -265,7 +264,7 @@ static int run_only(const struct pare_model *m, struct data *d, int k, struct pa
     return pare_at(err, rc, "only %s", pare_kernels[k]->name);
 }
 
-/* With weights as blocks of so many rows, whether there are zeros or not. */
+/* Run with weights as sparse blocks of `rows` rows, even without zeros. */
 static int run_sparse(const struct pare_model *m, struct data *d, int rows, struct pare_err *err)
 {
     struct pare_plan_opts opts = { .threads = 1, .in = d->in };
@@ -279,7 +278,7 @@ static int run_sparse(const struct pare_model *m, struct data *d, int rows, stru
     return pare_at(err, rc, "blocks of %d rows", rows);
 }
 
-/* One index of axis 0 after the other, where they are apart. */
+/* Run one index of axis 0 at a time, if the model is batch-independent. */
 static int run_parts(const struct pare_model *m, struct data *d, struct pare_err *err)
 {
     struct pare_plan_opts opts = { .threads = 2, .in = d->in };
@@ -396,7 +395,7 @@ static bool read_result(int fd, struct result *res)
     return true;
 }
 
-/* exit(), not _exit(), so that a sanitizer can complain about leaks. */
+/* exit(), not _exit(), so that a sanitizer reports leaks. */
 static void child(const struct run *r, const char *path, int fd)
 {
     struct result res;
@@ -432,14 +431,14 @@ static void run_apart(const struct run *r, const char *path, struct result *res)
         return;
     res->status = CRASH;
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-        snprintf(res->why, sizeof(res->why), "not done after %d seconds", SECONDS);
+        snprintf(res->why, sizeof(res->why), "not finished after %d seconds", SECONDS);
     else if (WIFSIGNALED(status))
         snprintf(res->why, sizeof(res->why), "%s", strsignal(WTERMSIG(status)));
     else
         snprintf(res->why, sizeof(res->why), "exit code %d", WEXITSTATUS(status));
 }
 
-/* What the list makes of it: NULL when it is as it should be. */
+/* How the result differs from the list; NULL: it does not. */
 static const char *verdict(const struct run *r, const char *name, enum status s)
 {
     bool listed = pare_map_get(&r->listed, name) != NULL;

@@ -1,13 +1,13 @@
-/* quiet_channels.c - watch convolutions at work, then remove the channels that say least. */
+/* least_active.c - plugin: a pruner that removes the least active output channels. */
 #include <pare/plugin.h>
 
-#define BATCHES 10 /* to watch */
+#define BATCHES 10 /* whose activations are summed */
 
 struct state {
     int64_t seen; /* batches */
 };
 
-/* At every forward, for every layer: out is (N, C, H, W), and what passes a ReLU is added up. */
+/* Called at every forward pass of every layer: sums the positive outputs; out is (N, C, H, W). */
 static int collect(struct pare_layer *l, const struct pare_tensor *in,
                    const struct pare_tensor *out, void *user, struct pare_err *err)
 {
@@ -30,7 +30,7 @@ static int start(struct pare_compression *r, struct pare_err *err)
     return pare_add_collector(r, collect, NULL, pare_compression_state(r), err);
 }
 
-/* One number for each output channel; the core removes those with the least. */
+/* One score per output channel; the library removes the channels with the lowest scores. */
 static int score(struct pare_compression *r, struct pare_layer *l, float *score,
                  struct pare_err *err)
 {
@@ -40,7 +40,7 @@ static int score(struct pare_compression *r, struct pare_layer *l, float *score,
 
     (void)r;
     if (sum && ((struct state *)pare_layer_state(l))->seen < BATCHES)
-        return PARE_NOT_YET; /* asked again after the next step */
+        return PARE_NOT_YET; /* called again after the next step */
     for (int64_t i = 0; sum && i < n; i++)
         score[i] = pare_f32(sum)[i];
     return sum ? 0 : err->code;
@@ -61,10 +61,10 @@ static int length(struct pare_compression *r, int64_t *epochs, int64_t *steps, s
     return 0;
 }
 
-static const struct pare_algorithm quiet_channels = {
+static const struct pare_algorithm least_active = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
-    .name = "quiet_channels",
+    .name = "least_active",
     .doc = "Remove the output channels with the least mean activation.",
     .layer_size = sizeof(struct state),
     .state_size = sizeof(int), /* the collector id */
@@ -83,5 +83,5 @@ static const struct pare_algorithm quiet_channels = {
 
 int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
 {
-    return pare_add_pruner(g, &quiet_channels, err);
+    return pare_add_pruner(g, &least_active, err);
 }

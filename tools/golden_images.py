@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""golden_pictures.py - write reference results of decoding and resizing images by Pillow.
+"""golden_images.py - write reference results of decoding and resizing images by Pillow.
 
 Writes tests/golden/pictures.npz: files as bytes (file_*), the result of Image.open(...).convert("RGB")
 (rgb_*), and the result of resizing one of them (resize_HxW).  tests/unit/test_image_files.c compares
@@ -14,8 +14,8 @@ from PIL import Image
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden")
 
 
-def picture(h, w, seed):
-    """Smooth colors with some noise: JPEG must have something to do."""
+def make_image(h, w, seed):
+    """Smooth colors with some noise, so that JPEG compression matters."""
     y, x = np.mgrid[0:h, 0:w]
     rgb = np.stack([8 * x, 7 * y, 255 - 3 * (x + y)], 2).clip(0, 255)
     noise = np.random.RandomState(seed).randint(-40, 40, rgb.shape)
@@ -29,8 +29,8 @@ def encode(image, form, **more):
 
 
 def main():
-    rgb = Image.fromarray(picture(21, 30, 0))
-    alpha = Image.fromarray(np.dstack([picture(9, 11, 1), picture(9, 11, 2)[:, :, :1]]), "RGBA")
+    rgb = Image.fromarray(make_image(21, 30, 0))
+    alpha = Image.fromarray(np.dstack([make_image(9, 11, 1), make_image(9, 11, 2)[:, :, :1]]), "RGBA")
     files = {
         "jpeg": encode(rgb, "JPEG", quality=80),
         "jpeg_progressive": encode(rgb, "JPEG", quality=70, progressive=True),

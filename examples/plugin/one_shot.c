@@ -1,12 +1,12 @@
-/* once.c - a one-shot pruner: the weights with the smallest magnitude go, and that is it. */
+/* one_shot.c - plugin: a pruner that removes the weights with the smallest magnitude once. */
 #include <math.h>
 #include <stdlib.h>
 
 #include <pare/plugin.h>
 
-/* For each layer its own, zeroed at first, saved in checkpoints. */
+/* State of one layer: zeroed at the start, saved in checkpoints. */
 struct state {
-    bool if_calculated;
+    bool is_masked;
 };
 
 static int ascending(const void *a, const void *b)
@@ -16,7 +16,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Those below the k-th smallest go; weights that equal it stay. */
+/* Masks the weights that are smaller than the k-th smallest; equal ones are kept. */
 static int mask_small(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_tensor *w = pare_layer_weight(l);
@@ -34,21 +34,21 @@ static int mask_small(struct pare_compression *r, struct pare_layer *l, struct p
     return 0;
 }
 
-/* Asked for after every optimizer step. */
+/* Called after every optimizer step. */
 static int calc_mask(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     struct state *s = pare_layer_state(l);
 
-    if (s->if_calculated)
-        return PARE_NOT_YET; /* nothing new: the mask stays as it is */
-    s->if_calculated = true;
+    if (s->is_masked)
+        return PARE_NOT_YET; /* keep the mask */
+    s->is_masked = true;
     return mask_small(r, l, err);
 }
 
-static const struct pare_algorithm once = {
+static const struct pare_algorithm one_shot = {
     .abi = PARE_ABI,
     .size = sizeof(struct pare_algorithm),
-    .name = "once",
+    .name = "one_shot",
     .doc = "Remove the weights with the smallest magnitude, once.",
     .layer_size = sizeof(struct state),
     .pruner =
@@ -60,5 +60,5 @@ static const struct pare_algorithm once = {
 
 int pare_plugin_init(struct pare_registry *g, struct pare_err *err)
 {
-    return pare_add_pruner(g, &once, err);
+    return pare_add_pruner(g, &one_shot, err);
 }
