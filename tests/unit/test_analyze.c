@@ -78,7 +78,7 @@ static void small_model(struct build *b)
     build_output(b, x);
 }
 
-static void test_counts_of_all_operators(void **state)
+static void test_counts_with_all_operators(void **state)
 {
     struct build b = { .opset = 13 };
 
@@ -108,7 +108,7 @@ static void test_shared_weights_count_once(void **state)
 }
 
 /* An LSTM of 3 steps, 4 in, 5 out: 4 (h (i + h) + h) + 4 h for each step. */
-static void test_counts_of_lstm(void **state)
+static void test_lstm_counts(void **state)
 {
     struct build b = { .opset = 14 };
     const char *x = build_input(&b, PARE_F32, 3, (int64_t[]){ 3, 1, 4 }), *y;
@@ -413,9 +413,9 @@ static void test_quantization_error_of_lenet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts_of_all_operators),
+        cmocka_unit_test(test_counts_with_all_operators),
         cmocka_unit_test(test_shared_weights_count_once),
-        cmocka_unit_test(test_counts_of_lstm),
+        cmocka_unit_test(test_lstm_counts),
         cmocka_unit_test(test_sensitivity_of_each_layer),
         cmocka_unit_test(test_sensitivity_of_a_pruned_layer),
         cmocka_unit_test(test_early_stop_modes),

@@ -485,7 +485,7 @@ static bool count_and_cancel_at_second_call(void *user, const struct pare_progre
 
 /* What `pare analyze` prints, as library calls: the model is not changed, and the analysis can be
  * canceled. */
-static void test_analyses_of_a_model(void **state)
+static void test_analysis_calls(void **state)
 {
     const double sparsity[] = { 0.5, 0.9 };
     const char *const layers[] = { "conv1", "re:fc.*", NULL };
@@ -536,7 +536,7 @@ static void test_analyses_of_a_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_analyses_of_a_model),
+        cmocka_unit_test(test_analysis_calls),
         cmocka_unit_test(test_export_keeps_shapes_in_memory),
         cmocka_unit_test(test_naive_has_scales_per_channel),
         cmocka_unit_test(test_plan_checks_counts_of_tensors),

@@ -274,7 +274,7 @@ static void compare_with_reference(const struct pare_model *m, const struct pare
     pare_plan_free(p);
 }
 
-static void test_attention_of_exporters(void **state)
+static void test_attention_patterns_of_exporters(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, WIDTH)), out[2], want[2];
 
@@ -306,7 +306,7 @@ static void test_attention_of_exporters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_attention_of_exporters, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_attention_patterns_of_exporters, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

@@ -200,7 +200,7 @@ static void test_activations_in_bodies_are_refused(void **state)
 
 /* The state doubles in every iteration, so its size in the body must not be folded: the stacked
  * results are 1, 2, 4. */
-static void test_growing_state_of_a_loop(void **state)
+static void test_loop_with_a_growing_state(void **state)
 {
     static const int64_t trips = 3;
     struct bin body = CAT(node("Identity", "keep", "go", "more"),
@@ -235,7 +235,7 @@ int main(void)
                                         cmocka_unit_test(test_layers_in_bodies_are_pruned),
                                         cmocka_unit_test(test_weights_in_bodies_are_quantized),
                                         cmocka_unit_test(test_activations_in_bodies_are_refused),
-                                        cmocka_unit_test(test_growing_state_of_a_loop) };
+                                        cmocka_unit_test(test_loop_with_a_growing_state) };
     int rc;
 
     pool = pare_arena_new(1 << 16);

@@ -40,7 +40,7 @@ static void test_floats_agree_within_tolerance(void **state)
     assert_false(floats_agree(INFINITY, 1.0f, 1, 1));
 }
 
-static void test_messages_of_differences(void **state)
+static void test_difference_messages(void **state)
 {
     float a[6] = { 0, 1, 2, 3, 4, 5 }, b[6] = { 0, 1, 2, 3, 4.5f, 6 };
     int64_t i = INT64_MAX, j = INT64_MAX - 1;
@@ -98,7 +98,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_floats_agree_within_tolerance),
-        cmocka_unit_test(test_messages_of_differences),
+        cmocka_unit_test(test_difference_messages),
         cmocka_unit_test(test_random_numbers_are_fixed_and_uniform),
     };
 

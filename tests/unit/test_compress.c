@@ -213,7 +213,7 @@ static void test_buffers_belong_to_layers(void **state)
 
 /* One Adam step moves by the learning rate against the gradient's sign; two with the same gradient
  * by twice that. */
-static void test_adam_of_a_buffer(void **state)
+static void test_adam_on_a_buffer(void **state)
 {
     struct job j = open_job("level", "[{\"sparsity\": 0.5, \"op_types\": [\"Linear\"]}]", NULL,
                             "epochs=1 limit=64 seed=1");
@@ -338,7 +338,7 @@ int main(void)
         cmocka_unit_test(test_collectors_are_called_and_removed),
         cmocka_unit_test(test_forward_runs_collectors_only),
         cmocka_unit_test(test_buffers_belong_to_layers),
-        cmocka_unit_test(test_adam_of_a_buffer),
+        cmocka_unit_test(test_adam_on_a_buffer),
         cmocka_unit_test(test_resume_is_exact),
         cmocka_unit_test(test_wrong_options_are_errors),
     };

@@ -129,7 +129,7 @@ static void test_default_names_and_exclude(void **state)
     assert_string_equal(config.entry[1].where, "entry 2 (line 6)");
 }
 
-static void test_keys_of_quantizers(void **state)
+static void test_quantizer_keys(void **state)
 {
     struct keys k;
 
@@ -185,7 +185,7 @@ static void test_exclude_is_a_value(void **state)
     assert_int_equal(matching_entry("fc2"), 4); /* included again */
 }
 
-static void test_types_of_onnx_and_pytorch(void **state)
+static void test_onnx_and_pytorch_types(void **state)
 {
     (void)state;
     parse_config("[{\"op_types\": [\"Gemm\"]}, {\"op_types\": [\"BatchNorm2d\"]}, {\"op_types\": "
@@ -207,7 +207,7 @@ static void test_patterns_match_whole_names(void **state)
     assert_int_equal(matching_entry("fc2"), 0);
 }
 
-static void test_types_of_values(void **state)
+static void test_value_types(void **state)
 {
     const struct pare_setting *s;
 
@@ -229,7 +229,7 @@ static void test_types_of_values(void **state)
     assert_true(s[6].type == PARE_OPT_FLOAT && s[6].num == 1e-4);
 }
 
-static void test_rules_in_c(void **state)
+static void test_rules_from_c_structs(void **state)
 {
     static const char *const types[] = { "default", NULL }, *const names[] = { "re:fc.", NULL };
     const struct pare_rule rule[] = {
@@ -293,7 +293,7 @@ static void expect_error(const char *text, const char *why)
         fail_msg("%s\nmessage:  %s\nexpected: %s", text, err.msg, why);
 }
 
-static void test_errors_of_json(void **state)
+static void test_json_errors(void **state)
 {
     static char deep[400];
 
@@ -330,7 +330,7 @@ static void test_errors_of_json(void **state)
     expect_error(deep, "line 1: nested too deep, at most 64 levels");
 }
 
-static void test_errors_of_lists(void **state)
+static void test_list_errors(void **state)
 {
     (void)state;
     expect_error("3", "a config_list is a list of objects, this is a number");
@@ -342,7 +342,7 @@ static void test_errors_of_lists(void **state)
                  "entry 2 (line 2): is a text, must be an object {\"key\": value, ...}");
 }
 
-static void test_errors_of_selectors(void **state)
+static void test_selector_errors(void **state)
 {
     (void)state;
     expect_error(
@@ -372,7 +372,7 @@ static void test_errors_of_selectors(void **state)
         "or \"re:\" and a pattern) and exclude");
 }
 
-static void test_errors_of_values(void **state)
+static void test_value_errors(void **state)
 {
     (void)state;
 #define CONV "[{\"op_types\": [\"Conv\"], "
@@ -411,7 +411,7 @@ static void test_errors_of_values(void **state)
                  "entry 1 (line 1): option 'quant_bits' must be a whole number");
 }
 
-static void test_errors_of_names(void **state)
+static void test_name_errors(void **state)
 {
     (void)state;
     expect_error("[{\"op_names\": [\"fc1\", \"fc3\"]}]",
@@ -436,7 +436,7 @@ static void test_errors_of_names(void **state)
         "entry 1 (line 1): no layer has one of its op_types and one of its op_names as well");
 }
 
-static void test_errors_of_patterns(void **state)
+static void test_pattern_errors(void **state)
 {
     char text[400], why[400];
 
@@ -456,7 +456,7 @@ static void test_errors_of_patterns(void **state)
     expect_error(text, why);
 }
 
-static void test_errors_of_rules(void **state)
+static void test_rule_errors(void **state)
 {
     static const char *const none[] = { NULL }, *const types[] = { "Conv", NULL };
     static const struct {
@@ -516,21 +516,21 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(test_one_entry),
         TEST(test_default_names_and_exclude),
-        TEST(test_keys_of_quantizers),
+        TEST(test_quantizer_keys),
         TEST(test_last_matching_entry_replaces_others),
         TEST(test_exclude_is_a_value),
-        TEST(test_types_of_onnx_and_pytorch),
+        TEST(test_onnx_and_pytorch_types),
         TEST(test_patterns_match_whole_names),
-        TEST(test_types_of_values),
-        TEST(test_rules_in_c),
+        TEST(test_value_types),
+        TEST(test_rules_from_c_structs),
         TEST(test_config_from_a_file),
-        TEST(test_errors_of_json),
-        TEST(test_errors_of_lists),
-        TEST(test_errors_of_selectors),
-        TEST(test_errors_of_values),
-        TEST(test_errors_of_names),
-        TEST(test_errors_of_patterns),
-        TEST(test_errors_of_rules),
+        TEST(test_json_errors),
+        TEST(test_list_errors),
+        TEST(test_selector_errors),
+        TEST(test_value_errors),
+        TEST(test_name_errors),
+        TEST(test_pattern_errors),
+        TEST(test_rule_errors),
         TEST(test_out_of_memory),
     };
 

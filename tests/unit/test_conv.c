@@ -302,7 +302,7 @@ static void test_no_window_in_padding(void **state)
     node_end(&f);
 }
 
-static void test_errors_of_wrong_shapes(void **state)
+static void test_wrong_shape_errors(void **state)
 {
     struct fixture f;
 
@@ -408,7 +408,7 @@ int main(void)
         cmocka_unit_test(test_max_pool_with_indices),
         cmocka_unit_test(test_average_pool_padding),
         cmocka_unit_test(test_no_window_in_padding),
-        cmocka_unit_test(test_errors_of_wrong_shapes),
+        cmocka_unit_test(test_wrong_shape_errors),
         cmocka_unit_test(test_huge_sizes_are_refused),
         cmocka_unit_test(test_batch_norm_in_training),
     };

@@ -172,7 +172,7 @@ static void test_groups_of_small_networks(void **state)
     }
 }
 
-static void test_groups_of_the_zoo(void **state)
+static void test_groups_of_zoo_networks(void **state)
 {
     static const struct {
         const char *net, *sets;
@@ -302,7 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_groups_of_small_networks),
-        cmocka_unit_test(test_groups_of_the_zoo),
+        cmocka_unit_test(test_groups_of_zoo_networks),
         cmocka_unit_test(test_groups_lose_the_same_channels),
         cmocka_unit_test(test_all_masked_channels_are_removable),
         cmocka_unit_test(test_smallest_sparsity_and_summed_scores),

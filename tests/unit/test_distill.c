@@ -50,7 +50,7 @@ static void assert_close(const struct pare_tensor *a, const struct pare_tensor *
     }
 }
 
-static void test_observed_values_equal_reference(void **state)
+static void test_observed_values_match_reference(void **state)
 {
     static const char *const absent[] = { "absent" };
     const struct pare_plan_opts reference = { .reference = true };
@@ -356,7 +356,7 @@ static void test_wrong_layers_are_errors(void **state)
 
 /* ---- options ------------------------------------------------------------------------------ */
 
-static void test_options_of_layer_pairs(void **state)
+static void test_layer_pair_options(void **state)
 {
     static const char *const text[] = { "conv2", "fc1=classifier.0" }, *const bad[] = { "=x" };
     static const char *const methods[] = { "mse", "kl" }, *const wrong[] = { "kll" };
@@ -392,11 +392,11 @@ static void test_options_of_layer_pairs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_observed_values_equal_reference),
+        cmocka_unit_test(test_observed_values_match_reference),
         cmocka_unit_test(test_observing_keeps_gradients),
         cmocka_unit_test(test_distillation_gradients),
         cmocka_unit_test(test_distillation_reduces_its_terms),
-        cmocka_unit_test(test_options_of_layer_pairs),
+        cmocka_unit_test(test_layer_pair_options),
         cmocka_unit_test(test_wrong_layers_are_errors),
     };
 

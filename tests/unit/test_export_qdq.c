@@ -277,7 +277,7 @@ static void test_int8_weights_take_a_quarter(void **state)
     "\"quant_scheme\": {\"weight\": \"" scheme "\"}, \"op_types\": [\"Conv2d\", \"Linear\"]}]"
 
 /* The file quantizes biases, the model does not: without biases the outputs are bit-identical. */
-static void test_file_equals_quantized_model(void **state)
+static void test_file_matches_quantized_model(void **state)
 {
     static const char outputs[] =
         "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"quant_scheme\": "
@@ -448,7 +448,7 @@ static void test_calibration_is_exported_and_read(void **state)
 }
 
 /* A file in NNI's format: ranges of inputs and outputs. */
-static void test_ranges_of_nni_give_scales(void **state)
+static void test_nni_ranges_give_scales(void **state)
 {
     static const char text[] =
         "{\"conv1\": {\"weight_bits\": 8, \"input_bits\": 8, \"tracked_min_input\": -1.0, "
@@ -547,13 +547,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_int8_weights_take_a_quarter),
-        cmocka_unit_test(test_file_equals_quantized_model),
+        cmocka_unit_test(test_file_matches_quantized_model),
         cmocka_unit_test(test_biases_are_int32),
         cmocka_unit_test(test_qoperator_format),
         cmocka_unit_test(test_residual_networks),
         cmocka_unit_test(test_values_without_a_scale),
         cmocka_unit_test(test_calibration_is_exported_and_read),
-        cmocka_unit_test(test_ranges_of_nni_give_scales),
+        cmocka_unit_test(test_nni_ranges_give_scales),
         cmocka_unit_test(test_batch_norms_are_folded),
         cmocka_unit_test(test_preset_quantizes_after_activations),
         cmocka_unit_test(test_16_bit_weights),

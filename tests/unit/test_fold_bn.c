@@ -105,7 +105,7 @@ static void check_step(struct golden *g, const char *name, const char *quantizer
     close_step(&s);
 }
 
-static void test_steps_against_pytorch(void **state)
+static void test_steps_match_pytorch(void **state)
 {
     static const char *const names[] = { "qat|channels8", "qat|channels3", "qat|whole4",
                                          "qat|small", "lsq|whole4" };
@@ -142,7 +142,7 @@ static void expect_same_moments(struct pare_model *a, struct pare_model *b, doub
 }
 
 /* A model without quantization that has the quantized weights gets bit-identical moments. */
-static void test_moments_are_those_of_the_convolution(void **state)
+static void test_moments_match_the_convolution(void **state)
 {
     struct job q = job_open(rig_model("small"), "qat", WEIGHTS("4", ""), NULL, LEARN);
     struct job f = job_open(rig_model("small"), NULL, NULL, NULL, LEARN);
@@ -318,8 +318,8 @@ static void test_batch_norms_that_are_not_folded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps_against_pytorch),
-        cmocka_unit_test(test_moments_are_those_of_the_convolution),
+        cmocka_unit_test(test_steps_match_pytorch),
+        cmocka_unit_test(test_moments_match_the_convolution),
         cmocka_unit_test(test_moments_follow_float_training),
         cmocka_unit_test(test_start_step_delays_quantization),
         cmocka_unit_test(test_file_of_quantized_weights),

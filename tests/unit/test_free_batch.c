@@ -29,7 +29,7 @@ static struct pare_model *make_network(bool mixes, int64_t batch)
     return build_model(&b);
 }
 
-static void test_free_batch_gives_results_of_items(void **state)
+static void test_free_batch_matches_single_items(void **state)
 {
     struct pare_model *m = make_network(false, 1), *freed = make_network(false, 1);
     struct pare_tensor x = build_tensor(PARE_F32, 3, (int64_t[]){ 5, 2, 6 }), y[2], item = x;
@@ -105,7 +105,7 @@ static struct pare_model *class_token(const char *maker)
     return build_model(&b);
 }
 
-static void test_batch_of_constants_is_freed(void **state)
+static void test_constants_get_a_free_batch(void **state)
 {
     static const char *const makers[] = { "", "Expand", "Tile", "ConstantOfShape" };
 
@@ -123,7 +123,7 @@ static void test_batch_of_constants_is_freed(void **state)
 }
 
 /* A saved model declares the batch of 1; an unchanged model is saved with the same bytes. */
-static void test_batch_of_1_is_saved(void **state)
+static void test_saved_model_declares_batch_1(void **state)
 {
     struct pare_model *m = make_network(false, 1), *again;
     void *before, *after;
@@ -150,10 +150,10 @@ static void test_batch_of_1_is_saved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_free_batch_gives_results_of_items),
+        cmocka_unit_test(test_free_batch_matches_single_items),
         cmocka_unit_test(test_batches_that_cannot_be_freed),
-        cmocka_unit_test(test_batch_of_constants_is_freed),
-        cmocka_unit_test(test_batch_of_1_is_saved),
+        cmocka_unit_test(test_constants_get_a_free_batch),
+        cmocka_unit_test(test_saved_model_declares_batch_1),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

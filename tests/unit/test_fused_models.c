@@ -44,7 +44,7 @@ static struct pare_model *make_network(struct net *n)
 }
 
 /* Fast kernels agree with the reference kernels; the plan has no FusedConv or FusedGemm node. */
-static void test_kernels_equal_reference(void **state)
+static void test_kernels_match_reference(void **state)
 {
     struct net n = net_new(1);
     struct pare_model *m = make_network(&n);
@@ -97,7 +97,7 @@ static void test_masked_channels_are_removed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_kernels_equal_reference, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_kernels_match_reference, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_masked_channels_are_removed, make_pool, drop_pool),
     };
 

@@ -249,7 +249,7 @@ static void run_plan(struct pare_plan *p, const struct pare_tensor *x, struct pa
         copy[i] = build_copy(&out[i]);
 }
 
-static void test_outputs_equal_reference(void **state)
+static void test_outputs_match_reference(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM)), want[2], got[2];
     struct pare_rng r;
@@ -310,7 +310,7 @@ static int compute_gradients(struct pare_model *m, const struct pare_tensor *x, 
     return t.n_names;
 }
 
-static void test_gradients_equal_reference(void **state)
+static void test_gradients_match_reference(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM));
     struct pare_rng r;
@@ -356,7 +356,7 @@ static void test_observed_values_have_all_rows(void **state)
 }
 
 /* An index out of range: the error is the same as without hoisting. */
-static void test_error_of_wrong_index(void **state)
+static void test_wrong_index_error(void **state)
 {
     struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, TOKENS, DIM)), out[2];
     struct pare_plan_opts o = { .threads = 1, .in = &x };
@@ -398,10 +398,10 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_outputs_equal_reference, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_gradients_equal_reference, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_outputs_match_reference, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_gradients_match_reference, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_observed_values_have_all_rows, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_error_of_wrong_index, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_wrong_index_error, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_out_of_memory, make_pool, drop_pool),
     };
 

@@ -64,7 +64,7 @@ static const char *const files[] = { "jpeg",       "jpeg_progressive", "jpeg_gra
                                      "png_one_bit" };
 #define N_FILES (sizeof(files) / sizeof(*files))
 
-static void test_pixels_equal_pillow(void **state)
+static void test_pixels_match_pillow(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_FILES; i++) {
@@ -140,7 +140,7 @@ static void test_huge_images_are_refused(void **state)
     assert_int_equal(pare_jpeg_decode(arena, b, (size_t)f->dim[0], &p, &err), PARE_ELIMIT);
 }
 
-static void test_resizing_equals_pillow(void **state)
+static void test_resizing_matches_pillow(void **state)
 {
     static const int64_t size[][2] = { { 12, 17 }, { 21, 9 }, { 33, 30 }, { 40, 50 }, { 1, 1 } };
     const struct pare_tensor *rgb = find_array("rgb_", "png");
@@ -198,11 +198,11 @@ static void test_resize_to_a_huge_size_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_pixels_equal_pillow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pixels_match_pillow, setup, teardown),
         cmocka_unit_test_setup_teardown(test_truncated_files_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flipped_bytes_do_not_crash, setup, teardown),
         cmocka_unit_test_setup_teardown(test_huge_images_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_resizing_equals_pillow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_resizing_matches_pillow, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resize_of_the_shorter_side, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resize_to_a_huge_size_is_refused, setup, teardown),
     };

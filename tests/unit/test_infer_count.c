@@ -41,7 +41,7 @@ static int64_t count_prune(const char *settings, const struct pare_speedup_opts 
 
 /* The masked graph is changed, so it is inferred again, for three sizes of the batch; the smaller
  * graph for two of them.  Wrapping the layers needs one inference, verification none. */
-static void test_inferences_of_prune_and_speedup(void **state)
+static void test_prune_and_speedup_inference_count(void **state)
 {
     struct pare_speedup_opts unverified = { .unverified = true };
 
@@ -73,7 +73,7 @@ static int64_t count_quantize(const char *preset, const char *settings)
 
 /* The rules of the preset and the wrapped layers share a graph.  Calibration builds a plan of the
  * model, the check afterward one of the float and one of the quantized model. */
-static void test_inferences_of_quantize(void **state)
+static void test_quantize_inference_count(void **state)
 {
     (void)state;
     assert_int_equal(count_quantize("int8-weights", NULL), 1);
@@ -110,8 +110,8 @@ static void test_plans_reuse_inferred_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_inferences_of_prune_and_speedup),
-        cmocka_unit_test(test_inferences_of_quantize),
+        cmocka_unit_test(test_prune_and_speedup_inference_count),
+        cmocka_unit_test(test_quantize_inference_count),
         cmocka_unit_test(test_plans_reuse_inferred_shapes),
     };
 

@@ -34,7 +34,7 @@ static enum pare_layout inferred_layout(const int64_t *dim, const char *first)
     return l;
 }
 
-static void test_layout_of_image_inputs(void **state)
+static void test_image_input_layout(void **state)
 {
     (void)state;
     assert_int_equal(inferred_layout((int64_t[]){ 1, 8, 8, 16 }, "T"), PARE_NHWC);
@@ -47,7 +47,7 @@ static void test_layout_of_image_inputs(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_layout_of_image_inputs) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_image_input_layout) };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);
 }

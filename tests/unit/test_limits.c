@@ -59,7 +59,7 @@ static void test_memory_limit_of_one_arena(void **state)
     pare_arena_free(a);
 }
 
-static void test_limit_of_elements(void **state)
+static void test_element_limit(void **state)
 {
     struct pare_tensor t = { .dtype = PARE_U8, .rank = 2, .dim = { 1 << 20, 1 << 20 } };
     struct pare_err err = { 0 };
@@ -79,7 +79,7 @@ static void test_limit_of_elements(void **state)
 }
 
 /* Names of many lengths, so that every branch of the hash function runs. */
-static void test_map_of_many_names(void **state)
+static void test_map_with_many_names(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_map m = { 0 };
@@ -104,7 +104,7 @@ static void test_map_of_many_names(void **state)
     pare_arena_free(a);
 }
 
-static void test_join_of_words(void **state)
+static void test_join_words(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     const char *const word[] = { "one", "", "three" };
@@ -197,9 +197,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_limit_of_one_arena),
         cmocka_unit_test(test_memory_limit_of_all_arenas),
-        cmocka_unit_test(test_limit_of_elements),
-        cmocka_unit_test(test_map_of_many_names),
-        cmocka_unit_test(test_join_of_words),
+        cmocka_unit_test(test_element_limit),
+        cmocka_unit_test(test_map_with_many_names),
+        cmocka_unit_test(test_join_words),
         cmocka_unit_test(test_outputs_that_must_not_be_overwritten),
         cmocka_unit_test(test_files_that_are_not_regular_or_too_long),
     };

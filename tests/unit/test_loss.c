@@ -66,7 +66,7 @@ static void expect_near(const char *what, double got, double want, double tol)
         fail_msg("%s: %.9g, expected %.9g", what, got, want);
 }
 
-static void test_losses_equal_pytorch(void **state)
+static void test_losses_match_pytorch(void **state)
 {
     struct pare_named *list;
     int n, seen = 0;
@@ -161,7 +161,7 @@ static void test_gradients_against_finite_differences(void **state)
 }
 
 /* (N, C, H, W) gives the same as its transpose (N H W, C), for which other loops run. */
-static void test_images_equal_rows(void **state)
+static void test_images_match_rows(void **state)
 {
     static const int64_t image[] = { 2, 6, 10, 13 }, rows[] = { 260, 6 }, label[] = { 2, 10, 13 };
     struct pare_tensor x, y, t, u, c;
@@ -291,9 +291,9 @@ static void test_wrong_shapes_and_labels_are_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_losses_equal_pytorch),
+        cmocka_unit_test(test_losses_match_pytorch),
         cmocka_unit_test(test_gradients_against_finite_differences),
-        cmocka_unit_test(test_images_equal_rows),
+        cmocka_unit_test(test_images_match_rows),
         cmocka_unit_test(test_large_logits),
         cmocka_unit_test(test_empty_batches_and_ignored_labels),
         cmocka_unit_test(test_wrong_shapes_and_labels_are_errors),

@@ -85,7 +85,7 @@ static bool has_tie(const struct pare_ties *t, const struct pare_value *a, int a
     return false;
 }
 
-static void test_ties_of_gemm(void **state)
+static void test_gemm_ties(void **state)
 {
     struct pare_ties t = { 0 };
     struct one_op f;
@@ -173,7 +173,7 @@ static void expect_einsum_error(const char *equation, const char *text)
     op_expect_error(&f, text);
 }
 
-static void test_errors_of_einsum_equations(void **state)
+static void test_einsum_equation_errors(void **state)
 {
     (void)state;
     expect_einsum_error("ij", "the equation 'ij' does not have 2 inputs");
@@ -199,7 +199,7 @@ static void begin_running_sum(struct one_op *f, const char *dirs)
     f->node.n_out = 2;
 }
 
-static void test_directions_of_rnn(void **state)
+static void test_rnn_directions(void **state)
 {
     struct one_op f;
 
@@ -222,7 +222,7 @@ static void test_directions_of_rnn(void **state)
     op_end(&f);
 }
 
-static void test_sequence_lengths_of_rnn(void **state)
+static void test_rnn_sequence_lengths(void **state)
 {
     struct one_op f;
 
@@ -248,7 +248,7 @@ static void test_sequence_lengths_of_rnn(void **state)
     op_expect_error(&f, "a sequence length is 4, but there are 3 steps");
 }
 
-static void test_clip_and_errors_of_rnn(void **state)
+static void test_rnn_clip_and_errors(void **state)
 {
     struct one_op f;
 
@@ -295,7 +295,7 @@ static void expect_lstm(const char *coupled, double c, double h)
     op_end(&f);
 }
 
-static void test_coupled_gates_of_lstm(void **state)
+static void test_lstm_coupled_gates(void **state)
 {
     (void)state;
     expect_lstm("0", 7, 7);
@@ -308,14 +308,14 @@ int main(void)
         cmocka_unit_test(test_gemm_with_alpha_and_beta),
         cmocka_unit_test(test_integer_gemm_wraps_or_saturates),
         cmocka_unit_test(test_gemm_refuses_wrong_shapes),
-        cmocka_unit_test(test_ties_of_gemm),
+        cmocka_unit_test(test_gemm_ties),
         cmocka_unit_test(test_matmul_broadcasts_as_numpy),
         cmocka_unit_test(test_einsum_of_one_matrix),
-        cmocka_unit_test(test_errors_of_einsum_equations),
-        cmocka_unit_test(test_directions_of_rnn),
-        cmocka_unit_test(test_sequence_lengths_of_rnn),
-        cmocka_unit_test(test_clip_and_errors_of_rnn),
-        cmocka_unit_test(test_coupled_gates_of_lstm),
+        cmocka_unit_test(test_einsum_equation_errors),
+        cmocka_unit_test(test_rnn_directions),
+        cmocka_unit_test(test_rnn_sequence_lengths),
+        cmocka_unit_test(test_rnn_clip_and_errors),
+        cmocka_unit_test(test_lstm_coupled_gates),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ static void test_json_round_trip(void **state)
     pare_arena_free(a);
 }
 
-static void test_metadata_of_models(void **state)
+static void test_model_metadata(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     int64_t chw[3] = { 1, 8, 8 };
@@ -95,7 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sha256),
         cmocka_unit_test(test_json_round_trip),
-        cmocka_unit_test(test_metadata_of_models),
+        cmocka_unit_test(test_model_metadata),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -335,7 +335,7 @@ static void test_batch_of_7_on_2_threads(void **state)
     }
 }
 
-static void test_microbatches_of_the_zoo(void **state)
+static void test_microbatches_of_zoo_networks(void **state)
 {
     (void)state;
     for (int i = 0; pare_networks[i]; i++) {
@@ -410,7 +410,7 @@ static struct pare_model *make_lookup(struct net *n)
     return build_model(&n->b);
 }
 
-static void test_errors_of_microbatches(void **state)
+static void test_microbatch_errors(void **state)
 {
     static struct net n;
     struct pare_model *m = make_lookup(&n);
@@ -496,7 +496,7 @@ static struct pare_model *make_large_network(struct net *n, struct pare_tensor *
 }
 
 /* The tuning cache determines the micro-batch; tuning records its choice there. */
-static void test_tuning_cache_of_microbatches(void **state)
+static void test_microbatch_tuning_cache(void **state)
 {
     static struct net n;
     char path[] = "/tmp/pare_microbatch_XXXXXX", key[PARE_TUNE_KEY];
@@ -569,11 +569,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_microbatches_of_small_networks, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_batch_of_7_on_2_threads, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_microbatches_of_the_zoo, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_microbatches_of_zoo_networks, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_microbatches_of_random_networks, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_errors_of_microbatches, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_microbatch_errors, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_microbatches_share_weights, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_tuning_cache_of_microbatches, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_microbatch_tuning_cache, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_out_of_memory, make_pool, drop_pool),
     };
 

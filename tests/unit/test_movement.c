@@ -55,7 +55,7 @@ static void test_slice_clamps_its_range(void **state)
     rig_end(&r);
 }
 
-static void test_errors_of_slice(void **state)
+static void test_slice_errors(void **state)
 {
     struct rig r;
 
@@ -140,7 +140,7 @@ static void test_pad_of_small_axes(void **state)
     rig_end(&r);
 }
 
-static void test_errors_of_pad(void **state)
+static void test_pad_errors(void **state)
 {
     struct rig r;
 
@@ -233,7 +233,7 @@ static void test_empty_tensors(void **state)
     rig_end(&r);
 }
 
-static void test_errors_of_concat(void **state)
+static void test_concat_errors(void **state)
 {
     struct rig r;
 
@@ -256,13 +256,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slice_with_negative_steps),
         cmocka_unit_test(test_slice_clamps_its_range),
-        cmocka_unit_test(test_errors_of_slice),
+        cmocka_unit_test(test_slice_errors),
         cmocka_unit_test(test_slice_by_attributes),
         cmocka_unit_test(test_pad_of_small_axes),
-        cmocka_unit_test(test_errors_of_pad),
+        cmocka_unit_test(test_pad_errors),
         cmocka_unit_test(test_transpose_of_all_element_sizes),
         cmocka_unit_test(test_empty_tensors),
-        cmocka_unit_test(test_errors_of_concat),
+        cmocka_unit_test(test_concat_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

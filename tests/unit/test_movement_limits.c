@@ -35,7 +35,7 @@ static void test_indices_out_of_range(void **state)
     }
 }
 
-static void test_indices_of_elements_out_of_range(void **state)
+static void test_element_indices_out_of_range(void **state)
 {
     static const char *const names[] = { "Scatter", "ScatterElements" };
     struct rig r;
@@ -59,7 +59,7 @@ static void test_indices_of_elements_out_of_range(void **state)
     expect_error(&r, 1, "length 4 of 3");
 }
 
-static void test_wrong_shapes_of_indices(void **state)
+static void test_wrong_index_shapes(void **state)
 {
     struct rig r;
 
@@ -150,7 +150,7 @@ static void add_scales(struct rig *r, float a, float b)
     F32(r, a, b);
 }
 
-static void test_errors_of_resize(void **state)
+static void test_resize_errors(void **state)
 {
     static const float bad[] = { 0, -1, NAN, INFINITY, 1e30f };
     struct rig r;
@@ -238,7 +238,7 @@ static void begin_reshape(struct rig *r)
     COUNTING(r, 2, 3);
 }
 
-static void test_errors_of_reshape(void **state)
+static void test_reshape_errors(void **state)
 {
     struct rig r;
 
@@ -438,13 +438,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_indices_out_of_range),
-        cmocka_unit_test(test_indices_of_elements_out_of_range),
-        cmocka_unit_test(test_wrong_shapes_of_indices),
+        cmocka_unit_test(test_element_indices_out_of_range),
+        cmocka_unit_test(test_wrong_index_shapes),
         cmocka_unit_test(test_scatter_add_wraps_around),
         cmocka_unit_test(test_one_hot_of_hostile_values),
-        cmocka_unit_test(test_errors_of_resize),
+        cmocka_unit_test(test_resize_errors),
         cmocka_unit_test(test_resize_values),
-        cmocka_unit_test(test_errors_of_reshape),
+        cmocka_unit_test(test_reshape_errors),
         cmocka_unit_test(test_split_sizes),
         cmocka_unit_test(test_huge_results_are_refused),
         cmocka_unit_test(test_hostile_ranges),

@@ -62,7 +62,7 @@ static const struct pare_batch *load_batch(struct rig *r, const struct pare_io *
     return pare_loader_next(r->loader, &b, &r->err) ? NULL : b;
 }
 
-static void test_batch_axes_of_inputs(void **state)
+static void test_input_batch_axes(void **state)
 {
     struct pare_io unnamed[] = { speech[0], speech[1], speech[2] };
 
@@ -213,7 +213,7 @@ static void test_batch_of_the_first_input_is_axis_0(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batch_axes_of_inputs),
+        cmocka_unit_test(test_input_batch_axes),
         cmocka_unit_test(test_every_form_gives_the_same_batches),
         cmocka_unit_test(test_different_values_need_a_batch_of_1),
         cmocka_unit_test(test_images_in_the_order_of_the_model),

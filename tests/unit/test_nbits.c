@@ -121,7 +121,7 @@ static void check_numpy_case(const char *name)
     pare_model_free(m);
 }
 
-static void test_products_equal_numpy(void **state)
+static void test_products_match_numpy(void **state)
 {
     static const char *const names[] = {
         "one", "odd", "rows", "eight", "eight_zero", "two", "many"
@@ -213,7 +213,7 @@ static const char *dequantized_weights(struct build *b, struct pare_rng *r, int6
                                 : at_int("axis", !axis));
 }
 
-static void test_linear_layers_equal_reference(void **state)
+static void test_linear_layers_match_reference(void **state)
 {
     static const int64_t rows[] = { 1, 1, 2, 3, 4, 7, 12, 13, 40 };
 
@@ -254,7 +254,7 @@ static void test_linear_layers_equal_reference(void **state)
     }
 }
 
-static void test_matmul_nbits_equals_reference(void **state)
+static void test_matmul_nbits_matches_reference(void **state)
 {
     (void)state;
     for (int seed = 0; seed < TRIALS; seed++) {
@@ -386,9 +386,9 @@ static void test_malformed_models_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products_equal_numpy),
-        cmocka_unit_test(test_linear_layers_equal_reference),
-        cmocka_unit_test(test_matmul_nbits_equals_reference),
+        cmocka_unit_test(test_products_match_numpy),
+        cmocka_unit_test(test_linear_layers_match_reference),
+        cmocka_unit_test(test_matmul_nbits_matches_reference),
         cmocka_unit_test(test_weights_stay_packed),
         cmocka_unit_test(test_malformed_models_are_refused),
     };

@@ -131,7 +131,7 @@ static struct pare_model *damaged_lenet(enum damage h)
     return m;
 }
 
-static void test_pruners_of_damaged_layers(void **state)
+static void test_pruning_damaged_layers(void **state)
 {
     const struct pare_algorithm *p;
 
@@ -152,7 +152,7 @@ static void test_pruners_of_damaged_layers(void **state)
     print_message("pruners: %d succeeded, %d refused\n", totals.succeeded, totals.refused);
 }
 
-static void test_quantizers_of_damaged_layers(void **state)
+static void test_quantizing_damaged_layers(void **state)
 {
     const struct pare_algorithm *q;
 
@@ -273,7 +273,7 @@ static void test_speedup_of_damaged_layers(void **state)
 }
 
 /* Training stops with an error when the loss is not finite. */
-static void test_training_of_damaged_layers(void **state)
+static void test_training_damaged_layers(void **state)
 {
     (void)state;
     for (int h = 0; h < N_DAMAGES; h++) {
@@ -328,12 +328,12 @@ static void test_nan_inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pruners_of_damaged_layers),
-        cmocka_unit_test(test_quantizers_of_damaged_layers),
+        cmocka_unit_test(test_pruning_damaged_layers),
+        cmocka_unit_test(test_quantizing_damaged_layers),
         cmocka_unit_test(test_extreme_sparsities),
         cmocka_unit_test(test_layers_of_one_weight),
         cmocka_unit_test(test_speedup_of_damaged_layers),
-        cmocka_unit_test(test_training_of_damaged_layers),
+        cmocka_unit_test(test_training_damaged_layers),
         cmocka_unit_test(test_nan_inputs),
     };
 

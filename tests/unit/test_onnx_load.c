@@ -50,7 +50,7 @@ static struct bin small_graph(void)
                input("x", PARE_F32, "N,2,3"), output("y", PARE_F32, "N,2,3"));
 }
 
-static void test_graph_of_a_model(void **state)
+static void test_graph_structure(void **state)
 {
     struct pare_model *m = parse(model(small_graph()));
     const struct pare_io *io;
@@ -111,7 +111,7 @@ static struct bin float_field(unsigned field, int n, ...)
 }
 
 /* Typed data fields, packed and not packed; 4-bit elements in raw_data and int32_data. */
-static void test_typed_data_of_tensors(void **state)
+static void test_typed_tensor_data(void **state)
 {
     struct bin packed = CAT(varint(1), varint(200), varint((uint64_t)-3));
     unsigned char nibbles[2] = { 0x2f, 0x07 };
@@ -243,7 +243,7 @@ static void test_nodes_that_cannot_run(void **state)
 }
 
 /* An If whose bodies use values of the enclosing graph, one of them two levels deep. */
-static void test_captured_values_of_bodies(void **state)
+static void test_values_captured_by_bodies(void **state)
 {
     struct bin inner = CAT(node("Relu", "deep", "x", "r"), output("r", PARE_F32, "2"));
     struct bin yes = CAT(node_with("If", "if2", "c", "t",
@@ -307,7 +307,7 @@ static void test_functions_are_inlined(void **state)
 
 /* An attribute of a function: given by the call, or its default (a field newer than our
  * schema). */
-static void test_attributes_of_functions(void **state)
+static void test_function_attributes(void **state)
 {
     struct bin leaky = CAT(text(1, "a"), text(2, "b"), text(4, "LeakyRelu"),
                            msg(5, CAT(text(1, "alpha"), num(20, 1), text(21, "slope"))));
@@ -507,15 +507,15 @@ static void test_files_that_must_not_be_overwritten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_graph_of_a_model, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_graph_structure, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_ir_3_and_unordered_nodes, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_typed_data_of_tensors, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_typed_tensor_data, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_large_weights_are_not_copied, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_constant_nodes, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_nodes_that_cannot_run, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_captured_values_of_bodies, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_values_captured_by_bodies, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_functions_are_inlined, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_attributes_of_functions, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_function_attributes, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_unknown_fields_are_kept, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_tensor_round_trip, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_external_data_round_trip, make_folder, remove_folder),

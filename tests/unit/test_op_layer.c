@@ -113,7 +113,7 @@ static void test_nodes_that_are_not_layers(void **state)
 
 /* Every operator that names axes of a weight declares which input that is, and the declarations fit
  * the signature. */
-static void test_descriptors_of_all_operators(void **state)
+static void test_all_operator_descriptors(void **state)
 {
     int layers = 0;
 
@@ -156,7 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_descriptor_makes_a_layer),
         cmocka_unit_test(test_nodes_that_are_not_layers),
-        cmocka_unit_test(test_descriptors_of_all_operators),
+        cmocka_unit_test(test_all_operator_descriptors),
         cmocka_unit_test(test_pytorch_names),
     };
 

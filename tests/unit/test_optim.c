@@ -84,7 +84,7 @@ static struct pare_optim *make_optimizer(const char *text, struct pare_optim_opt
     return op;
 }
 
-static void test_trajectories_equal_pytorch(void **state)
+static void test_trajectories_match_pytorch(void **state)
 {
     int seen = 0;
 
@@ -289,7 +289,7 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trajectories_equal_pytorch),
+        cmocka_unit_test(test_trajectories_match_pytorch),
         cmocka_unit_test(test_parameter_groups),
         cmocka_unit_test(test_threads_do_not_change_results),
         cmocka_unit_test(test_state_is_transferred),

@@ -295,7 +295,7 @@ static void test_training_loops_with_hooks(void **state)
     pare_arena_free(arena);
 }
 
-static void test_conversion_of_filters(void **state)
+static void test_filter_conversion(void **state)
 {
     enum { O = 16, I = 24, H = 3, W = 2 };
     struct pare_tensor shape = { .dtype = PARE_F32, .rank = 4, .dim = { O, I, H, W } };
@@ -333,7 +333,7 @@ static void test_conversion_of_filters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conversion_of_filters),
+        cmocka_unit_test(test_filter_conversion),
         cmocka_unit_test(test_blocked_training_of_all_kernels),
         cmocka_unit_test(test_masks_of_blocked_parameters),
         cmocka_unit_test(test_model_is_row_major_after_an_error),

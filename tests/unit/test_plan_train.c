@@ -127,7 +127,7 @@ static void test_gradients_of_elementwise(void **state)
     compare_with_reference(map_network, "maps", (int64_t[]){ 3, 9, 7 }, 1e-4);
 }
 
-static void test_gradients_of_the_zoo(void **state)
+static void test_gradients_of_zoo_networks(void **state)
 {
     (void)state;
     compare_with_reference(NULL, "lenet", (int64_t[]){ 1, 28, 28 }, 1e-4);
@@ -167,7 +167,7 @@ static struct pare_flow equal_stages(struct pare_net *n, struct pare_flow x)
     return pare_net_linear(n, pare_net_flatten(n, x, "flatten"), "fc", n->classes);
 }
 
-static void test_memory_of_training(void **state)
+static void test_training_memory(void **state)
 {
     int64_t chw[3] = { 16, 64, 64 }; /* large compared with the kernels' scratch memory */
     size_t one = BATCH * 16 * 64 * 64 * sizeof(float);
@@ -201,10 +201,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients_of_normalizations),
         cmocka_unit_test(test_gradients_of_elementwise),
-        cmocka_unit_test(test_gradients_of_the_zoo),
+        cmocka_unit_test(test_gradients_of_zoo_networks),
         cmocka_unit_test(test_gradients_of_winograd),
         cmocka_unit_test(test_second_step_is_bit_identical),
-        cmocka_unit_test(test_memory_of_training),
+        cmocka_unit_test(test_training_memory),
         cmocka_unit_test(test_steps_do_not_leak),
     };
 

@@ -323,7 +323,7 @@ static void test_n30_wrapped_layer(void **state)
 
 /* ---- schedules ------------------------------------------------------------------------------ */
 
-static void test_sparsity_schedules_of_nni(void **state)
+static void test_nni_sparsity_schedules(void **state)
 {
     static const double old[] = { 0,       .238134, .423594, .562963, .662826, .729767,
                                   .770370, .791221, .798903, .8,      .8 };
@@ -416,7 +416,7 @@ int main(void)
         cmocka_unit_test(test_n24_epochs_and_masks),
         cmocka_unit_test(test_n27_level),
         cmocka_unit_test(test_n30_wrapped_layer),
-        cmocka_unit_test(test_sparsity_schedules_of_nni),
+        cmocka_unit_test(test_nni_sparsity_schedules),
         cmocka_unit_test(test_sparsity_by_epochs),
         cmocka_unit_test(test_sparsity_window),
     };

@@ -68,7 +68,7 @@ static void check_golden(const char *name, const struct pare_named *want, int n_
     assert_int_equal(n, p.n_tensors);
 }
 
-static void test_files_of_torch_save(void **state)
+static void test_files_from_torch_save(void **state)
 {
     static const char *const files[] = { "state",     "views",      "masks",    "nested",
                                          "parameter", "checkpoint", "protocol4" };
@@ -211,7 +211,7 @@ static void test_missing_storage(void **state)
 }
 
 /* All lengths and alignments, at once and in two parts, against zlib. */
-static void test_crc32_equals_zlib(void **state)
+static void test_crc32_matches_zlib(void **state)
 {
     static unsigned char p[1500];
     uint32_t seed = 1;
@@ -453,13 +453,13 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_files_of_torch_save, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_files_from_torch_save, setup, teardown),
         cmocka_unit_test_setup_teardown(test_order_and_absent_masks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_formats_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hostile_contents, setup, teardown),
         cmocka_unit_test_setup_teardown(test_deep_and_repeated_objects, setup, teardown),
         cmocka_unit_test_setup_teardown(test_missing_storage, setup, teardown),
-        cmocka_unit_test(test_crc32_equals_zlib),
+        cmocka_unit_test(test_crc32_matches_zlib),
         cmocka_unit_test_setup_teardown(test_wrong_checksums_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_compressed_entries, setup, teardown),
         cmocka_unit_test_setup_teardown(test_truncated_and_flipped_files, setup, teardown),

@@ -64,7 +64,7 @@ static void test_scales_along_an_axis_and_in_blocks(void **state)
     op_end(&f);
 }
 
-static void test_dequantized_type_is_that_of_the_scale(void **state)
+static void test_dequantized_type_follows_the_scale(void **state)
 {
     struct one_op f;
 
@@ -224,7 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantize_rounds_to_even_and_saturates),
         cmocka_unit_test(test_scales_along_an_axis_and_in_blocks),
-        cmocka_unit_test(test_dequantized_type_is_that_of_the_scale),
+        cmocka_unit_test(test_dequantized_type_follows_the_scale),
         cmocka_unit_test(test_wrong_shapes_and_types_are_errors),
         cmocka_unit_test(test_dynamic_quantization),
         cmocka_unit_test(test_integer_products),

@@ -81,7 +81,7 @@ static void check_case(struct golden *g, const char *quantizer, const char *name
     quantizer_rig_close(&f);
 }
 
-static void test_cases_of_pytorch(void **state)
+static void test_cases_match_pytorch(void **state)
 {
     struct golden g = { .arena = pare_arena_new(1 << 16) };
     int cases = 0;
@@ -138,7 +138,7 @@ static void test_many_elements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases_of_pytorch),
+        cmocka_unit_test(test_cases_match_pytorch),
         cmocka_unit_test(test_many_elements),
     };
 

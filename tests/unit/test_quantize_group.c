@@ -70,7 +70,7 @@ static void check_numpy_case(const char *name)
     quantizer_rig_close(&f);
 }
 
-static void test_scales_and_values_equal_numpy(void **state)
+static void test_scales_and_values_match_numpy(void **state)
 {
     static const char *const names[] = { "rows",  "columns", "short",        "affine", "middle",
                                          "least", "eight",   "least_affine", "two",    "whole" };
@@ -249,7 +249,7 @@ static void test_matmul_nbits_needs_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scales_and_values_equal_numpy),
+        cmocka_unit_test(test_scales_and_values_match_numpy),
         cmocka_unit_test(test_zeros_and_infinities),
         cmocka_unit_test(test_files_of_4_bit_weights),
         cmocka_unit_test(test_files_of_matmul_nbits),

@@ -128,7 +128,7 @@ static void check_quantizer(struct pare_arena *a, const char *quantizer)
         close_training(&side[i]);
 }
 
-static void test_blocked_layout_equals_reference(void **state)
+static void test_blocked_layout_matches_reference(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
 
@@ -142,7 +142,7 @@ static void test_blocked_layout_equals_reference(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_blocked_layout_equals_reference) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_blocked_layout_matches_reference) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

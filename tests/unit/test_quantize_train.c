@@ -175,7 +175,7 @@ static void test_training_from_random_weights(void **state)
     }
 }
 
-static void test_observers_of_ptq(void **state)
+static void test_ptq_observers(void **state)
 {
     static const char *const how[] = {
         "observer=minmax", "observer=moving_average", "observer=percentile",
@@ -195,7 +195,7 @@ static void test_observers_of_ptq(void **state)
 }
 
 /* The scale of the model's input is trained, although no layer is before it. */
-static void test_scale_of_the_model_input_is_trained(void **state)
+static void test_model_input_scale_is_trained(void **state)
 {
     struct job j = open_trained("lsq", CONFIG("\"quant_bits\": 4"), NULL,
                                 LEARN "epochs=1 limit=64");
@@ -303,7 +303,7 @@ static bool note_accuracy(void *user, const struct pare_epoch_result *r)
 
 /* The last layer's quantized output is the model's output: its memory is valid when the accuracy is
  * counted, after the loss has written the gradient. */
-static void test_quantized_output_of_the_model(void **state)
+static void test_quantized_model_output(void **state)
 {
     struct job j = open_trained(
         "qat", "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"op_types\": [\"Linear\"]}]",
@@ -322,12 +322,12 @@ int main(void)
         cmocka_unit_test(test_accuracy_with_8_bits),
         cmocka_unit_test(test_accuracy_with_4_bits),
         cmocka_unit_test(test_accuracy_of_dorefa_and_bnn),
-        cmocka_unit_test(test_observers_of_ptq),
+        cmocka_unit_test(test_ptq_observers),
         cmocka_unit_test(test_training_from_random_weights),
         cmocka_unit_test(test_weights_are_within_half_a_step),
-        cmocka_unit_test(test_scale_of_the_model_input_is_trained),
+        cmocka_unit_test(test_model_input_scale_is_trained),
         cmocka_unit_test(test_resume_is_bit_identical),
-        cmocka_unit_test(test_quantized_output_of_the_model),
+        cmocka_unit_test(test_quantized_model_output),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

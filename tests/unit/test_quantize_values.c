@@ -214,7 +214,7 @@ static void check_dorefa_weights(int bits, const double *want)
     quantizer_rig_close(&f);
 }
 
-static void test_values_of_dorefa(void **state)
+static void test_dorefa_values(void **state)
 {
     const double b8[] = { -1, -0.607843, 0.003922, 0.607843, 1 };
     const double b2[] = { -1, -1.0 / 3, 1.0 / 3, 1.0 / 3, 1 }, b1[] = { -1, -1, -1, 1, 1 };
@@ -239,7 +239,7 @@ static void test_values_of_dorefa(void **state)
 }
 
 /* Gradients of 2 bits: -m, -m/3, m/3 or m, with the original mean. */
-static void test_quantized_gradients_of_dorefa(void **state)
+static void test_dorefa_quantized_gradients(void **state)
 {
     static float x[4000], g[4000], gx[4000];
     struct pare_tensor tx = { PARE_F32, 2, { 2, 2000 }, x }, tg = tx, to = tx;
@@ -267,7 +267,7 @@ static void test_quantized_gradients_of_dorefa(void **state)
     quantizer_rig_close(&f);
 }
 
-static void test_values_of_bnn(void **state)
+static void test_bnn_values(void **state)
 {
     float x[] = { -2, -1, -0.1f, 0, 0.3f, 1, 1.1f }, y[7], g[] = { 1, 2, 3, 4, 5, 6, 7 }, gx[7];
     const float want[] = { -1, -1, -1, 1, 1, 1, 1 }, grad[] = { 0, 2, 3, 4, 5, 6, 0 };
@@ -290,7 +290,7 @@ static void test_values_of_bnn(void **state)
 
 /* ---- rounding and hostile values ------------------------------------------------------------- */
 
-static void test_rounding_of_halves_to_even(void **state)
+static void test_halves_round_to_even(void **state)
 {
     float x[] = { 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 300, -300, 7 }, y[8], one = 1, zero = 0;
     const float want[] = { 0, 2, 2, -0.0f, -2, 127, -127, 7 };
@@ -335,7 +335,7 @@ static void check_hostile_values(const char *quantizer, enum pare_quant_site sit
         }
 }
 
-static void test_hostile_values_of_all_quantizers(void **state)
+static void test_all_quantizers_with_hostile_values(void **state)
 {
     static const float values[][4] = { { 0, 0, 0, 0 },
                                        { 7, 7, 7, 7 },
@@ -366,11 +366,11 @@ int main(void)
         cmocka_unit_test(test_qat_before_the_start_step),
         cmocka_unit_test(test_quantization_schemes),
         cmocka_unit_test(test_quantized_weights_are_masked),
-        cmocka_unit_test(test_values_of_dorefa),
-        cmocka_unit_test(test_quantized_gradients_of_dorefa),
-        cmocka_unit_test(test_values_of_bnn),
-        cmocka_unit_test(test_rounding_of_halves_to_even),
-        cmocka_unit_test(test_hostile_values_of_all_quantizers),
+        cmocka_unit_test(test_dorefa_values),
+        cmocka_unit_test(test_dorefa_quantized_gradients),
+        cmocka_unit_test(test_bnn_values),
+        cmocka_unit_test(test_halves_round_to_even),
+        cmocka_unit_test(test_all_quantizers_with_hostile_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

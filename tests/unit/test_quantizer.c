@@ -205,7 +205,7 @@ static void test_gradients_of_quantized_weights(void **state)
 }
 
 /* NNI's values for Naive, which rounds toward 0, not to the nearest. */
-static void test_values_of_naive(void **state)
+static void test_naive_values(void **state)
 {
     const struct pare_algorithm *q;
     struct job j = open_job(
@@ -242,7 +242,7 @@ static void expect_fit(int bits, bool has_sign, bool symmetric, double lo, doubl
     assert_true((double)zero == z);
 }
 
-static void test_scales_of_ranges(void **state)
+static void test_scales_from_ranges(void **state)
 {
     (void)state;
     expect_fit(8, false, false, 1, 5, 5.0 / 255, 0);
@@ -260,8 +260,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantization_points_are_inserted_and_removed),
         cmocka_unit_test(test_gradients_of_quantized_weights),
-        cmocka_unit_test(test_values_of_naive),
-        cmocka_unit_test(test_scales_of_ranges),
+        cmocka_unit_test(test_naive_values),
+        cmocka_unit_test(test_scales_from_ranges),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -486,7 +486,7 @@ static void check_golden_layer(const struct pare_named *f, int n, const char *na
 }
 
 /* tools/golden_prune.py explains the names of the cases. */
-static void test_masks_equal_numpy(void **state)
+static void test_masks_match_numpy(void **state)
 {
     struct pare_named *f;
     double v[8];
@@ -562,7 +562,7 @@ int main(void)
         cmocka_unit_test(test_n22_exact_counts),
         cmocka_unit_test(test_n23_balanced_rows),
         cmocka_unit_test(test_counts_are_truncated),
-        cmocka_unit_test(test_masks_equal_numpy),
+        cmocka_unit_test(test_masks_match_numpy),
         cmocka_unit_test(test_wrong_arguments_are_errors),
     };
 

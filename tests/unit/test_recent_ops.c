@@ -117,7 +117,7 @@ static void test_tensor_scatter(void **state)
     op_expect_error(&f, "write index 2 of sample 1 leaves no room for 2 positions of 3");
 }
 
-static void test_types_of_quantize_and_dequantize(void **state)
+static void test_quantize_and_dequantize_types(void **state)
 {
     struct one_op f;
 
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test(test_cum_prod),
         cmocka_unit_test(test_bit_cast),
         cmocka_unit_test(test_tensor_scatter),
-        cmocka_unit_test(test_types_of_quantize_and_dequantize),
+        cmocka_unit_test(test_quantize_and_dequantize_types),
         cmocka_unit_test(test_unused_nodes_that_cannot_run),
     };
 

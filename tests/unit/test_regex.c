@@ -66,7 +66,7 @@ static int match_by_regcomp(const char *pattern, const char *name)
     return yes;
 }
 
-static void test_random_patterns_equal_regcomp(void **state)
+static void test_random_patterns_match_regcomp(void **state)
 {
     char pattern[100], name[16];
     struct pare_err err;
@@ -189,7 +189,7 @@ static void test_invalid_patterns_are_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_patterns_equal_regcomp),
+        cmocka_unit_test(test_random_patterns_match_regcomp),
         cmocka_unit_test(test_known_patterns),
         cmocka_unit_test(test_patterns_in_linear_time),
         cmocka_unit_test(test_invalid_patterns_are_errors),

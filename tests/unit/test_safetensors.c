@@ -92,7 +92,7 @@ static void test_empty_tensors_and_files(void **state)
 }
 
 /* As other tools write files: blanks after the header, tensors in any order. */
-static void test_files_of_other_tools(void **state)
+static void test_files_from_other_tools(void **state)
 {
     struct pare_safetensors st;
 
@@ -307,7 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip_of_every_type, setup, teardown),
         cmocka_unit_test_setup_teardown(test_empty_tensors_and_files, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_files_of_other_tools, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_files_from_other_tools, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hostile_headers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hostile_lengths, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bools_are_0_or_1, setup, teardown),

@@ -6,7 +6,7 @@
 
 #include "train/schedule.h"
 
-static void test_rates_equal_pytorch(void **state)
+static void test_rates_match_pytorch(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 14);
     struct pare_named *list;
@@ -84,7 +84,7 @@ static void test_unknown_names_are_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates_equal_pytorch),
+        cmocka_unit_test(test_rates_match_pytorch),
         cmocka_unit_test(test_rates_at_extreme_steps),
         cmocka_unit_test(test_unknown_names_are_errors),
     };

@@ -172,7 +172,7 @@ static int compute_gradients(size_t net, const struct pare_tensor *x, bool refer
     return train.n_names + 1;
 }
 
-static void test_gradients_equal_reference(void **state)
+static void test_gradients_match_reference(void **state)
 {
     static const int64_t rows[] = { SIDE, 3, 0 }; /* all, few, none */
     struct pare_tensor x = build_tensor(PARE_F32, INTS(SIDE, SIDE)), want[MAX_TENSORS],
@@ -198,7 +198,7 @@ static void test_gradients_equal_reference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_gradients_equal_reference, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_gradients_match_reference, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests_name("shared_train", tests, NULL, NULL);

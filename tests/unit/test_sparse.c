@@ -371,7 +371,7 @@ static int chosen_rows(int rows, double zeros)
     return got;
 }
 
-static void test_choice_of_the_sparse_kernel(void **state)
+static void test_sparse_kernel_choice(void **state)
 {
     (void)state;
     assert_int_equal(chosen_rows(4, 0), 0);
@@ -388,7 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_convolutions, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_products, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_large_convolutions, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_choice_of_the_sparse_kernel, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_sparse_kernel_choice, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -367,7 +367,7 @@ static void test_detection_outputs(void **state)
 }
 
 /* Channels that no layer reads, although their filters are not 0. */
-static void test_channels_without_consumer(void **state)
+static void test_unread_channels(void **state)
 {
     struct net n = net_new(22);
     const char *x = net_image(&n), *w;
@@ -486,7 +486,7 @@ int main(void)
         T(test_sum_over_channels),
         T(test_u_net),
         T(test_mean_over_channels),
-        T(test_channels_without_consumer),
+        T(test_unread_channels),
         T(test_detection_outputs),
         T(test_shared_weight),
         T(test_n31_lenet),

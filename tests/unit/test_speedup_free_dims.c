@@ -105,7 +105,7 @@ static void test_computed_shape_after_a_stride(void **state)
 }
 
 /* Attention with free batch and length and shapes computed as PyTorch does; one head is masked. */
-static void test_heads_of_attention(void **state)
+static void test_attention_heads(void **state)
 {
     struct net n = net_new(3);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1, 12)), *p[3], *shape, *y;
@@ -187,7 +187,7 @@ static void test_outputs_of_arg_max(void **state)
 }
 
 /* The length is free in the file, but the layer accepts only 16; the batch has several sizes. */
-static void test_dimension_of_one_size(void **state)
+static void test_dimension_with_one_size(void **state)
 {
     struct net n = net_new(6);
     const char *x = build_input(&n.b, PARE_F32, INTS(-1, -1)), *y;
@@ -269,10 +269,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_table_sliced_to_the_length),
         T(test_computed_shape_after_a_stride),
-        T(test_heads_of_attention),
+        T(test_attention_heads),
         T(test_verification_uses_two_shapes),
         T(test_outputs_of_arg_max),
-        T(test_dimension_of_one_size),
+        T(test_dimension_with_one_size),
         T(test_dependency_groups_after_a_window),
         T(test_expand_to_a_computed_shape),
     };

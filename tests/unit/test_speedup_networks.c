@@ -302,7 +302,7 @@ static const char *add_attention(struct net *n, const char *x, int which)
 }
 
 /* Two of four heads are removed. */
-static void test_heads_of_attention(void **state)
+static void test_attention_heads(void **state)
 {
     struct net n = net_new(18);
     const char *x = build_input(&n.b, PARE_F32, INTS(1, S, E));
@@ -348,7 +348,7 @@ static const char *add_fused_attention(struct net *n, const char *x, bool split)
     return linear(n, reshape(n, a, INTS(1, S, E)), ALL, E, E);
 }
 
-static void test_heads_of_fused_attention(void **state)
+static void test_fused_attention_heads(void **state)
 {
     (void)state;
     for (int split = 0; split < 2; split++) {
@@ -433,8 +433,8 @@ int main(void)
         T(test_positions_from_shape),
         T(test_division_by_the_number_of_channels),
         T(test_tied_embedding),
-        T(test_heads_of_attention),
-        T(test_heads_of_fused_attention),
+        T(test_attention_heads),
+        T(test_fused_attention_heads),
         T(test_feed_forward),
         T(test_operator_without_ties),
         T(test_weights_in_constant_nodes),

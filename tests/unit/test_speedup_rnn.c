@@ -129,7 +129,7 @@ static void test_stacked_layers(void **state)
 }
 
 /* States with weights that neither a consumer nor another state reads. */
-static void test_states_without_consumer(void **state)
+static void test_unread_states(void **state)
 {
     struct net n = net_new(3);
     const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I)), *w, *r, *b, *y[1];
@@ -159,7 +159,7 @@ static void test_states_with_bias_are_kept(void **state)
 }
 
 /* Masks from a file, by the names of the constants: two of eight states. */
-static void test_masks_of_states(void **state)
+static void test_masked_states(void **state)
 {
     char path[] = "/tmp/pare-masks-XXXXXX";
     struct net n = net_new(9);
@@ -322,13 +322,13 @@ int main(void)
         TEST(test_gru),
         TEST(test_rnn),
         TEST(test_stacked_layers),
-        TEST(test_states_without_consumer),
+        TEST(test_unread_states),
         TEST(test_states_with_bias_are_kept),
         TEST(test_einsum_as_matrix_product),
         TEST(test_einsum_parameters),
         TEST(test_einsum_heads),
         TEST(test_float16),
-        TEST(test_masks_of_states),
+        TEST(test_masked_states),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

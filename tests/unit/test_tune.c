@@ -407,7 +407,7 @@ static void test_caches_are_merged(void **state)
     assert_null(pare_tune_cache_get(&c, "four"));
 }
 
-static void test_cache_folder_of_the_user(void **state)
+static void test_user_cache_folder(void **state)
 {
     (void)state;
     setenv("HOME", "/h", 1);
@@ -516,7 +516,7 @@ int main(void)
         cmocka_unit_test(test_keys_contain_zeros),
         cmocka_unit_test(test_excluded_kernels_are_not_measured),
         cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_cache_folder_of_the_user),
+        cmocka_unit_test(test_user_cache_folder),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

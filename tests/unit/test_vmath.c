@@ -74,7 +74,7 @@ static void expect_close(const struct function *f, float x, float got)
 
 /* Floats at equal distances of their bit patterns (so over all magnitudes), and the interesting
  * range in equal steps. */
-static void test_functions_equal_libm(void **state)
+static void test_functions_match_libm(void **state)
 {
     static float x[4096], y[4096];
 
@@ -116,7 +116,7 @@ static void test_special_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions_equal_libm),
+        cmocka_unit_test(test_functions_match_libm),
         cmocka_unit_test(test_special_values),
     };
 

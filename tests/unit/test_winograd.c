@@ -234,7 +234,7 @@ static void test_input_gradients(void **state)
 
 /* Many filters for few images are transformed in blocks; few filters, or filters for many
  * images, are not. */
-static void test_choice_of_lean_transforms(void **state)
+static void test_lean_transform_choice(void **state)
 {
     struct pare_winograd g = { .N = 32, .from = { 512, 4, 4 }, .to = { 512, 4, 4 } };
 
@@ -251,7 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolutions_and_weight_gradients),
         cmocka_unit_test(test_input_gradients),
-        cmocka_unit_test(test_choice_of_lean_transforms),
+        cmocka_unit_test(test_lean_transform_choice),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,7 @@ static int64_t count_params(const struct pare_model *m)
 }
 
 /* The numbers are those of the PyTorch modules. */
-static void test_parameters_equal_pytorch(void **state)
+static void test_parameters_match_pytorch(void **state)
 {
     static const struct {
         const char *name;
@@ -88,7 +88,7 @@ static void compute_moments(const struct pare_value *v, double *mean, double *st
     *std = sqrt(q / (double)n - *mean * *mean);
 }
 
-static void test_distribution_of_initial_weights(void **state)
+static void test_initial_weight_distribution(void **state)
 {
     struct pare_model *m = make_network("lenet", 1, 28, 10);
     double mean, std, largest;
@@ -232,8 +232,8 @@ static void test_builder_reports_the_first_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters_equal_pytorch),
-        cmocka_unit_test(test_distribution_of_initial_weights),
+        cmocka_unit_test(test_parameters_match_pytorch),
+        cmocka_unit_test(test_initial_weight_distribution),
         cmocka_unit_test(test_same_seed_gives_the_same_model),
         cmocka_unit_test(test_networks_train),
         cmocka_unit_test(test_layer_names),
