@@ -194,7 +194,7 @@ static int check_needs(const struct pare_compression *c, struct pare_err *err)
         if ((c->algorithm[i]->flags & PARE_NEEDS_STEPS && !c->trainer) ||
             (c->algorithm[i]->flags & PARE_NEEDS_DATA && !c->data))
             return pare_fail(err, PARE_ECONFIG,
-                             "%s %s looks at data, give it some (--data, or follow a learner)",
+                             "%s %s needs data: use --data, or call pare_compression_follow()",
                              c->method->name, c->algorithm[i]->name);
     return 0;
 }

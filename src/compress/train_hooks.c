@@ -118,11 +118,11 @@ int pare_compression_attach(struct pare_compression *c, struct pare_trainer *t,
 
     if (c->started || c->trainer)
         return pare_fail(err, PARE_ECONFIG,
-                         "a compression follows one learner, from before it is started");
+                         "the compression has been started, or has a training already");
     if (t->model != c->model)
-        return pare_fail(err, PARE_ECONFIG, "the learner trains another model");
+        return pare_fail(err, PARE_ECONFIG, "the training has another model than the compression");
     if (t->o.hooks.user)
-        return pare_fail(err, PARE_ECONFIG, "the learner has another compression already");
+        return pare_fail(err, PARE_ECONFIG, "the training has another compression already");
     for (int i = 0; i < c->n_layers; i++) {
         struct pare_layer *l = &c->layer[i];
 

@@ -27,10 +27,10 @@ struct pare_prune_job {
     bool trained;
 };
 
-/* Wrap the layers of tune.model, which must be open; for checks.  Close it in any case. */
 /* The pruner that the options name, or the default. */
 const char *pare_prune_pruner(const struct pare_prune_opts *o);
 
+/* Wrap the layers of tune.model, which must be open; for checks.  Close it in any case. */
 int pare_prune_open(struct pare_prune_job *j, struct pare_err *err);
 
 /* Wrap the layers, make the masks, fine-tune, evaluate.  tune.model has the masked weights

@@ -260,7 +260,8 @@ int pare_bias_correct(struct pare_compression *r, int64_t batches, struct pare_e
 
     if (!r->data)
         return pare_fail(err, PARE_ECONFIG,
-                         "bias_correction needs data; use --data, or follow a learner");
+                         "bias_correction needs data: use --data, or call "
+                         "pare_compression_follow()");
     a = pare_arena_new(1 << 16);
     if (!a)
         return pare_no_memory(err, "for bias correction");
