@@ -126,6 +126,7 @@ int pare_constant_attr(struct pare_build *b, struct pare_node *n, const struct p
 const struct pare_function *pare_find_function(const struct pare_build *b,
                                                const Onnx__NodeProto *p);
 int pare_build_functions(struct pare_build *b);
+const Onnx__FunctionProto *pare_function_proto(const struct pare_function *f);
 
 /* The attribute of the call, or the function's default; NULL: neither. */
 const Onnx__AttributeProto *pare_call_attr(const struct pare_call *call, const char *name);

@@ -128,6 +128,11 @@ const struct pare_function *pare_find_function(const struct pare_build *b, const
     return f;
 }
 
+const Onnx__FunctionProto *pare_function_proto(const struct pare_function *f)
+{
+    return f->proto;
+}
+
 const Onnx__AttributeProto *pare_call_attr(const struct pare_call *call, const char *name)
 {
     for (size_t i = 0; i < call->site->n_attribute; i++)

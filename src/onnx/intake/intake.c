@@ -265,6 +265,8 @@ static int run_step(struct pare_model *m, const struct pare_intake_step *s,
     if (!m->graph && yes)
         PARE_TRY(change_graph(&g, s, state, err));
     PARE_TRY(take_graph(&g, err));
+    if (g.changed && s->model)
+        s->model(m->proto, state);
     return m->graph && g.changed ? pare_model_build(m, err) : 0;
 }
 

@@ -33,6 +33,9 @@ struct pare_intake_step {
     int (*wanted)(const struct pare_model *m, const struct pare_load_opts *opts, bool *yes,
                   void **state, struct pare_err *err);
 
+    /* With `graph`, if it changed something: change the rest of the model.  NULL: nothing. */
+    void (*model)(Onnx__ModelProto *m, void *state);
+
     /* After the graph was built from m->proto: change the main graph's protobuf.  If the step
      * counts something, the graph is built again.  NULL: none. */
     int (*built)(struct pare_intake_graph *g, struct pare_err *err);
