@@ -1,9 +1,10 @@
 /* random_graphs.c - write random networks, inputs and Pare's outputs as files.
  *
  *     random_graphs FOLDER COUNT SEED
- * writes FOLDER/<seed>.onnx, <seed>.in.npz and <seed>.out.npz for COUNT seeds from SEED on.
+ * writes FOLDER/<seed>.onnx, <seed>.in.npz and <seed>.out.npz for COUNT seeds from SEED on.  Even
+ * seeds have bodies, sequences and operators of com.microsoft as well.
  */
-#include "../unit/random_graph.h"
+#include "../unit/random_graph_bodies.h"
 
 #include <stdio.h>
 
@@ -38,7 +39,10 @@ static void one(const char *folder, uint64_t seed)
     struct pare_err err;
     int n;
 
-    rg_make(&g, seed);
+    if (seed % 2)
+        rg_make(&g, seed);
+    else
+        rg_make_with_bodies(&g, seed);
     write_model(pare_sprintf(pool, "%s.onnx", base), &g);
     m = build_model(&g.b);
     pare_model_inputs(m, &io);

@@ -21,6 +21,7 @@ enum { BUILD_PARTS = 512 };
 struct build {
     struct bin part[BUILD_PARTS]; /* fields of the GraphProto */
     int n, opset;
+    bool microsoft;     /* imports com.microsoft 1 as well */
     const char *prefix; /* of generated names; NULL: "v"; a body needs a different one */
     int names;
 };
@@ -172,7 +173,8 @@ static inline const char *build_node(struct build *b, const char *type, int n_in
 
 static inline struct bin build_bytes(const struct build *b)
 {
-    return CAT(num(1, 8), msg(7, join(b->part, (size_t)b->n)), opset("", b->opset));
+    return CAT(num(1, 8), msg(7, join(b->part, (size_t)b->n)), opset("", b->opset),
+               b->microsoft ? opset("com.microsoft", 1) : NOTHING);
 }
 
 static inline struct pare_model *build_model(const struct build *b)

@@ -584,16 +584,12 @@ static inline void rg_outputs(struct rg *g)
         build_output(&g->b, rg_const(g, 2, (int64_t[]){ 2, 3 }, 0, 1));
 }
 
-static inline void rg_make(struct rg *g, uint64_t seed)
+typedef void rg_piece(struct rg *g);
+
+/* A graph that grows by random pieces of the first list, or sometimes of the second. */
+static inline void rg_grow(struct rg *g, uint64_t seed, rg_piece *const *piece, int n,
+                           rg_piece *const *second, int n_second)
 {
-    static void (*const piece[])(struct rg *) = {
-        rg_conv,     rg_conv,           rg_conv,        rg_conv,       rg_conv,        rg_residual,
-        rg_residual, rg_squeeze_excite, rg_dense_layer, rg_activation, rg_norm,        rg_pool,
-        rg_pool,     rg_pad_pool,       rg_reduce,      rg_view,       rg_transpose,   rg_shuffle,
-        rg_slice,    rg_split,          rg_concat,      rg_concat,     rg_shape_chain, rg_resize,
-        rg_pad,      rg_linear,         rg_matmul,      rg_softmax,    rg_layer_norm,  rg_broadcast,
-        rg_combine,  rg_cast,
-    };
     int count;
 
     memset(g, 0, sizeof(*g));
@@ -602,8 +598,34 @@ static inline void rg_make(struct rg *g, uint64_t seed)
     rg_inputs(g);
     count = (int)rg_int(g, 1, 14);
     for (int i = 0; i < count && g->n < RG_VALUES - 24; i++)
-        piece[rg_int(g, 0, (int)(sizeof(piece) / sizeof(*piece)) - 1)](g);
+        if (n_second && rg_chance(g, 40))
+            second[rg_int(g, 0, n_second - 1)](g);
+        else
+            piece[rg_int(g, 0, n - 1)](g);
     rg_outputs(g);
+}
+
+static inline rg_piece *const *rg_pieces(int *n)
+{
+    static rg_piece *const piece[] = {
+        rg_conv,     rg_conv,           rg_conv,        rg_conv,       rg_conv,        rg_residual,
+        rg_residual, rg_squeeze_excite, rg_dense_layer, rg_activation, rg_norm,        rg_pool,
+        rg_pool,     rg_pad_pool,       rg_reduce,      rg_view,       rg_transpose,   rg_shuffle,
+        rg_slice,    rg_split,          rg_concat,      rg_concat,     rg_shape_chain, rg_resize,
+        rg_pad,      rg_linear,         rg_matmul,      rg_softmax,    rg_layer_norm,  rg_broadcast,
+        rg_combine,  rg_cast,
+    };
+
+    *n = (int)(sizeof(piece) / sizeof(*piece));
+    return piece;
+}
+
+static inline void rg_make(struct rg *g, uint64_t seed)
+{
+    int n;
+    rg_piece *const *piece = rg_pieces(&n);
+
+    rg_grow(g, seed, piece, n, NULL, 0);
 }
 
 #endif

@@ -5,6 +5,7 @@
  *
  * The second test uses hollow tensors: axes of billions of elements together with an axis of 0.
  * They have no elements and take no space in a file, so they must not cost time or memory.
+ * Operators with bodies are in test_body_hostile.c.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -195,6 +196,39 @@ static void fill_random(struct round *r, const struct pare_tensor *t)
     }
 }
 
+/* A sequence of up to three tensors, which may differ in type and shape. */
+static void random_sequence(struct round *r, struct pare_tensor *t)
+{
+    int64_t n = (int64_t)random_below(r, 4);
+    struct pare_tensor *e;
+
+    assert_int_equal(pare_sequence_new(r->arena, t, n, &r->err), 0);
+    e = t->data;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t dim[PARE_MAX_RANK];
+        int rank = random_shape(r, random_below(r, 2), dim);
+
+        if (r->hollow)
+            hollow_out(r, rank, dim);
+        allocate(r, &e[i], random_below(r, 3) ? r->type : random_type(r, 'A'), rank, dim);
+        fill_random(r, &e[i]);
+    }
+}
+
+/* Whether an input of this letter is a sequence or an optional without a value now. */
+static bool random_other(struct round *r, char letter, struct pare_tensor *t)
+{
+    uint64_t percent = letter == 'S' ? 90 : letter == 'V' ? 50 : 1;
+
+    if (random_below(r, 100) >= percent)
+        return false;
+    if (random_below(r, 8))
+        random_sequence(r, t);
+    else
+        pare_set_absent(t);
+    return true;
+}
+
 static void random_inputs(struct round *r)
 {
     struct pare_node *n = &r->node;
@@ -215,8 +249,10 @@ static void random_inputs(struct round *r)
         if (r->hollow)
             hollow_out(r, rank, dim);
         r->in[n->n_in++] = may_miss && !random_below(r, 3) ? NULL : v;
-        allocate(r, &v->t, random_type(r, *p), rank, dim);
-        fill_random(r, &v->t);
+        if (!random_other(r, *p, &v->t)) {
+            allocate(r, &v->t, random_type(r, *p), rank, dim);
+            fill_random(r, &v->t);
+        }
         if (many && random_below(r, 2))
             p--; /* the same letter again */
         else if (many || may_miss)
@@ -336,7 +372,6 @@ static void run_round(struct round *r, const struct pare_op *op)
         check_ties(r);
 }
 
-/* Operators with graph attributes are not tested here. */
 static bool has_graphs(const struct pare_op *op)
 {
     for (const struct pare_opt *o = op->attrs; o && o->name; o++)

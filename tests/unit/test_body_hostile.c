@@ -1,0 +1,229 @@
+/* test_body_hostile.c - models with random bodies of If, Loop and Scan, most of them invalid.
+ *
+ * Each loads, plans, runs and shrinks, or gives an error with a sentence.  The sanitizers detect
+ * other errors.  Environment: PARE_GRAPHS is the number of models, PARE_SEED the first seed.
+ */
+#include "make_model.h"
+
+#include <stdlib.h>
+
+#include <pare/compress.h>
+
+#include "base/rng.h"
+#include "graph/free_dims.h"
+#include "onnx/model.h"
+
+enum { NAMES_IN_SCOPE = 64, DEPTH = 3 };
+
+struct scope {
+    struct pare_rng r;
+    const char *name[NAMES_IN_SCOPE];
+    int n, depth;
+    int seen; /* models that ran */
+};
+
+static int64_t below(struct scope *s, int64_t n)
+{
+    return (int64_t)pare_rng_below(&s->r, (uint64_t)n);
+}
+
+static const char *any_name(struct scope *s)
+{
+    if (!s->n || !below(s, 30))
+        return below(s, 2) ? "" : "unknown";
+    return s->name[below(s, 3) ? s->n - 1 - below(s, s->n < 6 ? s->n : 6) : below(s, s->n)];
+}
+
+static void add_name(struct scope *s, const char *name)
+{
+    if (s->n < NAMES_IN_SCOPE)
+        s->name[s->n++] = name;
+}
+
+/* A small constant; sometimes a large number. */
+static const char *random_constant(struct scope *s, struct build *b)
+{
+    static const int64_t odd[] = { 0, -1, 1 << 20, INT64_MAX, INT64_MIN };
+    float f[6] = { 1, -2, 0.5f, 3, 0, 1 };
+    int64_t v = below(s, 8) ? below(s, 4) : odd[below(s, 5)];
+    bool truth = below(s, 3) != 0;
+
+    switch (below(s, 4)) {
+    case 0: return build_const(b, PARE_BOOL, 0, NULL, &truth);
+    case 1: return build_const(b, PARE_I64, 0, NULL, &v);
+    case 2: return build_ints(b, 1, &v);
+    default: return build_floats(b, INTS(2, 3), f);
+    }
+}
+
+static void random_node(struct scope *s, struct build *b);
+
+/* A body with random inputs, nodes and outputs. */
+static struct build random_body(struct scope *s, const struct build *outer)
+{
+    struct build b = { .opset = outer->opset,
+                       .prefix = pare_sprintf(pool, "b%lld_", (long long)below(s, 1 << 30)) };
+    int names = s->n, nodes = (int)below(s, 4);
+
+    s->depth++;
+    for (int i = (int)below(s, 5); i > 0; i--)
+        add_name(s, build_input(&b, (int[]){ PARE_F32, PARE_I64, PARE_BOOL }[below(s, 3)],
+                                (int)below(s, 3), (int64_t[]){ 2, below(s, 4) ? 3 : -1, 1 }));
+    for (int i = 0; i < nodes; i++)
+        random_node(s, &b);
+    for (int i = (int)below(s, 4); i > 0; i--)
+        build_output(&b, any_name(s));
+    s->depth--;
+    s->n = names;
+    return b;
+}
+
+static struct bin random_bodies(struct scope *s, const struct build *b, int kind)
+{
+    static const char *const name[] = { "then_branch", "body", "body" };
+    struct build body = random_body(s, b), other;
+    struct bin attrs = at_graph(name[kind], &body);
+
+    if (kind == 0 && below(s, 20)) {
+        other = random_body(s, b);
+        attrs = CAT(attrs, at_graph("else_branch", &other));
+    }
+    if (kind == 2 && below(s, 20))
+        attrs = CAT(attrs, at_int("num_scan_inputs", below(s, 3)));
+    if (kind == 2 && !below(s, 4))
+        attrs = CAT(attrs, at_ints("scan_input_axes", INTS(below(s, 4) - 2)));
+    return attrs;
+}
+
+static void random_node(struct scope *s, struct build *b)
+{
+    static const char *const type[] = { "Add",
+                                        "Mul",
+                                        "MatMul",
+                                        "Concat",
+                                        "Relu",
+                                        "Identity",
+                                        "Reshape",
+                                        "Gather",
+                                        "Less",
+                                        "Not",
+                                        "Cast",
+                                        "Shape",
+                                        "Squeeze",
+                                        "Unsqueeze",
+                                        "SequenceAt",
+                                        "SequenceInsert",
+                                        "SequenceEmpty",
+                                        "SequenceConstruct",
+                                        "SequenceErase",
+                                        "ConcatFromSequence",
+                                        "SplitToSequence",
+                                        "SequenceLength",
+                                        "Optional",
+                                        "OptionalGetElement" };
+    static const char *const with_body[] = { "If", "Loop", "Scan" };
+    bool body = s->depth < DEPTH && !below(s, s->depth ? 4 : 2);
+    int kind = (int)below(s, 3), n_in = (int)below(s, 4), n_out = body ? (int)below(s, 4) : 1;
+    const char *in[4], *out[4] = { "" };
+    struct bin attrs = body ? random_bodies(s, b, kind)
+                            : CAT(below(s, 2) ? at_int("axis", below(s, 3)) : NOTHING,
+                                  below(s, 2) ? at_int("to", 1 + below(s, 9)) : NOTHING);
+
+    for (int i = 0; i < 4; i++)
+        in[i] = below(s, 4) ? any_name(s) : random_constant(s, b);
+    n_in = !body ? 1 + (int)below(s, 2) : kind == 0 ? 1 : 1 + n_in;
+    build_node_outs(b, body ? with_body[kind] : type[below(s, 24)], n_in, in, attrs,
+                    n_out ? n_out : 1, out);
+    for (int i = 0; i < n_out; i++)
+        add_name(s, out[i]);
+}
+
+static void expect_sentence(uint64_t seed, int rc, const struct pare_err *err)
+{
+    if (rc && (!err->msg[0] || err->msg[strlen(err->msg) - 1] == '.'))
+        fail_msg("seed %llu fails with '%s'", (unsigned long long)seed, err->msg);
+}
+
+static void run_and_shrink(struct scope *s, uint64_t seed, struct pare_model *m)
+{
+    struct pare_tensor x = build_tensor(PARE_F32, 2, (int64_t[]){ 2, 3 }), y[8];
+    struct pare_plan_opts o = { .threads = 1, .in = &x, .n_in = 1 };
+    struct pare_speedup_report r;
+    struct pare_model *small = NULL;
+    struct pare_plan *p = NULL;
+    struct pare_all_sizes all;
+    const struct pare_io *io;
+    struct pare_err err = { 0 };
+    int n = pare_model_outputs(m, &io), rc;
+
+    assert_true(n <= 8);
+    rc = pare_plan_new(m, &o, &p, &err);
+    if (!rc)
+        rc = pare_plan_run(p, &x, 1, y, n, &err);
+    s->seen += !rc;
+    expect_sentence(seed, rc, &err);
+    pare_plan_free(p);
+    pare_model_inputs(m, &io);
+    expect_sentence(seed, pare_graph_all_sizes(pool, m->graph, io, NULL, &all, &err), &err);
+    rc = pare_speedup(m, &(struct pare_speedup_opts){ .threads = 1 }, pool, &small, &r, &err);
+    expect_sentence(seed, rc, &err);
+    pare_model_free(small);
+}
+
+static void random_model(struct scope *s, uint64_t seed)
+{
+    struct build *b = pare_alloc(pool, 1, sizeof(*b));
+    struct pare_err err = { 0 };
+    struct pare_model *m = NULL;
+    struct bin bytes;
+    int rc;
+
+    assert_non_null(b);
+    b->opset = (int)(int[]){ 13, 16, 18, 21 }[below(s, 4)];
+    s->n = s->depth = 0;
+    add_name(s, build_input(b, PARE_F32, 2, (int64_t[]){ below(s, 2) ? -1 : 2, 3 }));
+    for (int i = 1 + (int)below(s, 4); i > 0; i--)
+        random_node(s, b);
+    for (int i = 1 + (int)below(s, 3); i > 0; i--)
+        build_output(b, any_name(s));
+    bytes = build_bytes(b);
+    rc = pare_model_parse(bytes.p, bytes.n, NULL, &m, &err);
+    expect_sentence(seed, rc, &err);
+    if (!rc)
+        run_and_shrink(s, seed, m);
+    pare_model_free(m);
+}
+
+static uint64_t setting(const char *name, uint64_t otherwise)
+{
+    const char *v = getenv(name);
+
+    return v ? strtoull(v, NULL, 10) : otherwise;
+}
+
+static void test_random_bodies_run_or_give_an_error(void **state)
+{
+    uint64_t first = setting("PARE_SEED", 1), count = setting("PARE_GRAPHS", 50) * 40;
+    struct scope s = { .n = 0 };
+
+    (void)state;
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        pare_rng_init(&s.r, seed);
+        random_model(&s, seed);
+        pare_reset(pool, m);
+    }
+    print_message("%d of %llu models run\n", s.seen, (unsigned long long)count);
+    assert_true(count < 100 || (uint64_t)s.seen * 50 > count);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_random_bodies_run_or_give_an_error, make_pool,
+                                        drop_pool),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
