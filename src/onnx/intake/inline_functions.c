@@ -10,6 +10,8 @@
 #include "../../base/limits.h"
 #include "intake.h"
 
+#define MOST (PARE_MAX_INLINED / 8) /* nodes made of calls in the main graph */
+
 /* All of the model. */
 struct inlining {
     struct pare_build b;   /* its functions */
@@ -428,10 +430,28 @@ static void drop_functions(Onnx__ModelProto *m, void *state)
         m->n_functions = 0;
 }
 
+/* Count the nodes that calls expand to; false: more than *left, or calls are nested too deeply.
+ * Such a model is left to the builder of the graph, which refuses it. */
+static bool fits(const struct inlining *s, Onnx__NodeProto *const *node, size_t n, int depth,
+                 int64_t *left)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct pare_function *f = pare_find_function(&s->b, node[i]);
+        const Onnx__FunctionProto *p = f ? pare_function_proto(f) : NULL;
+
+        *left -= depth > 0;
+        if (*left < 0 || depth > PARE_MAX_CALLS ||
+            (p && !fits(s, p->node, p->n_node, depth + 1, left)))
+            return false;
+    }
+    return true;
+}
+
 static int wanted(const struct pare_model *m, const struct pare_load_opts *opts, bool *yes,
                   void **state, struct pare_err *err)
 {
     const Onnx__ModelProto *p = m->proto;
+    int64_t left = MOST;
     struct inlining *s;
 
     (void)opts;
@@ -445,10 +465,10 @@ static int wanted(const struct pare_model *m, const struct pare_load_opts *opts,
     s->b.m = (struct pare_model *)(uintptr_t)m;
     s->b.err = err;
     *state = s;
-    if (pare_build_functions(&s->b)) {
-        *yes = false;
+    *yes = !pare_build_functions(&s->b);
+    if (!*yes)
         return err->code == PARE_ENOMEM ? PARE_ENOMEM : 0;
-    }
+    *yes = fits(s, p->graph->node, p->graph->n_node, 0, &left);
     return pare_intake_each(p->graph, see_names, s, err);
 }
 
