@@ -52,6 +52,9 @@ PARE_API struct pare_tensor *pare_layer_bias_grad(const struct pare_layer *l);
 PARE_API int pare_layer_out_axis(const struct pare_layer *l);
 PARE_API int pare_layer_in_axis(const struct pare_layer *l);
 
+/* The axis of the channels in an output of `rank` axes: 1 of a convolution, else the last. */
+PARE_API int pare_layer_output_axis(const struct pare_layer *l, int rank);
+
 /* The algorithm's keys of the config_list entry that chose this layer (conf_size bytes), and its
  * state for this layer: layer_size bytes, zeroed at first.  Checkpoints store the state as it is,
  * so it must not contain pointers. */

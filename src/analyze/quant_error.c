@@ -82,7 +82,7 @@ static bool is_quantizable(const struct pare_layer_info *l)
     const struct pare_value *root = l->weight ? pare_value_root(l->weight) : NULL;
 
     return root && l->in && l->out && !l->shared && root->t.dtype == PARE_F32 && !root->maker &&
-           (!strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear"));
+           pare_layer_is_product(l);
 }
 
 static int list_layers(struct pare_qerror *q, struct pare_err *err)

@@ -73,6 +73,13 @@ int pare_layer_out_axis(const struct pare_layer *l)
     return l->out_axis;
 }
 
+int pare_layer_output_axis(const struct pare_layer *l, int rank)
+{
+    const struct pare_op *op = l->info.node->op;
+
+    return op && op->layer.kind == PARE_LAYER_CONV ? 1 : rank - 1;
+}
+
 int pare_layer_in_axis(const struct pare_layer *l)
 {
     return l->in_axis;

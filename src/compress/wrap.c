@@ -5,6 +5,7 @@
 
 #include "../base/arena.h"
 #include "../base/options.h"
+#include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "method.h"
 
@@ -15,17 +16,14 @@ int pare_root_axis(const struct pare_value *v, int axis)
     while (axis >= 0 && v->maker) {
         const struct pare_node *n = v->maker;
         const struct pare_value *from = n->n_in ? n->in[0] : NULL;
+        struct pare_index_map m;
 
         if (!from || !(from->flags & PARE_V_CONST))
             return axis;
-        if (!strcmp(n->type, "Transpose")) {
-            const struct pare_opt *o = pare_opt_find(n->op->attrs, "perm");
-            const struct pare_ints *perm = (const void *)((const char *)n->attr + o->offset);
-
-            axis = perm->n ? (int)perm->v[axis] : from->t.rank - 1 - axis;
-        } else if (!pare_same_shape(&from->t, &v->t)) {
+        if (n->out[0] == v && pare_index_map(n, 0, &m) && pare_numel(&from->t) == pare_numel(&v->t))
+            axis = m.axis[axis];
+        else if (!pare_same_shape(&from->t, &v->t))
             return -1;
-        }
         v = from;
     }
     return axis;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../op/op.h"
 #include "keep_sets_internal.h"
 
 /* ---- axes --------------------------------------------------------------------------------- */
@@ -332,7 +333,7 @@ static int freeze_sizes(struct pare_keep_sets *k, const struct pare_node *n, str
 {
     struct pare_size_use use;
 
-    if (!has_relations(k, n) || strcmp(n->type, "Shape") != 0)
+    if (!has_relations(k, n) || !pare_node_is(n, &pare_op_shape))
         return 0;
     PARE_TRY(pare_size_uses(k->arena, k->g, n, &use, err));
     for (int i = 0; i < n->in[0]->t.rank; i++)

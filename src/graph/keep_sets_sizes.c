@@ -72,7 +72,7 @@ static void follow(struct flow *f, const struct pare_graph *g, const struct pare
         if (!v || v->id >= g->n_values || g->value[v->id] != v || !f->mask[v->id])
             continue;
         axes = f->mask[v->id];
-        if (v == f->shape->out[0] && i == 0 && n->op && !strcmp(n->type, "Gather"))
+        if (v == f->shape->out[0] && i == 0 && pare_node_is(n, &pare_op_gather))
             axes = taken(n, axes, f->first);
         if (!is_shape(n, i))
             all |= axes;

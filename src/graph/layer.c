@@ -79,6 +79,13 @@ double pare_node_macs(const struct pare_node *n)
     return n->op->macs ? n->op->macs(n) : 0;
 }
 
+bool pare_layer_is_product(const struct pare_layer_info *l)
+{
+    enum pare_layer_kind kind = l->node->op ? l->node->op->layer.kind : PARE_LAYER_OTHER;
+
+    return kind == PARE_LAYER_CONV || kind == PARE_LAYER_LINEAR;
+}
+
 static bool is_layer(const struct pare_node *n, const struct pare_op_weights *k)
 {
     const struct pare_value *w = input(n, k->weight);
@@ -181,7 +188,7 @@ static struct pare_value *bias_operand(const struct pare_node *add, const struct
 {
     struct pare_value *b;
 
-    if (add->n_in != 2 || strcmp(add->type, "Add") != 0)
+    if (add->n_in != 2 || !pare_node_is(add, &pare_op_add))
         return NULL;
     b = add->in[0] == v ? add->in[1] : add->in[0];
     return b != v && is_const(b) && b->t.rank == 1 && b->t.dim[0] == n ? b : NULL;

@@ -47,6 +47,9 @@ int pare_find_layer(const struct pare_layer_info *list, int n, const char *name,
 int pare_loose_params(const struct pare_graph *g, const struct pare_layer_info *list, int n,
                       int64_t *count, struct pare_err *err);
 
+/* Whether it is a convolution or a linear layer: sums of products of input and weight. */
+bool pare_layer_is_product(const struct pare_layer_info *l);
+
 /* Multiply-accumulates of a node; -1: shapes are unknown. */
 double pare_node_macs(const struct pare_node *n);
 

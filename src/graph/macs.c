@@ -1,115 +1,29 @@
 /* macs.c - parameters and multiply-accumulates, as NNI's counter reports them. */
 #include "macs.h"
 
-#include <string.h>
-
-#include "../base/options.h"
-
-/* ---- attributes by name ------------------------------------------------------------------- */
-
-static const void *attr(const struct pare_node *n, const char *name, enum pare_opt_type type)
-{
-    const struct pare_opt *o = n->op && n->attr ? pare_opt_find(n->op->attrs, name) : NULL;
-
-    return o && o->type == type ? (const char *)n->attr + o->offset : NULL;
-}
-
-static const char *attr_text(const struct pare_node *n, const char *name)
-{
-    const char *const *s = attr(n, name, PARE_OPT_STR);
-
-    return s && *s ? *s : "";
-}
-
-/* ---- kinds -------------------------------------------------------------------------------- */
-
-static bool starts(const char *s, const char *with)
-{
-    return !strncmp(s, with, strlen(with));
-}
-
-static bool is_recurrent(const struct pare_layer_info *l)
-{
-    return !strcmp(l->type, "LSTM") || !strcmp(l->type, "GRU") || !strcmp(l->type, "RNN");
-}
+#include "../tensor/tensor.h"
 
 static bool is_plain(const struct pare_layer_info *l)
 {
-    return l->weight &&
-           (starts(l->torch, "Conv") || !strcmp(l->torch, "Linear") || is_recurrent(l));
+    return l->weight && l->node->op &&
+           (pare_layer_is_product(l) || l->node->op->layer.kind == PARE_LAYER_RECURRENT);
 }
 
-static double numel(const struct pare_value *v)
+/* Operations that the descriptor adds; -1: none, or unknown. */
+static double more_ops(const struct pare_layer_info *l)
 {
-    return v && v->t.dtype != PARE_NONE ? (double)pare_numel(&v->t) : -1;
-}
+    bool known = l->in && l->out && l->in->t.dtype != PARE_NONE && l->out->t.dtype != PARE_NONE;
 
-/* Operations of recurrent cells in addition to their products: each gate adds its two halves, and a
- * GRU and an LSTM mix their states in 4 more steps.  (directions, gates * H, ...) is the weight's
- * shape. */
-static double cell_extras(const struct pare_layer_info *l)
-{
-    double steps = (double)l->in->t.dim[0] * (double)l->in->t.dim[1];
-    double rows = (double)l->weight->t.dim[0] * (double)l->weight->t.dim[1];
-
-    if (!strcmp(l->type, "RNN"))
-        return steps * rows;
-    return steps * (rows + 4 * rows / (strcmp(l->type, "GRU") ? 4 : 3));
+    return known && l->node->op && l->node->op->nni_ops ? l->node->op->nni_ops(l->node) : -1;
 }
 
 static double products(const struct pare_layer_info *l, bool full)
 {
-    double macs = l->macs;
+    double more = full && l->bias && l->out ? (double)pare_numel(&l->out->t) : 0;
 
-    if (macs < 0)
-        return -1;
-    if (is_recurrent(l))
-        return l->in && l->in->t.rank == 3 ? macs + cell_extras(l) : -1;
-    return full && l->bias ? macs + numel(l->out) : macs;
-}
-
-/* The number of elements of a pooling window. */
-static double window(const struct pare_layer_info *l)
-{
-    const struct pare_ints *k = attr(l->node, "kernel_shape", PARE_OPT_INTS);
-    double n = 1;
-
-    if (!strcmp(l->type, "GlobalAveragePool")) {
-        for (int i = 2; i < l->in->t.rank; i++)
-            n *= (double)l->in->t.dim[i];
-        return n;
-    }
-    for (int i = 0; k && i < k->n; i++)
-        n *= (double)k->v[i];
-    return n;
-}
-
-/* Operations per output element of Resize: linear along one, two or three axes, or cubic. */
-static double resize_each(const struct pare_layer_info *l)
-{
-    const char *mode = attr_text(l->node, "mode");
-    static const double linear[] = { 5, 11, 31 };
-    int axes = l->out->t.rank - 2;
-
-    if (!strcmp(mode, "cubic"))
-        return 259;
-    return !strcmp(mode, "linear") && axes >= 1 && axes <= 3 ? linear[axes - 1] : 0;
-}
-
-/* Operations that only the full count includes; -1: none, or unknown. */
-static double others(const struct pare_layer_info *l)
-{
-    if (!l->out || !l->in || l->out->t.dtype == PARE_NONE || l->in->t.dtype == PARE_NONE)
-        return -1;
-    if (starts(l->torch, "BatchNorm"))
-        return 2 * numel(l->in);
-    if (!strcmp(l->type, "LeakyRelu"))
-        return numel(l->in);
-    if (!strcmp(l->type, "AveragePool") || !strcmp(l->type, "GlobalAveragePool"))
-        return (window(l) + 1) * numel(l->out);
-    if (!strcmp(l->type, "Resize") || !strcmp(l->type, "Upsample"))
-        return resize_each(l) * numel(l->out);
-    return -1;
+    if (l->macs >= 0 && l->node->op->layer.kind == PARE_LAYER_RECURRENT)
+        more = more_ops(l);
+    return l->macs < 0 || more < 0 ? -1 : l->macs + more;
 }
 
 int pare_count(struct pare_arena *a, const struct pare_graph *g, int64_t batch, bool full,
@@ -125,7 +39,7 @@ int pare_count(struct pare_arena *a, const struct pare_graph *g, int64_t batch, 
         return pare_no_memory(err, "to count");
     for (int i = 0; i < n; i++) {
         bool plain = is_plain(&list[i]);
-        double flops = plain ? products(&list[i], full) : full ? others(&list[i]) : -1;
+        double flops = plain ? products(&list[i], full) : full ? more_ops(&list[i]) : -1;
 
         if (!plain && flops < 0)
             continue;

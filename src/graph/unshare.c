@@ -4,16 +4,18 @@
  * channels of their consumers are independent.  PyTorch inserts an Identity between the constant
  * and all consumers but the first.
  */
-#include <string.h>
-
 #include "../base/arena.h"
 #include "keep_sets.h"
+
+static bool passes(const struct pare_node *n)
+{
+    return n->op && n->op->flags & PARE_OP_PASSES;
+}
 
 /* The source of a chain of Identity nodes. */
 static struct pare_value *origin(struct pare_value *v)
 {
-    while (v && v->maker && v->maker->n_in == 1 && v->maker->in[0] &&
-           !strcmp(v->maker->type, "Identity"))
+    while (v && v->maker && v->maker->n_in == 1 && v->maker->in[0] && passes(v->maker))
         v = v->maker->in[0];
     return v;
 }
@@ -64,7 +66,7 @@ int pare_graph_unshare(struct pare_graph *g, const struct pare_value *const *but
             struct pare_value *v = origin(g->node[i]->in[k]);
 
             if (!may_split(g, v) || v->id >= n_values || state[v->id] == WHOLE ||
-                !strcmp(g->node[i]->type, "Identity"))
+                passes(g->node[i]))
                 continue;
             g->node[i]->in[k] = state[v->id] == TAKEN ? copy_of(g, v) : v;
             if (!g->node[i]->in[k])

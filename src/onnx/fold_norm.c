@@ -41,7 +41,7 @@ bool pare_norm_folds(const struct pare_graph *g, const struct pare_node *norm)
     const struct pare_value *b = conv && conv->n_in > 2 ? conv->in[2] : NULL;
     int64_t n = w && w->t.rank > 0 ? w->t.dim[0] : 0;
 
-    if (strcmp(norm->type, "BatchNormalization") || !conv || strcmp(conv->type, "Conv") ||
+    if (!pare_node_is(norm, &pare_op_batch_normalization) || !pare_node_is(conv, &pare_op_conv) ||
         !conv->op || !norm->op || !pare_graph_only_consumer(g, conv->out[0]) ||
         attr(norm, "training_mode") != 0)
         return false;

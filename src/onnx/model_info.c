@@ -6,6 +6,7 @@
 #include "../base/arena.h"
 #include "../base/options.h"
 #include "../graph/layer.h"
+#include "../op/op.h"
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
@@ -115,11 +116,6 @@ static int read_quant(const struct pare_model *m, const struct pare_node *n, int
     return 0;
 }
 
-static bool is_type(const struct pare_node *n, const char *type)
-{
-    return n && !strcmp(n->type, type);
-}
-
 /* The QuantizeLinear of the layer's output, or of the activation that is fused into the layer. */
 static const struct pare_node *quantizer_of(const struct pare_graph *g, const struct pare_value *v)
 {
@@ -133,7 +129,23 @@ static const struct pare_node *quantizer_of(const struct pare_graph *g, const st
                     reader = g->node[i];
         v = reader && reader->n_out ? reader->out[0] : NULL;
     } while (reader && reader->op && reader->op->flags & PARE_OP_FUSED_ACT);
-    return is_type(reader, "QuantizeLinear") ? reader : NULL;
+    return pare_node_is(reader, &pare_op_quantize_linear) ? reader : NULL;
+}
+
+/* The axis of a weight's scales, which the operator implies; and the type of packed ones. */
+static void set_weight_axis(const struct pare_node *n, struct pare_model_quant *q)
+{
+    int64_t bits = int_attr(n, "bits", 0);
+    int out = n->op->layer.scale_axis, in = -1;
+
+    if (n->op->axes)
+        n->op->axes(n, &out, &in);
+    if (pare_numel(&q->scale) > 1)
+        q->axis = out;
+    if (bits) {
+        q->dtype = bits == 4 ? PARE_U4 : PARE_U8;
+        q->axis = 1;
+    }
 }
 
 static int find_quant(const struct pare_model *m, const struct pare_graph *g,
@@ -142,18 +154,18 @@ static int find_quant(const struct pare_model *m, const struct pare_graph *g,
 {
     const struct pare_value *v = which == 'w' ? l->weight : l->in;
     const struct pare_node *n = which == 'y' ? quantizer_of(g, l->out) : v ? v->maker : NULL;
-    bool found = which == 'y' ? n != NULL : is_type(n, "DequantizeLinear");
+    const struct pare_op_scales at = l->node->op->scales;
+    bool found = which == 'y' ? n != NULL : pare_node_is(n, &pare_op_dequantize_linear);
+    bool own = which == 'w' ? at.w != 0 : at.x != 0;
+    int k = which == 'w' ? at.w : which == 'x' ? at.x : at.y;
 
     *q = (struct pare_model_quant){ .dtype = PARE_NONE, .axis = -1 };
     if (found)
         PARE_TRY(read_quant(m, n, 1, q, err));
-    else if (is_type(l->node, "QLinearConv") || is_type(l->node, "QLinearMatMul"))
-        PARE_TRY(read_quant(m, l->node, which == 'x' ? 1 : which == 'w' ? 4 : 6, q, err));
-    else if (is_type(l->node, "MatMulNBits") && which == 'w') {
-        PARE_TRY(read_quant(m, l->node, 2, q, err));
-        q->dtype = int_attr(l->node, "bits", 4) == 4 ? PARE_U4 : PARE_U8;
-        q->axis = 1;
-    }
+    else if (own)
+        PARE_TRY(read_quant(m, l->node, k, q, err));
+    if (!found && own && which == 'w')
+        set_weight_axis(l->node, q);
     if (found && which != 'y' && n->in[0])
         q->dtype = n->in[0]->t.dtype;
     return 0;

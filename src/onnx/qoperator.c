@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../op/op.h"
 #include "edit_internal.h"
 
 static bool is(const struct pare_edit_slot *s, const char *type)
@@ -67,6 +68,12 @@ static bool is_used(const struct pare_edit *e, const char *value)
             if (!strcmp(e->slot[i].p->input[k], value))
                 return true;
     return false;
+}
+
+/* The slot's operator; NULL: unknown. */
+static const struct pare_op *op_of(const struct pare_edit_slot *s)
+{
+    return s && s->p ? pare_find_op(s->p->domain ? s->p->domain : "", s->p->op_type) : NULL;
 }
 
 /* ---- matching -------------------------------------------------------------------------------- */
@@ -136,8 +143,11 @@ static bool is_redundant(const struct pare_edit *e, const struct match *m)
 
 static bool find_end(const struct pare_edit *e, struct match *m)
 {
+    const struct pare_op *next;
+
     m->q = only_consumer(e, m->op->p->output[0]);
-    if (is(m->q, "Relu") || is(m->q, "Clip")) {
+    next = op_of(m->q);
+    if (next && next->clamp) {
         m->act = m->q;
         m->q = only_consumer(e, m->act->p->output[0]);
     }
@@ -232,13 +242,9 @@ static int gemm_attrs(struct pare_edit *e, Onnx__NodeProto *p, struct pare_err *
 
 static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err)
 {
-    bool conv = is(m->op, "Conv"), gemm = is(m->op, "Gemm");
+    bool gemm = is(m->op, "Gemm");
     char **q = m->q->p->input;
-    Onnx__NodeProto *p = replace_match(e, m,
-                                       conv   ? "QLinearConv"
-                                       : gemm ? "QGemm"
-                                              : "QLinearMatMul",
-                                       m->bias || gemm ? 9 : 8);
+    Onnx__NodeProto *p = replace_match(e, m, op_of(m->op)->qlinear_type, m->bias || gemm ? 9 : 8);
     char *bias = m->bias ? m->bias->p->input[0] : pare_edit_text("");
 
     if (!p)
@@ -253,28 +259,16 @@ static int fuse(struct pare_edit *e, const struct match *m, struct pare_err *err
 
 /* ---- Add, pools and Concat ------------------------------------------------------------------- */
 
-static const struct kind {
-    const char *type, *name;
-    bool y_first; /* the output's scale and zero point come before the operands */
-} kinds[] = {
-    { "Add", "QLinearAdd", false },
-    { "AveragePool", "QLinearAveragePool", false },
-    { "GlobalAveragePool", "QLinearGlobalAveragePool", false },
-    { "Concat", "QLinearConcat", true },
-};
-
 /* All operands are dequantized from the type of the result. */
-static bool find_kind(const struct pare_edit *e, struct pare_edit_slot *s, struct match *m,
-                      const struct kind **kind)
+static bool find_join(const struct pare_edit *e, struct pare_edit_slot *s, struct match *m,
+                      const struct pare_op **to)
 {
+    const struct pare_op *op = op_of(s);
     const Onnx__TensorProto *z, *zero;
 
-    *kind = NULL;
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-        if (is(s, kinds[i].type))
-            *kind = &kinds[i];
+    *to = op && op->flags & PARE_OP_INT8_JOIN ? pare_find_op(MICROSOFT, op->qlinear_type) : NULL;
     *m = (struct match){ .op = s };
-    if (!*kind || attr(s->p, "dilations", -1) >= 0 || !find_end(e, m))
+    if (!*to || attr(s->p, "dilations", -1) >= 0 || !find_end(e, m))
         return false;
     zero = constant(e, m->q->p->input[2]);
     for (size_t i = 0; i < s->p->n_input; i++) {
@@ -289,19 +283,20 @@ static bool find_kind(const struct pare_edit *e, struct pare_edit_slot *s, struc
     return true;
 }
 
-static int fuse_kind(struct pare_edit *e, const struct match *m, const struct kind *kind,
+static int fuse_join(struct pare_edit *e, const struct match *m, const struct pare_op *to,
                      struct pare_err *err)
 {
     const Onnx__NodeProto *old = m->op->p;
     char **q = m->q->p->input;
-    size_t at = kind->y_first ? 2 : 0;
-    Onnx__NodeProto *p = replace_match(e, m, kind->name, 3 * old->n_input + 2);
+    bool y_first = to->scales.y < to->scales.x;
+    size_t at = y_first ? 2 : 0;
+    Onnx__NodeProto *p = replace_match(e, m, to->type, 3 * old->n_input + 2);
 
     if (!p)
         return pare_edit_no_memory(err);
     for (size_t i = 0; i < old->n_input; i++, at += 3)
         memcpy(p->input + at, pare_edit_maker(e, old->input[i])->p->input, 3 * sizeof(*q));
-    memcpy(p->input + (kind->y_first ? 0 : at), q + 1, 2 * sizeof(*q));
+    memcpy(p->input + (y_first ? 0 : at), q + 1, 2 * sizeof(*q));
     p->domain = pare_edit_text(MICROSOFT);
     return pare_edit_import(e, MICROSOFT, 1, err);
 }
@@ -310,9 +305,9 @@ static int fuse_kind(struct pare_edit *e, const struct match *m, const struct ki
 
 static bool only_moves_data(const struct pare_edit *e, const struct pare_edit_slot *s)
 {
-    if (is(s, "MaxPool"))
-        return pare_edit_version(e) >= 12 && s->p->n_output == 1;
-    return is(s, "Flatten") || is(s, "Reshape") || is(s, "Transpose");
+    const struct pare_op *op = op_of(s);
+
+    return op && s->p->n_output == 1 && pare_moves_int8(op, (int)pare_edit_version(e));
 }
 
 /* Move the node that was inserted last before its consumers. */
@@ -422,7 +417,7 @@ static void remove_unused(struct pare_edit *e)
 
 int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err)
 {
-    const struct kind *kind;
+    const struct pare_op *to;
     struct match m;
 
     *n = 0;
@@ -436,8 +431,8 @@ int pare_edit_qoperator(struct pare_edit *e, int *n, struct pare_err *err)
         if (find(e, &e->slot[i], &m)) {
             PARE_TRY(fuse(e, &m, err));
             ++*n;
-        } else if (find_kind(e, &e->slot[i], &m, &kind)) {
-            PARE_TRY(fuse_kind(e, &m, kind, err));
+        } else if (find_join(e, &e->slot[i], &m, &to)) {
+            PARE_TRY(fuse_join(e, &m, to, err));
             ++*n;
         }
     remove_unused(e);

@@ -1,10 +1,6 @@
 /* op.c - the operator table, and functions shared by operators. */
 #include "op.h"
 
-#define OP(name) extern const struct pare_op pare_op_##name;
-#include "ops.def"
-#undef OP
-
 const struct pare_op *const pare_ops[] = {
 #define OP(name) &pare_op_##name,
 #include "ops.def"
@@ -142,9 +138,14 @@ const char *pare_attr_text(const struct pare_node *n, const char *name)
     return type == PARE_OPT_STR && *(const char *const *)p ? *(const char *const *)p : "";
 }
 
-bool pare_node_is(const struct pare_node *n, const char *type)
+bool pare_index_map(const struct pare_node *n, int k, struct pare_index_map *m)
 {
-    return n && n->op && !n->op->domain && !strcmp(n->type, type);
+    *m = (struct pare_index_map){ .offset = 0 };
+    for (int i = 0; i < PARE_MAX_RANK; i++) {
+        m->axis[i] = i;
+        m->step[i] = 1;
+    }
+    return n->op && n->op->index_map && n->op->index_map(n, k, m);
 }
 
 int pare_infer_same(struct pare_node *n, struct pare_err *err)

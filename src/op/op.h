@@ -13,6 +13,11 @@
 
 extern const struct pare_op *const pare_ops[]; /* ends with NULL */
 
+/* The descriptors by name, for code that is about one operator: pare_node_is(n, &pare_op_conv). */
+#define OP(name) extern const struct pare_op pare_op_##name;
+#include "ops.def"
+#undef OP
+
 const struct pare_op *pare_find_op(const char *domain, const char *type);
 
 /* Why an operator without a descriptor never runs, and what to do, if it is one of those that are
@@ -46,8 +51,22 @@ int pare_int_list(const struct pare_tensor *t, int64_t *v, int max, int *n, stru
 double pare_attr(const struct pare_node *n, const char *name);
 const char *pare_attr_text(const struct pare_node *n, const char *name); /* "": absent */
 
-/* Whether the node is that operator of the standard domain.  n may be NULL. */
-bool pare_node_is(const struct pare_node *n, const char *type);
+/* Whether the node is that operator.  n may be NULL.  Ask for a property of the descriptor instead
+ * where more than one operator can have it. */
+static inline bool pare_node_is(const struct pare_node *n, const struct pare_op *op)
+{
+    return n && n->op == op;
+}
+
+/* Whether an operator only moves or selects data, 8-bit integers included, in that opset. */
+static inline bool pare_moves_int8(const struct pare_op *op, int version)
+{
+    return op->flags & (PARE_OP_VIEW | PARE_OP_MOVES) && op->int8_since &&
+           version >= op->int8_since;
+}
+
+/* op->index_map() of output k, starting from the identity; false if it has none. */
+bool pare_index_map(const struct pare_node *n, int k, struct pare_index_map *m);
 
 /* infer() functions shared by many operators. */
 int pare_infer_same(struct pare_node *n, struct pare_err *err); /* every output is like input 0 */

@@ -116,11 +116,25 @@ enum pare_op_flag {
     PARE_OP_FLOAT_ONLY = 1 << 24, /* half-precision models run it in float32: runtimes or ONNX
                                     * have no half-precision form, or it needs the precision */
     PARE_OP_WIDE = 1 << 25,       /* half-precision models run it in float32: results overflow */
+    PARE_OP_MEAN = 1 << 26,       /* means of elements of input 0 */
+    PARE_OP_GLOBAL = 1 << 27,     /* with PARE_OP_POOL: combines all spatial positions */
+    PARE_OP_ELEMENTWISE = 1 << 28, /* element i of output 0 depends on element i of input 0 and on
+                                    * other inputs, if those are scalars; implied by map() */
+};
+
+/* What a layer computes. */
+enum pare_layer_kind {
+    PARE_LAYER_OTHER,
+    PARE_LAYER_CONV,   /* a convolution: channels of input and output are axis 1 */
+    PARE_LAYER_LINEAR, /* a product: channels are the last axis */
+    PARE_LAYER_RECURRENT,
+    PARE_LAYER_EMBEDDING, /* rows of the weight, selected by index */
 };
 
 /* The weights of an operator.  A node whose weight is constant is a layer, which can be pruned and
  * quantized (graph/layer.h). */
 struct pare_op_weights {
+    enum pare_layer_kind kind;
     unsigned params; /* PARE_IN() of trained inputs; 0: the operator has no weights */
     int weight;      /* index of the input with the weight */
     int bias;        /* index of the input with the bias; 0: none */
@@ -132,6 +146,22 @@ struct pare_op_weights {
 
     /* Whether the node's constant weight makes it a layer; NULL: always. */
     bool (*is_layer)(const struct pare_node *n);
+};
+
+/* Output k of an operator that selects or permutes elements of input 0: index i along axis a of the
+ * output is index first[a] + i step[a] along axis axis[a] of the input; `offset`, in elements, is
+ * added. */
+struct pare_index_map {
+    int axis[PARE_MAX_RANK];
+    int64_t first[PARE_MAX_RANK], step[PARE_MAX_RANK], offset;
+};
+
+/* The scales of an operator on quantized tensors: indices of inputs, each followed by the zero
+ * point.  The pairs of further operands follow x's. */
+struct pare_op_scales {
+    int x; /* 0: x and y have no scales */
+    int w; /* 0: none */
+    int y;
 };
 
 struct pare_op {
@@ -165,6 +195,14 @@ struct pare_op {
      * inputs (x, w, x_zero_point, w_zero_point).  NULL: none. */
     const char *integer_type;
 
+    /* Operator of 8-bit integers with scales for all operands and the result (`scales`), in ONNX or
+     * com.microsoft.  NULL: none. */
+    const char *qlinear_type;
+    struct pare_op_scales scales; /* of such an operator */
+
+    /* First opset in which an operator that only moves data accepts 8-bit integers; 0: none. */
+    int int8_since;
+
     /* Set dtype, rank and dim of every out[] that is not NULL.  If the shape depends on the
      * contents of an input, call pare_need(); PARE_EDYNAMIC means: infer again at run time. */
     int (*infer)(struct pare_node *n, struct pare_err *err);
@@ -181,8 +219,10 @@ struct pare_op {
     /* Axis relations, see channels.h.  NULL: all axes are frozen. */
     void (*ties)(const struct pare_node *n, struct pare_ties *t);
 
-    /* Multiply-accumulates of one run; NULL: 0. */
+    /* Multiply-accumulates of one run; NULL: 0.
+     * nni_ops: operations that NNI's counter counts in addition; -1: unknown.  NULL: none. */
     double (*macs)(const struct pare_node *n);
+    double (*nni_ops)(const struct pare_node *n);
 
     /* The float32 function of an elementwise operator, so that plans can apply it to any layout, in
      * threads, or as a post-op.
@@ -191,6 +231,18 @@ struct pare_op {
     void (*map)(const struct pare_node *n, const float *x, float *y, int64_t count);
     void (*map2)(const struct pare_node *n, const float *a, int sa, const float *b, int sb,
                  float *y, int64_t count);
+
+    /* y = min(max(x, lo), hi): sets the bounds; false: they are unknown.  NULL: it is something
+     * else. */
+    bool (*clamp)(const struct pare_node *n, double *lo, double *hi);
+
+    /* Describe output k as a selection or permutation of input 0; the map is the identity at first
+     * (pare_index_map).  False: it is not linear along each axis.  NULL: it is something else. */
+    bool (*index_map)(const struct pare_node *n, int k, struct pare_index_map *m);
+
+    /* The first axis of the rows that it computes independently of each other: slices of input 0
+     * along all axes before it; -1: unknown.  NULL: unknown. */
+    int (*row_axis)(const struct pare_node *n);
 
     /* Its derivatives.
      * dmap:  gx[i] += f'(x[i]) gy[i]; y[i] = f(x[i]).

@@ -102,7 +102,7 @@ static int add_batch(struct pare_layer *l, const struct pare_tensor *in,
     const struct pare_activation_stats_opts *o = pare_compression_conf(r);
     struct pare_activation_stats_layer *s = pare_layer_state(l);
     struct pare_activation_stats_run *all = pare_compression_state(r);
-    int axis = strncmp(pare_layer_type(l), "Conv", 4) ? out->rank - 1 : 1;
+    int axis = pare_layer_output_axis(l, out->rank);
     double *sum;
 
     (void)in;

@@ -155,7 +155,7 @@ static bool is_correctable(const struct pare_layer *l, int *axis)
 
     if (!y || !l->quant->quantized[PARE_WEIGHT] || !l->bias || y->dtype != PARE_F32 || y->rank < 2)
         return false;
-    *axis = strncmp(l->info.type, "Conv", 4) ? y->rank - 1 : 1;
+    *axis = pare_layer_output_axis(l, y->rank);
     return pare_numel(&l->b) == y->dim[*axis];
 }
 

@@ -65,7 +65,7 @@ static bool is_quantized(const struct pare_compression *r, const struct pare_nod
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer *l = &r->layer[i];
 
-        if (!strcmp(l->info.type, "BatchNormalization") &&
+        if (pare_node_is(l->info.node, &pare_op_batch_normalization) &&
             !strcmp(l->info.node->out[0]->name, norm->out[0]->name) &&
             (l->quant->quantized[PARE_WEIGHT] || l->quant->quantized[PARE_INPUT]))
             return true;

@@ -88,7 +88,7 @@ static int64_t scalable_channels(const struct scan *s, const struct pare_layer_i
     const struct pare_value *w = i->node->in[l->w];
     int64_t n = w->t.dim[l->w_out];
 
-    if (!strcmp(i->type, "ConvTranspose") || n < 1)
+    if (l->after || l->adds || n < 1) /* a fused activation or sum would have to be scaled, too */
         return -1;
     if (i->node->n_in > 2 && i->node->in[2] && !i->bias)
         return -1;

@@ -57,19 +57,6 @@ static int count_uses(const struct pare_graph *g, const char *name)
     return n;
 }
 
-/* A sum of products without factors. */
-static bool is_plain(struct job *j)
-{
-    const struct pare_node *n = j->n;
-    struct pare_gemm_attrs a;
-
-    if (j->conv || strcmp(n->type, "Gemm") != 0)
-        return true;
-    a = pare_gemm_get(n);
-    j->turned = a.tb;
-    return a.alpha == 1 && !a.ta && (n->n_in < 3 || !n->in[2] || a.beta == 1);
-}
-
 static bool same_zeros(const struct pare_qscale *g)
 {
     for (int64_t i = 1; i < g->n; i++)
@@ -102,7 +89,8 @@ static bool is_supported(struct job *j)
     j->conv = pare_find_op("", n->op->integer_type)->attrs != NULL;
     if (j->conv && n->n_in > 2 && n->in[2] && (!l->bias || l->info.bias->maker))
         return false;
-    return (j->conv || n->in[1]->t.rank == 2) && is_plain(j) && scales_fit(j) &&
+    return (j->conv || n->in[1]->t.rank == 2) &&
+           (j->conv || pare_is_plain_product(n, &j->turned)) && scales_fit(j) &&
            count_uses(all, l->weight->name) == 1;
 }
 

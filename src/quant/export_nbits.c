@@ -46,16 +46,9 @@ static int count_uses(const struct pare_graph *g, const char *name)
 
 static bool plain_product(const struct pare_node *n)
 {
-    struct pare_gemm_attrs a;
+    bool tb;
 
-    if (!n->op || n->op->domain || n->n_in < 2 || !n->in[0] || n->in[0]->t.rank < 2)
-        return false;
-    if (!strcmp(n->type, "MatMul"))
-        return true;
-    if (strcmp(n->type, "Gemm"))
-        return false;
-    a = pare_gemm_get(n);
-    return a.alpha == 1 && !a.ta && (n->n_in < 3 || !n->in[2] || a.beta == 1);
+    return n->n_in >= 2 && n->in[0] && n->in[0]->t.rank >= 2 && pare_is_plain_product(n, &tb);
 }
 
 static bool is_supported(const struct nbits *b)

@@ -75,13 +75,13 @@ static enum choice choose(const struct pare_layer_info *l, int64_t all)
 
     if (!root || root->t.dtype != PARE_F32 || root->maker)
         return LEAVE;
-    if (!strcmp(l->torch, "Embedding"))
+    if (l->node->op && l->node->op->layer.kind == PARE_LAYER_EMBEDDING)
         return pare_numel(&root->t) >= all / TABLE_SHARE ? TABLE : LEAVE;
     if (l->node->op && l->node->op->layer.second) /* recurrent: no runtime has an integer form */
         return pare_same_shape(&root->t, &l->weight->t) ? TABLE : LEAVE; /* else no channels */
     if ((!l->in && !l->body) || !has_channels(l))
         return LEAVE;
-    return !strncmp(l->torch, "Conv", 4) || !strcmp(l->torch, "Linear") ? QUANTIZE : LEAVE;
+    return pare_layer_is_product(l) ? QUANTIZE : LEAVE;
 }
 
 static bool is_integer(enum pare_dtype d)
@@ -152,7 +152,7 @@ static enum kind kind_of(const struct pare_preset *p, const struct scan *s, int 
         return s->flow.rounded[i] ? OUTPUT : KINDS;
     if (p->outputs && s->flow.layer[i].body) /* activations in bodies stay float */
         return TABLES;
-    if (p->convs && !strncmp(s->flow.layer[i].torch, "Conv", 4))
+    if (p->convs && s->flow.layer[i].node->op->layer.kind == PARE_LAYER_CONV)
         return CONVS;
     return s->flow.rounded[i] ? ALL : BOTH;
 }

@@ -109,7 +109,7 @@ enum pare_bias_kind pare_linear_node_bias(const struct pare_speedup *s,
         return PARE_BIAS_AFTER;
     add = only_live_consumer(s, m->y);
     for (int k = 0; add && k < 2; k++)
-        if (pare_node_is(add, "Add") && add->n_in == 2 && add->in[!k] == m->y &&
+        if (pare_node_is(add, &pare_op_add) && add->n_in == 2 && add->in[!k] == m->y &&
             is_list(s, add->in[k], m->O)) {
             *b = add->in[k];
             return PARE_BIAS_ADD;

@@ -111,7 +111,7 @@ static bool conv_1x1_packed_match(const struct pare_match *v, struct pare_node *
         return false;
     c->has_prologue = pare_conv_prologue(v, n, &c->prologue);
     c->node = c->has_prologue ? c->prologue.conv : n;
-    if (strcmp(c->node->type, "Conv") || !pare_conv_fuse(v, c->node, &c->fuse) ||
+    if (!pare_node_is(c->node, &pare_op_conv) || !pare_conv_fuse(v, c->node, &c->fuse) ||
         !conv_1x1_packed_usable(v, c->node, c) || (c->has_prologue && is_sparse(v, c->node)))
         return false;
     x = &c->node->in[0]->t;

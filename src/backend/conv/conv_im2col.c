@@ -45,7 +45,7 @@ static bool conv_im2col_usable(const struct pare_match *v, const struct pare_nod
 {
     struct pare_err err;
 
-    return v->train && pare_node_is(n, "Conv") && pare_is_f32(n->in[0]) &&
+    return v->train && pare_node_is(n, &pare_op_conv) && pare_is_f32(n->in[0]) &&
            pare_is_fixed(n->in[1]) && pare_is_f32(n->in[1]) && pare_numel(&n->out[0]->t) &&
            pare_numel(&n->in[0]->t) &&
            (n->n_in < 3 || !n->in[2] || (pare_is_fixed(n->in[2]) && pare_is_f32(n->in[2]))) &&
@@ -56,7 +56,7 @@ static bool is_pool(const struct pare_node *n, struct pare_window *w)
 {
     struct pare_err err;
 
-    return pare_node_is(n, "MaxPool") && (n->n_out < 2 || !n->out[1]) &&
+    return pare_node_is(n, &pare_op_max_pool) && (n->n_out < 2 || !n->out[1]) &&
            pare_numel(&n->out[0]->t) && !pare_pool_window(n, w, &err) && pare_window_meets(w) &&
            to_three_axes(w);
 }
@@ -73,7 +73,7 @@ static int match_relu_pool(const struct pare_match *v, struct pare_node *n, stru
 
         if (!next || !next->op)
             break;
-        if (!c->relu && pare_node_is(next, "Relu"))
+        if (!c->relu && pare_node_is(next, &pare_op_relu))
             c->relu = true;
         else if (!c->pooled && is_pool(next, &c->pool))
             c->pooled = true;

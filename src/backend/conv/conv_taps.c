@@ -82,7 +82,7 @@ static bool conv_taps_match(const struct pare_match *v, struct pare_node *n, str
     struct conv *c;
     int64_t out;
 
-    if (strcmp(n->type, "Conv"))
+    if (!pare_node_is(n, &pare_op_conv))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c || !pare_conv_fuse(v, n, &c->fuse) || !conv_taps_usable(v, n, c))

@@ -65,7 +65,7 @@ static bool conv_winograd_match(const struct pare_match *v, struct pare_node *n,
     int block = v->backend->block;
     struct conv *c;
 
-    if (strcmp(n->type, "Conv"))
+    if (!pare_node_is(n, &pare_op_conv))
         return false;
     x = &n->in[0]->t;
     y = &n->out[0]->t;

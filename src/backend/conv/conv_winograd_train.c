@@ -51,7 +51,7 @@ static bool conv_winograd_train_usable(const struct pare_match *v, const struct 
     const struct pare_tensor *x, *y;
     struct pare_err err;
 
-    if (!v->train || !pare_node_is(n, "Conv") || !pare_is_f32(n->in[0]) ||
+    if (!v->train || !pare_node_is(n, &pare_op_conv) || !pare_is_f32(n->in[0]) ||
         !pare_is_fixed(n->in[1]) || !pare_is_f32(n->in[1]) || n->in[0]->t.rank != 4 ||
         (n->n_in > 2 && n->in[2] && !pare_is_fixed(n->in[2])) || v->backend->block < 8)
         return false;

@@ -7,7 +7,8 @@
 
 static bool foldable(const struct pare_node *n)
 {
-    if (strcmp(n->type, "BatchNormalization") || pare_bn_trains(n) || !pare_bn_per_channel(n))
+    if (!pare_node_is(n, &pare_op_batch_normalization) || pare_bn_trains(n) ||
+        !pare_bn_per_channel(n))
         return false;
     for (int i = 1; i < 5; i++)
         if (!pare_is_const(n->in[i]) || !pare_is_f32(n->in[i]))
@@ -21,7 +22,7 @@ bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare
     struct pare_err err;
 
     *h = (struct pare_conv_fuse){ .out = n->out[0] };
-    if (!pare_node_is(n, "Conv") || !pare_is_f32(n->in[0]) || !pare_is_const(n->in[1]) ||
+    if (!pare_node_is(n, &pare_op_conv) || !pare_is_f32(n->in[0]) || !pare_is_const(n->in[1]) ||
         !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t) ||
         (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) || pare_conv_window(n, &h->win, &err))
         return false;

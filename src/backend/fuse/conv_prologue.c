@@ -6,14 +6,15 @@
 #include "../../base/simd.h"
 #include "../../op/nn/norm.h"
 
-static bool is(const struct pare_node *n, const char *type)
+static bool is(const struct pare_node *n, const struct pare_op *op)
 {
-    return pare_node_is(n, type) && n->n_in >= 1 && n->n_out == 1;
+    return pare_node_is(n, op) && n->n_in >= 1 && n->n_out == 1;
 }
 
 static bool is_bn(const struct pare_node *n)
 {
-    if (!is(n, "BatchNormalization") || n->n_in < 5 || pare_bn_trains(n) || !pare_bn_per_channel(n))
+    if (!is(n, &pare_op_batch_normalization) || n->n_in < 5 || pare_bn_trains(n) ||
+        !pare_bn_per_channel(n))
         return false;
     for (int i = 1; i < 5; i++)
         if (!pare_is_const(n->in[i]) || !pare_is_f32(n->in[i]))
@@ -34,7 +35,7 @@ static bool is_gate(const struct pare_match *v, const struct pare_value *g,
 
 static bool is_mul(const struct pare_match *v, struct pare_node *n, struct pare_conv_prologue *f)
 {
-    if (!is(n, "Mul") || n->n_in != 2 || n->version < 7)
+    if (!is(n, &pare_op_mul) || n->n_in != 2 || n->version < 7)
         return false;
     for (int k = 0; k < 2; k++)
         if (pare_is_f32(n->in[k]) && pare_same_shape(&n->in[k]->t, &n->out[0]->t) &&
@@ -56,13 +57,13 @@ bool pare_conv_prologue(const struct pare_match *v, struct pare_node *n,
     else if (!is_mul(v, n, f))
         return false;
     f->conv = pare_only_consumer(v, n->out[0]);
-    if (!f->gate && is(f->conv, "Relu")) {
+    if (!f->gate && is(f->conv, &pare_op_relu)) {
         f->relu = true;
         f->node[1] = f->conv;
         f->conv = pare_only_consumer(v, f->conv->out[0]);
     }
-    if (!is(f->conv, "Conv") || !pare_is_f32(f->x) || f->x->t.rank < 3 || pare_is_fixed(f->x) ||
-        f->conv->in[0] != (f->node[1] ? f->node[1] : n)->out[0])
+    if (!is(f->conv, &pare_op_conv) || !pare_is_f32(f->x) || f->x->t.rank < 3 ||
+        pare_is_fixed(f->x) || f->conv->in[0] != (f->node[1] ? f->node[1] : n)->out[0])
         return false;
     f->C = f->x->t.dim[1];
     return true;

@@ -66,12 +66,12 @@ bool pare_int8_conv(const struct pare_match *v, struct pare_node *n, struct pare
 
     if (n->op->domain)
         return false;
-    if (!strcmp(n->type, "Conv"))
+    if (pare_node_is(n, &pare_op_conv))
         yes = read_conv(v, n, c);
-    else if (!strcmp(n->type, "QLinearConv"))
+    else if (pare_node_is(n, &pare_op_qlinear_conv))
         yes = read_qlinear(n, c);
     else
-        yes = !strcmp(n->type, "ConvInteger") && read_integer(n, c);
+        yes = pare_node_is(n, &pare_op_conv_integer) && read_integer(n, c);
     return yes && pare_numel(&n->out[0]->t) && pare_numel(&c->x.v->t) && !pare_is_const(c->x.v) &&
            has_valid_scales(c);
 }

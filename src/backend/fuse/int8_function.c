@@ -43,7 +43,7 @@ static int transpose_of(const struct pare_node *n)
     int rank = n->n_in ? n->in[0]->t.rank : 0, perm[PARE_MAX_RANK];
     bool out = true, back = true;
 
-    if (!pare_node_is(n, "Transpose") || rank < 4 || rank > 5)
+    if (!pare_node_is(n, &pare_op_transpose) || rank < 4 || rank > 5)
         return 0;
     pare_transpose_perm(n, perm);
     for (int i = 1; i < rank; i++) {
@@ -115,7 +115,7 @@ static bool eval_dequantize(struct eval *e, const struct pare_node *n, struct re
 
     if (!one_scale(n, n->in[0], &q))
         return false;
-    if (from && e->v->lazy[from->id] && pare_node_is(from, "QuantizeLinear")) {
+    if (from && e->v->lazy[from->id] && pare_node_is(from, &pare_op_quantize_linear)) {
         if (!eval_quantize(e, from, r))
             return false;
         for (int i = 0; i < 256; i++)
@@ -160,7 +160,7 @@ static bool eval_node(struct eval *e, const struct pare_node *n, struct result *
 {
     int transpose = transpose_of(n);
 
-    if (pare_node_is(n, "DequantizeLinear"))
+    if (pare_node_is(n, &pare_op_dequantize_linear))
         return eval_dequantize(e, n, r);
     e->f->plain &= transpose != 0;
     if (transpose) {
@@ -206,7 +206,7 @@ static bool only_combined_with(const struct pare_match *v, const struct pare_nod
     const struct pare_value *f32;
 
     if (u->n != 1 || q->out[0]->flags & PARE_V_OUTPUT ||
-        !pare_node_is(u->node[0], "DequantizeLinear"))
+        !pare_node_is(u->node[0], &pare_op_dequantize_linear))
         return false;
     f32 = u->node[0]->out[0];
     u = &v->consumers[f32->id];
@@ -239,7 +239,7 @@ bool pare_int8_func_lazy(const struct pare_match *v, const struct pare_node *n)
     if (!n->op || n->n_out != 1 || !n->out[0] || n->n_in < 1 || !n->in[0] ||
         n->out[0]->t.rank < 0 || !pare_numel(&n->out[0]->t))
         return false;
-    if (pare_node_is(n, "QuantizeLinear"))
+    if (pare_node_is(n, &pare_op_quantize_linear))
         return pare_is_f32(n->in[0]) && one_scale(n, n->out[0], &q) &&
                pare_int8_func(v, n->in[0], &f) && !f.transpose && only_combined_with(v, n, f.x.v);
     return pare_is_f32(n->out[0]) && reads_lazy(v, n) && eval_node(&e, n, &r);

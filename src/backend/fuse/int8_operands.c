@@ -36,11 +36,6 @@ bool pare_int8_operand(struct pare_int8 *q, struct pare_value *x, const struct p
            pare_int8_read(q, x, n->in[k], n->n_in > k + 1 ? n->in[k + 1] : NULL);
 }
 
-bool pare_int8_is(const struct pare_node *n, const char *type)
-{
-    return n->op->domain && !strcmp(n->op->domain, "com.microsoft") && !strcmp(n->type, type);
-}
-
 bool pare_int8_end_at(struct pare_int8_end *e, const struct pare_node *n, int k)
 {
     *e = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY };
@@ -68,7 +63,7 @@ bool pare_int8_source(const struct pare_match *v, const struct pare_value *f32, 
         x = x->maker->in[0];
         viewed |= !pare_same_shape(&x->t, &f32->t);
     }
-    if (!pare_node_is(x->maker, "DequantizeLinear") || !v->lazy[x->maker->id] ||
+    if (!pare_node_is(x->maker, &pare_op_dequantize_linear) || !v->lazy[x->maker->id] ||
         pare_attr(x->maker, "block_size") != 0 ||
         !pare_int8_operand(q, x->maker->in[0], x->maker, 1))
         return false;
@@ -79,23 +74,10 @@ bool pare_int8_source(const struct pare_match *v, const struct pare_value *f32, 
 /* Narrow [lo, hi] by a Relu, or by a Clip with constant bounds. */
 static bool bounds(const struct pare_node *n, float *lo, float *hi)
 {
-    double l = -INFINITY, h = INFINITY;
+    double l, h;
 
-    if (pare_node_is(n, "Relu")) {
-        l = 0;
-    } else if (!pare_node_is(n, "Clip")) {
+    if (!n->op || !n->op->clamp || !n->op->clamp(n, &l, &h))
         return false;
-    } else if (n->version < 11) {
-        l = pare_attr(n, "min");
-        h = pare_attr(n, "max");
-    } else {
-        for (int i = 1; i < n->n_in; i++)
-            if (n->in[i]) {
-                if (!is_known(n->in[i]) || pare_numel(&n->in[i]->t) != 1)
-                    return false;
-                *(i == 1 ? &l : &h) = pare_get(&n->in[i]->t, 0);
-            }
-    }
     *lo = fmaxf(*lo, (float)l);
     *hi = fminf(*hi, (float)h);
     return *lo <= *hi;
@@ -110,7 +92,7 @@ bool pare_int8_end(const struct pare_match *v, struct pare_value *f32, struct pa
         e->node[e->n] = n;
         n = pare_only_consumer(v, n->out[0]);
     }
-    if (!pare_node_is(n, "QuantizeLinear") || !pare_is_f32(n->in[0]) ||
+    if (!pare_node_is(n, &pare_op_quantize_linear) || !pare_is_f32(n->in[0]) ||
         n->in[0] != (e->n ? e->node[e->n - 1]->out[0] : f32) || pare_attr(n, "block_size") != 0 ||
         !pare_int8_operand(&e->q, n->out[0], n, 1))
         return false;
@@ -208,7 +190,7 @@ bool pare_int8_weight(const struct pare_value *w, int axis, struct pare_int8_wei
     const struct pare_node *n = w->maker;
     int along;
 
-    if (!pare_node_is(n, "DequantizeLinear") || !pare_is_const(w) || !pare_is_f32(w) ||
+    if (!pare_node_is(n, &pare_op_dequantize_linear) || !pare_is_const(w) || !pare_is_f32(w) ||
         pare_attr(n, "block_size") != 0)
         return false;
     along = (int)pare_attr(n, "axis");
@@ -224,7 +206,7 @@ struct pare_value *pare_int8_bias(struct pare_value *bias, const struct pare_int
     const struct pare_node *n = bias ? bias->maker : NULL;
     const struct pare_value *scale, *zero;
 
-    if (!pare_node_is(n, "DequantizeLinear") || n->in[0]->t.dtype != PARE_I32 ||
+    if (!pare_node_is(n, &pare_op_dequantize_linear) || n->in[0]->t.dtype != PARE_I32 ||
         !is_known(n->in[0]) || pare_numel(&n->in[0]->t) != w->channels)
         return bias;
     scale = n->in[1];

@@ -30,9 +30,6 @@ bool pare_int8_read(struct pare_int8 *q, struct pare_value *x, const struct pare
  * of QuantizeLinear, DequantizeLinear, and com.microsoft's quantized operators. */
 bool pare_int8_operand(struct pare_int8 *q, struct pare_value *x, const struct pare_node *n, int k);
 
-/* Is n com.microsoft's operator of this type? */
-bool pare_int8_is(const struct pare_node *n, const char *type);
-
 /* Equal scale, zero point and type: equal int8 values mean equal float values. */
 bool pare_int8_same(const struct pare_int8 *a, const struct pare_int8 *b);
 

@@ -12,15 +12,6 @@ static bool is_row(const struct pare_value *v, int64_t N)
            pare_numel(t) == N;
 }
 
-static bool read_gemm(const struct pare_node *n, struct pare_linear_fuse *l)
-{
-    struct pare_gemm_attrs a = pare_gemm_get(n);
-
-    l->tb = a.tb;
-    l->b = n->n_in > 2 ? n->in[2] : NULL;
-    return a.alpha == 1 && !a.ta && (!l->b || (a.beta == 1 && is_row(l->b, n->out[0]->t.dim[1])));
-}
-
 static bool read_node(const struct pare_node *n, struct pare_linear_fuse *l)
 {
     const struct pare_tensor *x, *w;
@@ -32,7 +23,10 @@ static bool read_node(const struct pare_node *n, struct pare_linear_fuse *l)
     w = &n->in[1]->t;
     if (w->rank != 2 || x->rank < 2 || !pare_numel(&n->out[0]->t))
         return false;
-    if (!strcmp(n->type, "Gemm") ? !read_gemm(n, l) : strcmp(n->type, "MatMul") != 0)
+    if (!pare_is_plain_product(n, &l->tb))
+        return false;
+    l->b = n->n_in > 2 ? n->in[2] : NULL;
+    if (l->b && !is_row(l->b, n->out[0]->t.dim[1]))
         return false;
     l->w = n->in[1];
     l->K = x->dim[x->rank - 1];
@@ -50,7 +44,7 @@ bool pare_linear_fuse_read(const struct pare_match *v, struct pare_node *n,
     if (!read_node(n, l))
         return false;
     add = l->b ? NULL : pare_only_consumer(v, l->out);
-    if (pare_node_is(add, "Add") && add->in[0] != add->in[1] &&
+    if (pare_node_is(add, &pare_op_add) && add->in[0] != add->in[1] &&
         is_row(add->in[add->in[0] == l->out], l->N) &&
         pare_same_shape(&add->out[0]->t, &l->out->t)) {
         l->b = add->in[add->in[0] == l->out];

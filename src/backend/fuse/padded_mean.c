@@ -8,11 +8,12 @@ struct pare_node *pare_padded_mean(const struct pare_match *v, struct pare_node 
                                    struct pare_window *w)
 {
     int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
-    struct pare_node *pool = strcmp(n->type, "Pad") ? NULL : pare_only_consumer(v, n->out[0]);
+    struct pare_node *pool = !pare_node_is(n, &pare_op_pad) ? NULL
+                                                            : pare_only_consumer(v, n->out[0]);
     const struct pare_value *value = n->n_in > 2 ? n->in[2] : NULL;
     struct pare_err err;
 
-    if (!pool || strcmp(pool->type, "AveragePool") || pare_pool_window(pool, w, &err) ||
+    if (!pool || !pare_node_is(pool, &pare_op_average_pool) || pare_pool_window(pool, w, &err) ||
         strcmp(pare_attr_text(n, "mode"), "constant") || pare_attr(n, "value") != 0 ||
         (value &&
          (!pare_is_const(value) || pare_numel(&value->t) != 1 || pare_get(&value->t, 0) != 0)) ||

@@ -5,42 +5,32 @@
 
 #include "../../op/op.h"
 
-static bool const_scalar(const struct pare_value *v, float *out)
-{
-    if (!v || !pare_is_const(v) || !pare_is_f32(v) || !v->t.data || pare_numel(&v->t) != 1)
-        return false;
-    *out = pare_f32(&v->t)[0];
-    return true;
-}
-
 static bool clip_bounds(const struct pare_node *n, struct pare_post_op *p)
 {
-    p->alpha = -INFINITY;
-    p->beta = INFINITY;
-    if (n->version < 11) {
-        p->alpha = (float)pare_attr(n, "min");
-        p->beta = (float)pare_attr(n, "max");
-        return true;
-    }
-    return (n->n_in < 2 || !n->in[1] || const_scalar(n->in[1], &p->alpha)) &&
-           (n->n_in < 3 || !n->in[2] || const_scalar(n->in[2], &p->beta));
+    double lo, hi;
+
+    if (!n->op->clamp(n, &lo, &hi))
+        return false;
+    p->alpha = (float)lo;
+    p->beta = (float)hi;
+    return true;
 }
 
 static bool activation(const struct pare_node *n, struct pare_post_op *p)
 {
     static const struct {
-        const char *type;
+        const struct pare_op *op;
         enum pare_post_kind kind;
     } plain[] = {
-        { "Relu", PARE_POST_RELU },       { "LeakyRelu", PARE_POST_RELU },
-        { "Sigmoid", PARE_POST_SIGMOID }, { "Tanh", PARE_POST_TANH },
-        { "Elu", PARE_POST_ELU },         { "HardSwish", PARE_POST_HARDSWISH },
-        { "Clip", PARE_POST_CLIP },
+        { &pare_op_relu, PARE_POST_RELU },       { &pare_op_leaky_relu, PARE_POST_RELU },
+        { &pare_op_sigmoid, PARE_POST_SIGMOID }, { &pare_op_tanh, PARE_POST_TANH },
+        { &pare_op_elu, PARE_POST_ELU },         { &pare_op_hard_swish, PARE_POST_HARDSWISH },
+        { &pare_op_clip, PARE_POST_CLIP },
     };
 
     *p = (struct pare_post_op){ 0 };
     for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
-        if (!strcmp(n->type, plain[i].type)) {
+        if (pare_node_is(n, plain[i].op)) {
             p->kind = plain[i].kind;
             p->alpha = (float)pare_attr(n, "alpha");
             return p->kind != PARE_POST_CLIP || clip_bounds(n, p);
@@ -58,14 +48,14 @@ static bool gated(const struct pare_match *v, const struct pare_value *x, struct
         return false;
     *gate = u->node[0]->n_in == 1 ? u->node[0] : u->node[1];
     *mul = *gate == u->node[0] ? u->node[1] : u->node[0];
-    if (strcmp((*mul)->type, "Mul") || pare_only_consumer(v, (*gate)->out[0]) != *mul)
+    if (!pare_node_is(*mul, &pare_op_mul) || pare_only_consumer(v, (*gate)->out[0]) != *mul)
         return false;
-    if (!strcmp((*gate)->type, "Sigmoid")) {
+    if (pare_node_is(*gate, &pare_op_sigmoid)) {
         *p = (struct pare_post_op){ .kind = PARE_POST_SWISH, .alpha = 1 };
         return true;
     }
     *p = (struct pare_post_op){ .kind = PARE_POST_HARDSWISH };
-    return !strcmp((*gate)->type, "HardSigmoid") &&
+    return pare_node_is(*gate, &pare_op_hard_sigmoid) &&
            fabs(pare_attr(*gate, "alpha") - 1.0 / 6) < 1e-6 &&
            fabs(pare_attr(*gate, "beta") - 0.5) < 1e-6;
 }
@@ -80,7 +70,7 @@ static bool can_sum(const struct pare_match *v, const struct pare_node *n,
 {
     const struct pare_value *o = n->n_in == 2 ? other_of(n, x) : NULL;
 
-    return o && !strcmp(n->type, "Add") && o != x && pare_is_f32(o) && !pare_is_const(o) &&
+    return o && pare_node_is(n, &pare_op_add) && o != x && pare_is_f32(o) && !pare_is_const(o) &&
            pare_is_computed(v, o) && pare_same_shape(&o->t, &x->t);
 }
 

@@ -1,14 +1,8 @@
 /* view_trace.c - trace a value back through Reshape, Transpose, Slice, Split and Gather. */
 #include "view_trace.h"
 
-#include "../../op/shape/movement.h"
-
-/* Index i along axis a of a node's output is index first[a] + i mult[a] along axis to[a] of its
- * input; `more` is a constant offset. */
-struct axes {
-    int to[PARE_MAX_RANK];
-    int64_t first[PARE_MAX_RANK], mult[PARE_MAX_RANK], more;
-};
+#include "../../op/op.h"
+#include "constant_factor.h"
 
 bool pare_view_trace_add(struct pare_view_trace_nodes *nodes, struct pare_node *n)
 {
@@ -21,74 +15,20 @@ bool pare_view_trace_add(struct pare_view_trace_nodes *nodes, struct pare_node *
     return true;
 }
 
-static bool split_axes(const struct pare_node *n, const struct pare_value *out, struct axes *a)
+/* Read the output's map; steps are positive, so that strides are. */
+static bool read_map(const struct pare_node *n, const struct pare_value *out,
+                     struct pare_index_map *m)
 {
-    int axis = pare_split_axis(n);
+    int k = 0;
 
-    for (int i = 0; i < n->n_out && n->out[i] != out; i++)
-        a->first[axis] += pare_split_size(n, i);
-    return true;
-}
-
-static bool slice_axes(const struct pare_node *n, struct axes *a)
-{
-    struct pare_err err = { 0 };
-    struct pare_slice s;
-
-    for (int i = 1; i < n->n_in; i++)
-        if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))
+    while (n->out[k] != out)
+        k++;
+    if (!pare_index_map(n, k, m))
+        return false;
+    for (int i = 0; i < out->t.rank; i++)
+        if (m->step[i] < 1)
             return false;
-    if (pare_slice_ranges(n, &s, &err))
-        return false;
-    for (int i = 0; i < n->in[0]->t.rank; i++) {
-        a->first[i] = s.start[i];
-        a->mult[i] = s.step[i];
-        if (s.step[i] < 1)
-            return false;
-    }
     return true;
-}
-
-/* Gather of one index: the axis is removed, or has size 1. */
-static bool gather_axes(const struct pare_node *n, struct axes *a)
-{
-    const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
-    int axis = pare_gather_axis(n);
-    int64_t strides[PARE_MAX_RANK], i;
-
-    if (!pare_is_const(n->in[1]) || !at->data || pare_numel(at) != 1 || at->rank > 1)
-        return false;
-    i = (int64_t)pare_get(at, 0);
-    i = i < 0 ? i + x->dim[axis] : i;
-    if (i < 0 || i >= x->dim[axis])
-        return false;
-    pare_strides(x, strides);
-    a->more = i * strides[axis];
-    for (int k = axis; k < n->out[0]->t.rank && !at->rank; k++)
-        a->to[k] = k + 1;
-    return true;
-}
-
-static bool read_axes(const struct pare_node *n, const struct pare_value *out, struct axes *a)
-{
-    int perm[PARE_MAX_RANK];
-
-    *a = (struct axes){ .more = 0 };
-    for (int i = 0; i < PARE_MAX_RANK; i++) {
-        a->to[i] = i;
-        a->mult[i] = 1;
-    }
-    if (pare_node_is(n, "Transpose")) {
-        pare_transpose_perm(n, perm);
-        for (int i = 0; i < out->t.rank; i++)
-            a->to[i] = perm[i];
-        return true;
-    }
-    if (pare_node_is(n, "Slice"))
-        return slice_axes(n, a);
-    if (pare_node_is(n, "Split"))
-        return split_axes(n, out, a);
-    return pare_node_is(n, "Gather") && gather_axes(n, a);
 }
 
 /* The axis of t whose stride is `stride`; -1: a step of this size moves along several axes. */
@@ -126,9 +66,9 @@ static bool split_part(struct pare_view_trace *p, int i, const struct pare_tenso
 
 /* Map positions in a node's output to positions in its input. */
 static bool trace_through(struct pare_view_trace *p, const struct pare_tensor *out,
-                          const struct pare_tensor *in, const struct axes *x)
+                          const struct pare_tensor *in, const struct pare_index_map *x)
 {
-    int64_t so[PARE_MAX_RANK], si[PARE_MAX_RANK], last[PARE_MAX_RANK], offset = x->more;
+    int64_t so[PARE_MAX_RANK], si[PARE_MAX_RANK], last[PARE_MAX_RANK], offset = x->offset;
 
     pare_strides(out, so);
     pare_strides(in, si);
@@ -139,7 +79,7 @@ static bool trace_through(struct pare_view_trace *p, const struct pare_tensor *o
         int64_t at = p->offset / so[a] % out->dim[a];
 
         last[a] = at;
-        offset += (x->first[a] + at * x->mult[a]) * si[x->to[a]];
+        offset += (x->first[a] + at * x->step[a]) * si[x->axis[a]];
     }
     for (int i = 0; i < p->n; i++) {
         int a = axis_at(out, so, p->dim[i].stride);
@@ -148,27 +88,10 @@ static bool trace_through(struct pare_view_trace *p, const struct pare_tensor *o
         last[a] += (p->dim[i].size - 1) * step;
         if (last[a] >= out->dim[a]) /* its elements would cross into the next axis */
             return false;
-        p->dim[i].stride = step * x->mult[a] * si[x->to[a]];
+        p->dim[i].stride = step * x->step[a] * si[x->axis[a]];
     }
     p->offset = offset;
     return true;
-}
-
-/* The other operand of a Mul with, or a Div by, a constant scalar; or NULL. */
-static struct pare_value *constant_factor(const struct pare_node *n, double *scale)
-{
-    bool mul = pare_node_is(n, "Mul"), div = pare_node_is(n, "Div");
-
-    for (int k = div ? 1 : 0; k < 2 && (mul || div) && n->n_in == 2; k++) {
-        const struct pare_value *c = n->in[k];
-
-        if (pare_is_const(c) && pare_is_f32(c) && c->t.data && pare_numel(&c->t) == 1 &&
-            n->in[!k]->t.rank >= c->t.rank) {
-            *scale *= mul ? (double)pare_f32(&c->t)[0] : 1 / (double)pare_f32(&c->t)[0];
-            return n->in[!k];
-        }
-    }
-    return NULL;
 }
 
 static void begin_trace(struct pare_view_trace *t, struct pare_value *value)
@@ -193,15 +116,15 @@ bool pare_trace(const struct pare_match *v, struct pare_value *value, const stru
     begin_trace(t, value);
     while (t->base != stop && (stop || !pare_is_computed(v, t->base))) {
         struct pare_node *n = t->base->maker;
-        struct pare_value *x = n && scaled ? constant_factor(n, &t->scale) : NULL;
-        struct axes axes;
+        struct pare_value *x = n && scaled ? pare_constant_factor(n, &t->scale) : NULL;
+        struct pare_index_map map;
 
         if (!n || !n->op || n->n_cap || !n->n_in || !pare_view_trace_add(nodes, n))
             return false;
         if (!x) {
             x = n->in[0];
             if (!(n->op->flags & PARE_OP_VIEW) &&
-                (!read_axes(n, t->base, &axes) || !trace_through(t, &t->base->t, &x->t, &axes)))
+                (!read_map(n, t->base, &map) || !trace_through(t, &t->base->t, &x->t, &map)))
                 return false;
         }
         if (!pare_is_f32(x) || !pare_numel(&x->t))

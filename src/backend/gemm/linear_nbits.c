@@ -57,7 +57,7 @@ static bool read_nbits(const struct pare_node *n, struct linear *l)
     enum { A, B, SCALES, ZEROS, INDEX, BIAS };
     struct pare_nbits_attrs a;
 
-    if (!n->op->domain || strcmp(n->op->domain, "com.microsoft") || strcmp(n->type, "MatMulNBits"))
+    if (!pare_node_is(n, &pare_op_mat_mul_nbits))
         return false;
     a = pare_nbits_get(n);
     l->q = n->in[B];
@@ -100,7 +100,7 @@ static bool read_weight(const struct pare_node *n, struct linear *l)
     const struct pare_node *d = n->in[1]->maker;
     enum pare_dtype t;
 
-    if (!pare_node_is(d, "DequantizeLinear") || n->in[1]->t.rank != 2)
+    if (!pare_node_is(d, &pare_op_dequantize_linear) || n->in[1]->t.rank != 2)
         return false;
     l->q = d->in[0];
     l->scale = d->in[1];
@@ -117,21 +117,14 @@ static bool read_weight(const struct pare_node *n, struct linear *l)
 
 static bool read_float(const struct pare_node *n, struct linear *l)
 {
-    struct pare_gemm_attrs a;
+    bool tb;
 
-    if (n->op->domain || n->n_in < 2 || !pare_is_f32(n->in[1]) || !pare_is_const(n->in[1]))
+    if (n->n_in < 2 || !pare_is_f32(n->in[1]) || !pare_is_const(n->in[1]) ||
+        !pare_is_plain_product(n, &tb) || n->in[0]->t.rank < 2)
         return false;
-    if (!strcmp(n->type, "Gemm")) {
-        a = pare_gemm_get(n);
-        l->axis = a.tb ? 1 : 0;
-        l->bias = input(n, 2);
-        if (a.alpha != 1 || a.ta ||
-            (l->bias && (a.beta != 1 || !is_row(l->bias, n->out[0]->t.dim[1]))))
-            return false;
-    } else if (strcmp(n->type, "MatMul") || n->in[0]->t.rank < 2) {
-        return false;
-    }
-    return read_weight(n, l);
+    l->axis = tb ? 1 : 0;
+    l->bias = input(n, 2);
+    return (!l->bias || is_row(l->bias, n->out[0]->t.dim[1])) && read_weight(n, l);
 }
 
 static bool read_node(const struct pare_node *n, struct linear *l)
@@ -167,7 +160,7 @@ static bool linear_nbits_match(const struct pare_match *v, struct pare_node *n, 
     if (!l || !n->n_in || !n->in[0] || !out || !n->op || !read_node(n, l))
         return false;
     add = l->bias ? NULL : pare_only_consumer(v, out);
-    if (add && (!pare_node_is(add, "Add") || add->in[0] == add->in[1] ||
+    if (add && (!pare_node_is(add, &pare_op_add) || add->in[0] == add->in[1] ||
                 !pare_same_shape(&add->out[0]->t, &out->t)))
         add = NULL;
     other = add ? add->in[add->in[0] == out] : NULL;

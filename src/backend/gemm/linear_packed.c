@@ -33,7 +33,7 @@ static int read_simple(const struct pare_match *v, struct linear *l)
     const struct pare_node *n = c->link[0].node;
     int at = 0;
 
-    if (pare_node_is(n, "Add") && n->in[0] != n->in[1]) {
+    if (pare_node_is(n, &pare_op_add) && n->in[0] != n->in[1]) {
         l->sum = n->in[n->in[0] == x];
         if (!pare_same_shape(&l->sum->t, &x->t))
             return 0;
@@ -47,7 +47,7 @@ static int read_simple(const struct pare_match *v, struct linear *l)
                 return 0;
         at += 1 + PARE_GELU_NODES;
         l->n_post = 1;
-    } else if (pare_node_is(n, "Relu")) {
+    } else if (pare_node_is(n, &pare_op_relu)) {
         at++;
         l->post.kind = PARE_POST_RELU;
         l->n_post = 1;

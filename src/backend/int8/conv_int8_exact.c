@@ -47,7 +47,7 @@ static bool read_node(const struct pare_match *v, struct pare_node *n, struct co
  * exactly. */
 static bool is_slow(const struct pare_node *n, const struct conv_exact *d)
 {
-    return !strcmp(n->type, "Conv") && d->taps * d->I < SHORT &&
+    return pare_node_is(n, &pare_op_conv) && d->taps * d->I < SHORT &&
            pare_int8_conv_below(&d->c, 1 << 24);
 }
 

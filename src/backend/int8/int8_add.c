@@ -33,7 +33,7 @@ static void int8_add_prepare(struct int8_add *c)
 
 static bool read_qdq(const struct pare_match *v, const struct pare_node *n, struct int8_add *c)
 {
-    return pare_node_is(n, "Add") && pare_int8_source(v, n->in[0], &c->a) &&
+    return pare_node_is(n, &pare_op_add) && pare_int8_source(v, n->in[0], &c->a) &&
            pare_int8_source(v, n->in[1], &c->b) && !c->a.viewed && !c->b.viewed &&
            pare_int8_end(v, n->out[0], &c->end);
 }
@@ -42,7 +42,8 @@ static bool read_qlinear(const struct pare_node *n, struct int8_add *c)
 {
     enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, Y_SCALE };
 
-    return pare_int8_is(n, "QLinearAdd") && pare_int8_operand(&c->a, n->in[A], n, A_SCALE) &&
+    return pare_node_is(n, &pare_op_qlinear_add) &&
+           pare_int8_operand(&c->a, n->in[A], n, A_SCALE) &&
            pare_int8_operand(&c->b, n->in[B], n, B_SCALE) &&
            pare_int8_end_at(&c->end, n, Y_SCALE) && !pare_is_const(c->a.v) &&
            !pare_is_const(c->b.v);

@@ -22,9 +22,9 @@ struct int8_cast {
     const struct pare_int8_table *table; /* int8 to float, by byte; NULL: (q - zero) * scale */
 };
 
-static bool is_node(const struct pare_node *n, const char *type)
+static bool is_node(const struct pare_node *n, const struct pare_op *op)
 {
-    return pare_node_is(n, type) && pare_numel(&n->out[0]->t) > 0;
+    return pare_node_is(n, op) && pare_numel(&n->out[0]->t) > 0;
 }
 
 static bool match_quantize(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
@@ -79,7 +79,7 @@ static bool match_dequantize(const struct pare_match *v, struct pare_node *n, st
 static bool int8_cast_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct int8_cast c = { .end = { .lo = -INFINITY, .hi = INFINITY } }, *keep;
-    bool to_bytes = is_node(n, "QuantizeLinear");
+    bool to_bytes = is_node(n, &pare_op_quantize_linear);
 
     if (to_bytes ? !match_quantize(v, n, s, &c) : !match_dequantize(v, n, s, &c))
         return false;

@@ -49,7 +49,7 @@ struct int8_chain {
 
 static bool is_norm(const struct pare_node *n)
 {
-    if (!pare_node_is(n, "BatchNormalization") || n->n_in < 5 || pare_bn_trains(n) ||
+    if (!pare_node_is(n, &pare_op_batch_normalization) || n->n_in < 5 || pare_bn_trains(n) ||
         !pare_bn_per_channel(n) || n->in[0]->t.rank < 2)
         return false;
     for (int i = 1; i < 5; i++)

@@ -47,8 +47,8 @@ static struct pare_node *read_shuffle(const struct pare_match *v, const struct p
     struct pare_node *t = pare_only_consumer(v, n->out[0]), *back;
     int perm[PARE_MAX_RANK];
 
-    back = pare_node_is(t, "Transpose") ? pare_only_consumer(v, t->out[0]) : NULL;
-    if (y->rank != 5 || !pare_node_is(back, "Reshape") || back->in[0] != t->out[0] ||
+    back = pare_node_is(t, &pare_op_transpose) ? pare_only_consumer(v, t->out[0]) : NULL;
+    if (y->rank != 5 || !pare_node_is(back, &pare_op_reshape) || back->in[0] != t->out[0] ||
         !pare_same_shape(&back->out[0]->t, x) || y->dim[0] != x->dim[0] || y->dim[3] != x->dim[2] ||
         y->dim[4] != x->dim[3])
         return NULL;
@@ -70,15 +70,16 @@ static bool int8_channels_match(const struct pare_match *v, struct pare_node *n,
     struct pare_node *turn = NULL, *last = n;
     const struct pare_tensor *x;
 
-    if ((!pare_node_is(n, "Slice") && !pare_node_is(n, "Reshape")) || n->n_out != 1 || !n->in[0] ||
-        pare_is_const(n->in[0]))
+    if ((!pare_node_is(n, &pare_op_slice) && !pare_node_is(n, &pare_op_reshape)) || n->n_out != 1 ||
+        !n->in[0] || pare_is_const(n->in[0]))
         return false;
     x = &n->in[0]->t;
     if ((x->dtype != PARE_U8 && x->dtype != PARE_I8) || x->rank != 4 || !pare_numel(x) ||
         n->out[0]->t.rank < 0 || !pare_numel(&n->out[0]->t) || x->dim[1] > INT32_MAX ||
         pare_layout_of(v, n->in[0]) != PARE_CHANNELS_LAST)
         return false;
-    if (pare_node_is(n, "Slice") ? !read_slice(v, n, &c) : !(last = read_shuffle(v, n, &c, &turn)))
+    if (pare_node_is(n, &pare_op_slice) ? !read_slice(v, n, &c)
+                                        : !(last = read_shuffle(v, n, &c, &turn)))
         return false;
     c.from = x->dim[1];
     c.to = last->out[0]->t.dim[1];

@@ -89,7 +89,8 @@ static bool int8_concat_match(const struct pare_match *v, struct pare_node *n, s
     bool f32;
     struct int8_concat *c;
 
-    if ((n->op->domain ? !pare_int8_is(n, "QLinearConcat") : strcmp(n->type, "Concat") != 0) ||
+    if ((n->op->domain ? !pare_node_is(n, &pare_op_qlinear_concat)
+                       : !pare_node_is(n, &pare_op_concat)) ||
         !pare_numel(&n->out[0]->t))
         return false;
     f32 = pare_is_f32(n->out[0]);

@@ -50,7 +50,7 @@ static bool int8_map_match(const struct pare_match *v, struct pare_node *n, stru
 {
     struct int8_map *m = pare_alloc(v->backend->scratch, 1, sizeof(*m)), *keep;
 
-    if (!m || !pare_node_is(n, "QuantizeLinear") || !pare_numel(&n->in[0]->t) ||
+    if (!m || !pare_node_is(n, &pare_op_quantize_linear) || !pare_numel(&n->in[0]->t) ||
         pare_attr(n, "block_size") != 0 || !int8_source(v, n->in[0], &m->f) ||
         !pare_int8_read(&m->end.q, n->out[0], n->in[1], n->n_in > 2 ? n->in[2] : NULL))
         return false;

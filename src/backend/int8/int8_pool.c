@@ -28,16 +28,6 @@ struct int8_pool {
 
 /* ---- match --------------------------------------------------------------------------- */
 
-static bool spatial_mean(const struct pare_node *n)
-{
-    unsigned gone, space = (1u << n->in[0]->t.rank) - 4;
-    struct pare_err err;
-
-    if (!strcmp(n->type, "GlobalAveragePool") || !strcmp(n->type, "QLinearGlobalAveragePool"))
-        return true;
-    return !strcmp(n->type, "ReduceMean") && !pare_reduce_axes(n, &gone, &err) && gone == space;
-}
-
 static bool read_window(const struct pare_match *v, struct pare_node *n, struct int8_pool *p)
 {
     struct pare_err err;
@@ -48,8 +38,8 @@ static bool read_window(const struct pare_match *v, struct pare_node *n, struct 
         return pare_window_meets(&p->w);
     }
 
-    p->max = !strcmp(n->type, "MaxPool");
-    if ((!p->max && strcmp(n->type, "AveragePool") && strcmp(n->type, "QLinearAveragePool")) ||
+    p->max = !(n->op->flags & PARE_OP_MEAN);
+    if (!(n->op->flags & PARE_OP_POOL) || n->op->flags & PARE_OP_GLOBAL ||
         pare_pool_window(n, &p->w, &err) || !pare_window_meets(&p->w))
         return false;
     p->count_pad = !p->max && pare_pool_counts_pad(n);
@@ -102,15 +92,14 @@ static bool int8_pool_match(const struct pare_match *v, struct pare_node *n, str
     struct int8_pool p = { 0 }, *keep;
     const struct pare_tensor *x;
 
-    if ((n->op->domain && !pare_int8_is(n, "QLinearGlobalAveragePool") &&
-         !pare_int8_is(n, "QLinearAveragePool")) ||
-        n->n_in < 1 || n->n_out != 1 || !n->in[0])
+    if ((n->op->domain && !(n->op->flags & PARE_OP_POOL)) || n->n_in < 1 || n->n_out != 1 ||
+        !n->in[0])
         return false;
     x = &n->in[0]->t;
     if (x->rank < 4 || x->rank > 5 || !pare_numel(x) || !pare_numel(&n->out[0]->t) ||
         pare_is_const(n->in[0]))
         return false;
-    p.global = spatial_mean(n);
+    p.global = pare_is_spatial_mean(n);
     if ((!p.global && !read_window(v, n, &p)) || !read_ends(v, n, &p))
         return false;
     p.d = pare_ncs(x);

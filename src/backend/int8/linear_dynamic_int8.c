@@ -48,12 +48,12 @@ static bool is_known(const struct pare_value *v)
 }
 
 /* A consumer of this type of the value alone; `other` is its other operand. */
-static struct pare_node *next(const struct pare_match *v, struct pare_value *y, const char *type,
-                              struct pare_value **other)
+static struct pare_node *next(const struct pare_match *v, struct pare_value *y,
+                              const struct pare_op *op, struct pare_value **other)
 {
     struct pare_node *n = pare_only_consumer(v, y);
 
-    if (!pare_node_is(n, type) || (n->n_in > 1 && n->in[0] == n->in[1]) ||
+    if (!pare_node_is(n, op) || (n->n_in > 1 && n->in[0] == n->in[1]) ||
         !pare_same_shape(&n->out[0]->t, &y->t) || !pare_is_f32(n->out[0]))
         return NULL;
     *other = n->n_in > 1 ? n->in[n->in[0] == y] : NULL;
@@ -77,16 +77,16 @@ static bool is_ready(const struct pare_match *v, const struct pare_value *x)
 static void follow(const struct pare_match *v, struct linear_dynamic *l)
 {
     struct pare_value *other;
-    struct pare_node *n = next(v, l->out, "Cast", &other), *mul, *add;
+    struct pare_node *n = next(v, l->out, &pare_op_cast, &other), *mul, *add;
 
-    mul = n ? next(v, n->out[0], "Mul", &other) : NULL;
+    mul = n ? next(v, n->out[0], &pare_op_mul, &other) : NULL;
     if (!mul || !is_row(other, l->N) || !is_ready(v, other))
         return;
     l->fused[l->n_fused++] = n;
     l->fused[l->n_fused++] = mul;
     l->scale = other;
     l->out = mul->out[0];
-    add = next(v, l->out, "Add", &other);
+    add = next(v, l->out, &pare_op_add, &other);
     if (!add || !is_row(other, l->N) || pare_numel(&other->t) != l->N || !is_known(other))
         return;
     l->fused[l->n_fused++] = add;
@@ -100,7 +100,7 @@ static bool read_node(const struct pare_match *v, const struct pare_node *n,
     struct pare_value *zero = n->n_in > A_ZERO ? n->in[A_ZERO] : NULL;
     const struct pare_value *wz = n->n_in > B_ZERO ? n->in[B_ZERO] : NULL;
 
-    if (strcmp(n->type, "MatMulInteger") != 0 || n->op->domain || !is_8bit(n->in[A]) ||
+    if (!pare_node_is(n, &pare_op_mat_mul_integer) || n->op->domain || !is_8bit(n->in[A]) ||
         !is_8bit(n->in[B]) || n->in[B]->t.rank != 2 || !pare_is_const(n->in[B]) ||
         !pare_const_raw(n->in[B]) || n->in[A]->t.rank < 2 || !pare_numel(&n->in[A]->t) ||
         !pare_numel(&n->in[B]->t))

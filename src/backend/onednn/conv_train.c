@@ -155,7 +155,7 @@ static bool conv_train_match(const struct pare_match *v, struct pare_node *n, st
     struct conv *c;
     int in, out, n_in;
 
-    if (!v->train || !pare_node_is(n, "Conv") || !pare_is_f32(n->in[0]) ||
+    if (!v->train || !pare_node_is(n, &pare_op_conv) || !pare_is_f32(n->in[0]) ||
         !pare_is_fixed(n->in[1]) || !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) ||
         !pare_numel(&n->in[0]->t) || (n->n_in > 2 && n->in[2] && !pare_is_fixed(n->in[2])))
         return false;

@@ -53,16 +53,6 @@ static bool is_row(const struct pare_value *v, int64_t N)
            t->dim[t->rank - 1] == N && pare_numel(t) == N;
 }
 
-static bool read_gemm(const struct pare_node *n, struct linear_int8 *l)
-{
-    struct pare_gemm_attrs a = pare_gemm_get(n);
-
-    l->tb = a.tb;
-    l->bias = n->n_in > 2 ? n->in[2] : NULL;
-    return a.alpha == 1 && !a.ta &&
-           (!l->bias || (a.beta == 1 && is_row(l->bias, n->out[0]->t.dim[1])));
-}
-
 /* The bias of a MatMul is an Add after it. */
 static struct pare_value *follow_bias(const struct pare_match *v, struct linear_int8 *l,
                                       struct pare_value *y, int64_t N)
@@ -70,7 +60,7 @@ static struct pare_value *follow_bias(const struct pare_match *v, struct linear_
     struct pare_node *add = l->bias ? NULL : pare_only_consumer(v, y);
     struct pare_value *other;
 
-    if (!pare_node_is(add, "Add") || add->in[0] == add->in[1])
+    if (!pare_node_is(add, &pare_op_add) || add->in[0] == add->in[1])
         return y;
     other = add->in[add->in[0] == y];
     if (!is_row(other, N) || !pare_same_shape(&add->out[0]->t, &y->t))
@@ -84,7 +74,10 @@ static bool read_qdq(const struct pare_match *v, struct pare_node *n, struct lin
 {
     struct pare_value *y = n->out[0];
 
-    if (!strcmp(n->type, "Gemm") ? !read_gemm(n, l) : strcmp(n->type, "MatMul") != 0)
+    if (!pare_is_plain_product(n, &l->tb))
+        return false;
+    l->bias = n->n_in > 2 ? n->in[2] : NULL;
+    if (l->bias && !is_row(l->bias, n->out[0]->t.dim[1]))
         return false;
     if (!pare_int8_source(v, n->in[0], &l->x) || n->in[1]->t.rank != 2 ||
         !pare_int8_weight(n->in[1], l->tb ? 0 : 1, &l->w))
@@ -103,7 +96,7 @@ static bool read_qlinear(struct pare_node *n, struct linear_int8 *l)
 
     l->end = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY };
     l->out = n->out[0];
-    return !strcmp(n->type, "QLinearMatMul") && n->in[B]->t.rank == 2 &&
+    return pare_node_is(n, &pare_op_qlinear_mat_mul) && n->in[B]->t.rank == 2 &&
            pare_int8_read(&l->x, n->in[A], n->in[A_SCALE], n->in[A_ZERO]) &&
            pare_int8_read(&l->end.q, n->out[0], n->in[Y_SCALE], n->in[Y_ZERO]) &&
            pare_int8_weight_read(&l->w, n->in[B], n->in[B_SCALE], n->in[B_ZERO], 1);
@@ -115,8 +108,9 @@ static bool read_qgemm(struct pare_node *n, struct linear_int8 *l)
     struct pare_value *bias = n->n_in > C ? n->in[C] : NULL;
     bool quantized = n->n_in > Y_SCALE && n->in[Y_SCALE];
 
-    if (!pare_int8_is(n, "QGemm") || pare_attr(n, "alpha") != 1 || pare_attr(n, "transA") != 0 ||
-        !pare_int8_operand(&l->x, n->in[A], n, A_SCALE) || pare_is_const(l->x.v))
+    if (!pare_node_is(n, &pare_op_qgemm) || pare_attr(n, "alpha") != 1 ||
+        pare_attr(n, "transA") != 0 || !pare_int8_operand(&l->x, n->in[A], n, A_SCALE) ||
+        pare_is_const(l->x.v))
         return false;
     l->tb = pare_attr(n, "transB") != 0;
     l->bias = bias;
@@ -133,7 +127,7 @@ static bool read_integer(struct pare_node *n, struct linear_int8 *l)
     enum { A, B, A_ZERO, B_ZERO };
     const struct pare_value *zero = n->n_in > A_ZERO ? n->in[A_ZERO] : NULL;
 
-    if (strcmp(n->type, "MatMulInteger") || n->in[B]->t.rank != 2 ||
+    if (!pare_node_is(n, &pare_op_mat_mul_integer) || n->in[B]->t.rank != 2 ||
         (zero && (!pare_is_const(zero) || !zero->t.data || pare_numel(&zero->t) != 1)))
         return false;
     l->x = (struct pare_int8){ .v = n->in[A], .scale = 1 };

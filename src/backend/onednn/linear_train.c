@@ -31,12 +31,12 @@ static bool is_row(const struct pare_tensor *t, int64_t N)
 
 static bool linear_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    bool gemm = pare_node_is(n, "Gemm");
     const struct pare_tensor *x, *w;
     struct linear *l;
     int n_in;
+    bool tb;
 
-    if (!v->train || (!gemm && !pare_node_is(n, "MatMul")) || !pare_is_f32(n->in[0]) ||
+    if (!v->train || !pare_is_plain_product(n, &tb) || !pare_is_f32(n->in[0]) ||
         !pare_is_f32(n->in[1]))
         return false;
     x = &n->in[0]->t;
@@ -44,17 +44,12 @@ static bool linear_train_match(const struct pare_match *v, struct pare_node *n, 
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
     if (w->rank != 2 || x->rank < 2 || !pare_numel(&n->out[0]->t) || !pare_numel(x))
         return false;
-    if (gemm) {
-        struct pare_gemm_attrs a = pare_gemm_get(n);
-
-        if (a.alpha != 1 || a.ta ||
-            (n_in == 3 && (a.beta != 1 || !is_row(&n->in[2]->t, n->out[0]->t.dim[1]))))
-            return false;
-    }
+    if (n_in == 3 && !is_row(&n->in[2]->t, n->out[0]->t.dim[1]))
+        return false;
     l = pare_alloc(v->backend->arena, 1, sizeof(*l));
     if (!l || !pare_step_lists(s, v, n_in, 1, 0))
         return false;
-    l->tb = gemm && pare_gemm_get(n).tb;
+    l->tb = tb;
     l->K = x->dim[x->rank - 1];
     l->N = w->dim[l->tb ? 0 : 1];
     l->M = pare_numel(x) / l->K;

@@ -16,7 +16,7 @@ static bool matmul_onednn_match(const struct pare_match *v, struct pare_node *n,
 {
     struct matmul *c;
 
-    if (!pare_node_is(n, "MatMul") || !pare_is_f32(n->in[0]) || !pare_is_f32(n->in[1]) ||
+    if (!pare_node_is(n, &pare_op_mat_mul) || !pare_is_f32(n->in[0]) || !pare_is_f32(n->in[1]) ||
         n->in[0]->t.rank < 2 || n->in[1]->t.rank < 2 || !pare_numel(&n->out[0]->t) ||
         !pare_numel(&n->in[0]->t))
         return false;

@@ -18,7 +18,7 @@ static bool matmul_train_match(const struct pare_match *v, struct pare_node *n, 
     struct matmul *m;
     int r;
 
-    if (!v->train || !pare_node_is(n, "MatMul") || !pare_is_f32(n->in[0]) ||
+    if (!v->train || !pare_node_is(n, &pare_op_mat_mul) || !pare_is_f32(n->in[0]) ||
         !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t))
         return false;
     a = &n->in[0]->t;

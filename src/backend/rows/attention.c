@@ -10,6 +10,7 @@
 
 #include "attention_core.h"
 #include "../gemm/gemm_packed.h"
+#include "../fuse/constant_factor.h"
 #include "../fuse/view_trace.h"
 
 #include "../../op/matrix/matrix.h"
@@ -41,20 +42,22 @@ struct found {
     struct pare_view_trace_nodes nodes;
 };
 
+/* Elements may be moved, which pare_trace() examines, or multiplied by a constant. */
 static bool is_movement(const struct pare_node *n)
 {
-    return pare_node_is(n, "Transpose") || pare_node_is(n, "Slice") || pare_node_is(n, "Split") ||
-           pare_node_is(n, "Gather") || (n && n->op && n->op->flags & PARE_OP_VIEW);
+    return n && n->op && n->op->flags & (PARE_OP_VIEW | PARE_OP_COPIES);
 }
 
 static bool is_scaling(const struct pare_node *n)
 {
-    return pare_node_is(n, "Mul") || pare_node_is(n, "Div");
+    double by = 1;
+
+    return pare_constant_factor(n, &by) != NULL;
 }
 
 static bool is_product(const struct pare_node *n)
 {
-    return pare_node_is(n, "MatMul") && pare_is_f32(n->in[0]) && pare_is_f32(n->in[1]) &&
+    return pare_node_is(n, &pare_op_mat_mul) && pare_is_f32(n->in[0]) && pare_is_f32(n->in[1]) &&
            n->in[0]->t.rank > 2 && n->in[0]->t.rank == n->in[1]->t.rank &&
            pare_numel(&n->out[0]->t) && pare_numel(&n->in[0]->t);
 }
@@ -82,7 +85,7 @@ static bool find_mix(struct found *f)
         n = pare_only_consumer(f->v, n->out[0]);
     while (n && is_scaling(n));
     f->softmax = n;
-    if (!pare_node_is(n, "Softmax"))
+    if (!pare_node_is(n, &pare_op_softmax))
         return false;
     f->mix = pare_only_consumer(f->v, n->out[0]);
     if (!f->mix || !is_product(f->mix) || f->mix->in[0] != n->out[0] ||
@@ -100,7 +103,7 @@ static bool find_pattern(struct found *f, struct pare_node *n)
 
     if (!m)
         return false;
-    if (pare_node_is(m->in[0]->maker, "Softmax")) {
+    if (pare_node_is(m->in[0]->maker, &pare_op_softmax)) {
         f->mix = m;
         for (m = m->in[0]->maker->in[0]->maker; is_scaling(m);)
             m = m->in[pare_is_const(m->in[0])]->maker;
@@ -171,7 +174,7 @@ static bool find_out(struct found *f, struct attention *a)
     while (n < 8) {
         const struct pare_node *m = pare_only_consumer(f->v, end[n - 1]);
 
-        if (!pare_node_is(m, "Transpose") && !(m && m->op && m->op->flags & PARE_OP_VIEW))
+        if (!is_movement(m))
             break;
         end[n++] = m->out[0];
     }

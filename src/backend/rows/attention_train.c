@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "attention_core.h"
+#include "../fuse/constant_factor.h"
 #include "../gemm/gemm_packed.h"
 
 #include "../backend.h"
@@ -40,11 +41,12 @@ struct found {
 };
 
 /* The only consumer of x, if it has that type. */
-static struct pare_node *next_of_type(struct found *f, const struct pare_value *x, const char *type)
+static struct pare_node *next_of_type(struct found *f, const struct pare_value *x,
+                                      const struct pare_op *op)
 {
     struct pare_node *n = pare_only_consumer(f->v, x);
 
-    if (!pare_node_is(n, type) || n->n_out != 1 || f->n == MOST_NODES)
+    if (!pare_node_is(n, op) || n->n_out != 1 || f->n == MOST_NODES)
         return NULL;
     f->list[f->n++] = n;
     return n;
@@ -55,16 +57,11 @@ static struct pare_value *skip_scales(struct found *f, struct pare_value *x)
 {
     for (;;) {
         const struct pare_node *n = pare_only_consumer(f->v, x);
-        bool mul = n && !strcmp(n->type, "Mul"), div = n && !strcmp(n->type, "Div");
-        const struct pare_value *c;
+        double scale = f->scale;
 
-        if ((!mul && !div) || n->n_in != 2 || n->version < 7 || (div && n->in[0] != x))
+        if (pare_constant_factor(n, &scale) != x || n->version < 7 || !next_of_type(f, x, n->op))
             return x;
-        c = n->in[n->in[0] == x];
-        if (!pare_is_const(c) || !pare_is_f32(c) || !c->t.data || pare_numel(&c->t) != 1 ||
-            !next_of_type(f, x, n->type))
-            return x;
-        f->scale *= mul ? (double)pare_f32(&c->t)[0] : 1 / (double)pare_f32(&c->t)[0];
+        f->scale = scale;
         x = n->out[0];
     }
 }
@@ -83,7 +80,7 @@ static bool permutes(const struct pare_node *n, int a, int b, int c, int d)
 static struct pare_value *match_heads(struct found *f, struct pare_value *x, bool swapped,
                                       struct attention *a)
 {
-    const struct pare_node *n = next_of_type(f, x, "Reshape");
+    const struct pare_node *n = next_of_type(f, x, &pare_op_reshape);
     const struct pare_tensor *t = n ? &n->out[0]->t : NULL;
 
     if (!t || t->rank != 4 ||
@@ -94,7 +91,7 @@ static struct pare_value *match_heads(struct found *f, struct pare_value *x, boo
     a->T = t->dim[1];
     a->H = t->dim[2];
     a->D = t->dim[3];
-    n = next_of_type(f, n->out[0], "Transpose");
+    n = next_of_type(f, n->out[0], &pare_op_transpose);
     if (!n || !permutes(n, 0, 2, swapped ? 3 : 1, swapped ? 1 : 3))
         return NULL;
     return skip_scales(f, n->out[0]);
@@ -104,7 +101,7 @@ static bool three_parts(const struct pare_node *n)
 {
     const struct pare_tensor *x = n->n_in ? &n->in[0]->t : NULL;
 
-    if (!x || !pare_node_is(n, "Split") || n->n_out != 3 || !pare_is_f32(n->in[0]) ||
+    if (!x || !pare_node_is(n, &pare_op_split) || n->n_out != 3 || !pare_is_f32(n->in[0]) ||
         pare_is_fixed(n->in[0]) || x->rank < 2 || !pare_numel(x) ||
         pare_split_axis(n) != x->rank - 1)
         return false;
@@ -121,22 +118,23 @@ static struct pare_value *match_pattern(struct found *f, struct pare_node *n, st
     struct pare_value *k = q ? match_heads(f, n->out[1], true, a) : NULL;
     double scale = f->scale;
     struct pare_value *z = k ? match_heads(f, n->out[2], false, a) : NULL;
-    const struct pare_node *m = z && f->scale == scale ? next_of_type(f, q, "MatMul") : NULL;
+    const struct pare_node *m = z && f->scale == scale ? next_of_type(f, q, &pare_op_mat_mul)
+                                                       : NULL;
     bool flatten;
 
     if (!m || m->in[0] != q || m->in[1] != k || pare_only_consumer(f->v, k) != m)
         return NULL;
-    m = next_of_type(f, skip_scales(f, m->out[0]), "Softmax");
+    m = next_of_type(f, skip_scales(f, m->out[0]), &pare_op_softmax);
     if (!m || pare_softmax_axis(m, &flatten) != 3)
         return NULL;
     q = m->out[0];
-    m = next_of_type(f, q, "MatMul");
+    m = next_of_type(f, q, &pare_op_mat_mul);
     if (!m || m->in[0] != q || m->in[1] != z || pare_only_consumer(f->v, z) != m)
         return NULL;
-    m = next_of_type(f, m->out[0], "Transpose");
+    m = next_of_type(f, m->out[0], &pare_op_transpose);
     if (!m || !permutes(m, 0, 2, 1, 3))
         return NULL;
-    m = next_of_type(f, m->out[0], "Reshape");
+    m = next_of_type(f, m->out[0], &pare_op_reshape);
     return m ? m->out[0] : NULL;
 }
 

@@ -40,7 +40,7 @@ struct bn {
 static bool bounds(const struct pare_node *n, struct bn *c)
 {
     const float ends[2] = { -INFINITY, INFINITY };
-    bool relu = pare_node_is(n, "Relu"), clip = pare_node_is(n, "Clip") && !c->add;
+    bool relu = pare_node_is(n, &pare_op_relu), clip = pare_node_is(n, &pare_op_clip) && !c->add;
     float y[2];
 
     if (!relu && !clip)
@@ -61,7 +61,7 @@ static struct pare_value *addend(const struct pare_match *v, const struct pare_n
 {
     struct pare_value *z;
 
-    if (!pare_node_is(n, "Add") || n->version < 7)
+    if (!pare_node_is(n, &pare_op_add) || n->version < 7)
         return NULL;
     z = n->in[n->in[0] == x];
     return z != x && !pare_is_fixed(z) && pare_is_computed(v, z) && pare_is_f32(z) &&
@@ -94,7 +94,7 @@ static int match_post_ops(const struct pare_match *v, struct pare_node *n, struc
 
 static bool bn_train_usable(const struct pare_match *v, const struct pare_node *n)
 {
-    if (!v->train || !pare_node_is(n, "BatchNormalization") || !pare_bn_per_channel(n) ||
+    if (!v->train || !pare_node_is(n, &pare_op_batch_normalization) || !pare_bn_per_channel(n) ||
         !pare_is_f32(n->in[0]) || n->in[0]->t.rank < 3 || !pare_numel(&n->in[0]->t) ||
         (n->n_out > 1 && n->out[1]))
         return false;

@@ -12,8 +12,8 @@
 
 static bool is_bn(const struct pare_node *n)
 {
-    if (!pare_node_is(n, "BatchNormalization") || pare_bn_trains(n) || !pare_bn_per_channel(n) ||
-        n->in[0]->t.rank < 2)
+    if (!pare_node_is(n, &pare_op_batch_normalization) || pare_bn_trains(n) ||
+        !pare_bn_per_channel(n) || n->in[0]->t.rank < 2)
         return false;
     for (int i = 1; i < 5; i++)
         if (!pare_is_const(n->in[i]) || !pare_is_f32(n->in[i]))

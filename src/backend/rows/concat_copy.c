@@ -39,7 +39,7 @@ static bool concat_copy_match(const struct pare_match *v, struct pare_node *n, s
     struct concat *c;
     int axis, block;
 
-    if (!pare_node_is(n, "Concat"))
+    if (!pare_node_is(n, &pare_op_concat))
         return false;
     axis = pare_concat_axis(n);
     block = common_block(v, n, axis);

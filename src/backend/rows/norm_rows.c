@@ -41,7 +41,7 @@ static bool row_mean(const struct pare_node *n)
 {
     const struct pare_tensor *x, *y;
 
-    if (!pare_node_is(n, "ReduceMean") || !pare_is_f32(n->in[0]))
+    if (!pare_node_is(n, &pare_op_reduce_mean) || !pare_is_f32(n->in[0]))
         return false;
     x = &n->in[0]->t;
     y = &n->out[0]->t;
@@ -55,12 +55,12 @@ static bool row_mean(const struct pare_node *n)
 
 /* The only consumer of the second value, if its inputs are these two in this order. */
 static struct pare_node *consumer_of(const struct pare_match *v, const struct pare_value *first,
-                                     const struct pare_value *second, const char *type)
+                                     const struct pare_value *second, const struct pare_op *op)
 {
     struct pare_node *n = pare_only_consumer(v, second);
 
-    return pare_node_is(n, type) && n->n_in == 2 && n->in[0] == first && n->in[1] == second ? n
-                                                                                            : NULL;
+    return pare_node_is(n, op) && n->n_in == 2 && n->in[0] == first && n->in[1] == second ? n
+                                                                                          : NULL;
 }
 
 static bool match_decomposed(const struct pare_match *v, struct pare_node *mean, struct norm *c)
@@ -71,23 +71,25 @@ static bool match_decomposed(const struct pare_match *v, struct pare_node *mean,
 
     if (!row_mean(mean))
         return false;
-    sub = consumer_of(v, mean->in[0], mean->out[0], "Sub");
+    sub = consumer_of(v, mean->in[0], mean->out[0], &pare_op_sub);
     if (!sub || sub->out[0]->flags & PARE_V_OUTPUT || v->consumers[sub->out[0]->id].n != 2)
         return false;
     u = &v->consumers[sub->out[0]->id];
-    pow = pare_node_is(u->node[0], "Pow") ? u->node[0] : u->node[1];
-    if (!pare_node_is(pow, "Pow") || pow->in[0] != sub->out[0] || !read_scalar(pow->in[1], &two) ||
-        two != 2)
+    pow = pare_node_is(u->node[0], &pare_op_pow) ? u->node[0] : u->node[1];
+    if (!pare_node_is(pow, &pare_op_pow) || pow->in[0] != sub->out[0] ||
+        !read_scalar(pow->in[1], &two) || two != 2)
         return false;
     mean2 = pare_only_consumer(v, pow->out[0]);
     if (!mean2 || !row_mean(mean2))
         return false;
     add = pare_only_consumer(v, mean2->out[0]);
-    if (!pare_node_is(add, "Add") ||
+    if (!pare_node_is(add, &pare_op_add) ||
         !(read_scalar(add->in[1], &eps) || read_scalar(add->in[0], &eps)))
         return false;
     root = pare_only_consumer(v, add->out[0]);
-    div = pare_node_is(root, "Sqrt") ? consumer_of(v, sub->out[0], root->out[0], "Div") : NULL;
+    div = pare_node_is(root, &pare_op_sqrt)
+              ? consumer_of(v, sub->out[0], root->out[0], &pare_op_div)
+              : NULL;
     if (!div)
         return false;
     c->eps = eps;
@@ -96,12 +98,12 @@ static bool match_decomposed(const struct pare_match *v, struct pare_node *mean,
            6 * sizeof(*c->list));
     c->n_list = 6;
     mul = pare_only_consumer(v, c->out);
-    if (pare_node_is(mul, "Mul") && is_row(mul->in[mul->in[0] == c->out], c->length)) {
+    if (pare_node_is(mul, &pare_op_mul) && is_row(mul->in[mul->in[0] == c->out], c->length)) {
         c->scale = mul->in[mul->in[0] == c->out];
         c->out = mul->out[0];
         c->list[c->n_list++] = mul;
         add = pare_only_consumer(v, c->out);
-        if (pare_node_is(add, "Add") && is_row(add->in[add->in[0] == c->out], c->length)) {
+        if (pare_node_is(add, &pare_op_add) && is_row(add->in[add->in[0] == c->out], c->length)) {
             c->shift = add->in[add->in[0] == c->out];
             c->out = add->out[0];
             c->list[c->n_list++] = add;
@@ -112,7 +114,7 @@ static bool match_decomposed(const struct pare_match *v, struct pare_node *mean,
 
 static bool match_operator(struct pare_node *n, struct norm *c)
 {
-    if (!pare_node_is(n, "LayerNormalization") || !pare_is_f32(n->in[0]) ||
+    if (!pare_node_is(n, &pare_op_layer_normalization) || !pare_is_f32(n->in[0]) ||
         pare_layer_norm_axis(n) != n->in[0]->t.rank - 1 || (n->n_out > 1 && n->out[1]) ||
         (n->n_out > 2 && n->out[2]) || !is_row(n->in[1], c->length))
         return false;
@@ -129,7 +131,7 @@ static bool norm_rows_match(const struct pare_match *v, struct pare_node *n, str
     struct norm *c;
 
     if (!x || x->rank < 1 ||
-        (!pare_node_is(n, "ReduceMean") && !pare_node_is(n, "LayerNormalization")))
+        (!pare_node_is(n, &pare_op_reduce_mean) && !pare_node_is(n, &pare_op_layer_normalization)))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c)

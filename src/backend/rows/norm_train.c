@@ -33,7 +33,7 @@ static bool norm_train_match(const struct pare_match *v, struct pare_node *n, st
     struct norm *c;
     int n_in;
 
-    if (!v->train || !pare_node_is(n, "LayerNormalization") || !pare_is_f32(n->in[0]) ||
+    if (!v->train || !pare_node_is(n, &pare_op_layer_normalization) || !pare_is_f32(n->in[0]) ||
         pare_is_fixed(n->in[0]) || n->in[0]->t.rank < 1 || !pare_numel(&n->in[0]->t) ||
         (n->n_out > 1 && n->out[1]) || (n->n_out > 2 && n->out[2]))
         return false;

@@ -21,24 +21,13 @@ struct pool {
     int block;
 };
 
-/* A mean over all axes but the first two, which leaves (N, C) or (N, C, 1...). */
-static bool spatial_mean(const struct pare_node *n)
-{
-    unsigned gone, space = (1u << n->in[0]->t.rank) - 4;
-    struct pare_err err;
-
-    if (!strcmp(n->type, "GlobalAveragePool"))
-        return true;
-    return !strcmp(n->type, "ReduceMean") && !pare_reduce_axes(n, &gone, &err) && gone == space;
-}
-
 static bool read_window(const struct pare_node *n, struct pool *p)
 {
     struct pare_err err;
 
-    p->max = !strcmp(n->type, "MaxPool");
-    if (!p->max && strcmp(n->type, "AveragePool"))
+    if (!(n->op->flags & PARE_OP_POOL) || n->op->flags & PARE_OP_GLOBAL)
         return false;
+    p->max = !(n->op->flags & PARE_OP_MEAN);
     if (pare_pool_window(n, &p->w, &err) || (p->max && !pare_window_meets(&p->w)))
         return false;
     p->count_pad = !p->max && pare_pool_counts_pad(n);
@@ -61,7 +50,7 @@ static bool pool_blocked_match(const struct pare_match *v, struct pare_node *n, 
     p = block > 1 ? pare_alloc(v->backend->arena, 1, sizeof(*p)) : NULL;
     if (!p)
         return false;
-    p->global = spatial_mean(n);
+    p->global = pare_is_spatial_mean(n);
     if (!p->global && !read_window(n, p)) {
         pool = pare_padded_mean(v, n, &p->w);
         if (!pool)

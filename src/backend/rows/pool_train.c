@@ -31,15 +31,15 @@ static int choose_layout(const struct pare_match *v, const struct pare_node *n)
 
 static bool pool_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    bool max = pare_node_is(n, "MaxPool"), mean = pare_node_is(n, "AveragePool");
-    bool global = pare_node_is(n, "GlobalAveragePool");
+    const unsigned flags = n->op->flags;
+    bool mean = flags & PARE_OP_MEAN, global = flags & PARE_OP_GLOBAL, max = !mean;
     const struct pare_tensor *x, *y;
     struct pare_err err;
     struct pool *p;
     int block;
 
-    if (!v->train || (!max && !mean && !global) || !pare_is_f32(n->in[0]) || n->in[0]->t.rank < 3 ||
-        (n->n_out > 1 && n->out[1]))
+    if (!v->train || !(flags & PARE_OP_POOL) || (max && global) || !pare_is_f32(n->in[0]) ||
+        n->in[0]->t.rank < 3 || (n->n_out > 1 && n->out[1]))
         return false;
     x = &n->in[0]->t;
     y = &n->out[0]->t;
@@ -52,7 +52,7 @@ static bool pool_train_match(const struct pare_match *v, struct pare_node *n, st
     p->block = block;
     p->max = max;
     p->global = global;
-    p->count_pad = mean && pare_pool_counts_pad(n);
+    p->count_pad = mean && !global && pare_pool_counts_pad(n);
     p->planes = x->dim[0] * ((x->dim[1] + p->block - 1) / p->block);
     p->in_space = pare_numel(x) / (x->dim[0] * x->dim[1]);
     p->out_space = pare_numel(y) / (y->dim[0] * y->dim[1]);

@@ -23,7 +23,7 @@ static bool softmax_rows_match(const struct pare_match *v, struct pare_node *n, 
     bool flatten;
     int axis;
 
-    if (!pare_node_is(n, "Softmax") || !pare_is_f32(n->in[0]))
+    if (!pare_node_is(n, &pare_op_softmax) || !pare_is_f32(n->in[0]))
         return false;
     x = &n->in[0]->t;
     axis = pare_softmax_axis(n, &flatten);

@@ -56,7 +56,7 @@ static bool feeds_conv(const struct pare_match *v, const struct pare_value *x, i
     for (int i = 0; i < u->n; i++) {
         const struct pare_node *n = u->node[i];
 
-        if (!strcmp(n->type, "Conv") && n->in[0] == x)
+        if (pare_node_is(n, &pare_op_conv) && n->in[0] == x)
             return true;
         if (depth && n->op && (n->op->map || n->op->map2) && feeds_conv(v, n->out[0], depth - 1))
             return true;
@@ -109,7 +109,7 @@ static bool transpose_tiles_match(const struct pare_match *v, struct pare_node *
     int perm[PARE_MAX_RANK];
     struct transpose *t;
 
-    if (!pare_node_is(n, "Transpose") || !pare_is_f32(n->in[0]) || !pare_numel(&n->in[0]->t))
+    if (!pare_node_is(n, &pare_op_transpose) || !pare_is_f32(n->in[0]) || !pare_numel(&n->in[0]->t))
         return false;
     t = pare_alloc(v->backend->arena, 1, sizeof(*t));
     if (!t || !pare_step_lists(s, v, 1, 1, 0))

@@ -53,7 +53,8 @@ static bool conv_sparse_match(const struct pare_match *v, struct pare_node *n, s
     struct pare_sparse_from f;
     struct conv *c, *keep;
 
-    if (v->train || v->backend->sparse_rows < 0 || v->backend->block < 8 || strcmp(n->type, "Conv"))
+    if (v->train || v->backend->sparse_rows < 0 || v->backend->block < 8 ||
+        !pare_node_is(n, &pare_op_conv))
         return false;
     c = pare_alloc(v->backend->scratch, 1, sizeof(*c));
     if (!c || !pare_conv_fuse(v, n, &c->fuse) || c->fuse.win.group != 1 || c->fuse.win.nd > 2 ||

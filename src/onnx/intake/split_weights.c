@@ -38,7 +38,7 @@ static enum use use_of(const struct pare_node *n, int k)
 {
     if (!n->op || k > 31)
         return NONE;
-    if (k > 2 && n->op->settings & PARE_IN(k) && !strcmp(n->type, "BatchNormalization"))
+    if (k > 2 && n->op->settings & PARE_IN(k) && pare_node_is(n, &pare_op_batch_normalization))
         return STATISTIC;
     if (!(n->op->layer.params & PARE_IN(k)))
         return NONE;
@@ -55,7 +55,7 @@ static bool is_initializer(const struct split *s, const struct pare_value *v)
 
 static bool is_identity(const struct pare_node *n)
 {
-    return n->op && !strcmp(n->type, "Identity") && n->n_in == 1 && n->n_out == 1 && n->out[0];
+    return pare_node_is(n, &pare_op_identity) && n->n_in == 1 && n->n_out == 1 && n->out[0];
 }
 
 static bool all_equal(const struct pare_value *v)

@@ -115,6 +115,16 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return pare_backward_map(n, c, err);
 }
 
+static bool clamp(const struct pare_node *n, double *low, double *high)
+{
+    for (int i = 1; i <= 2; i++)
+        if (bound(n, i) && (!(n->in[i]->flags & PARE_V_CONST) || !bound(n, i)->data))
+            return false;
+    *low = lo(n);
+    *high = hi(n);
+    return true;
+}
+
 const struct pare_op pare_op_clip = {
     .type = "Clip",
     .doc = "Clamp values to an interval.",
@@ -132,6 +142,7 @@ const struct pare_op pare_op_clip = {
     .backward = backward,
     .ties = pare_ties_elementwise,
     .map = map,
+    .clamp = clamp,
     .dmap = dmap,
     .settings = 0x6,
 };

@@ -17,6 +17,7 @@ const struct pare_op pare_op_add = {
     .min_out = 1,
     .max_out = 1,
     .flags = PARE_OP_LINEAR | PARE_OP_INT8_JOIN,
+    .qlinear_type = "QLinearAdd",
     .attrs = pare_old_broadcast_attrs,
     .attr_size = sizeof(struct pare_old_broadcast),
     .infer = pare_infer_arithmetic,

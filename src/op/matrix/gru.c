@@ -111,6 +111,7 @@ static void back(const struct pare_rnn_back *r)
 
 static const char *const acts[] = { "Sigmoid", "Tanh" };
 static const struct pare_rnn_cell cell = { .gates = 3,
+                                           .mixes = 4,
                                            .n_act = 2,
                                            .act = acts,
                                            .step = step,
@@ -129,7 +130,8 @@ const struct pare_op pare_op_gru = {
     .attrs = gru_attrs,
     .attr_size = sizeof(struct pare_rnn),
     .torch = "GRU",
-    .layer = { .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3),
+    .layer = { .kind = PARE_LAYER_RECURRENT,
+               .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3),
                .weight = 1,
                .bias = 3,
                .second = 2,
@@ -139,6 +141,7 @@ const struct pare_op pare_op_gru = {
     .backward = backward,
     .save = save,
     .macs = macs,
+    .nni_ops = nni_ops,
     .ties = ties,
     .shrink = pare_rnn_shrink,
     .constant_output = constant_output,

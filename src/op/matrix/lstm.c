@@ -111,6 +111,7 @@ static void back(const struct pare_rnn_back *r)
 
 static const char *const acts[] = { "Sigmoid", "Tanh", "Tanh" };
 static const struct pare_rnn_cell cell = { .gates = 4,
+                                           .mixes = 4,
                                            .n_act = 3,
                                            .act = acts,
                                            .step = step,
@@ -128,7 +129,8 @@ const struct pare_op pare_op_lstm = {
     .attrs = lstm_attrs,
     .attr_size = sizeof(struct pare_rnn),
     .torch = "LSTM",
-    .layer = { .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3) | PARE_IN(7),
+    .layer = { .kind = PARE_LAYER_RECURRENT,
+               .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3) | PARE_IN(7),
                .weight = 1,
                .bias = 3,
                .second = 2,
@@ -138,6 +140,7 @@ const struct pare_op pare_op_lstm = {
     .backward = backward,
     .save = save,
     .macs = macs,
+    .nni_ops = nni_ops,
     .ties = ties,
     .shrink = pare_rnn_shrink,
     .constant_output = constant_output,

@@ -254,3 +254,22 @@ void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t)
                 pare_tie(t, side[k], i, y, to);
         }
 }
+
+/* ---- products without factors -------------------------------------------------------------- */
+
+bool pare_product_get(const struct pare_node *n, struct pare_gemm_attrs *a)
+{
+    bool gemm = pare_node_is(n, &pare_op_gemm);
+
+    *a = gemm ? pare_gemm_get(n) : (struct pare_gemm_attrs){ .alpha = 1, .beta = 1 };
+    return gemm || pare_node_is(n, &pare_op_mat_mul);
+}
+
+bool pare_is_plain_product(const struct pare_node *n, bool *tb)
+{
+    struct pare_gemm_attrs a;
+    bool product = pare_product_get(n, &a);
+
+    *tb = a.tb;
+    return product && a.alpha == 1 && !a.ta && (n->n_in < 3 || !n->in[2] || a.beta == 1);
+}

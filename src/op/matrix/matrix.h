@@ -16,6 +16,13 @@ struct pare_gemm_raw {
 };
 struct pare_gemm_attrs pare_gemm_get(const struct pare_node *n);
 
+/* The same of a Gemm or MatMul; false: the node is something else. */
+bool pare_product_get(const struct pare_node *n, struct pare_gemm_attrs *a);
+
+/* Whether the node is a Gemm or MatMul without factors: x op(w), or x op(w) + c, where op transposes
+ * if *tb. */
+bool pare_is_plain_product(const struct pare_node *n, bool *tb);
+
 /* The axis of a Softmax, LogSoftmax or Hardmax node, not negative.  With *flatten (before opset
  * 13), all axes from it to the last are one, and the axis may be the rank. */
 int pare_softmax_axis(const struct pare_node *n, bool *flatten);

@@ -105,6 +105,14 @@ double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell
            (double)s.D;
 }
 
+/* Each gate adds its two halves, and the states are mixed in a few more steps. */
+double pare_rnn_nni_ops(const struct pare_node *n, const struct pare_rnn_cell *cell)
+{
+    struct pare_rnn_run s = sizes_of(n, cell);
+
+    return (double)(s.G + cell->mixes) * (double)s.H * (double)s.T * (double)s.B * (double)s.D;
+}
+
 size_t pare_rnn_save(const struct pare_node *n, const struct pare_rnn_cell *cell)
 {
     struct pare_rnn_run s = sizes_of(n, cell);

@@ -83,6 +83,7 @@ struct pare_rnn_back {
 
 struct pare_rnn_cell {
     int gates, n_act;
+    int mixes;              /* steps that mix the states in NNI's count of operations */
     const char *const *act; /* default activations */
     void (*step)(const struct pare_rnn_row *row);
     void (*back)(const struct pare_rnn_back *row);
@@ -99,6 +100,7 @@ int pare_rnn_backward(const struct pare_node *n, const struct pare_rnn_cell *cel
                       struct pare_ctx *c, struct pare_err *err);
 size_t pare_rnn_save(const struct pare_node *n, const struct pare_rnn_cell *cell);
 double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell);
+double pare_rnn_nni_ops(const struct pare_node *n, const struct pare_rnn_cell *cell);
 void pare_rnn_ties(const struct pare_node *n, const struct pare_rnn_cell *cell,
                    struct pare_ties *t);
 
@@ -134,6 +136,11 @@ void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
     static double macs(const struct pare_node *n)                                                \
     {                                                                                            \
         return pare_rnn_macs(n, &(cell));                                                        \
+    }                                                                                            \
+                                                                                                 \
+    static double nni_ops(const struct pare_node *n)                                             \
+    {                                                                                            \
+        return pare_rnn_nni_ops(n, &(cell));                                                     \
     }                                                                                            \
                                                                                                  \
     static void ties(const struct pare_node *n, struct pare_ties *t)                             \

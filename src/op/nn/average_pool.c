@@ -107,6 +107,17 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
     return x;
 }
 
+/* A sum over the window, then a division. */
+static double nni_ops(const struct pare_node *n)
+{
+    const struct pare_window_attr *a = n->attr;
+    double taps = 1;
+
+    for (int i = 0; i < a->kernel_shape.n; i++)
+        taps *= (double)a->kernel_shape.v[i];
+    return (taps + 1) * (double)pare_numel(&n->out[0]->t);
+}
+
 const struct pare_op pare_op_average_pool = {
     .type = "AveragePool",
     .doc = "Mean of each window.",
@@ -117,11 +128,13 @@ const struct pare_op pare_op_average_pool = {
     .max_out = 1,
     .attrs = attrs,
     .attr_size = sizeof(struct pare_window_attr),
-    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL | PARE_OP_INT8_JOIN,
+    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL | PARE_OP_INT8_JOIN | PARE_OP_MEAN,
     .torch = "AvgPool#d",
+    .qlinear_type = "QLinearAveragePool",
     .infer = pare_pool_infer,
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
+    .nni_ops = nni_ops,
     .constant_channel = constant_channel,
 };

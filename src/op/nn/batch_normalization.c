@@ -380,6 +380,12 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
     return (float)(((double)x - mean) * (scale / sqrt(var + a->epsilon)) + bias);
 }
 
+/* A factor and an addition per element. */
+static double nni_ops(const struct pare_node *n)
+{
+    return 2 * (double)pare_numel(&n->in[0]->t);
+}
+
 const struct pare_op pare_op_batch_normalization = {
     .type = "BatchNormalization",
     .doc = "Normalize each channel by a mean and a variance, then scale and shift it.",
@@ -396,6 +402,7 @@ const struct pare_op pare_op_batch_normalization = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .nni_ops = nni_ops,
     .save = save,
     .settings = 0x18,
     .statistics = 0x18,

@@ -37,6 +37,16 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
+/* A sum over the plane, then a division. */
+static double nni_ops(const struct pare_node *n)
+{
+    double taps = 1;
+
+    for (int i = 2; i < n->in[0]->t.rank; i++)
+        taps *= (double)n->in[0]->t.dim[i];
+    return (taps + 1) * (double)pare_numel(&n->out[0]->t);
+}
+
 const struct pare_op pare_op_global_average_pool = {
     .type = "GlobalAveragePool",
     .doc = "Mean of each channel.",
@@ -45,11 +55,13 @@ const struct pare_op pare_op_global_average_pool = {
     .types = PARE_T_FLOAT,
     .min_out = 1,
     .max_out = 1,
-    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL | PARE_OP_INT8_JOIN,
+    .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL | PARE_OP_INT8_JOIN | PARE_OP_MEAN | PARE_OP_GLOBAL,
     .torch = "AdaptiveAvgPool#d",
+    .qlinear_type = "QLinearGlobalAveragePool",
     .infer = pare_infer_global_pool,
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
+    .nni_ops = nni_ops,
     .constant_channel = pare_constant_channel_same,
 };

@@ -267,5 +267,6 @@ const struct pare_op pare_op_layer_normalization = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .row_axis = pare_layer_norm_axis,
     .axes = axes,
 };

@@ -131,6 +131,7 @@ const struct pare_op pare_op_max_pool = {
     .attr_size = sizeof(struct pare_window_attr),
     .flags = PARE_OP_HOMOGENEOUS | PARE_OP_POOL | PARE_OP_MOVES,
     .torch = "MaxPool#d",
+    .int8_since = 12,
     .infer = infer,
     .forward = forward,
     .backward = backward,

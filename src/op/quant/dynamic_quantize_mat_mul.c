@@ -50,7 +50,7 @@ const struct pare_op pare_op_dynamic_quantize_mat_mul = {
     .min_out = 1,
     .max_out = 1,
     .torch = "Linear",
-    .layer = { .params = PARE_IN(B), .weight = B, .by_default = true },
+    .layer = { .kind = PARE_LAYER_LINEAR, .params = PARE_IN(B), .weight = B, .by_default = true },
     .infer = infer,
     .forward = forward,
     .ties = ties,

@@ -62,7 +62,7 @@ const struct pare_op pare_op_mat_mul_integer = {
     .min_out = 1,
     .max_out = 1,
     .torch = "Linear",
-    .layer = { .params = PARE_IN(1), .weight = 1, .by_default = true },
+    .layer = { .kind = PARE_LAYER_LINEAR, .params = PARE_IN(1), .weight = 1, .by_default = true },
     .infer = infer,
     .forward = forward,
     .ties = ties,

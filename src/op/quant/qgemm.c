@@ -148,6 +148,14 @@ static double macs(const struct pare_node *n)
     return (double)pare_numel(&n->out[0]->t) * (double)n->in[A]->t.dim[!g->transA];
 }
 
+static void axes(const struct pare_node *n, int *out, int *in)
+{
+    const struct qgemm *g = n->attr;
+
+    *out = g->transB ? 0 : 1;
+    *in = !*out;
+}
+
 const struct pare_op pare_op_qgemm = {
     .type = "QGemm",
     .doc = "alpha A B + C of quantized matrices; the result is quantized or float32.",
@@ -160,7 +168,15 @@ const struct pare_op pare_op_qgemm = {
     .attrs = attrs,
     .attr_size = sizeof(struct qgemm),
     .infer = infer,
+    .scales = { .x = A_SCALE, .w = B_SCALE, .y = Y_SCALE },
     .forward = forward,
     .macs = macs,
+    .axes = axes,
+    .torch = "Linear",
+    .layer = { .kind = PARE_LAYER_LINEAR,
+               .params = PARE_IN(B) | PARE_IN(C),
+               .weight = B,
+               .bias = C,
+               .by_default = true },
     .settings = 0x1ff,
 };

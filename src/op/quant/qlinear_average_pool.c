@@ -46,6 +46,8 @@ const struct pare_op pare_op_qlinear_average_pool = {
     .max_out = 1,
     .attrs = attrs,
     .attr_size = sizeof(struct pool),
+    .flags = PARE_OP_POOL | PARE_OP_MEAN,
+    .scales = { .x = 1, .y = 3 },
     .infer = infer,
     .forward = forward,
     .settings = 0xff,

@@ -81,5 +81,6 @@ const struct pare_op pare_op_qlinear_concat = {
     .attrs = attrs,
     .attr_size = sizeof(struct concat),
     .infer = infer,
+    .scales = { .x = FIRST + 1, .y = 0 },
     .forward = forward,
 };

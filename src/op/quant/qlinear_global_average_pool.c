@@ -39,6 +39,8 @@ const struct pare_op pare_op_qlinear_global_average_pool = {
     .max_out = 1,
     .attrs = attrs,
     .attr_size = sizeof(struct last),
+    .flags = PARE_OP_POOL | PARE_OP_MEAN | PARE_OP_GLOBAL,
+    .scales = { .x = 1, .y = 3 },
     .infer = infer,
     .forward = forward,
     .settings = 0xff,

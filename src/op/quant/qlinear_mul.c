@@ -22,6 +22,7 @@ const struct pare_op pare_op_qlinear_mul = {
     .types = PARE_T_BYTES,
     .min_out = 1,
     .max_out = 1,
+    .scales = { .x = 1, .y = 6 },
     .infer = infer,
     .forward = forward,
     .settings = 0xff,

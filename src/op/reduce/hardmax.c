@@ -38,4 +38,5 @@ const struct pare_op pare_op_hardmax = {
     .infer = pare_softmax_infer,
     .forward = forward,
     .ties = pare_softmax_ties,
+    .row_axis = pare_softmax_row_axis,
 };

@@ -41,6 +41,29 @@ int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err 
     return 0;
 }
 
+int pare_reduce_row_axis(const struct pare_node *n)
+{
+    struct pare_err err;
+    unsigned gone;
+    int axis = 0;
+
+    if (pare_reduce_axes(n, &gone, &err) || !gone)
+        return -1;
+    while (!(gone >> axis & 1))
+        axis++;
+    return axis;
+}
+
+bool pare_is_spatial_mean(const struct pare_node *n)
+{
+    unsigned gone, space = (1u << n->in[0]->t.rank) - 4;
+    struct pare_err err;
+
+    if (!(n->op->flags & PARE_OP_MEAN) || n->op->flags & PARE_OP_POOL)
+        return n->op->flags & PARE_OP_MEAN && n->op->flags & PARE_OP_GLOBAL;
+    return !pare_reduce_axes(n, &gone, &err) && gone == space;
+}
+
 int pare_reduce_infer(struct pare_node *n, struct pare_err *err)
 {
     const struct pare_reduce *a = n->attr;

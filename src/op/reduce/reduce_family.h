@@ -63,6 +63,11 @@ void pare_reduce_ties_sum(const struct pare_node *n, struct pare_ties *t);
 /* The reduced axes: bit i for axis i.  The contents of an `axes` input must be known. */
 int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err *err);
 
+int pare_reduce_row_axis(const struct pare_node *n); /* row_axis() */
+
+/* Whether the node is a mean over all axes but the first two: it leaves (N, C) or (N, C, 1...). */
+bool pare_is_spatial_mean(const struct pare_node *n);
+
 /* A spread function from an expression of x, y, gy and r. */
 #define PARE_SPREAD(name, expr)                                                \
     static void name(const struct pare_reduce_row *r)                          \
@@ -121,6 +126,7 @@ int pare_reduce_axes(const struct pare_node *n, unsigned *gone, struct pare_err 
 #define PARE_REDUCE_OP(op_type, text)                                                  \
     .type = op_type, .doc = text, .since = 1, .in = "TL?", .min_out = 1, .max_out = 1, \
     .attrs = pare_reduce_attrs, .attr_size = sizeof(struct pare_reduce),               \
-    .infer = pare_reduce_infer, .forward = forward, .backward = backward
+    .infer = pare_reduce_infer, .forward = forward, .backward = backward,              \
+    .row_axis = pare_reduce_row_axis
 
 #endif

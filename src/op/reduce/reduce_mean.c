@@ -32,6 +32,7 @@ PARE_REDUCE_CALLS
 const struct pare_op pare_op_reduce_mean = {
     PARE_REDUCE_OP("ReduceMean", "Mean over axes."),
     .types = PARE_T_REDUCE,
+    .flags = PARE_OP_MEAN,
     .ties = pare_reduce_ties,
     .constant_channel = pare_constant_channel_same,
 };

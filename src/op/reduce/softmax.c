@@ -134,4 +134,5 @@ const struct pare_op pare_op_softmax = {
     .forward = forward,
     .backward = backward,
     .ties = pare_softmax_ties,
+    .row_axis = pare_softmax_row_axis,
 };

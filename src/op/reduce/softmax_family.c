@@ -23,6 +23,13 @@ int pare_softmax_axis(const struct pare_node *n, bool *flatten)
     return axis < 0 ? axis + rank : axis;
 }
 
+int pare_softmax_row_axis(const struct pare_node *n)
+{
+    bool flatten;
+
+    return pare_softmax_axis(n, &flatten);
+}
+
 int pare_softmax_infer(struct pare_node *n, struct pare_err *err)
 {
     const struct pare_softmax *a = n->attr;

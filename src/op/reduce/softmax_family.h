@@ -15,6 +15,8 @@ extern const struct pare_opt pare_softmax_attrs[];
 
 int pare_softmax_infer(struct pare_node *n, struct pare_err *err);
 
+int pare_softmax_row_axis(const struct pare_node *n); /* row_axis() */
+
 /* ties(): all axes except those of the lanes, whose sums would change. */
 void pare_softmax_ties(const struct pare_node *n, struct pare_ties *t);
 

@@ -95,6 +95,7 @@ const struct pare_op pare_op_concat = {
     .min_out = 1,
     .max_out = 1,
     .flags = PARE_OP_LINEAR | PARE_OP_JOINS | PARE_OP_INT8_JOIN | PARE_OP_COPIES,
+    .qlinear_type = "QLinearConcat",
     .attrs = concat_attrs,
     .attr_size = sizeof(struct concat),
     .infer = infer,

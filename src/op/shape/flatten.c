@@ -45,6 +45,7 @@ const struct pare_op pare_op_flatten = {
     .attrs = flatten_attrs,
     .attr_size = sizeof(struct flatten),
     .flags = PARE_OP_VIEW | PARE_OP_COPIES,
+    .int8_since = 9,
     .infer = infer,
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,

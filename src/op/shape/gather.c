@@ -135,6 +135,27 @@ static bool is_embedding(const struct pare_node *n)
            w->rank == 2 && (!a || a->axis == 0);
 }
 
+/* One known index: the axis is removed, or has size 1. */
+static bool index_map(const struct pare_node *n, int k, struct pare_index_map *m)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *at = &n->in[1]->t;
+    int axis = pare_gather_axis(n);
+    int64_t strides[PARE_MAX_RANK], i;
+
+    (void)k;
+    if (!(n->in[1]->flags & PARE_V_CONST) || !at->data || pare_numel(at) != 1 || at->rank > 1)
+        return false;
+    i = pare_get_int(at, 0);
+    i = i < 0 ? i + x->dim[axis] : i;
+    if (i < 0 || i >= x->dim[axis])
+        return false;
+    pare_strides(x, strides);
+    m->offset = i * strides[axis];
+    for (int a = axis; a < n->out[0]->t.rank && !at->rank; a++)
+        m->axis[a] = a + 1;
+    return true;
+}
+
 const struct pare_op pare_op_gather = {
     .type = "Gather",
     .doc = "Select slices along an axis by index.",
@@ -145,13 +166,18 @@ const struct pare_op pare_op_gather = {
     .attrs = gather_attrs,
     .attr_size = sizeof(struct pare_gather),
     .torch = "Embedding",
-    .layer = { .params = PARE_IN(0), .weight = 0, .is_layer = is_embedding, .by_default = true },
+    .layer = { .kind = PARE_LAYER_EMBEDDING,
+               .params = PARE_IN(0),
+               .weight = 0,
+               .is_layer = is_embedding,
+               .by_default = true },
     .flags = PARE_OP_COPIES,
     .infer = infer,
     .index_limit = index_limit,
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .index_map = index_map,
     .axes = axes,
     .constant_channel = pare_constant_channel_same,
     .shrink = shrink,

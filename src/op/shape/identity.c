@@ -9,6 +9,7 @@ const struct pare_op pare_op_identity = {
     .min_out = 1,
     .max_out = 1,
     .flags = PARE_OP_VIEW | PARE_OP_HOMOGENEOUS | PARE_OP_PASSES | PARE_OP_COPIES,
+    .int8_since = 1,
     .infer = pare_infer_same,
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,

@@ -232,6 +232,7 @@ const struct pare_op pare_op_resize = {
     .forward = forward,
     .backward = backward,
     .ties = pare_resize_ties,
+    .nni_ops = pare_resize_nni_ops,
     .settings = 0x6,
     .sizes = 0x8,
     .constant_channel = constant_channel,

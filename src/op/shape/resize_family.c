@@ -426,6 +426,16 @@ int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct p
                                    : backward_taps(n, c, r, err);
 }
 
+double pare_resize_nni_ops(const struct pare_node *n)
+{
+    static const double linear[] = { 5, 11, 31 }; /* per element, for one, two or three axes */
+    const char *mode = pare_attr_text(n, "mode");
+    int axes = n->out[0]->t.rank - 2;
+    double each = !strcmp(mode, "linear") && axes >= 1 && axes <= 3 ? linear[axes - 1] : 0;
+
+    return (strcmp(mode, "cubic") ? each : 259) * (double)pare_numel(&n->out[0]->t);
+}
+
 void pare_resize_ties(const struct pare_node *n, struct pare_ties *t)
 {
     for (int i = 0; i < 2 && i < n->in[0]->t.rank; i++)

@@ -58,6 +58,8 @@ int pare_resize_forward(struct pare_node *n, struct pare_ctx *c, const struct pa
 int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                          struct pare_err *err);
 
+double pare_resize_nni_ops(const struct pare_node *n); /* nni_ops() */
+
 /* ties(): batch and channels, if they are unchanged. */
 void pare_resize_ties(const struct pare_node *n, struct pare_ties *t);
 

@@ -167,6 +167,24 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     }
 }
 
+static bool index_map(const struct pare_node *n, int k, struct pare_index_map *m)
+{
+    struct pare_err err;
+    struct pare_slice s;
+
+    (void)k;
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && (!(n->in[i]->flags & PARE_V_CONST) || !n->in[i]->t.data))
+            return false;
+    if (pare_slice_ranges(n, &s, &err))
+        return false;
+    for (int i = 0; i < n->in[0]->t.rank; i++) {
+        m->first[i] = s.start[i];
+        m->step[i] = s.step[i];
+    }
+    return true;
+}
+
 const struct pare_op pare_op_slice = {
     .type = "Slice",
     .doc = "A range of some axes.",
@@ -181,6 +199,8 @@ const struct pare_op pare_op_slice = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .index_map = index_map,
+    .int8_since = 1,
     .sizes = 0x6,
     .constant_channel = pare_constant_channel_same,
     .shrink = shrink,

@@ -160,6 +160,13 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
         pare_shrunk_list(s, 1, v, n->n_out);
 }
 
+static bool index_map(const struct pare_node *n, int k, struct pare_index_map *m)
+{
+    for (int i = 0; i < k; i++)
+        m->first[pare_split_axis(n)] += pare_split_size(n, i);
+    return true;
+}
+
 const struct pare_op pare_op_split = {
     .type = "Split",
     .doc = "Split an axis into parts.",
@@ -174,6 +181,8 @@ const struct pare_op pare_op_split = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .index_map = index_map,
+    .int8_since = 2,
     .sizes = 0x2,
     .constant_channel = pare_constant_channel_same,
     .shrink = shrink,

@@ -69,6 +69,7 @@ const struct pare_op pare_op_squeeze = {
     .attrs = squeeze_attrs,
     .attr_size = sizeof(struct squeeze),
     .flags = PARE_OP_VIEW | PARE_OP_COPIES,
+    .int8_since = 1,
     .infer = infer,
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,

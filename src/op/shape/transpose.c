@@ -73,6 +73,13 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
         pare_tie(t, n->in[0], perm[i], n->out[0], i);
 }
 
+static bool index_map(const struct pare_node *n, int k, struct pare_index_map *m)
+{
+    (void)k;
+    pare_transpose_perm(n, m->axis);
+    return true;
+}
+
 const struct pare_op pare_op_transpose = {
     .type = "Transpose",
     .doc = "Permute axes.",
@@ -87,5 +94,7 @@ const struct pare_op pare_op_transpose = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .index_map = index_map,
+    .int8_since = 1,
     .constant_channel = pare_constant_channel_same,
 };

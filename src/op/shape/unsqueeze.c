@@ -70,6 +70,7 @@ const struct pare_op pare_op_unsqueeze = {
     .attrs = unsqueeze_attrs,
     .attr_size = sizeof(struct unsqueeze),
     .flags = PARE_OP_VIEW | PARE_OP_COPIES,
+    .int8_since = 1,
     .infer = infer,
     .forward = pare_forward_copy,
     .backward = pare_backward_copy,

@@ -76,6 +76,7 @@ const struct pare_op pare_op_upsample = {
     .forward = forward,
     .backward = backward,
     .ties = pare_resize_ties,
+    .nni_ops = pare_resize_nni_ops,
     .settings = 0x2,
     .flags = PARE_OP_FLOAT_ONLY,
 };

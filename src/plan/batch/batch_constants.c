@@ -56,7 +56,7 @@ static const struct pare_tensor *fixed_shape(const struct walk *w, int i)
     const struct pare_node *n = w->one->node[i], *t = w->two->node[i];
     const struct pare_value *s = n->n_in > 1 ? n->in[1] : NULL, *s2 = s ? t->in[1] : NULL;
 
-    if (!n->op || strcmp(n->type, "Reshape") || !s || !(s->flags & PARE_V_CONST) || !s->t.data ||
+    if (!pare_node_is(n, &pare_op_reshape) || !s || !(s->flags & PARE_V_CONST) || !s->t.data ||
         s->t.dtype != PARE_I64 || !s2 || !s2->t.data || !pare_same_shape(&s->t, &s2->t) ||
         !pare_model_has_node(w->m, n) || pare_numel(&s->t) > PARE_MAX_RANK)
         return NULL;

@@ -15,7 +15,7 @@
 static struct pare_node *dequantize_of(const struct pare_value *v)
 {
     struct pare_node *d = v && !pare_is_fixed(v) ? v->maker : NULL;
-    const struct pare_value *q = pare_node_is(d, "DequantizeLinear") ? d->in[0] : NULL;
+    const struct pare_value *q = pare_node_is(d, &pare_op_dequantize_linear) ? d->in[0] : NULL;
 
     if (!q || pare_is_fixed(q) || (q->t.dtype != PARE_U8 && q->t.dtype != PARE_I8) ||
         d->in[1]->t.dtype != PARE_F32 || pare_numel(&d->in[1]->t) != 1 || !pare_is_f32(v))
@@ -30,11 +30,11 @@ static bool shuffles(const struct pare_graph *g, const struct pare_node *n)
     const struct pare_node *t = pare_graph_only_consumer(g, n->out[0]), *back;
     int perm[PARE_MAX_RANK];
 
-    if (!pare_node_is(n, "Reshape") || n->in[0]->t.rank != 4 || n->out[0]->t.rank != 5 ||
-        !pare_node_is(t, "Transpose"))
+    if (!pare_node_is(n, &pare_op_reshape) || n->in[0]->t.rank != 4 || n->out[0]->t.rank != 5 ||
+        !pare_node_is(t, &pare_op_transpose))
         return false;
     back = pare_graph_only_consumer(g, t->out[0]);
-    if (!pare_node_is(back, "Reshape") || back->out[0]->t.rank != 4)
+    if (!pare_node_is(back, &pare_op_reshape) || back->out[0]->t.rank != 4)
         return false;
     pare_transpose_perm(t, perm);
     for (int i = 0; i < 4; i++)
@@ -54,9 +54,9 @@ static bool only_moves(const struct pare_graph *g, const struct pare_node *n)
         return false;
     x = &n->in[0]->t;
     y = &n->out[0]->t;
-    if (!strcmp(n->type, "MaxPool"))
-        return n->version >= 12;
-    if (!strcmp(n->type, "Slice"))
+    if (n->op->flags & PARE_OP_POOL)
+        return n->op->flags & PARE_OP_MOVES && pare_moves_int8(n->op, n->version);
+    if (pare_node_is(n, &pare_op_slice))
         return x->rank == 4 && y->dim[0] == x->dim[0] && y->dim[2] == x->dim[2] &&
                y->dim[3] == x->dim[3];
     return shuffles(g, n);
@@ -105,7 +105,7 @@ int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err)
 
         if (!n->n_in || !n->in[0] || !(d = dequantize_of(n->in[0])) || !only_moves(g, n))
             continue;
-        three = pare_node_is(n, "Reshape");
+        three = pare_node_is(n, &pare_op_reshape);
         if (three) {
             more[1] = pare_graph_only_consumer(g, n->out[0]);
             more[2] = pare_graph_only_consumer(g, more[1]->out[0]);

@@ -16,8 +16,6 @@
 #include "../../backend/backend.h"
 #include "../../op/matrix/matrix.h"
 #include "../../op/shape/movement.h"
-#include "../../op/nn/norm.h"
-#include "../../op/reduce/reduce_family.h"
 
 #define LEAST_SAVED 2 /* at most one of this many rows is used, or the rewrite does not pay */
 #define MOST_TRIED 64 /* Gathers; each takes a walk over the whole graph */
@@ -68,16 +66,15 @@ static enum want of_rows(int64_t inner, int64_t K, int64_t N, int64_t *x)
 static enum want of_product(const struct pare_node *n, int k, int64_t inner, int64_t *x)
 {
     const struct pare_tensor *a = &n->in[0]->t, *b = &n->in[1]->t;
+    struct pare_gemm_attrs g;
 
     if (a->rank < 2 || b->rank != 2)
         return ODD;
-    if (pare_node_is(n, "Gemm")) {
-        if (pare_gemm_get(n).ta)
-            return ODD;
-        if (k == 2)
-            return pare_numel(&n->in[2]->t) == last_dim(n->out[0]) && last_dim(n->in[2]) != 1 ? ALL
-                                                                                              : ODD;
-    }
+    if (!pare_product_get(n, &g) || g.ta)
+        return ODD;
+    if (k == 2)
+        return pare_numel(&n->in[2]->t) == last_dim(n->out[0]) && last_dim(n->in[2]) != 1 ? ALL
+                                                                                          : ODD;
     return k ? ALL : of_rows(inner, last_dim(n->in[0]), last_dim(n->out[0]), x);
 }
 
@@ -119,22 +116,16 @@ static enum want of_transpose(const struct region *r, const struct pare_node *n,
 /* Operators that work on each row as a whole. */
 static bool by_last_axis(const struct pare_node *n)
 {
-    struct pare_err err = { 0 };
-    unsigned gone;
-    bool flatten;
     int last = n->in[0]->t.rank - 1;
 
-    if (pare_node_is(n, "LayerNormalization"))
-        return pare_layer_norm_axis(n) == last;
-    if (pare_node_is(n, "Softmax"))
-        return pare_softmax_axis(n, &flatten) == last && !flatten;
-    return pare_node_is(n, "ReduceMean") && n->out[0]->t.rank == last + 1 &&
-           !pare_reduce_axes(n, &gone, &err) && gone == 1u << last;
+    return n->op->row_axis && n->op->row_axis(n) == last && n->out[0]->t.rank == last + 1;
 }
 
 static bool is_product(const struct pare_node *n)
 {
-    return pare_node_is(n, "MatMul") || pare_node_is(n, "Gemm");
+    struct pare_gemm_attrs a;
+
+    return pare_product_get(n, &a);
 }
 
 static enum want want(const struct region *r, const struct pare_node *n, int k, int64_t *x)
@@ -144,13 +135,13 @@ static enum want want(const struct region *r, const struct pare_node *n, int k, 
     *x = inner;
     if (is_product(n))
         return of_product(n, k, inner, x);
-    if (pare_node_is(n, "Transpose"))
+    if (pare_node_is(n, &pare_op_transpose))
         return of_transpose(r, n, inner, x);
     if (n->op->flags & PARE_OP_VIEW)
         return k ? ALL : SOME;
     if (n->op->map2)
         return of_pair(r, n, k, inner, x);
-    if (n->op->map || pare_node_is(n, "QuantizeLinear") || pare_node_is(n, "DequantizeLinear"))
+    if (n->op->map || n->op->flags & PARE_OP_ELEMENTWISE)
         return !k ? SOME : pare_is_const(n->in[k]) && pare_numel(&n->in[k]->t) == 1 ? ALL : ODD;
     if (n->in[0]->t.rank && by_last_axis(n))
         return k ? ALL : of_rows(inner, last_dim(n->in[0]), last_dim(n->out[0]), x);
@@ -211,7 +202,7 @@ static void trim(struct region *r)
     for (int i = 0; i < r->pick->id; i++) {
         const struct pare_node *n = r->g->node[i];
 
-        if (r->member[i] && (n->op->flags & PARE_OP_VIEW || pare_node_is(n, "Transpose")))
+        if (r->member[i] && n->op->flags & (PARE_OP_VIEW | PARE_OP_MOVES))
             r->member[i] = n->in[0]->maker && r->member[n->in[0]->maker->id];
     }
 }
@@ -254,7 +245,7 @@ static int reshape(const struct region *r, struct pare_node *n, struct pare_valu
 {
     struct pare_value *shape = fresh(r, y, "shape for", err);
 
-    n->op = pare_find_op("", "Reshape");
+    n->op = &pare_op_reshape;
     n->attr = shape ? pare_alloc(r->g->arena, 1, n->op->attr_size) : NULL;
     if (!shape)
         return err->code;
@@ -264,7 +255,7 @@ static int reshape(const struct region *r, struct pare_node *n, struct pare_valu
     if (!n->attr)
         return pare_no_memory(err, "for the plan");
     memcpy(shape->t.data, y->t.dim, (size_t)y->t.rank * sizeof(*y->t.dim));
-    n->type = "Reshape";
+    n->type = n->op->type;
     n->name = y->name;
     n->version = 13;
     n->in[0] = x;
@@ -355,7 +346,7 @@ static int change(struct region *r, struct pare_err *err)
         if (!r->member[i])
             continue;
         make_smaller(r, &n->out[0]->t, r->inner[n->out[0]->id]);
-        if (pare_node_is(n, "Reshape"))
+        if (pare_node_is(n, &pare_op_reshape))
             PARE_TRY(reshape(r, n, n->in[0], n->out[0], err));
     }
     PARE_TRY(reshape(r, r->pick, x, r->pick->out[0], err));
@@ -367,8 +358,9 @@ static bool picks(const struct pare_node *n)
 {
     const struct pare_tensor *x;
 
-    if (!pare_node_is(n, "Gather") || n->in[0]->t.dtype == PARE_NONE || pare_is_fixed(n->in[0]) ||
-        !pare_is_const(n->in[1]) || !pare_numel(&n->in[0]->t) || !pare_numel(&n->in[1]->t))
+    if (!pare_node_is(n, &pare_op_gather) || n->in[0]->t.dtype == PARE_NONE ||
+        pare_is_fixed(n->in[0]) || !pare_is_const(n->in[1]) || !pare_numel(&n->in[0]->t) ||
+        !pare_numel(&n->in[1]->t))
         return false;
     x = &n->in[0]->t;
     return pare_numel(&n->in[1]->t) <= x->dim[pare_gather_axis(n)] / LEAST_SAVED;

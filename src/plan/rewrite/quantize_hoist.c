@@ -17,13 +17,14 @@ static bool keeps_order(const struct pare_node *n)
         return false;
     if (n->op->flags & PARE_OP_VIEW)
         return true;
-    return !strcmp(n->type, "MaxPool") && n->version >= 12; /* versions that accept int8 */
+    return n->op->flags & PARE_OP_POOL && n->op->flags & PARE_OP_MOVES &&
+           pare_moves_int8(n->op, n->version);
 }
 
 /* With a single constant scale the node can be placed anywhere. */
 static bool can_hoist(const struct pare_node *q)
 {
-    if (!pare_node_is(q, "QuantizeLinear") ||
+    if (!pare_node_is(q, &pare_op_quantize_linear) ||
         (q->out[0]->t.dtype != PARE_U8 && q->out[0]->t.dtype != PARE_I8))
         return false;
     for (int i = 1; i < q->n_in; i++)
