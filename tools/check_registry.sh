@@ -48,34 +48,97 @@ registry src/quant/preset/presets.def PRESET src/quant/preset pare_preset preset
 registry src/zoo/networks.def NETWORK src/zoo pare_network ""
 registry src/cli/cmd/commands.def COMMAND src/cli pare_command cmd_
 
-# Properties of operators are in their descriptors: no tables of operator types in the folders that
-# compress models.  Tables of src/onnx (versions of the format) and of src/backend and src/plan
-# (which kernel runs) are fine.
-types=$(grep -rhoE '(\.type = |_OP\()"[A-Za-z0-9]+"' src/op | sed 's/.*"\(.*\)"/\1/' | sort -u)
-for dir in graph compress prune quant analyze speedup train report cli; do
-    find "src/$dir" -name '*.c'
-done | xargs awk -v types="$types" '
+# Properties of operators are in their descriptors.  Outside src/op:
+#   - nothing compares strings with operator types, ONNX's or PyTorch's; only src/onnx does, where
+#     it reads protobuf;
+#   - a statement does not ask whether one node is this operator or that one;
+#   - a file names at most one descriptor, in src/onnx two; src/backend and src/plan/rewrite, which
+#     match patterns of operators, name as many as the pattern has;
+#   - there are no tables of operator types in the folders that compress models.
+types=$(grep -rhoE '(\.type = |\.torch = |_OP\()"[A-Za-z0-9]+(#d)?"' src/op |
+    sed 's/.*"\([A-Za-z0-9]*\)\(#d\)*"/\1/' | sort -u)
+find src -path src/op -prune -o -name '*.[ch]' -print | sort | xargs awk -v types="$types" '
+function complain(what) {
+    printf "%s:%d: %s\n", FILENAME, FNR, what
+    bad = 1
+}
+
+# A statement that asks for two operators with the same first argument.
+function check_statement(text,    asked, call, node, op) {
+    while (match(text, /is\([^,()"]*(\([^()]*\))?[^,()"]*, (&pare_op_[a-z0-9_]+|"[A-Za-z0-9]+")\)/)) {
+        call = substr(text, RSTART + 3, RLENGTH - 4)
+        text = substr(text, RSTART + RLENGTH)
+        node = op = call
+        sub(/, [^,]*$/, "", node)
+        sub(/^.*, /, "", op)
+        if (op ~ /^"/ && !(op in is_type))
+            continue
+        if ((node in asked) && asked[node] != op)
+            complain("asks for " asked[node] " and " op ": use a property of the descriptor")
+        asked[node] = op
+    }
+}
+
+function end_file() {
+    if (named > most)
+        printf "%s: names %d operators, at most %d are allowed: use their descriptors\n", file,
+               named, most
+    bad = bad || named > most
+}
+
 BEGIN {
     n = split(types, list, "\n")
     for (i = 1; i <= n; i++)
         is_type["\"" list[i] "\""] = 1
 }
-FNR == 1 || /^[ ]*};?$/ { inside = 0 }
-/\[\]? *= *{/ || /\[\]\[[0-9]*\] = {/ { inside = 1; found = 0 }
-inside {
+FNR == 1 {
+    end_file()
+    file = FILENAME
+    most = file ~ /^src\/(backend|plan\/rewrite)\// ? 1000 : file ~ /^src\/onnx\// ? 2 : 1
+    tables = file ~ /^src\/(graph|compress|prune|quant|analyze|speedup|train|report|cli)\//
+    named = inside = 0
+    statement = ""
+    delete seen
+}
+{
     line = $0
+    sub(/\/\*.*/, "", line)
+    statement = statement line
+    while (match(statement, /[;{}]/)) {
+        done = substr(statement, 1, RSTART)
+        statement = substr(statement, RSTART + 1)
+        check_statement(done)
+    }
+    rest = line
+    while (match(rest, /&pare_op_[a-z0-9_]+/)) {
+        named += !(substr(rest, RSTART, RLENGTH) in seen)
+        seen[substr(rest, RSTART, RLENGTH)] = 1
+        rest = substr(rest, RSTART + RLENGTH)
+    }
+    if (file !~ /^src\/onnx\// && match(line, /str(n|case)?cmp\([^"]*"[A-Za-z0-9]+"/)) {
+        name = substr(line, RSTART, RLENGTH)
+        sub(/^[^"]*/, "", name)
+        if (name in is_type)
+            complain("compares a string with " name ": use the descriptor")
+    }
+}
+/^[ ]*};?$/ { inside = 0 }
+tables && (/\[\]? *= *{/ || /\[\]\[[0-9]*\] = {/) { inside = 1; found = 0 }
+inside {
     while (match(line, /"[^"]*"/)) {
         found += substr(line, RSTART, RLENGTH) in is_type
         line = substr(line, RSTART + RLENGTH)
     }
     if (found > 1) {
-        printf "%s:%d: a table of operator types: use their descriptors\n", FILENAME, FNR
-        bad = 1
+        complain("a table of operator types: use their descriptors")
         inside = 0
     }
     if (/};$/)
         inside = 0
 }
-END { exit bad }
+END {
+    end_file()
+    exit bad
+}
 ' >&2 || bad=1
 exit $bad

@@ -282,6 +282,39 @@ static void test_quantized_model_lists_its_scales(void **state)
     pare_data_free(o.tuning.valid);
 }
 
+/* Integer operators and packed weights have scales, too, along the weight's own axis. */
+static void test_integer_operators_list_their_scales(void **state)
+{
+    int64_t shape[3] = { 1, 8, 8 };
+    struct pare_quantize_opts o = { .preset = "int8", .qoperator = true };
+    struct pare_model *m, *q;
+    struct pare_model_quant w, x;
+
+    (void)state;
+    OK(pare_model_new("lenet", shape, 10, 1, &m, &err));
+    OK(pare_data_open("digits", "train", NULL, &o.tuning.data, &err));
+    OK(pare_quantize(m, &o, &q, NULL, &err));
+    OK(pare_model_layer_quant(q, "fc1", 'w', &w, &err)); /* QGemm */
+    assert_int_equal(w.dtype, PARE_I8);
+    assert_int_equal(w.axis, 0);
+    assert_int_equal(pare_numel(&w.scale), 500);
+    OK(pare_model_layer_quant(q, "fc1", 'x', &x, &err));
+    assert_int_equal(pare_numel(&x.scale), 1);
+    assert_int_not_equal(x.dtype, PARE_NONE);
+    pare_model_free(q);
+    o = (struct pare_quantize_opts){ .preset = "w4", .nbits = true, .tuning = o.tuning };
+    OK(pare_quantize(m, &o, &q, NULL, &err));
+    OK(pare_model_layer_quant(q, "fc1", 'w', &w, &err)); /* MatMulNBits */
+    assert_int_equal(w.dtype, PARE_U4);
+    assert_int_equal(w.axis, 1);
+    assert_true(w.group >= 16);
+    OK(pare_model_layer_quant(q, "fc1", 'x', &x, &err));
+    assert_int_equal(x.dtype, PARE_NONE);
+    pare_model_free(q);
+    pare_model_free(m);
+    pare_data_free(o.tuning.data);
+}
+
 /* The scale of a pooled tensor is not the scale of the convolution before the pool. */
 static void test_float_outputs_have_no_scale(void **state)
 {
@@ -544,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_training_on_two_named_inputs),
         cmocka_unit_test(test_data_that_does_not_fit_the_model),
         cmocka_unit_test(test_quantized_model_lists_its_scales),
+        cmocka_unit_test(test_integer_operators_list_their_scales),
         cmocka_unit_test(test_float_outputs_have_no_scale),
         cmocka_unit_test(test_progress_callback_cancels),
         cmocka_unit_test(test_models_are_freed_in_any_order),

@@ -1,5 +1,8 @@
-/* test_fused_models.c - FusedConv and FusedGemm in models: kernels, and removal of channels. */
+/* test_fused_models.c - FusedConv and FusedGemm in models: kernels, removal of channels,
+ * equalization. */
 #include "speedup_rig.h"
+
+#include "quant/equalize.h"
 
 static struct bin microsoft(struct bin attrs)
 {
@@ -94,11 +97,62 @@ static void test_masked_channels_are_removed(void **state)
     pare_model_free(m);
 }
 
+static struct pare_tensor result(struct pare_model *m, struct pare_tensor *x)
+{
+    struct pare_plan_opts o = { .threads = 1, .in = x, .n_in = 1 };
+    struct pare_tensor y, copy;
+    struct pare_plan *p;
+    struct pare_err err;
+
+    if (pare_plan_new(m, &o, &p, &err) || pare_plan_run(p, x, 1, &y, 1, &err) ||
+        pare_tensor_new(pool, &copy, PARE_F32, y.rank, y.dim, &err))
+        fail_msg("%s", err.msg);
+    memcpy(copy.data, y.data, (size_t)pare_numel(&y) * sizeof(float));
+    pare_plan_free(p);
+    return copy;
+}
+
+/* Scaling a channel before tanh would change the function; a ConvTranspose can be scaled. */
+static void test_equalization_leaves_fused_activations(void **state)
+{
+    struct net n = net_new(3);
+    const char *x = build_input(&n.b, PARE_F32, 4, (int64_t[]){ -1, 3, 8, 8 });
+    struct pare_tensor in = net_random(&n, 0, 1, 4, (int64_t[]){ 2, 3, 8, 8 }), before, after;
+    struct pare_model *m;
+    struct pare_err err;
+    struct bin bytes;
+    bool changed = false;
+    int pairs;
+
+    (void)state;
+    x = fused_conv(&n, x, NULL, ALL, 3, 6, "Tanh");
+    x = build_node(&n.b, "ConvTranspose", NAMES(x, WEIGHT(&n, ALL, 1, 6, 4, 2, 2)), NOTHING);
+    x = build_node(&n.b, "Relu", NAMES(x), NOTHING);
+    x = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, ALL, 0, 5, 4, 3, 3)), NOTHING);
+    build_output(&n.b, x);
+    bytes = CAT(build_bytes(&n.b), opset("com.microsoft", 1));
+    if (pare_model_parse(bytes.p, bytes.n, NULL, &m, &err))
+        fail_msg("%s", err.msg);
+    before = result(m, &in);
+    if (pare_model_equalize(m, &pairs, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(pairs, 1);
+    after = result(m, &in);
+    for (int64_t i = 0; i < pare_numel(&before); i++) {
+        assert_float_equal(pare_f32(&before)[i], pare_f32(&after)[i], 1e-5);
+        changed |= pare_f32(&before)[i] != pare_f32(&after)[i];
+    }
+    assert_true(changed); /* the weights were scaled */
+    pare_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_kernels_match_reference, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_masked_channels_are_removed, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_equalization_leaves_fused_activations, make_pool,
+                                        drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,17 +69,17 @@ static bool int8_channels_match(const struct pare_match *v, struct pare_node *n,
     struct channels8 c = { 0 }, *keep;
     struct pare_node *turn = NULL, *last = n;
     const struct pare_tensor *x;
+    bool slice = pare_node_is(n, &pare_op_slice);
 
-    if ((!pare_node_is(n, &pare_op_slice) && !pare_node_is(n, &pare_op_reshape)) || n->n_out != 1 ||
-        !n->in[0] || pare_is_const(n->in[0]))
+    if ((!slice && !pare_node_is(n, &pare_op_reshape)) || n->n_out != 1 || !n->in[0] ||
+        pare_is_const(n->in[0]))
         return false;
     x = &n->in[0]->t;
     if ((x->dtype != PARE_U8 && x->dtype != PARE_I8) || x->rank != 4 || !pare_numel(x) ||
         n->out[0]->t.rank < 0 || !pare_numel(&n->out[0]->t) || x->dim[1] > INT32_MAX ||
         pare_layout_of(v, n->in[0]) != PARE_CHANNELS_LAST)
         return false;
-    if (pare_node_is(n, &pare_op_slice) ? !read_slice(v, n, &c)
-                                        : !(last = read_shuffle(v, n, &c, &turn)))
+    if (slice ? !read_slice(v, n, &c) : !(last = read_shuffle(v, n, &c, &turn)))
         return false;
     c.from = x->dim[1];
     c.to = last->out[0]->t.dim[1];

@@ -86,12 +86,10 @@ static bool read_parts(const struct pare_match *v, struct pare_node *n, struct p
 
 static bool int8_concat_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    bool f32;
+    bool f32, qlinear = pare_node_is(n, &pare_op_qlinear_concat);
     struct int8_concat *c;
 
-    if ((n->op->domain ? !pare_node_is(n, &pare_op_qlinear_concat)
-                       : !pare_node_is(n, &pare_op_concat)) ||
-        !pare_numel(&n->out[0]->t))
+    if ((!qlinear && !pare_node_is(n, &pare_op_concat)) || !pare_numel(&n->out[0]->t))
         return false;
     f32 = pare_is_f32(n->out[0]);
     if (!f32 && n->out[0]->t.dtype != PARE_U8 && n->out[0]->t.dtype != PARE_I8)

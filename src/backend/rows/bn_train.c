@@ -39,20 +39,15 @@ struct bn {
 /* The bounds of a Relu, or of a Clip with constant bounds. */
 static bool bounds(const struct pare_node *n, struct bn *c)
 {
-    const float ends[2] = { -INFINITY, INFINITY };
-    bool relu = pare_node_is(n, &pare_op_relu), clip = pare_node_is(n, &pare_op_clip) && !c->add;
-    float y[2];
+    bool relu = pare_node_is(n, &pare_op_relu);
+    double low, high;
 
-    if (!relu && !clip)
+    if (!n->op->clamp || (c->add && !relu) || !n->op->clamp(n, &low, &high))
         return false;
-    for (int i = 1; i < n->n_in; i++)
-        if (n->in[i] && (!pare_is_const(n->in[i]) || !n->in[i]->t.data))
-            return false;
-    n->op->map(n, ends, y, 2);
-    c->low = y[0];
-    c->high = y[1];
-    c->above = relu ? 0 : nextafterf(y[0], -INFINITY);
-    return y[0] <= 0 && y[1] >= 0; /* else padding lanes would not remain zero */
+    c->low = (float)low;
+    c->high = (float)high;
+    c->above = relu ? 0 : nextafterf(c->low, -INFINITY);
+    return low <= 0 && high >= 0; /* else padding lanes would not remain zero */
 }
 
 /* The other operand of an Add of x that can be fused; else NULL. */

@@ -128,18 +128,18 @@ static bool match_operator(struct pare_node *n, struct norm *c)
 static bool norm_rows_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     const struct pare_tensor *x = n->n_in && n->in[0] ? &n->in[0]->t : NULL;
-    struct norm *c;
+    struct norm found = { 0 }, *c;
 
-    if (!x || x->rank < 1 ||
-        (!pare_node_is(n, &pare_op_reduce_mean) && !pare_node_is(n, &pare_op_layer_normalization)))
+    if (!x || x->rank < 1)
+        return false;
+    found.length = x->dim[x->rank - 1];
+    if ((!match_operator(n, &found) && !match_decomposed(v, n, &found)) || !found.length ||
+        !pare_numel(x))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    if (!c)
+    if (!c || !pare_step_lists(s, v, 1, 1, found.n_list))
         return false;
-    c->length = x->dim[x->rank - 1];
-    if (!c->length || !pare_numel(x) || (!match_operator(n, c) && !match_decomposed(v, n, c)) ||
-        !pare_step_lists(s, v, 1, 1, c->n_list))
-        return false;
+    *c = found;
     c->rows = pare_numel(x) / c->length;
     for (int i = 0; i < c->n_list; i++)
         s->fused[i] = c->list[i];

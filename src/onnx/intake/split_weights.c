@@ -55,7 +55,7 @@ static bool is_initializer(const struct split *s, const struct pare_value *v)
 
 static bool is_identity(const struct pare_node *n)
 {
-    return pare_node_is(n, &pare_op_identity) && n->n_in == 1 && n->n_out == 1 && n->out[0];
+    return n->op && n->op->flags & PARE_OP_PASSES && n->n_in == 1 && n->n_out == 1 && n->out[0];
 }
 
 static bool all_equal(const struct pare_value *v)

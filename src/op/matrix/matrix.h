@@ -19,8 +19,8 @@ struct pare_gemm_attrs pare_gemm_get(const struct pare_node *n);
 /* The same of a Gemm or MatMul; false: the node is something else. */
 bool pare_product_get(const struct pare_node *n, struct pare_gemm_attrs *a);
 
-/* Whether the node is a Gemm or MatMul without factors: x op(w), or x op(w) + c, where op transposes
- * if *tb. */
+/* Whether the node is a Gemm or MatMul without factors: x op(w), or x op(w) + c, where op
+ * transposes if *tb. */
 bool pare_is_plain_product(const struct pare_node *n, bool *tb);
 
 /* The axis of a Softmax, LogSoftmax or Hardmax node, not negative.  With *flatten (before opset

@@ -10,6 +10,7 @@
 
 #include "../../base/arena.h"
 #include "../../base/options.h"
+#include "../../op/op.h"
 #include "../../tensor/tensor.h"
 #include "free_batch.h"
 
