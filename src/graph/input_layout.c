@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../base/options.h"
+#include "../op/op.h"
 #include "graph.h"
 
 #define STEPS 16 /* nodes to follow from the input on */
@@ -24,7 +25,7 @@ static bool channels_to_front(const struct pare_node *n)
     const struct pare_opt *o = pare_opt_find(n->op->attrs, "perm");
     const struct pare_ints *perm;
 
-    if (strcmp(n->type, "Transpose") != 0 || !o)
+    if (!pare_node_is(n, &pare_op_transpose) || !o)
         return false;
     perm = (const struct pare_ints *)(const void *)((const char *)n->attr + o->offset);
     return perm->n == 4 && !memcmp(perm->v, want, sizeof(want));
@@ -37,11 +38,10 @@ static bool channels_are_second(const struct pare_node *n, const struct pare_val
            (n->op->flags & PARE_OP_POOL || (n->op->torch && strchr(n->op->torch, '#')));
 }
 
-/* Each element of output 0 depends on the element of v at the same place. */
-static bool keeps_places(const struct pare_node *n)
+/* The axes of output 0 are those of v, in the same order. */
+static bool keeps_axes(const struct pare_node *n)
 {
-    return n->op->map || n->op->map2 || n->op->flags & PARE_OP_PASSES || !strcmp(n->type, "Cast") ||
-           !strcmp(n->type, "Pad");
+    return n->op->map || n->op->map2 || n->op->flags & (PARE_OP_PASSES | PARE_OP_KEEPS_AXES);
 }
 
 /* The sizes alone: (N, H, W, 3) and (N, 3, H, W). */
@@ -66,7 +66,7 @@ enum pare_layout pare_graph_layout(const struct pare_graph *g, const struct pare
             return PARE_NHWC;
         if (n && channels_are_second(n, v))
             return PARE_NCHW;
-        v = n && n->n_out && keeps_places(n) ? n->out[0] : NULL;
+        v = n && n->n_out && keeps_axes(n) ? n->out[0] : NULL;
     }
     return by_sizes(&in->t);
 }

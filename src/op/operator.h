@@ -120,6 +120,8 @@ enum pare_op_flag {
     PARE_OP_GLOBAL = 1 << 27,     /* with PARE_OP_POOL: combines all spatial positions */
     PARE_OP_ELEMENTWISE = 1 << 28, /* element i of output 0 depends on element i of input 0 and on
                                     * other inputs, if those are scalars; implied by map() */
+    PARE_OP_KEEPS_AXES = 1 << 29,  /* axis i of output 0 is axis i of input 0, maybe of another
+                                    * size; implied by map() and map2() */
 };
 
 /* What a layer computes. */

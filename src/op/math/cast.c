@@ -214,7 +214,8 @@ const struct pare_op pare_op_cast = {
     .in = "A",
     .min_out = 1,
     .max_out = 1,
-    .flags = PARE_OP_STORAGE | PARE_OP_FLOAT_ONLY | PARE_OP_COPIES | PARE_OP_STEPS,
+    .flags = PARE_OP_KEEPS_AXES | PARE_OP_STORAGE | PARE_OP_FLOAT_ONLY | PARE_OP_COPIES |
+             PARE_OP_STEPS,
     .attrs = cast_attrs,
     .attr_size = sizeof(struct cast),
     .infer = infer,

@@ -274,6 +274,7 @@ const struct pare_op pare_op_pad = {
     .max_out = 1,
     .attrs = pad_attrs,
     .attr_size = sizeof(struct pad),
+    .flags = PARE_OP_KEEPS_AXES,
     .infer = infer,
     .forward = forward,
     .backward = backward,

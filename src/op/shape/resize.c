@@ -237,5 +237,5 @@ const struct pare_op pare_op_resize = {
     .sizes = 0x8,
     .constant_channel = constant_channel,
     .shrink = shrink,
-    .flags = PARE_OP_FLOAT_ONLY,
+    .flags = PARE_OP_KEEPS_AXES | PARE_OP_FLOAT_ONLY,
 };

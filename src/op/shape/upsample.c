@@ -78,5 +78,5 @@ const struct pare_op pare_op_upsample = {
     .ties = pare_resize_ties,
     .nni_ops = pare_resize_nni_ops,
     .settings = 0x2,
-    .flags = PARE_OP_FLOAT_ONLY,
+    .flags = PARE_OP_KEEPS_AXES | PARE_OP_FLOAT_ONLY,
 };
