@@ -1,4 +1,4 @@
-/* inner_node.c - a node of another operator, for operators that are defined by others. */
+/* inner_node.c - a node of another operator, for operators defined in terms of others. */
 #include "inner_node.h"
 
 static int set_default(struct pare_inner *p, const struct pare_opt *o, struct pare_err *err)

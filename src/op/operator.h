@@ -272,8 +272,8 @@ struct pare_op {
      * change with the sizes of axes. */
     unsigned sizes;
 
-    /* Of an input with indices: how many indices there are, so that they are valid below it; 0: the
-     * input has no indices.  NULL: none has. */
+    /* Upper bound (exclusive) of the indices in an input; 0: the input has no indices.  NULL: no
+     * input has. */
     int64_t (*index_limit)(const struct pare_node *n, int input);
 
     /* Removal of channels, see channels.h.
@@ -288,7 +288,7 @@ struct pare_op {
      *                   the node's weights or of several input channels; NAN if it is not
      *                   constant.  NULL: unknown.
      * needed_channels:  input channels that the needed output channels require, in addition to
-     *                   axis relations.  NULL: linear and ties tell all. */
+     *                   axis relations.  NULL: linear and ties describe all. */
     bool (*linear)(const struct pare_node *n, struct pare_linear *l);
     float (*constant_channel)(const struct pare_node *n, int axis, int64_t channel, float x);
     void (*shrink)(const struct pare_node *n, struct pare_shrunk *s);

@@ -23,8 +23,8 @@ const char *const *pare_quantize_presets(void)
 
 /* ---- folding -------------------------------------------------------------------------------- */
 
-/* Folding comes first: as asked for, or with a preset that folds unless the quantizer folds
- * BatchNormalization itself while it trains. */
+/* Fold before quantization: if requested, or with a preset that folds, unless the quantizer folds
+ * BatchNormalization itself during training. */
 static bool folds_first(const struct pare_quantize_job *j)
 {
     const struct pare_quantize_opts *o = &j->o;
@@ -111,7 +111,7 @@ static int make_rules(struct pare_quantize_job *j, struct pare_compression_opts 
 static int open_quantizer(struct pare_model *m, const struct pare_compression_opts *co,
                           struct pare_graph *g, struct pare_compression **c, struct pare_err *err)
 {
-    if (!co->quantizer) /* says so */
+    if (!co->quantizer) /* reports the error */
         return pare_compression_new(m, co, c, err);
     return pare_compression_open(&pare_method_quant, m, co, g, c, err);
 }
@@ -161,8 +161,8 @@ void pare_quantize_close(struct pare_quantize_job *j)
 
 /* ---- work ----------------------------------------------------------------------------------- */
 
-/* The fake-quantized model; noise of quantization is summed up meanwhile. */
-static int evaluate_rounded(struct pare_quantize_job *j, struct pare_err *err)
+/* Evaluate the fake-quantized model and collect the quantization noise. */
+static int evaluate_fake_quant(struct pare_quantize_job *j, struct pare_err *err)
 {
     int rc;
 
@@ -202,8 +202,8 @@ static int evaluate_result(struct pare_quantize_job *j, struct pare_err *err)
     return rc;
 }
 
-/* Accuracy of the fake-quantized model; when that suffices, the lower one of it and of the model
- * with integers, which may differ. */
+/* Accuracy of the fake-quantized model; if that suffices, the lower one of it and of the integer
+ * model, which may differ. */
 static int accuracy(void *user, double *value, struct pare_err *err)
 {
     struct pare_quantize_job *j = user;
@@ -240,7 +240,7 @@ static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
     if (!j->before.n)
         return pare_fail(err, PARE_ECONFIG,
                          "--accuracy-drop needs validation data: specify --valid");
-    /* Counts are divided, so that what is just at the bound may differ in its last bit. */
+    /* Accuracies are quotients: allow for a rounding error at the bound. */
     b.least = j->least = j->before.top1 - j->o.max_drop - 1e-12;
     PARE_TRY(pare_compression_mixed_precision(j->compression, &b, p, err));
     if (p->met)
@@ -253,7 +253,7 @@ static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
                      100 * j->before.top1, 100 * j->o.max_drop);
 }
 
-/* Up to the point where the result can be written. */
+/* Everything before the result is written. */
 static int work(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
@@ -269,7 +269,7 @@ static int work(struct pare_quantize_job *j, struct pare_err *err)
     if (j->o.max_drop >= 0)
         PARE_TRY(meet_budget(j, err));
     if (j->trained)
-        return evaluate_rounded(j, err);
+        return evaluate_fake_quant(j, err);
     PARE_TRY(pare_quant_check(j->compression, j->o.max_drop < 0, err));
     return pare_finetune_evaluate(f, f->model, &j->rounded, err);
 }

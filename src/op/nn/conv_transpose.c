@@ -1,4 +1,4 @@
-/* conv_transpose.c - ConvTranspose: transposed convolution, the gradient of Conv by its input.
+/* conv_transpose.c - ConvTranspose: transposed convolution, the gradient of Conv's input.
  *
  *     y[n, g * M + m, i * stride - pad + k * dil] += w[c, m, k] * x[n, c, i]
  *

@@ -1,4 +1,4 @@
-/* flatten.c - Flatten: a matrix of the axes before `axis` by the axes from it on. */
+/* flatten.c - Flatten: reshape to a matrix whose rows are the axes before `axis`. */
 #include "movement.h"
 
 struct flatten {

@@ -14,8 +14,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
                          repeats.n, x->rank);
     for (int i = 0; i < x->rank; i++) {
         if (repeats.v[i] < 0)
-            return pare_fail(err, PARE_ESHAPE, "axis %d is to be repeated %lld times", i,
-                             (long long)repeats.v[i]);
+            return pare_fail(err, PARE_ESHAPE, "axis %d is repeated %lld times, expected 0 or more",
+                             i, (long long)repeats.v[i]);
         PARE_TRY(pare_mul_size(x->dim[i], repeats.v[i], &dim[i], err));
     }
     return pare_shape_set(&n->out[0]->t, x->dtype, x->rank, dim, err);
