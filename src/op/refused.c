@@ -5,7 +5,7 @@ static const struct {
     const char *domain, *types, *why;
 } refused[] = {
     { "", " ImageDecoder ", "it decodes image files; decode pictures before the model" },
-    { "", " StringNormalizer RegexFullMatch StringConcat StringSplit TfIdfVectorizer ",
+    { "", " RegexFullMatch StringConcat StringSplit ",
       "it works on text; tokenize text before the model and pass numbers" },
     { "ai.onnx.preview.training", " Adagrad Adam Gradient Momentum ",
       "it trains inside of a model; use 'pare train' instead" },

@@ -209,16 +209,15 @@ static void test_nodes_that_cannot_run(void **state)
         const char *node, *why;
     } want[] = {
         { "foreign", "operator Frobnicate (domain 'com.example', version 3) is not known" },
-        { "text",
-          "operator StringNormalizer is not supported: it works on text; tokenize text before "
-          "the model and pass numbers" },
+        { "text", "operator StringConcat is not supported: it works on text; tokenize text before "
+                  "the model and pass numbers" },
         { "odd", "unknown attribute 'alpha'" },
         { "many", "it has 3 inputs, Add takes at most 2" },
         { "few", "it has 1 inputs, Add takes at least 2" },
         { "complex", "constant 'c' cannot be used: its element type is complex64, which" },
     };
     struct bin graph = CAT(node_with("Frobnicate", "foreign", "x", "a", text(7, "com.example")),
-                           node("StringNormalizer", "text", "x", "t"),
+                           node("StringConcat", "text", "x", "t"),
                            node_with("Relu", "odd", "x", "b", attribute("alpha", 2, num(3, 1))),
                            node("Add", "many", "x,x,x", "d"), node("Add", "few", "x", "e"),
                            node("Relu", "complex", "c", "f"),
