@@ -6,7 +6,7 @@ usage: mutate_models.py BUILD_FOLDER COUNT [--seed N] [--keep FOLDER] [--all]
 Each of COUNT mutants is a model of models.json with up to three changes of operator types, attributes, edges, declared
 dimensions, initializers or opsets.  Of a large model, a random part is taken: up to 60 nodes with their initializers.
 inspect, run, prune --speedup and quantize must end by themselves with exit code 0, or with 1 or 2 and one sentence on
-stderr: no signal, no sanitizer report, no hang, no file after a failure.
+stderr: no signal, no sanitizer report, no hang, no file after a failure, a readable one otherwise.
 """
 import argparse
 import copy
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
 import onnx
 from onnx import numpy_helper
 
@@ -35,6 +36,7 @@ TYPES = ("Relu Sigmoid Add Mul Sub Div MatMul Conv Gemm Reshape Transpose Concat
          "Flatten ReduceMean MaxPool AveragePool GlobalAveragePool BatchNormalization LayerNormalization Split Expand "
          "Where Equal ArgMax TopK Cast Shape ConstantOfShape Range Pad Resize LSTM GRU If Loop Scan Identity Clip Pow "
          "Sqrt QuantizeLinear DequantizeLinear NonMaxSuppression ConvTranspose InstanceNormalization Einsum Tile").split()
+KINDS = {2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16, 11: np.float64}
 NUMBERS = (0, 1, -1, 2, 3, 7, 64, 1 << 20, -(1 << 40), (1 << 62))
 
 
@@ -183,27 +185,43 @@ def mutant(model, types, rng):
     return m, done
 
 
+def write_data(m, path, rng):
+    """Two items for every input, whether they fit or not; free dimensions get one size."""
+    arrays, size = {}, rng.choice((1, 8, 64))
+    for v in m.graph.input:
+        t = v.type.tensor_type
+        dims = [d.dim_value if 0 < d.dim_value < 1000 else size for d in t.shape.dim]
+        if np.prod(dims[1:]) > 1e6:
+            dims = dims[:2]
+        kind = KINDS.get(t.elem_type, np.float32)
+        a = np.random.default_rng(rng.randrange(1 << 30)).normal(0, 1, [2] + dims[1:])
+        arrays[v.name.replace("/", "_")] = (a if np.dtype(kind).kind == "f" else abs(a)).astype(kind)
+    np.savez(path, **arrays)
+
+
 def problem(command, out):
-    """What is wrong with how the command ended, or None."""
+    """What is wrong with how the command ended, or None; and its exit code."""
     if os.path.exists(out):
         os.remove(out)
     try:
         p = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT,
                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5)))
     except subprocess.TimeoutExpired:
-        return f"took more than {TIMEOUT} s"
+        return f"took more than {TIMEOUT} s", -1
     text = p.stderr.decode("utf-8", "replace")
     if p.returncode < 0:
-        return f"killed by signal {-p.returncode}"
+        return f"killed by signal {-p.returncode}", p.returncode
     if "Sanitizer" in text or "runtime error" in text:
-        return text[:2000]
+        return text[:2000], p.returncode
     if p.returncode not in (0, 1, 2):
-        return f"exit code {p.returncode}"
+        return f"exit code {p.returncode}", p.returncode
     if p.returncode and not any(line.startswith("pare: ") for line in text.splitlines()):
-        return "failed without a sentence: " + text[-300:]
+        return "failed without a sentence: " + text[-300:], p.returncode
     if p.returncode and os.path.exists(out):
-        return "failed, but wrote a file"
-    return None
+        return "failed, but wrote a file", p.returncode
+    if not p.returncode and out in command and not os.path.exists(out):
+        return "worked, but wrote no file", p.returncode
+    return None, p.returncode
 
 
 def main():
@@ -221,9 +239,9 @@ def main():
     paths = [fetch_models.fetch(n, s, folder) for n, s in specs.items() if s.get("ci") or args.all]
     models = [(os.path.basename(p), load(p)) for p in paths]
     limits = ["--max-memory", "2G", "--timeout", str(TIMEOUT - 100)]
-    bad = runs = 0
+    bad = runs = works = 0
     with tempfile.TemporaryDirectory(dir=build) as work:
-        path, out = os.path.join(work, "m.onnx"), os.path.join(work, "o.onnx")
+        path, out, data = (os.path.join(work, f) for f in ("m.onnx", "o.onnx", "d.npz"))
         for i in range(args.count):
             seed = args.seed * 1_000_000 + i
             rng = random.Random(seed)
@@ -236,9 +254,16 @@ def main():
                                   "-o", out]
                                  + ["--dependency-aware"] * rng.randrange(2),
                         "quantize": [pare, "quantize", path, "--preset", rng.choice(PRESETS), "-o", out]}
+            if rng.randrange(4) == 0:
+                write_data(m, data, rng)
+                commands["quantize"] = [pare, "quantize", path, "--preset", "int8", "--data", data, "--valid", "none",
+                                        "-o", out]
             for what, command in commands.items():
-                wrong = problem(command + limits, out)
+                wrong, code = problem(command + limits, out)
                 runs += 1
+                works += code == 0
+                if not wrong and code == 0 and out in command and problem([pare, "inspect", out], "")[1]:
+                    wrong = "wrote a file that cannot be read"
                 if wrong:
                     bad += 1
                     print(f"FAIL {what}, seed {seed}, {name}, {' '.join(done)}: {wrong}", flush=True)
@@ -246,7 +271,7 @@ def main():
                         os.makedirs(args.keep, exist_ok=True)
                         os.replace(path, os.path.join(args.keep, f"{seed}.onnx"))
                         break
-    print(f"{args.count} mutants, {runs} commands")
+    print(f"{args.count} mutants, {runs} commands, of which {works} worked")
     print(f"{runs - bad} passed, {bad} failed")
     return bad > 0
 
