@@ -289,6 +289,56 @@ int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
     return 0;
 }
 
+int pare_graph_infer_small(struct pare_arena *a, const struct pare_graph *from,
+                           const struct pare_io *io, const struct pare_graph *first,
+                           struct pare_graph **out, struct pare_err *err)
+{
+    struct search s = { .arena = a, .from = from, .io = io };
+    int64_t size[MAX_DIMS] = { 0 };
+
+    *out = NULL;
+    PARE_TRY(find_dims(&s, err));
+    for (int i = 0; i < from->n_in; i++)
+        for (int k = 0; k < io[i].rank; k++) {
+            int d = s.of[i][k];
+            int64_t was = d >= 0 ? first->in[i]->t.dim[k] : 0;
+
+            if (d >= 0)
+                size[d] = s.dim[d].batch ? was + 1 : was / 4 + 3 + 2 * d;
+        }
+    return s.n ? accept_sizes(&s, size, first, out, err) : 0;
+}
+
+int pare_graph_free_sizes(struct pare_arena *a, const struct pare_graph *from,
+                          const struct pare_io *io, const struct pare_tensor *given, int64_t size,
+                          bool all, struct pare_tensor **out, bool *any, struct pare_err *err)
+{
+    struct search s = { .arena = a, .from = from, .io = io, .given = given };
+    int first = -1;
+
+    *any = false;
+    *out = pare_alloc(a, (size_t)from->n_in + 1, sizeof(**out));
+    if (!*out)
+        return pare_no_memory(err, "to infer shapes");
+    PARE_TRY(find_dims(&s, err));
+    for (int i = 0; i < from->n_in; i++) {
+        struct pare_tensor *t = &(*out)[i];
+
+        *t = given && given[i].rank >= 0 ? given[i] : from->in[i]->t;
+        t->data = given ? given[i].data : NULL;
+        for (int k = 0; k < t->rank; k++) {
+            int d = t->dim[k] < 0 ? s.of[i][k] : -1;
+
+            if (d < 0 || s.dim[d].batch || !(all || first < 0 || d == first))
+                continue;
+            first = first < 0 ? d : first;
+            t->dim[k] = size;
+        }
+    }
+    *any = first >= 0;
+    return 0;
+}
+
 /* ---- queries --------------------------------------------------------------------------------- */
 
 struct pare_graph *pare_graph_to_analyze(struct pare_graph *g)

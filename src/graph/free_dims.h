@@ -20,6 +20,18 @@ int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
                           const struct pare_io *io, const struct pare_tensor *given,
                           struct pare_graph **out, struct pare_err *err);
 
+/* Clone the graph and infer it for sizes that differ from those of `first`, of
+ * pare_graph_infer_free(), and are smaller except for the batch.  NULL: nodes reject them. */
+int pare_graph_infer_small(struct pare_arena *a, const struct pare_graph *from,
+                           const struct pare_io *io, const struct pare_graph *first,
+                           struct pare_graph **out, struct pare_err *err);
+
+/* Shapes for `given` of pare_graph_infer_free(): those that are given, and `size` in the first
+ * other free dimension that is not a batch, or in all of them.  *any: there is one. */
+int pare_graph_free_sizes(struct pare_arena *a, const struct pare_graph *from,
+                          const struct pare_io *io, const struct pare_tensor *given, int64_t size,
+                          bool all, struct pare_tensor **out, bool *any, struct pare_err *err);
+
 /* The graph to find axis relations in: (*out)->other[0], or the graph itself if it has none. */
 struct pare_graph *pare_graph_to_analyze(struct pare_graph *g);
 

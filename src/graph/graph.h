@@ -23,7 +23,8 @@ struct pare_graph {
     const struct pare_tensor *in_type, *out_type; /* as the file declares them; NULL: unknown */
     struct pare_map names;                        /* values by name */
     bool late;  /* large dequantized constants are computed by pare_value_load() on first use */
-    int failed; /* nodes that a lenient pare_graph_infer() skipped, except data-dependent ones */
+    int failed; /* nodes that a lenient pare_graph_infer() skipped, except data-dependent ones; with
+                   those of bodies that may run */
 
     /* The same graph with shapes for other sizes of free dimensions, with the same ids of nodes and
      * values (free_dims.h); NULL: none. */

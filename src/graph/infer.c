@@ -303,10 +303,13 @@ static int infer_bodies(struct pare_graph *g, struct pare_node *n, struct pare_c
 
     for (int b = 0; (body = pare_node_body(n, b, NULL)) != NULL; b++) {
         size_t own = budget_of(body) - PARE_MAX_FOLDED;
+        int failed = body->failed;
 
         *budget += own;
         PARE_TRY(bind_body(n, body, c, *budget, err));
         PARE_TRY(infer_graph(body, c, budget, LENIENT, err));
+        if (!chosen || body == chosen)
+            g->failed += body->failed - failed;
     }
     if (rc == PARE_EDYNAMIC && n->op->flags & PARE_OP_CHOOSES && inputs_known(n) &&
         choose_outputs(g, n, chosen, err))

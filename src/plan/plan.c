@@ -344,6 +344,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
     if (t && t->blocked)
         pare_plan_block_params(p, t->blocked);
     PARE_TRY(pare_plan_place(p, err));
+    PARE_TRY(pare_plan_add_dynamic(p, err));
     PARE_TRY(point_values(p, err));
     if (t)
         PARE_TRY(pare_plan_grad_values(p, err));
@@ -442,6 +443,7 @@ void pare_plan_free(struct pare_plan *p)
     pare_onednn_close(&p->backend);
     pare_tune_free(p);
     model = (struct pare_model *)p->model;
+    pare_plan_dynamic_free(p);
     pare_arena_free(p->dynamic);
     pare_arena_free(p->scratch);
     pare_arena_free(p->arena);
@@ -520,7 +522,10 @@ static int run_steps(struct pare_plan *p, struct pare_err *err)
     for (int i = 0; i < p->n_steps; i++) {
         struct pare_step *s = p->step[i];
         double start = p->profile ? pare_now() : 0;
-        int rc = s->kernel->run(s, &p->backend, err);
+        int rc;
+
+        pare_plan_dynamic_before(p, i);
+        rc = s->kernel->run(s, &p->backend, err);
 
         if (p->profile)
             s->seconds += pare_now() - start;
@@ -529,6 +534,7 @@ static int run_steps(struct pare_plan *p, struct pare_err *err)
         if (rc)
             return pare_at(err, rc, "node '%s' (%s)", s->node ? s->node->name : s->in[0]->name,
                            s->node ? s->node->type : "reorder");
+        pare_plan_dynamic_after(p, i);
     }
     return 0;
 }
@@ -542,6 +548,7 @@ int pare_plan_execute(struct pare_plan *p, const struct pare_tensor *in, struct 
         return pare_microbatch_run(p, in, out, err);
     PARE_TRY(take_inputs(p, in, err));
     pare_rewind(p->dynamic, (struct pare_mark){ NULL, 0 });
+    pare_plan_dynamic_start(p);
     p->ctx.calls_left = PARE_MAX_ITERATIONS;
     if (threads != p->backend.threads)
         omp_set_num_threads(p->backend.threads);

@@ -8,6 +8,7 @@
 
 struct pare_tuner;
 struct pare_microbatch;
+struct pare_dynamic_results;
 
 /* pare_plan_new() and pare_plan_run() without checks: opts->in, in[] and out[] have as many tensors
  * as the model has inputs and outputs. */
@@ -18,7 +19,8 @@ int pare_plan_execute(struct pare_plan *plan, const struct pare_tensor *in, stru
 
 struct pare_plan {
     struct pare_arena *arena;   /* owns everything below */
-    struct pare_arena *dynamic; /* values whose shapes depend on data; emptied by every run */
+    struct pare_arena *dynamic; /* results of bodies with known shapes; emptied by every run */
+    struct pare_dynamic_results *results; /* values whose shapes depend on data; NULL: none */
     struct pare_arena *scratch;
     const struct pare_model *model;
     struct pare_tensor *out;  /* of pare_plan_run(): all outputs; NULL: not called yet */
@@ -194,6 +196,19 @@ extern const struct pare_kernel pare_kernel_plain;
 
 /* The same for nodes whose shapes are known only at run time. */
 extern const struct pare_kernel pare_kernel_dynamic;
+
+/* ---- results whose shapes depend on data (dynamic_results.c) --------------------------------- */
+
+/* Find the last use of each; the steps are complete. */
+int pare_plan_add_dynamic(struct pare_plan *p, struct pare_err *err);
+
+/* At the start of a run: free the results of the last one. */
+void pare_plan_dynamic_start(const struct pare_plan *p);
+
+/* Before step i: choose the memory of its results; after it: free what no later step reads. */
+void pare_plan_dynamic_before(struct pare_plan *p, int i);
+void pare_plan_dynamic_after(const struct pare_plan *p, int i);
+void pare_plan_dynamic_free(struct pare_plan *p);
 
 /* ---- for tune/ ----------------------------------------------------------------------------- */
 

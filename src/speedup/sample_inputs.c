@@ -11,6 +11,8 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
+#define MOST_SETTINGS 8 /* elements of an input of scales or thresholds */
+
 static bool is_real(enum pare_dtype t)
 {
     return t == PARE_F32 || t == PARE_F64 || t == PARE_F16 || t == PARE_BF16;
@@ -88,6 +90,13 @@ static int64_t sequence_length(const struct pare_tensor *in, int n)
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
+/* A few floats are scales, speeds, thresholds: numbers between 0 and 1 make sense to them. */
+static bool is_setting(const struct pare_io *io)
+{
+    return is_real(io->dtype) &&
+           (!io->rank || (io->rank == 1 && io->dim[0] >= 0 && io->dim[0] <= MOST_SETTINGS));
+}
+
 /* One element; at: its position in a row of `row` elements. */
 static double draw(struct pare_rng *r, const struct pare_io *io, const struct meaning *m,
                    int64_t at, int64_t row)
@@ -96,6 +105,8 @@ static double draw(struct pare_rng *r, const struct pare_io *io, const struct me
 
     if (mask) /* no row of zeros */
         return at < (row + 1) / 2 || pare_rng_below(r, 2);
+    if (is_setting(io))
+        return 0.5 + 0.5 * pare_rng_uniform(r);
     if (is_real(io->dtype))
         return pare_rng_normal(r);
     if (m->limit)

@@ -206,6 +206,8 @@ static bool has_size(const struct pare_shrink *k, const struct pare_graph *as,
     const struct pare_value *was = v->id < as->n_values ? as->value[v->id] : v;
     bool same = small->t.rank == v->t.rank && was->t.rank == v->t.rank;
 
+    if (was->t.dtype == PARE_NONE && small->t.dtype == PARE_NONE)
+        return true; /* at these sizes it depends on data */
     for (int i = 0; i < v->t.rank && same; i++)
         same = small->t.dim[i] * v->t.dim[i] ==
                was->t.dim[i] * pare_keep_sets_count(k->s->kept, v, i);
@@ -338,6 +340,34 @@ static int check_all(struct pare_shrink *k, const struct pare_model *m, bool *go
     PARE_TRY(infer_smaller(s, m, s->before, &s->after, err));
     s->after->other[0] = g;
     return check_all_sizes(k, s->before, s->after, good, err);
+}
+
+/* How much a model computes for sizes of its inputs is not known if shapes depend on data. */
+static bool depends_on_data(const struct pare_graph *g)
+{
+    for (int i = 0; i < g->n_values; i++)
+        if (g->value[i]->t.dtype == PARE_NONE)
+            return true;
+    return false;
+}
+
+int pare_speedup_second(struct pare_speedup *s, const struct pare_model *m, struct pare_err *err)
+{
+    struct pare_graph *small = NULL, *after;
+    const struct pare_io *io;
+
+    s->second[0] = s->before->other[0];
+    s->second[1] = s->after->other[0];
+    if (!s->second[0] || !depends_on_data(s->before))
+        return 0;
+    pare_model_inputs(s->from, &io);
+    PARE_TRY(pare_graph_infer_small(s->arena, s->from->graph, io, s->before, &small, err));
+    if (!small)
+        return 0;
+    PARE_TRY(infer_smaller(s, m, small, &after, err));
+    s->second[0] = small;
+    s->second[1] = after;
+    return 0;
 }
 
 /* ---- attempts -------------------------------------------------------------------------------- */

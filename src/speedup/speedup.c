@@ -7,6 +7,7 @@
 #include "../base/sized.h"
 
 #define MAX_ROUNDS 64
+#define SIZES 5 /* that are tried if a model does not run with those that inference accepts */
 
 /* ---- graphs with shapes ---------------------------------------------------------------------- */
 
@@ -140,6 +141,64 @@ static int work(struct pare_speedup *s, struct pare_model **out, struct pare_err
                      MAX_ROUNDS, s->g->node[s->unshrinkable->node]->name, s->unshrinkable->why);
 }
 
+/* Shrink and verify with the input shapes of the options. */
+static int attempt(struct pare_speedup *s, struct pare_arena *a, struct pare_model **smaller,
+                   struct pare_speedup_report *r, struct pare_err *err)
+{
+    int rc;
+
+    memset(r, 0, sizeof(*r));
+    *smaller = NULL;
+    s->arena = pare_arena_new(1 << 16);
+    if (!s->arena)
+        return pare_no_memory(err, "to make the model smaller");
+    rc = work(s, smaller, err);
+    if (!rc)
+        rc = pare_speedup_fill_report(s, a, r, err);
+    if (!rc && !s->opts->unverified)
+        rc = pare_speedup_second(s, *smaller, err);
+    if (!rc && !s->opts->unverified)
+        rc = pare_speedup_verify(s, *smaller, a, r, err);
+    if (rc) {
+        pare_arena_free(s->arena);
+        pare_model_free(*smaller);
+        *smaller = NULL;
+    }
+    return rc;
+}
+
+/* Windows in the bodies of If and Loop may be larger than the inputs, which only a run tells. */
+static int attempt_larger(struct pare_speedup *s, struct pare_speedup_opts *o, struct pare_arena *a,
+                          struct pare_model **smaller, struct pare_speedup_report *r,
+                          struct pare_err *err)
+{
+    static const int64_t size[SIZES] = { 256, 512, 576, 1024, 16000 };
+    const struct pare_model *masked = s->from;
+    const struct pare_tensor *given = o->in;
+    struct pare_err first = *err;
+    const struct pare_io *io;
+    int rc = PARE_ESHAPE;
+
+    o->n_in = pare_model_inputs(masked, &io);
+    for (int i = 0; i < 2 * SIZES && rc == PARE_ESHAPE; i++) {
+        struct pare_tensor *in;
+        bool any;
+
+        PARE_TRY(pare_graph_free_sizes(a, masked->graph, io, given, size[i % SIZES], i >= SIZES,
+                                       &in, &any, err));
+        if (!any)
+            break;
+        o->in = in;
+        *s = (struct pare_speedup){ .from = masked, .opts = o };
+        rc = attempt(s, a, smaller, r, err);
+        if (rc == PARE_ESHAPE && !s->too_small)
+            return rc;
+    }
+    if (rc == PARE_ESHAPE)
+        *err = first;
+    return rc;
+}
+
 int pare_speedup_run(const struct pare_model *masked, const struct pare_speedup_opts *opts,
                      struct pare_arena *a, struct pare_model **smaller,
                      struct pare_speedup_report *r, struct pare_speedup_graphs *graphs,
@@ -156,21 +215,11 @@ int pare_speedup_run(const struct pare_model *masked, const struct pare_speedup_
     if (o.in && o.n_in != masked->n_in)
         return pare_fail(err, PARE_ECONFIG, "the shapes of %d inputs are given, the model has %d",
                          o.n_in, masked->n_in);
-    s.arena = pare_arena_new(1 << 16);
-    if (!s.arena)
-        return pare_no_memory(err, "to make the model smaller");
-    rc = work(&s, smaller, err);
+    rc = attempt(&s, a, smaller, r, err);
+    if (rc == PARE_ESHAPE && s.too_small && !o.feed)
+        rc = attempt_larger(&s, &o, a, smaller, r, err);
     if (!rc)
-        rc = pare_speedup_fill_report(&s, a, r, err);
-    if (!rc && !s.opts->unverified)
-        rc = pare_speedup_verify(&s, *smaller, a, r, err);
-    if (rc) {
-        pare_arena_free(s.arena);
-        pare_model_free(*smaller);
-        *smaller = NULL;
-    } else {
         *graphs = (struct pare_speedup_graphs){ s.arena, s.before, s.after };
-    }
     return rc;
 }
 

@@ -57,6 +57,9 @@ struct pare_speedup {
     struct pare_varying varying; /* constants of `g` that follow a free dimension */
     struct pare_graph *after;    /* graph of the smaller model, for the input shapes of `before`;
                                   * its other[0]: for those of before->other[0], NULL: none */
+    bool too_small; /* the masked model does not run at these sizes of free dimensions */
+    const struct pare_graph *second[2]; /* both models' graphs for the second verification; NULL: no
+                                         * free dimension */
 
     struct pare_tensor *file; /* per value: the tensor in the file's type, if `g` has float32
                                * instead; dtype PARE_NONE: the same as in `g` */
@@ -222,8 +225,12 @@ int pare_speedup_cannot_shrink(struct pare_speedup *s, const struct pare_node *n
 
 /* ---- verify.c and speedup_report.c ----------------------------------------------------------- */
 
-/* Run the model and the smaller one on inputs of the shapes that s->before and its other[0] have,
- * and compare.  Texts of the report are in the arena. */
+/* Fill s->second: before->other[0] and after->other[0]; smaller sizes if shapes depend on data. */
+int pare_speedup_second(struct pare_speedup *s, const struct pare_model *smaller,
+                        struct pare_err *err);
+
+/* Run the model and the smaller one on inputs of the shapes that s->before and s->second have, and
+ * compare.  Texts of the report are in the arena. */
 int pare_speedup_verify(struct pare_speedup *s, const struct pare_model *smaller,
                         struct pare_arena *a, struct pare_speedup_report *r, struct pare_err *err);
 
@@ -247,7 +254,7 @@ int pare_sample_fill(struct pare_sample *s, const struct pare_graph *g, uint64_t
 enum pare_point {
     PARE_POINT_SMOOTH, /* no discontinuous operator: a rounding error remains one */
     PARE_POINT_STEPS,  /* a discontinuous operator (PARE_OP_STEPS) */
-    PARE_POINT_RANDOM, /* random numbers: it differs in every run */
+    PARE_POINT_RANDOM, /* random numbers, of which the smaller model draws fewer */
 };
 
 /* Where to compare. */

@@ -15,13 +15,20 @@
 #define SMALL 1e-3
 #define LEAST_AGREEMENT 0.9 /* of elements that follow discontinuous operators */
 
+/* What a run computed. */
+struct results {
+    struct pare_tensor *out, *point; /* outputs, and the values of pare_points.names */
+};
+
 struct pair {
     struct pare_speedup *s;
     const struct pare_model *m[2];
     const struct pare_speedup_opts *o;
     struct pare_arena *arena;
     struct pare_sample sample;
-    struct pare_tensor *out[2];
+    struct results *masked; /* of the masked model, by run */
+    int runs;
+    double start; /* of all runs at these shapes */
     struct pare_points points;
     bool fed; /* the inputs come from opts->feed */
     double tolerance;
@@ -113,20 +120,18 @@ static enum pare_point kind_of_output(const struct pair *p, const char *name)
     return v ? (enum pare_point)p->points.kind[v->id] : PARE_POINT_SMOOTH;
 }
 
-static int compare(struct pair *p, struct pare_plan *plan[2], struct pare_speedup_report *r,
-                   struct pare_err *err)
+/* Compare a run of the smaller model with that of the masked model. */
+static int compare(struct pair *p, const struct results *was, const struct results *now,
+                   struct pare_speedup_report *r, struct pare_err *err)
 {
     const struct pare_io *io;
     int n = pare_model_outputs(p->m[0], &io);
 
-    for (int i = 0; i < p->points.names.n; i++) {
-        const struct pare_tensor *a = pare_plan_value(plan[0], i), *b = pare_plan_value(plan[1], i);
-
-        if (pare_same_shape(a, b))
-            note_difference(a, b, r);
-    }
+    for (int i = 0; i < p->points.names.n; i++)
+        if (pare_same_shape(&was->point[i], &now->point[i]))
+            note_difference(&was->point[i], &now->point[i], r);
     for (int i = 0; i < n; i++) {
-        const struct pare_tensor *a = &p->out[0][i], *b = &p->out[1][i];
+        const struct pare_tensor *a = &was->out[i], *b = &now->out[i];
         enum pare_point kind = kind_of_output(p, io[i].name);
 
         if (kind == PARE_POINT_RANDOM || a->dtype == PARE_STR)
@@ -145,45 +150,138 @@ static int compare(struct pair *p, struct pare_plan *plan[2], struct pare_speedu
     return 0;
 }
 
-static int run_both(struct pair *p, struct pare_plan *plan[2], const struct pare_graph *g,
-                    struct pare_speedup_report *r, struct pare_err *err)
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+static int new_results(const struct pair *p, struct results *t, struct pare_err *err)
 {
     const struct pare_io *io;
     size_t n = (size_t)pare_model_outputs(p->m[0], &io) + 1;
-    bool all_given = true;
-    double start = pare_now();
-    int runs;
 
-    p->out[0] = pare_alloc(p->arena, n, sizeof(**p->out));
-    p->out[1] = pare_alloc(p->arena, n, sizeof(**p->out));
-    if (!p->out[0] || !p->out[1])
-        return pare_no_memory(err, "for outputs");
+    t->out = pare_alloc(p->arena, n, sizeof(*t->out));
+    t->point = pare_alloc(p->arena, (size_t)p->points.names.n + 1, sizeof(*t->point));
+    return t->out && t->point ? 0 : pare_no_memory(err, "for outputs");
+}
+
+static int run(const struct pair *p, struct pare_plan *plan, struct results *t,
+               struct pare_err *err)
+{
+    PARE_TRY(pare_plan_execute(plan, p->sample.in, t->out, err));
+    for (int i = 0; i < p->points.names.n; i++)
+        t->point[i] = *pare_plan_value(plan, i);
+    return 0;
+}
+
+static int keep(const struct pair *p, struct pare_tensor *t, struct pare_err *err)
+{
+    struct pare_tensor of_plan = *t;
+
+    return t->dtype == PARE_STR ? 0 : pare_value_copy(p->arena, &of_plan, t, err);
+}
+
+/* The results of the masked model, in memory of their own. */
+static int run_masked(struct pair *p, struct pare_plan *plan, int i, struct pare_err *err)
+{
+    struct results *t = &p->masked[i];
+    const struct pare_io *io;
+    int n = pare_model_outputs(p->m[0], &io), rc;
+
+    PARE_TRY(new_results(p, t, err));
+    rc = run(p, plan, t, err);
+    p->s->too_small = rc == PARE_ESHAPE;
+    for (int k = 0; k < n && !rc; k++)
+        rc = keep(p, &t->out[k], err);
+    for (int k = 0; k < p->points.names.n && !rc; k++)
+        rc = keep(p, &t->point[k], err);
+    return rc;
+}
+
+static int run_smaller(struct pair *p, struct pare_plan *plan, int i, struct pare_speedup_report *r,
+                       struct pare_err *err)
+{
+    struct results t;
+
+    PARE_TRY(new_results(p, &t, err));
+    PARE_TRY(run(p, plan, &t, err));
+    return compare(p, &p->masked[i], &t, r, err);
+}
+
+/* Progress, and the inputs of run i.  done: runs so far, of either model. */
+static int next_inputs(struct pair *p, const struct pare_graph *g, int i, int done,
+                       struct pare_err *err)
+{
+    struct pare_progress now = { "verify", done, 2 * p->runs, pare_now() - p->start };
+
+    if (p->o->progress && !p->o->progress(p->o->progress_user, &now))
+        return pare_fail(err, PARE_ECANCEL, "verification was canceled");
+    return p->fed ? p->o->feed(p->o->user, i, p->sample.in, err)
+                  : pare_sample_fill(&p->sample, g, p->o->seed + (uint64_t)i, err);
+}
+
+static int start_runs(struct pair *p, struct pare_err *err)
+{
+    bool all_given = true;
+
     for (int i = 0; i < p->sample.n; i++)
         all_given &= p->sample.given[i];
-    runs = p->fed ? p->o->runs : all_given ? 1 : RUNS;
-    for (int i = 0; i < runs; i++) {
-        struct pare_progress now = { "verify", i, runs, pare_now() - start };
+    p->runs = p->fed ? p->o->runs : all_given ? 1 : RUNS;
+    p->start = pare_now();
+    p->masked = pare_alloc(p->arena, (size_t)p->runs + 1, sizeof(*p->masked));
+    return p->masked ? 0 : pare_no_memory(err, "for outputs");
+}
 
-        if (p->o->progress && !p->o->progress(p->o->progress_user, &now))
-            return pare_fail(err, PARE_ECANCEL, "verification was canceled");
-        if (p->fed)
-            PARE_TRY(p->o->feed(p->o->user, i, p->sample.in, err));
-        else
-            PARE_TRY(pare_sample_fill(&p->sample, g, p->o->seed + (uint64_t)i, err));
-        PARE_TRY(pare_plan_execute(plan[0], p->sample.in, p->out[0], err));
-        PARE_TRY(pare_plan_execute(plan[1], p->sample.in, p->out[1], err));
-        PARE_TRY(compare(p, plan, r, err));
+/* Run the masked model, 0, or the smaller one, 1, whose results are compared. */
+static int run_model(struct pair *p, int model, const struct pare_graph *const g[2],
+                     struct pare_speedup_report *r, struct pare_err *err)
+{
+    struct pare_plan_opts po = { .threads = p->o->threads, .in = p->sample.in };
+    struct pare_plan_build build = { .opts = &po, .observe = p->points.names, .shaped = g[model] };
+    struct pare_plan *plan;
+    int rc = pare_plan_build(p->m[model], &build, &plan, err);
+
+    for (int i = 0; i < p->runs && !rc; i++) {
+        rc = next_inputs(p, g[0], i, i + model * p->runs, err);
+        if (!rc)
+            rc = model ? run_smaller(p, plan, i, r, err) : run_masked(p, plan, i, err);
     }
-    return 0;
+    pare_plan_free(plan);
+    return rc;
+}
+
+/* Inputs that come once: both models run with each of them. */
+static int run_fed(struct pair *p, const struct pare_graph *const g[2],
+                   struct pare_speedup_report *r, struct pare_err *err)
+{
+    struct pare_plan_opts po = { .threads = p->o->threads, .in = p->sample.in };
+    struct pare_plan_build build = { .opts = &po, .observe = p->points.names };
+    struct pare_plan *plan[2] = { NULL, NULL };
+    int rc = 0;
+
+    for (int i = 0; i < 2 && !rc; i++) {
+        build.shaped = g[i];
+        rc = pare_plan_build(p->m[i], &build, &plan[i], err);
+    }
+    for (int i = 0; i < p->runs && !rc; i++) {
+        struct pare_mark m = pare_mark(p->arena);
+
+        rc = next_inputs(p, g[0], i, 2 * i, err);
+        if (!rc)
+            rc = run_masked(p, plan[0], i, err);
+        if (!rc)
+            rc = run_smaller(p, plan[1], i, r, err);
+        pare_rewind(p->arena, m);
+    }
+    pare_plan_free(plan[0]);
+    pare_plan_free(plan[1]);
+    return rc;
 }
 
 /* ---- the first difference -------------------------------------------------------------------- */
 
 /* Names of values that have the same shape in both models, in execution order. */
-static int common_values(const struct pair *p, struct pare_plan *plan[2], struct pare_strs *names,
-                         struct pare_err *err)
+static int common_values(const struct pair *p, const struct pare_graph *const both[2],
+                         struct pare_strs *names, struct pare_err *err)
 {
-    const struct pare_graph *g = plan[0]->graph;
+    const struct pare_graph *g = both[0];
     const char **list = pare_alloc(p->arena, (size_t)g->n_values + 1, sizeof(*list));
 
     *names = (struct pare_strs){ list, 0 };
@@ -193,7 +291,7 @@ static int common_values(const struct pair *p, struct pare_plan *plan[2], struct
         for (int k = 0; k < g->node[i]->n_out; k++) {
             const struct pare_value *v = g->node[i]->out[k], *w;
 
-            w = v ? pare_map_get(&plan[1]->graph->names, v->name) : NULL;
+            w = v ? pare_map_get(&both[1]->names, v->name) : NULL;
             if (w && v->t.dtype == PARE_F32 && !(v->flags & PARE_V_CONST) &&
                 !(w->flags & PARE_V_CONST) && pare_same_shape(&v->t, &w->t))
                 list[names->n++] = v->name;
@@ -204,11 +302,12 @@ static int common_values(const struct pair *p, struct pare_plan *plan[2], struct
 static const char *first_difference(struct pair *p, struct pare_plan *plan[2],
                                     struct pare_strs names, double tolerance)
 {
+    struct results t;
     struct pare_err ignored;
     double abs, most;
 
-    if (pare_plan_execute(plan[0], p->sample.in, p->out[0], &ignored) ||
-        pare_plan_execute(plan[1], p->sample.in, p->out[1], &ignored))
+    if (new_results(p, &t, &ignored) || pare_plan_execute(plan[0], p->sample.in, t.out, &ignored) ||
+        pare_plan_execute(plan[1], p->sample.in, t.out, &ignored))
         return NULL;
     for (int i = 0; i < names.n; i++) {
         differ(pare_plan_value(plan[0], i), pare_plan_value(plan[1], i), &abs, &most);
@@ -218,15 +317,16 @@ static const char *first_difference(struct pair *p, struct pare_plan *plan[2],
     return NULL;
 }
 
-static const char *find_difference(struct pair *p, struct pare_plan *plan[2],
-                                   const struct pare_plan_opts *po, double tolerance)
+static const char *find_difference(struct pair *p, const struct pare_graph *const g[2],
+                                   double tolerance)
 {
+    struct pare_plan_opts po = { .threads = p->o->threads, .in = p->sample.in };
     struct pare_plan *look[2] = { NULL, NULL };
     const char *name = NULL;
-    struct pare_plan_build build = { .opts = po };
+    struct pare_plan_build build = { .opts = &po };
     struct pare_err ignored;
 
-    if (!common_values(p, plan, &build.observe, &ignored) &&
+    if (!common_values(p, g, &build.observe, &ignored) &&
         !pare_plan_build(p->m[0], &build, &look[0], &ignored) &&
         !pare_plan_build(p->m[1], &build, &look[1], &ignored))
         name = first_difference(p, look, build.observe, tolerance);
@@ -250,34 +350,31 @@ static double tolerance_of(const struct pare_model *m)
 }
 
 /* Compare at the input shapes of the graphs, which are those of the two models. */
-static int verify_at(struct pair *p, const struct pare_graph *g, const struct pare_graph *small,
-                     bool own, struct pare_speedup_report *r, struct pare_err *err)
+static int verify_at(struct pair *p, const struct pare_graph *const g[2], bool own,
+                     struct pare_speedup_report *r, struct pare_err *err)
 {
-    struct pare_plan *plan[2] = { NULL, NULL };
-    struct pare_plan_opts po = { .threads = p->o->threads };
-    struct pare_plan_build build = { .opts = &po, .observe = p->points.names };
-    int rc = make_inputs(p, g, own, err);
+    struct pare_mark m = pare_mark(p->arena);
 
-    po.in = p->sample.in;
-    for (int i = 0; i < 2 && !rc; i++) {
-        build.shaped = i ? small : g;
-        rc = pare_plan_build(p->m[i], &build, &plan[i], err);
+    PARE_TRY(make_inputs(p, g[0], own, err));
+    PARE_TRY(start_runs(p, err));
+    if (p->fed) {
+        PARE_TRY(run_fed(p, g, r, err));
+    } else { /* one after the other: plans have packed weights and buffers */
+        PARE_TRY(run_model(p, 0, g, r, err));
+        PARE_TRY(run_model(p, 1, g, r, err));
     }
-    if (!rc)
-        rc = run_both(p, plan, g, r, err);
-    if (!rc && !(r->max_rel <= p->tolerance)) {
-        const char *where = find_difference(p, plan, &po, p->tolerance);
+    if (!(r->max_rel <= p->tolerance)) {
+        const char *where = find_difference(p, g, p->tolerance);
 
-        rc = pare_fail(err, PARE_EUNSUPPORTED,
-                       "the smaller model's outputs differ by %.3g, relative %.3g, which is more "
-                       "than %.3g%s%s%s",
-                       r->max_abs, r->max_rel, p->tolerance,
-                       where ? "; the first difference is at '" : "", where ? where : "",
-                       where ? "'" : "");
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the smaller model's outputs differ by %.3g, relative %.3g, which is more "
+                         "than %.3g%s%s%s",
+                         r->max_abs, r->max_rel, p->tolerance,
+                         where ? "; the first difference is at '" : "", where ? where : "",
+                         where ? "'" : "");
     }
-    pare_plan_free(plan[0]);
-    pare_plan_free(plan[1]);
-    return rc;
+    pare_reset(p->arena, m);
+    return 0;
 }
 
 /* "x (1, 3, 64, 64), ids (1, 64)" of the inputs with free dimensions. */
@@ -303,7 +400,7 @@ static const char *shapes_text(struct pare_arena *a, const struct pair *p,
 static int describe(struct pair *p, struct pare_arena *a, struct pare_speedup_report *r,
                     struct pare_err *err)
 {
-    const struct pare_graph *g[2] = { p->s->before, p->s->before->other[0] };
+    const struct pare_graph *g[2] = { p->s->before, p->s->second[0] };
 
     for (int i = 0; i < 2 && g[i]; i++) {
         r->shapes[i] = shapes_text(a, p, g[i]);
@@ -321,16 +418,29 @@ static int describe(struct pair *p, struct pare_arena *a, struct pare_speedup_re
     return 0;
 }
 
+/* The second comparison; at other sizes if the model does not run at small ones. */
+static int verify_second(struct pair *p, struct pare_speedup_report *r, struct pare_err *err)
+{
+    struct pare_speedup *s = p->s;
+    int rc = verify_at(p, s->second, false, r, err);
+
+    if (!s->too_small || s->second[0] == s->before->other[0])
+        return rc;
+    s->second[0] = s->before->other[0];
+    s->second[1] = s->after->other[0];
+    return verify_at(p, s->second, false, r, err);
+}
+
 static int verify(struct pair *p, struct pare_arena *a, struct pare_speedup_report *r,
                   struct pare_err *err)
 {
-    const struct pare_graph *before = p->s->before, *after = p->s->after;
+    const struct pare_graph *first[2] = { p->s->before, p->s->after };
 
     p->tolerance = p->o->tolerance > 0 ? p->o->tolerance : tolerance_of(p->m[0]);
-    PARE_TRY(pare_points_find(p->arena, before, after, &p->points, err));
-    PARE_TRY(verify_at(p, before, after, true, r, err));
-    if (before->other[0])
-        PARE_TRY(verify_at(p, before->other[0], after->other[0], false, r, err));
+    PARE_TRY(pare_points_find(p->arena, first[0], first[1], &p->points, err));
+    PARE_TRY(verify_at(p, first, true, r, err));
+    if (p->s->second[0])
+        PARE_TRY(verify_second(p, r, err));
     PARE_TRY(describe(p, a, r, err));
     r->verified = true;
     return 0;

@@ -1,8 +1,9 @@
 /* verify_points.c - where two models are compared: outputs, and values before discontinuous nodes.
  *
- * ArgMax, Floor or a comparison turn a rounding error into another result, and random numbers
- * differ in every run.  So the values that enter such a node are compared, and of what follows it
- * the share of equal elements; what follows random numbers is not compared.
+ * ArgMax, Floor or a comparison turn a rounding error into another result.  So the values that
+ * enter such a node are compared, and of what follows it the share of equal elements.  Random
+ * numbers of the same shape are the same in both models; of another shape they differ, and what
+ * follows them is not compared.
  */
 #include <string.h>
 
@@ -28,7 +29,22 @@ static bool makes_steps(const struct pare_node *n)
     return real && !(n->op->flags & PARE_OP_COPIES && is_real(n->out[0]));
 }
 
-static enum pare_point kind_of(const struct pare_node *n, const uint8_t *kind, int n_values)
+/* Random numbers are drawn from the node's name, so both models draw the same ones, unless the
+ * smaller one draws fewer.  Values whose shapes depend on data do not shrink. */
+static bool draws_fewer(const struct pare_node *n, const struct pare_graph *small)
+{
+    for (int k = 0; n->op && n->op->flags & PARE_OP_RANDOM && k < n->n_out; k++) {
+        const struct pare_value *v = n->out[k], *w;
+
+        w = v ? pare_map_get(&small->names, v->name) : NULL;
+        if (w && !pare_same_shape(&v->t, &w->t))
+            return true;
+    }
+    return false;
+}
+
+static enum pare_point kind_of(const struct pare_node *n, const struct pare_graph *small,
+                               const uint8_t *kind, int n_values)
 {
     enum pare_point most = PARE_POINT_SMOOTH;
 
@@ -39,7 +55,7 @@ static enum pare_point kind_of(const struct pare_node *n, const uint8_t *kind, i
             !(n->op && n->op->flags & PARE_OP_SHAPES))
             most = (enum pare_point)kind[v->id];
     }
-    if (n->op && n->op->flags & PARE_OP_RANDOM)
+    if (draws_fewer(n, small))
         return PARE_POINT_RANDOM;
     return most == PARE_POINT_SMOOTH && makes_steps(n) ? PARE_POINT_STEPS : most;
 }
@@ -84,7 +100,7 @@ int pare_points_find(struct pare_arena *a, const struct pare_graph *g,
     p->names.v = p->name;
     for (int i = 0; i < g->n_nodes; i++) {
         const struct pare_node *n = g->node[i];
-        enum pare_point kind = kind_of(n, p->kind, g->n_values);
+        enum pare_point kind = kind_of(n, small, p->kind, g->n_values);
 
         if (kind != PARE_POINT_SMOOTH)
             add_points(p, g, small, n, listed);

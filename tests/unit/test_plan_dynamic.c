@@ -4,6 +4,7 @@
  */
 #include "make_model.h"
 
+#include "base/arena.h"
 #include "plan/plan.h"
 
 static struct pare_plan *make_plan(struct build *b, const struct pare_plan_opts *o,
@@ -96,6 +97,37 @@ static void test_non_zero(void **state)
     build_output(&b, y);
     build_output(&b, build_node(&b, "Add", NAMES(x, build_scalar(&b, 1)), NOTHING));
     check_both_plans(&b, check_non_zero);
+}
+
+static void check_freed(struct pare_plan *p)
+{
+    struct pare_tensor out[1], x = build_tensor(PARE_F32, INTS(1 << 18));
+    size_t before;
+
+    for (int i = 0; i < 1 << 18; i++)
+        pare_f32(&x)[i] = 1;
+    for (int k = 0; k < 2; k++) {
+        before = pare_memory_used();
+        run_plan(p, &x, out);
+        assert_true(pare_memory_used() < before + ((size_t)4 << 20)); /* not 20 results of 1 MB */
+        assert_true(pare_f32(&out[0])[1 << 17] == 1 + 20);
+    }
+}
+
+/* Of a chain of results whose sizes depend on data only the last one is kept. */
+static void test_results_are_freed(void **state)
+{
+    struct build b = { .opset = 13 };
+    const char *x = build_input(&b, PARE_F32, INTS(1 << 18)), *y;
+
+    (void)state;
+    y = build_node(&b, "NonZero", NAMES(x), NOTHING);
+    y = build_node(&b, "Squeeze", NAMES(y, build_ints(&b, INTS(0))), NOTHING);
+    y = build_node(&b, "Gather", NAMES(x, y), NOTHING);
+    for (int i = 0; i < 20; i++)
+        y = build_node(&b, "Add", NAMES(y, build_scalar(&b, 1)), NOTHING);
+    build_output(&b, y);
+    check_both_plans(&b, check_freed);
 }
 
 static void check_range(struct pare_plan *p)
@@ -413,6 +445,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_non_zero, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_results_are_freed, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_range, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_reshape_by_input, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_plan_works_after_an_error, make_pool, drop_pool),

@@ -44,9 +44,9 @@ static int run_one(struct race *r, int i, double *t, struct pare_err *err)
 /* Run both models alternately, so that other load on the machine affects both. */
 static int run_alternately(struct pare_speedup_job *s, struct race *r, struct pare_err *err)
 {
-    double start, ignored;
+    double start = pare_now(), ignored;
 
-    for (int i = 0; i < 2 * WARM_UP; i++)
+    for (int i = 0; i < 2 * WARM_UP && (i % 2 || pare_now() - start < s->seconds); i++)
         PARE_TRY(run_one(r, i % 2, &ignored, err));
     start = pare_now();
     while (s->runs < MAX_RUNS && (s->runs < 3 || pare_now() - start < 2 * s->seconds)) {

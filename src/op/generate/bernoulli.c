@@ -32,7 +32,7 @@ const struct pare_op pare_op_bernoulli = {
     .max_out = 1,
     .attrs = bernoulli_attrs,
     .attr_size = sizeof(struct pare_random),
-    .flags = PARE_OP_RANDOM,
+    .flags = PARE_OP_RANDOM | PARE_OP_STEPS,
     .infer = pare_random_infer,
     .forward = forward,
 };

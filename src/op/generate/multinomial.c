@@ -88,7 +88,7 @@ const struct pare_op pare_op_multinomial = {
     .max_out = 1,
     .attrs = attrs,
     .attr_size = sizeof(struct multinomial),
-    .flags = PARE_OP_RANDOM,
+    .flags = PARE_OP_RANDOM | PARE_OP_STEPS,
     .infer = infer,
     .forward = forward,
 };

@@ -36,7 +36,9 @@ static int start(const struct pare_node *n, struct pare_conv *v, struct pare_ctx
     struct pare_window win;
 
     PARE_TRY(pare_conv_window(n, &win, err));
-    return pare_conv_start(v, &win, &n->in[0]->t, &n->in[1]->t, c->scratch, err);
+    PARE_TRY(pare_conv_start(v, &win, &n->in[0]->t, &n->in[1]->t, c->scratch, err));
+    v->threads = c->threads;
+    return 0;
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

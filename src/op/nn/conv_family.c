@@ -5,6 +5,8 @@
  */
 #include "conv_family.h"
 
+#include "../../base/simd.h"
+
 /* If each output reads just the input at its own position, a plane is one long row. */
 static void flatten(struct pare_window *w)
 {
@@ -98,6 +100,96 @@ PARE_SIMD static void gather(const struct pare_conv *c, const float *x, const fl
     }
 }
 
+/* ---- several output channels of rows ----------------------------------------------------------
+ *
+ * If a plane is one row and the stride is 1, the sums of TOGETHER output channels and a tile of the
+ * row stay in registers.  Each sum has the order of gather(): channels, then taps.
+ */
+
+#define TOGETHER 4
+#define TILE 24           /* floats of a row, three vectors */
+#define WORTH_THREADS 4e6 /* products */
+
+/* The part of a row where all taps are inside of the input; empty: planes are not such rows. */
+struct rows {
+    int64_t lo, hi;
+};
+
+static struct rows find_rows(const struct pare_conv *c)
+{
+    struct rows r = { 0, c->y_plane };
+
+    for (int64_t k = 0; k < c->taps && c->N; k++) {
+        const struct pare_tap *t = &c->tap[k];
+
+        if (c->stride != 1 || t->n[0] != 1 || t->n[1] != 1)
+            return (struct rows){ 0, 0 };
+        r.lo = t->y > r.lo ? t->y : r.lo;
+        r.hi = t->y + t->n[2] < r.hi ? t->y + t->n[2] : r.hi;
+    }
+    return r;
+}
+
+/* Outputs from .. to - 1 of one channel, at the ends of a row. */
+PARE_SIMD static void gather_end(const struct pare_conv *c, const float *x, const float *w,
+                                 float *y, int64_t from, int64_t to)
+{
+    for (int64_t k = 0; k < c->C; k++)
+        for (int64_t j = 0; j < c->taps; j++) {
+            const struct pare_tap *t = &c->tap[j];
+            int64_t lo = t->y > from ? t->y : from;
+            int64_t hi = t->y + t->n[2] < to ? t->y + t->n[2] : to;
+
+            for (int64_t i = lo; i < hi; i++)
+                y[i] += w[k * c->taps + j] * x[k * c->x_plane + t->x - t->y + i];
+        }
+}
+
+/* x, w and y of the first input and output channel. */
+PARE_SIMD static void gather_tile(const struct pare_conv *c, const float *x, const float *w,
+                                  float *y)
+{
+    int64_t filter = c->C * c->taps;
+    pare_v8 sum[TOGETHER][TILE / 8];
+
+#pragma GCC unroll 4
+    for (int m = 0; m < TOGETHER; m++)
+#pragma GCC unroll 4
+        for (int v = 0; v < TILE / 8; v++)
+            sum[m][v] = *(const pare_v8 *)(y + m * c->y_plane + 8 * v);
+    for (int64_t k = 0; k < c->C; k++, x += c->x_plane)
+        for (int64_t j = 0; j < c->taps; j++, w++) {
+            const float *from = x + (c->tap[j].x - c->tap[j].y);
+
+#pragma GCC unroll 4
+            for (int v = 0; v < TILE / 8; v++) {
+                pare_v8 in = *(const pare_v8 *)(from + 8 * v);
+
+#pragma GCC unroll 4
+                for (int m = 0; m < TOGETHER; m++)
+                    sum[m][v] += w[m * filter] * in;
+            }
+        }
+#pragma GCC unroll 4
+    for (int m = 0; m < TOGETHER; m++)
+#pragma GCC unroll 4
+        for (int v = 0; v < TILE / 8; v++)
+            *(pare_v8 *)(y + m * c->y_plane + 8 * v) = sum[m][v];
+}
+
+static void gather_rows(const struct pare_conv *c, const struct rows *r, const float *x,
+                        const float *w, float *y)
+{
+    int64_t at = r->lo;
+
+    for (; at + TILE <= r->hi; at += TILE)
+        gather_tile(c, x + at, w, y + at);
+    for (int m = 0; m < TOGETHER; m++, w += c->C * c->taps, y += c->y_plane) {
+        gather_end(c, x, w, y, 0, r->lo);
+        gather_end(c, x, w, y, at, c->y_plane);
+    }
+}
+
 PARE_SIMD static void scatter(const struct pare_conv *c, const float *y, const float *w, float *x)
 {
     int64_t s = c->stride;
@@ -167,27 +259,49 @@ static struct pair pair(const struct pare_conv *c, int64_t i, int64_t m, int64_t
     };
 }
 
+static int threads_for(const struct pare_conv *c)
+{
+    double work = (double)c->N * (double)(c->group * c->M) * (double)c->C * (double)c->taps *
+                  (double)c->y_plane;
+
+    return c->threads > 1 && work >= WORTH_THREADS ? c->threads : 1;
+}
+
 void pare_conv_gather(const struct pare_conv *c, const float *x, const float *w, float *y)
 {
-    for (int64_t i = 0; i < c->N; i++)
-        for (int64_t m = 0; m < c->group * c->M; m++)
-            for (int64_t k = 0; k < c->C; k++) {
-                struct pair p = pair(c, i, m, k);
+    struct rows r = find_rows(c);
+    int64_t blocks = (c->M + TOGETHER - 1) / TOGETHER;
 
+#pragma omp parallel for num_threads(threads_for(c))
+    for (int64_t b = 0; b < c->N * c->group * blocks; b++) {
+        int64_t i = b / (c->group * blocks), g = b / blocks % c->group;
+        int64_t m = g * c->M + b % blocks * TOGETHER, end = (g + 1) * c->M;
+        struct pair p = pair(c, i, m, 0);
+
+        if (m + TOGETHER <= end && r.lo < r.hi) {
+            gather_rows(c, &r, x + p.x, w + p.w, y + p.y);
+            continue;
+        }
+        for (end = m + TOGETHER < end ? m + TOGETHER : end; m < end; m++)
+            for (int64_t k = 0; k < c->C; k++) {
+                p = pair(c, i, m, k);
                 gather(c, x + p.x, w + p.w, y + p.y);
             }
+    }
 }
 
 void pare_conv_scatter(const struct pare_conv *c, const float *y, const float *w, float *x)
 {
-    for (int64_t i = 0; i < c->N; i++)
-        for (int64_t g = 0; g < c->group; g++)
-            for (int64_t k = 0; k < c->C; k++)
-                for (int64_t m = g * c->M; m < (g + 1) * c->M; m++) {
-                    struct pair p = pair(c, i, m, k);
+#pragma omp parallel for num_threads(threads_for(c))
+    for (int64_t b = 0; b < c->N * c->group * c->C; b++) {
+        int64_t i = b / (c->group * c->C), g = b / c->C % c->group, k = b % c->C;
 
-                    scatter(c, y + p.y, w + p.w, x + p.x);
-                }
+        for (int64_t m = g * c->M; m < (g + 1) * c->M; m++) {
+            struct pair p = pair(c, i, m, k);
+
+            scatter(c, y + p.y, w + p.w, x + p.x);
+        }
+    }
 }
 
 void pare_conv_correlate(const struct pare_conv *c, const float *x, const float *y, float *w)

@@ -24,6 +24,7 @@ struct pare_tap {
 struct pare_conv {
     int64_t N, group, C, M, x_plane, y_plane, taps, stride;
     struct pare_tap *tap;
+    int threads; /* of the sums; set by the caller, 0: one */
 };
 
 /* The window is that of the convolution; x and w are its input and its kernel.  Memory comes from

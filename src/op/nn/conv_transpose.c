@@ -47,7 +47,9 @@ static int start(const struct pare_node *n, struct pare_conv *v, struct pare_ctx
     back = win;
     memcpy(back.in, win.out, sizeof(back.in));
     memcpy(back.out, win.in, sizeof(back.out));
-    return pare_conv_start(v, &back, &n->out[0]->t, &n->in[1]->t, c->scratch, err);
+    PARE_TRY(pare_conv_start(v, &back, &n->out[0]->t, &n->in[1]->t, c->scratch, err));
+    v->threads = c->threads;
+    return 0;
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
