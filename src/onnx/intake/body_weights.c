@@ -2,11 +2,13 @@
  *
  * Bodies of If, Loop and Scan may have weights of their own.  In the main graph they are captured
  * values of the body, which pruners, quantizers and exports find by name as those of other layers.
+ * Cast, Transpose, Reshape and such nodes of weights go with them, so that later steps fold them.
  * A name that occurs once in the model is kept; else the path of the body precedes it:
  * "If_0/then/conv1.weight".
  */
 #include <string.h>
 
+#include "../../op/op.h"
 #include "../../tensor/tensor.h"
 #include "intake.h"
 
@@ -61,6 +63,9 @@ static bool is_end(const Onnx__GraphProto *g, const char *name)
 struct lift {
     struct pare_intake_graph *main;
     struct names *names;
+    struct pare_map *up; /* names of weights of the main graph, and of what is computed of them */
+    Onnx__NodeProto **node; /* of bodies, moved to the main graph */
+    int n, cap;
 };
 
 /* Replace names among the inputs of all nodes of the graph and of the bodies inside of it. */
@@ -105,7 +110,7 @@ static int rename_uses(struct pare_intake_graph *g, const struct pare_map *to, s
 }
 
 /* A name for the main graph that no value of the model has. */
-static const char *new_name(const struct lift *l, const char *path, const char *name)
+static const char *new_name(struct lift *l, const char *path, const char *name)
 {
     struct pare_arena *a = l->main->m->arena;
     char *full = pare_sprintf(a, "%s/%s", path, name);
@@ -115,43 +120,180 @@ static const char *new_name(const struct lift *l, const char *path, const char *
     return full;
 }
 
-static int lift_one(const struct lift *l, const Onnx__TensorProto *t, const char *path,
+/* The name in the main graph of what a body calls `name`; its uses there are renamed by `to`. */
+static int lift_name(struct lift *l, const char *name, const char *path, struct pare_map *to,
+                     const char **up, struct pare_err *err)
+{
+    struct pare_arena *a = l->main->m->arena;
+
+    *up = name;
+    if ((uintptr_t)pare_map_get(&l->names->count, name) != 1) {
+        *up = new_name(l, path, name);
+        if (!*up)
+            return pare_no_memory(err, "for the graph");
+        PARE_TRY(pare_map_set(to, a, name, (void *)(uintptr_t)*up, err));
+        PARE_TRY(add_name(l->names, *up, err));
+    }
+    return pare_map_set(l->up, a, *up, l, err);
+}
+
+static int lift_one(struct lift *l, const Onnx__TensorProto *t, const char *path,
                     struct pare_map *to, struct pare_err *err)
 {
-    bool once = (uintptr_t)pare_map_get(&l->names->count, t->name) == 1;
-    const char *name = once ? t->name : new_name(l, path, t->name);
+    const char *name;
 
-    if (!name)
-        return pare_no_memory(err, "for the graph");
-    if (!once) {
-        PARE_TRY(pare_map_set(to, l->main->m->arena, t->name, (void *)(uintptr_t)name, err));
-        PARE_TRY(add_name(l->names, name, err));
-    }
+    PARE_TRY(lift_name(l, t->name, path, to, &name, err));
     ++*l->main->count;
     return pare_intake_add_constant(l->main, t, name, NULL, err);
 }
 
+/* ---- nodes of weights ------------------------------------------------------------------------ */
+
+/* A body, what it defines, and what of it was moved. */
+struct body {
+    struct pare_intake_graph *g;
+    struct names inside;
+    struct pare_map to, gone; /* new names; names that are not defined any more */
+    const char *path;
+};
+
+/* What a name in the body is called in the main graph if it is a weight there; else NULL. */
+static const char *weight_name(const struct lift *l, const struct body *b, const char *name)
+{
+    const char *up = pare_map_get(&b->to, name);
+
+    if (!up && pare_map_get(&b->inside.count, name) && !pare_map_get(&b->gone, name))
+        return NULL; /* a value of the body */
+    up = up ? up : name;
+    return pare_map_get(l->up, up) ? up : NULL;
+}
+
+/* The initializer or Constant node of the body that makes the value; *t and *n are NULL if none. */
+static void find_constant(const struct body *b, const char *name, const Onnx__TensorProto **t,
+                          Onnx__NodeProto **n)
+{
+    const Onnx__GraphProto *p = b->g->p;
+
+    *t = NULL;
+    *n = NULL;
+    for (size_t i = 0; i < p->n_initializer; i++)
+        if (!strcmp(str(p->initializer[i]->name), name))
+            *t = p->initializer[i];
+    for (size_t i = 0; i < p->n_node; i++)
+        if (p->node[i] && p->node[i]->n_output == 1 && pare_intake_is(p->node[i], "Constant") &&
+            !strcmp(str(p->node[i]->output[0]), name))
+            *n = p->node[i];
+}
+
+/* Whether the node only changes the form of a weight, with constants of the body. */
+static bool is_form(const struct lift *l, const struct body *b, const Onnx__NodeProto *n)
+{
+    const struct pare_op *op = pare_find_op(str(n->domain), str(n->op_type));
+    const Onnx__TensorProto *t;
+    Onnx__NodeProto *made;
+
+    if (!op || !(op->flags & (PARE_OP_VIEW | PARE_OP_STORAGE)) || n->n_output != 1 || !n->n_input ||
+        !*str(n->output[0]) || is_end(b->g->p, n->output[0]) ||
+        (uintptr_t)pare_map_get(&b->inside.count, n->output[0]) != 1 ||
+        !weight_name(l, b, str(n->input[0])))
+        return false;
+    for (size_t k = 1; k < n->n_input; k++) {
+        find_constant(b, str(n->input[k]), &t, &made);
+        if (*str(n->input[k]) && !t && !made)
+            return false;
+    }
+    return true;
+}
+
+static int add_node(struct lift *l, const Onnx__NodeProto *from, Onnx__NodeProto **n,
+                    struct pare_err *err)
+{
+    struct pare_arena *a = l->main->m->arena;
+    Onnx__NodeProto **list = pare_grow(a, l->node, l->n, &l->cap, sizeof(*list));
+
+    *n = pare_alloc(a, 1, sizeof(**n));
+    if (!list || !*n)
+        return pare_no_memory(err, "for the graph");
+    **n = *from;
+    (*n)->input = pare_alloc(a, from->n_input + 1, sizeof(char *));
+    (*n)->output = pare_alloc(a, 1, sizeof(char *));
+    if (!(*n)->input || !(*n)->output)
+        return pare_no_memory(err, "for the graph");
+    l->node = list;
+    l->node[l->n++] = *n;
+    return 0;
+}
+
+/* A copy in the main graph of the constant `name` of the body. */
+static int copy_constant(struct lift *l, const struct body *b, const char *name, char **to,
+                         struct pare_err *err)
+{
+    const char *up = new_name(l, b->path, name);
+    const Onnx__TensorProto *t;
+    Onnx__NodeProto *made, *n;
+
+    if (!up)
+        return pare_no_memory(err, "for the graph");
+    *to = (char *)(uintptr_t)up;
+    PARE_TRY(add_name(l->names, up, err));
+    find_constant(b, name, &t, &made);
+    if (t)
+        return pare_intake_add_constant(l->main, t, up, NULL, err);
+    PARE_TRY(add_node(l, made, &n, err));
+    n->name = *to;
+    n->output[0] = *to;
+    return 0;
+}
+
+/* Move the node to the main graph. */
+static int lift_node(struct lift *l, struct body *b, size_t i, struct pare_err *err)
+{
+    const Onnx__NodeProto *from = b->g->p->node[i];
+    const char *weight = weight_name(l, b, str(from->input[0])), *out;
+    char *input[8] = { NULL };
+    Onnx__NodeProto *n;
+
+    if (from->n_input > 8)
+        return 0;
+    for (size_t k = 1; k < from->n_input; k++)
+        if (*str(from->input[k]))
+            PARE_TRY(copy_constant(l, b, from->input[k], &input[k], err));
+    PARE_TRY(lift_name(l, from->output[0], b->path, &b->to, &out, err));
+    PARE_TRY(add_node(l, from, &n, err));
+    n->input[0] = (char *)(uintptr_t)weight;
+    for (size_t k = 1; k < from->n_input; k++)
+        n->input[k] = input[k] ? input[k] : from->input[k];
+    n->output[0] = (char *)(uintptr_t)out;
+    PARE_TRY(pare_map_set(&b->gone, l->main->m->arena, from->output[0], b, err));
+    PARE_TRY(pare_intake_change(b->g, err));
+    b->g->p->node[i] = NULL;
+    ++*l->main->count;
+    return 0;
+}
+
 /* Names that a graph inside of this one defines again cannot be renamed. */
-static int lift_graph(const struct lift *l, struct pare_intake_graph *g, const char *path,
+static int lift_graph(struct lift *l, struct pare_intake_graph *g, const char *path,
                       struct pare_err *err)
 {
-    struct names inside = { .a = g->m->arena };
-    struct pare_map to = { 0 }, gone = { 0 };
+    struct body b = { .g = g, .inside = { .a = g->m->arena }, .path = path };
     const Onnx__GraphProto *p = g->p;
 
-    PARE_TRY(pare_intake_each(p, see_names, &inside, err));
+    PARE_TRY(pare_intake_each(p, see_names, &b.inside, err));
     for (size_t i = 0; i < p->n_initializer; i++) {
         const Onnx__TensorProto *t = p->initializer[i];
 
         if (!*str(t->name) || !is_float(t) || is_end(p, t->name) ||
-            (uintptr_t)pare_map_get(&inside.count, t->name) != 1)
+            (uintptr_t)pare_map_get(&b.inside.count, t->name) != 1)
             continue;
-        PARE_TRY(lift_one(l, t, path, &to, err));
-        PARE_TRY(pare_map_set(&gone, g->m->arena, t->name, g, err));
+        PARE_TRY(lift_one(l, t, path, &b.to, err));
+        PARE_TRY(pare_map_set(&b.gone, g->m->arena, t->name, g, err));
     }
-    if (gone.n)
-        PARE_TRY(pare_intake_drop_dead(g, &gone, err));
-    return to.n ? rename_uses(g, &to, err) : 0;
+    for (size_t i = 0; i < g->p->n_node; i++)
+        if (is_form(l, &b, g->p->node[i]))
+            PARE_TRY(lift_node(l, &b, i, err));
+    if (b.gone.n)
+        PARE_TRY(pare_intake_drop_dead(g, &b.gone, err));
+    return b.to.n ? rename_uses(g, &b.to, err) : 0;
 }
 
 static const char *label_of(const char *attr)
@@ -159,7 +301,7 @@ static const char *label_of(const char *attr)
     return !strcmp(attr, "then_branch") ? "then" : !strcmp(attr, "else_branch") ? "else" : attr;
 }
 
-static int lift_bodies(const struct lift *l, struct pare_intake_graph *g, const char *path,
+static int lift_bodies(struct lift *l, struct pare_intake_graph *g, const char *path,
                        struct pare_err *err)
 {
     struct pare_arena *a = g->m->arena;
@@ -197,15 +339,41 @@ static int lift_bodies(const struct lift *l, struct pare_intake_graph *g, const 
     return 0;
 }
 
+/* Nodes of weights read initializers and each other only: they come first. */
+static int prepend(const struct lift *l, struct pare_err *err)
+{
+    struct pare_intake_graph *g = l->main;
+    Onnx__NodeProto **list;
+    size_t n = (size_t)l->n;
+
+    if (!n)
+        return 0;
+    PARE_TRY(pare_intake_change(g, err));
+    list = pare_alloc(g->m->arena, n + g->p->n_node + 1, sizeof(*list));
+    if (!list)
+        return pare_no_memory(err, "for the graph");
+    memcpy(list, l->node, n * sizeof(*list));
+    memcpy(list + n, g->p->node, g->p->n_node * sizeof(*list));
+    g->p->node = list;
+    g->p->n_node += n;
+    return 0;
+}
+
 static int lift_all(struct pare_intake_graph *g, void *state, struct pare_err *err)
 {
     struct names names = { .a = g->m->arena };
+    struct pare_map up = { 0 };
+    struct lift l = { .main = g, .names = &names, .up = &up };
 
     (void)state;
     if (!g->main)
         return 0;
     PARE_TRY(pare_intake_each(g->p, see_names, &names, err));
-    return lift_bodies(&(struct lift){ g, &names }, g, "", err);
+    for (size_t i = 0; i < g->p->n_initializer; i++)
+        if (is_float(g->p->initializer[i]) && *str(g->p->initializer[i]->name))
+            PARE_TRY(pare_map_set(&up, g->m->arena, g->p->initializer[i]->name, g, err));
+    PARE_TRY(lift_bodies(&l, g, "", err));
+    return prepend(&l, err);
 }
 
 /* Whether any graph is inside of the main graph. */

@@ -1,6 +1,7 @@
 /* view_weights.c - intake: Reshape, Squeeze, Unsqueeze or Identity of a weight become its shape.
  *
- * The initializer gets the shape that its only consumer makes of it, and keeps its name and bytes.
+ * The initializer gets the shape that its only consumer makes of it, and keeps its bytes, and its
+ * name unless a body of If, Loop or Scan reads the result: then it gets the name of the result.
  * An initializer with further consumers is not changed: layers that share it remain tied.
  */
 #include <string.h>
@@ -14,6 +15,7 @@ struct views {
     int *uses;               /* per value: consumers, outputs and captures */
     bool *captured;          /* per value: bodies of If, Loop or Scan refer to its name */
     struct pare_map renamed; /* output of a removed node to its initializer */
+    struct pare_map names;   /* initializer to its new name, which bodies read */
     struct pare_map shape;   /* initializer to its new shape: const struct pare_tensor * */
     struct pare_map dead;    /* constants that no node uses any more */
 };
@@ -85,9 +87,12 @@ static int take_view(struct views *s, struct pare_node *n, struct pare_err *err)
     struct pare_err ignored;
 
     name = name ? name : n->in[0]->name;
-    if (s->captured[out->id] || pare_node_infer(n, &ignored) || out->t.rank < 1)
+    if (pare_node_infer(n, &ignored) || out->t.rank < 1)
         return 0;
-    PARE_TRY(pare_map_set(&s->renamed, s->g->m->arena, out->name, (void *)(uintptr_t)name, err));
+    PARE_TRY(
+        s->captured[out->id]
+            ? pare_map_set(&s->names, s->g->m->arena, name, (void *)(uintptr_t)out->name, err)
+            : pare_map_set(&s->renamed, s->g->m->arena, out->name, (void *)(uintptr_t)name, err));
     PARE_TRY(pare_map_set(&s->shape, s->g->m->arena, name, &out->t, err));
     PARE_TRY(pare_intake_change(s->g, err));
     s->g->p->node[pare_intake_index(s->g, n)] = NULL;
@@ -112,6 +117,8 @@ static int reshape(struct views *s, size_t i, struct pare_err *err)
         return pare_no_memory(err, "for the graph");
     memcpy(copy->dims, to->dim, (size_t)to->rank * sizeof(*to->dim));
     copy->n_dims = (size_t)to->rank;
+    if (pare_map_get(&s->names, t->name))
+        copy->name = pare_map_get(&s->names, t->name);
     s->g->p->initializer[i] = copy;
     return 0;
 }
