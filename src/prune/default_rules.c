@@ -22,7 +22,8 @@ static int layer_of(const struct scan *s, const struct pare_node *n)
 }
 
 /* Marks layers from which an output of the model is reached without passing another layer: removing
- * output channels there would remove classes. */
+ * output channels there would remove classes.  What only reads their sizes, to reshape or to make a
+ * grid, does not count. */
 static void mark_last(const struct scan *s, bool *leads, bool *last)
 {
     const struct pare_graph *g = s->g;
@@ -38,6 +39,7 @@ static void mark_last(const struct scan *s, bool *leads, bool *last)
             on |= n->out[k] && leads[n->out[k]->id];
         if (on && l >= 0)
             last[l] = true;
+        on &= !(n->op && n->op->flags & PARE_OP_SHAPES);
         for (int k = 0; k < n->n_in && on && l < 0; k++)
             if (n->in[k] && n->in[k]->id < g->n_values && g->value[n->in[k]->id] == n->in[k])
                 leads[n->in[k]->id] = true;

@@ -2,6 +2,8 @@
  * do not tie layers. */
 #include "speedup_rig.h"
 
+#include "prune/default_rules.h"
+
 /* Two convolutions of x, of C channels; `first` and `second` have weights. */
 static const char *add_branch(struct net *n, const char *x, int first, int second, int64_t C)
 {
@@ -214,6 +216,74 @@ static void test_shared_reshape_sizes(void **state)
     EXPECT(&n, net_add(&n, a, b), 4, 8, 8);
 }
 
+/* Upsample, of opset 9, passes constants on. */
+static void test_upsample(void **state)
+{
+    struct net n = net_new(12);
+    const char *y = net_conv(&n, net_image(&n), HALF, 3, 8, 1), *scales;
+
+    (void)state;
+    n.b.opset = 9;
+    n.plain = true;
+    scales = build_floats(&n.b, INTS(4), (float[]){ 1, 1, 2, 2 });
+    y = build_node(&n.b, "Upsample", NAMES(y, scales), at_text("mode", "linear"));
+    EXPECT(&n, net_conv(&n, y, ALL, 8, 4, 3), 4, 4);
+}
+
+/* Dropout that a file runs in training mode: zeros remain zeros, other constants do not. */
+static void test_training_dropout(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct net n = net_new(13);
+        const char *x = build_input(&n.b, PARE_F32, INTS(2, 6)), *y, *yes, *out[2];
+        bool on = true;
+
+        n.bare = i == 1;
+        y = net_gemm(&n, x, HALF, 6, 8);
+        yes = build_const(&n.b, PARE_BOOL, 0, NULL, &on);
+        build_node_outs(&n.b, "Dropout", NAMES(y, build_scalar(&n.b, i == 2 ? 0 : 0.5f), yes),
+                        at_int("seed", 3), 2, out);
+        build_output(&n.b, net_gemm(&n, out[0], ALL, 8, 2));
+        {
+            struct pare_speedup_opts o = { .threads = 1, .unverified = true };
+            struct slim s = net_slim_with(&n, &o);
+
+            assert_int_equal(slim_out(&s, 0), i ? 4 : 8);
+            slim_drop(&s);
+        }
+    }
+}
+
+/* A layer of which later nodes read only the size is pruned by default; the last layer is not. */
+static void test_default_layers(void **state)
+{
+    struct net n = net_new(14);
+    const char *y = net_conv(&n, net_image(&n), ALL, 3, 8, 1), *z;
+    struct pare_model *m;
+    struct pare_graph *g;
+    const struct pare_algorithm *p;
+    struct pare_rules r = { 0 };
+    struct pare_err err;
+
+    (void)state;
+    z = net_conv(&n, y, ALL, 8, 4, 1);
+    y = build_node(&n.b, "Shape", NAMES(y), NOTHING);
+    y = build_node(&n.b, "Slice", NAMES(y, build_ints(&n.b, INTS(2)), build_ints(&n.b, INTS(4))),
+                   NOTHING);
+    y = build_node(&n.b, "Concat", NAMES(build_ints(&n.b, INTS(2, 2, 2)), y), at_int("axis", 0));
+    build_output(&n.b, build_node(&n.b, "Reshape", NAMES(z, y), NOTHING));
+    m = build_model(&n.b);
+    g = pare_graph_clone(pool, m->graph, &err);
+    assert_non_null(g);
+    assert_int_equal(pare_graph_infer(g, true, &err), 0);
+    assert_int_equal(pare_find_pruner(NULL, "l1", &p, &err), 0);
+    assert_int_equal(pare_default_rules(g, p, 0.5, pool, &r, &err), 0);
+    assert_int_equal(r.n, 2);
+    assert_true(r.rule[1].exclude && r.rule[1].op_names[0] && !r.rule[1].op_names[1]);
+    pare_model_free(m);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
@@ -229,6 +299,9 @@ int main(void)
         T(test_shared_bias),
         T(test_shared_norm_parameters),
         T(test_shared_reshape_sizes),
+        T(test_upsample),
+        T(test_training_dropout),
+        T(test_default_layers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

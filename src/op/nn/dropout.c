@@ -161,19 +161,34 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return 0;
 }
 
+static bool never_drops(const struct pare_node *n)
+{
+    const struct pare_value *ratio = n->n_in > 1 ? n->in[1] : NULL;
+    const struct dropout *a = n->attr;
+
+    return ratio ? ratio->flags & PARE_V_CONST && ratio->t.data && pare_get(&ratio->t, 0) == 0
+                 : a->ratio == 0;
+}
+
+/* With training_mode of its own, it drops by the position in a batch. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     const struct dropout *a = n->attr;
     bool may = n->version < 7 ? !a->is_test : n->n_in > 2 && n->in[2];
 
-    pare_ties_except(n, may ? 1u : 0,
-                     t); /* with training_mode of its own, it drops by the position in a batch */
+    pare_ties_except(n, may && !never_drops(n) ? 1u : 0, t);
 }
 
+/* Zeros remain zeros; others remain only if nothing can be dropped.  A mask of floats is not x. */
 static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
+    const struct dropout *a = n->attr;
+    bool may = n->version < 7 ? !a->is_test : n->n_in > 2 && n->in[2];
+
     (void)axis, (void)channel;
-    return n->n_out > 1 && n->out[1] ? NAN : x;
+    if (n->n_out > 1 && n->out[1] && n->version < 10)
+        return NAN;
+    return x == 0 || !may || never_drops(n) ? x : NAN;
 }
 
 const struct pare_op pare_op_dropout = {

@@ -62,6 +62,13 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     return pare_resize_backward(n, c, &r, err);
 }
 
+/* Every result is a weighted mean of elements of its channel. */
+static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    (void)n, (void)axis, (void)channel;
+    return x;
+}
+
 const struct pare_op pare_op_upsample = {
     .type = "Upsample",
     .doc = "Resample the input (deprecated name).",
@@ -78,5 +85,6 @@ const struct pare_op pare_op_upsample = {
     .ties = pare_resize_ties,
     .nni_ops = pare_resize_nni_ops,
     .settings = 0x2,
+    .constant_channel = constant_channel,
     .flags = PARE_OP_KEEPS_AXES | PARE_OP_FLOAT_ONLY,
 };
