@@ -298,11 +298,25 @@ static int ask_node(struct pare_keep_sets *k, const struct pare_node *n, bool *s
     return 0;
 }
 
+/* The file still has nodes that were replaced: their constants keep their sizes. */
+static void freeze_replaced(struct pare_keep_sets *k, const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i] && n->in[i]->flags & PARE_V_CONST)
+            freeze_rest(k, n->in[i], n, "a part of a normalization");
+}
+
 static int collect_relations(struct pare_keep_sets *k, const struct pare_node *n,
                              struct pare_err *err)
 {
     const char *why;
 
+    if (n->replaced) {
+        freeze_replaced(k, n);
+        return 0;
+    }
+    if (n->n_parts)
+        freeze_replaced(k, n->parts[0]);
     if (has_relations(k, n)) {
         bool same;
 
@@ -478,7 +492,8 @@ int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
     for (int i = 0; i < g->n_nodes; i++)
         PARE_TRY(collect_relations(k, g->node[i], err));
     for (int i = 0; i < g->n_nodes; i++)
-        PARE_TRY(freeze_sizes(k, g->node[i], err));
+        if (!g->node[i]->replaced)
+            PARE_TRY(freeze_sizes(k, g->node[i], err));
     freeze_all(k, g->in, g->n_in, "the model's input");
     freeze_all(k, g->out, g->n_out, "the model's output");
     PARE_TRY(pare_keep_sets_freeze_free(k, err));

@@ -20,7 +20,9 @@ static bool node_at(const struct pare_graph *g, const struct pare_node *n, struc
 {
     if (n->id >= g->other[1]->n_nodes)
         return false;
-    *at = *g->other[1]->node[n->id];
+    *at = *n; /* it may have replaced the node that is there (graph/pattern/) */
+    at->n_out = g->other[1]->node[n->id]->n_out;
+    at->out = g->other[1]->node[n->id]->out;
     at->in = inputs;
     for (int i = 0; i < n->n_in; i++) {
         inputs[i] = n->in[i] ? (struct pare_value *)pare_value_at(g, n->in[i], 1) : NULL;

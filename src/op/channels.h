@@ -118,6 +118,9 @@ void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_
  * that the model computes is kept if it gives the smaller output by itself. */
 void pare_shrunk_shape(struct pare_shrunk *s, int input, const int64_t *v, int64_t n);
 
+/* The node needs all channels of input i along axis: insert zeros at the removed ones before it. */
+void pare_shrunk_insert_zeros(struct pare_shrunk *s, int i, int axis);
+
 /* The node has no form with fewer channels: all are kept.  `why` is not copied. */
 void pare_shrunk_fail(struct pare_shrunk *s, const char *why);
 

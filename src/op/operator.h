@@ -41,12 +41,16 @@ struct pare_node {
     int version;      /* imported opset version of its domain */
     const void *attr; /* op->attr_size bytes, filled from op->attrs */
     int n_in, n_out;
-    struct pare_value **in, **out; /* NULL for an absent optional input or output */
-    int n_cap;                     /* number of values of the outer graph that subgraphs use */
-    struct pare_value **cap;       /* those values */
-    const void *proto;             /* the NodeProto it was built from; private to src/onnx/ */
-    int id;                        /* index in its graph */
-    void *save;                    /* op->save() bytes, from forward to backward; else NULL */
+    struct pare_value **in, **out;  /* NULL for an absent optional input or output */
+    int n_cap;                      /* number of values of the outer graph that subgraphs use */
+    struct pare_value **cap;        /* those values */
+    const void *proto;              /* the NodeProto it was built from; private to src/onnx/ */
+    int id;                         /* index in its graph */
+    void *save;                     /* op->save() bytes, from forward to backward; else NULL */
+    struct pare_node *const *parts; /* nodes that this one replaces in a clone (graph/pattern/), the
+                                     * one with its output first; NULL: none */
+    int n_parts;
+    bool replaced; /* another node of the clone replaces it */
 };
 
 /* The environment of a running operator. */

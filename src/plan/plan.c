@@ -9,6 +9,7 @@
 #include "../base/clock.h"
 #include "../base/limits.h"
 #include "../graph/output_logits.h"
+#include "../graph/pattern/pattern.h"
 #include "../graph/batch_independence.h"
 
 /* ---- the operators' own kernels -------------------------------------------------- */
@@ -311,6 +312,9 @@ static int rewrite_graph(struct pare_plan *p, struct pare_err *err)
     if (p->reference || p->like)
         return 0;
     PARE_TRY(pare_plan_split_fused(p, err));
+    PARE_TRY(pare_graph_canonical(p->graph, PARE_PATTERN_ROWS, err));
+    PARE_TRY(pare_graph_canonical(p->graph, PARE_PATTERN_POINTWISE, err));
+    pare_graph_drop_replaced(p->graph);
     PARE_TRY(pare_plan_gather_upstream(p, err));
     if (p->train)
         return 0;

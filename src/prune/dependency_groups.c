@@ -9,6 +9,7 @@
 #include "../graph/free_dims.h"
 #include "../graph/removal_units.h"
 #include "../graph/layer.h"
+#include "../graph/pattern/pattern.h"
 
 /* One unit of one layer, and the removal unit of the graph that contains it. */
 struct member {
@@ -150,6 +151,7 @@ static int find_groups(struct pare_compression *r, struct pare_dependency_groups
     int64_t n_members, n, from = 0;
 
     PARE_TRY(open_graph(r, &g, &weight, err));
+    PARE_TRY(pare_graph_canonical(g, PARE_PATTERN_ROWS, err));
     PARE_TRY(pare_keep_sets_new(r->scratch, g, &kept, err));
     PARE_TRY(pare_removal_units_new(r->scratch, kept, &removal_units, err));
     PARE_TRY(list_members(r, weight, removal_units, &m, &n_members, err));

@@ -84,10 +84,17 @@ static int rewire(struct pare_speedup *s, struct pare_node *n, int input, struct
                   struct pare_err *err)
 {
     struct pare_rewire *r = pare_alloc(s->arena, 1, sizeof(*r));
+    const struct pare_value *was = n->in[input];
 
     if (!r)
         return pare_no_memory(err, "for constant operands");
     n->in[input] = v;
+    if (n->n_parts) { /* the others are nodes of the graph, too */
+        for (int k = 0; k < n->parts[0]->n_in; k++)
+            if (n->parts[0]->in[k] == was)
+                PARE_TRY(rewire(s, n->parts[0], k, v, err));
+        return 0;
+    }
     *r = (struct pare_rewire){ n, input, v, s->rewire };
     s->rewire = r;
     return 0;

@@ -159,7 +159,7 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
     if (s->unshrinkable != before)
         return 0;
     for (int i = 0; i < s->g->n_nodes; i++)
-        if (s->live[i] && !s->removed[i])
+        if (s->live[i] && !s->removed[i] && !s->g->node[i]->n_parts)
             PARE_TRY(write_inputs(k, s->g->node[i], done, err));
     return forget_shapes(k, err);
 }

@@ -5,6 +5,7 @@
 
 #include "../base/arena.h"
 #include "../base/sized.h"
+#include "../graph/pattern/pattern.h"
 
 #define MAX_ROUNDS 64
 #define SIZES 5 /* that are tried if a model does not run with those that inference accepts */
@@ -23,7 +24,7 @@ static int infer(struct pare_speedup *s, struct pare_err *err)
     s->before = all.first;
     s->g = all.g;
     s->varying = all.varying;
-    return 0;
+    return pare_graph_canonical(s->g, PARE_PATTERN_ROWS, err);
 }
 
 /* ---- live nodes ------------------------------------------------------------------------------ */

@@ -257,12 +257,32 @@ static void test_fused_operators(void **state)
     fail_in_all_modes(CAT(build_bytes(&b), opset("com.microsoft", 1)), "fused");
 }
 
+/* Layer normalization without a scale, and SiLU, spelled out. */
+static void test_patterns(void **state)
+{
+    struct build b = { .opset = 13 };
+    const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ 2, 6 }), *d, *v;
+
+    (void)state;
+    v = build_node(&b, "ReduceMean", NAMES(x), at_ints("axes", INTS(-1)));
+    d = build_node(&b, "Sub", NAMES(x, v), NOTHING);
+    v = build_node(&b, "ReduceMean", NAMES(build_node(&b, "Mul", NAMES(d, d), NOTHING)),
+                   at_ints("axes", INTS(-1)));
+    v = build_node(&b, "Add", NAMES(v, build_scalar(&b, 1e-5f)), NOTHING);
+    v = build_node(&b, "Sqrt", NAMES(v), NOTHING);
+    d = build_node(&b, "Div", NAMES(d, v), NOTHING);
+    v = build_node(&b, "Sigmoid", NAMES(d), NOTHING);
+    build_output(&b, build_node(&b, "Mul", NAMES(d, v), NOTHING));
+    fail_in_all_modes(build_bytes(&b), "patterns");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exporter_habits),  cmocka_unit_test(test_folded_weights),
         cmocka_unit_test(test_bodies),           cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_signal_operators), cmocka_unit_test(test_fused_operators),
+        cmocka_unit_test(test_patterns),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

@@ -224,7 +224,7 @@ static void test_upsample(void **state)
 
     (void)state;
     n.b.opset = 9;
-    n.plain = true;
+    n.unpadded = true;
     scales = build_floats(&n.b, INTS(4), (float[]){ 1, 1, 2, 2 });
     y = build_node(&n.b, "Upsample", NAMES(y, scales), at_text("mode", "linear"));
     EXPECT(&n, net_conv(&n, y, ALL, 8, 4, 3), 4, 4);
@@ -239,7 +239,7 @@ static void test_training_dropout(void **state)
         const char *x = build_input(&n.b, PARE_F32, INTS(2, 6)), *y, *yes, *out[2];
         bool on = true;
 
-        n.bare = i == 1;
+        n.zero_bias = i == 1;
         y = net_gemm(&n, x, HALF, 6, 8);
         yes = build_const(&n.b, PARE_BOOL, 0, NULL, &on);
         build_node_outs(&n.b, "Dropout", NAMES(y, build_scalar(&n.b, i == 2 ? 0 : 0.5f), yes),
@@ -247,10 +247,10 @@ static void test_training_dropout(void **state)
         build_output(&n.b, net_gemm(&n, out[0], ALL, 8, 2));
         {
             struct pare_speedup_opts o = { .threads = 1, .unverified = true };
-            struct slim s = net_slim_with(&n, &o);
+            struct speedup_result s = net_speedup_with(&n, &o);
 
-            assert_int_equal(slim_out(&s, 0), i ? 4 : 8);
-            slim_drop(&s);
+            assert_int_equal(speedup_out_channels(&s, 0), i ? 4 : 8);
+            speedup_free(&s);
         }
     }
 }

@@ -25,7 +25,7 @@ static bool activation(const struct pare_node *n, struct pare_post_op *p)
         { &pare_op_relu, PARE_POST_RELU },       { &pare_op_leaky_relu, PARE_POST_RELU },
         { &pare_op_sigmoid, PARE_POST_SIGMOID }, { &pare_op_tanh, PARE_POST_TANH },
         { &pare_op_elu, PARE_POST_ELU },         { &pare_op_hard_swish, PARE_POST_HARDSWISH },
-        { &pare_op_clip, PARE_POST_CLIP },
+        { &pare_op_clip, PARE_POST_CLIP },       { &pare_op_swish, PARE_POST_SWISH },
     };
 
     *p = (struct pare_post_op){ 0 };
@@ -36,28 +36,6 @@ static bool activation(const struct pare_node *n, struct pare_post_op *p)
             return p->kind != PARE_POST_CLIP || clip_bounds(n, p);
         }
     return false;
-}
-
-/* Match x * gate(x): Sigmoid gives swish, HardSigmoid(1/6, 1/2) gives hardswish. */
-static bool gated(const struct pare_match *v, const struct pare_value *x, struct pare_post_op *p,
-                  struct pare_node **gate, struct pare_node **mul)
-{
-    const struct pare_consumers *u = &v->consumers[x->id];
-
-    if (u->n != 2 || x->flags & PARE_V_OUTPUT)
-        return false;
-    *gate = u->node[0]->n_in == 1 ? u->node[0] : u->node[1];
-    *mul = *gate == u->node[0] ? u->node[1] : u->node[0];
-    if (!pare_node_is(*mul, &pare_op_mul) || pare_only_consumer(v, (*gate)->out[0]) != *mul)
-        return false;
-    if (pare_node_is(*gate, &pare_op_sigmoid)) {
-        *p = (struct pare_post_op){ .kind = PARE_POST_SWISH, .alpha = 1 };
-        return true;
-    }
-    *p = (struct pare_post_op){ .kind = PARE_POST_HARDSWISH };
-    return pare_node_is(*gate, &pare_op_hard_sigmoid) &&
-           fabs(pare_attr(*gate, "alpha") - 1.0 / 6) < 1e-6 &&
-           fabs(pare_attr(*gate, "beta") - 0.5) < 1e-6;
 }
 
 static struct pare_value *other_of(const struct pare_node *n, const struct pare_value *x)
@@ -88,7 +66,7 @@ static bool clashes(const struct pare_post *p, const struct pare_post_op *op)
 struct pare_value *pare_post_follow(const struct pare_match *v, struct pare_value *x, bool sum,
                                     struct pare_post *p)
 {
-    struct pare_node *next, *gate, *mul;
+    struct pare_node *next;
 
     while (p->n < PARE_MAX_POST) {
         struct pare_post_op op;
@@ -100,9 +78,6 @@ struct pare_value *pare_post_follow(const struct pare_match *v, struct pare_valu
             op = (struct pare_post_op){ .kind = PARE_POST_SUM };
             p->sum = other_of(next, x);
             p->node[p->n_nodes++] = next;
-        } else if (gated(v, x, &op, &gate, &mul)) {
-            p->node[p->n_nodes++] = gate;
-            p->node[p->n_nodes++] = mul;
         } else {
             break;
         }

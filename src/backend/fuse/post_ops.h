@@ -11,7 +11,7 @@
 struct pare_post {
     struct pare_post_op op[PARE_MAX_POST];
     int n;
-    struct pare_node *node[2 * PARE_MAX_POST]; /* all fused nodes; x * sigmoid(x) is two */
+    struct pare_node *node[PARE_MAX_POST]; /* all fused nodes */
     int n_nodes;
     struct pare_value *sum; /* the other operand of a residual Add, or NULL */
 };

@@ -3,7 +3,6 @@
  *
  * Each thread computes some rows, and the rest of the chain while they are in its cache.
  */
-#include "../fuse/gelu_match.h"
 #include "../rows/chain_ops.h"
 #include "gemm_packed_matrix.h"
 
@@ -24,10 +23,14 @@ struct linear {
     const float *added; /* the data of `sum` */
 };
 
-/* The number of links that the GEMM applies itself. */
-static int read_simple(const struct pare_match *v, struct linear *l)
+static bool is_gelu(const struct pare_node *n)
 {
-    struct pare_node *list[PARE_GELU_NODES];
+    return pare_node_is(n, &pare_op_gelu) && !strcmp(pare_attr_text(n, "approximate"), "none");
+}
+
+/* The number of links that the GEMM applies itself. */
+static int read_simple(struct linear *l)
+{
     const struct pare_chain *c = &l->links;
     const struct pare_value *x = l->fuse.out;
     const struct pare_node *n = c->link[0].node;
@@ -41,11 +44,8 @@ static int read_simple(const struct pare_match *v, struct linear *l)
         n = c->n_links > ++at ? c->link[at].node : NULL;
     }
     l->post = (struct pare_post_op){ .kind = PARE_POST_GELU };
-    if (n && n->in[0] == x && pare_gelu_match(v, n, list)) {
-        for (int i = 0; i < PARE_GELU_NODES; i++)
-            if (c->n_links <= at + 1 + i || c->link[at + 1 + i].node != list[i])
-                return 0;
-        at += 1 + PARE_GELU_NODES;
+    if (is_gelu(n)) {
+        at++;
         l->n_post = 1;
     } else if (pare_node_is(n, &pare_op_relu)) {
         at++;
@@ -91,7 +91,7 @@ static bool linear_packed_match(const struct pare_match *v, struct pare_node *n,
     l->fuse = fuse;
     if (!pare_chain_after(v, fuse.out, &l->links))
         l->links.n_links = l->links.n_ops = 0;
-    l->simple = l->links.n_links && read_simple(v, l) == l->links.n_links;
+    l->simple = l->links.n_links && read_simple(l) == l->links.n_links;
     return linear_packed_fill_step(v, n, l, s);
 }
 

@@ -248,7 +248,7 @@ static void axes(const struct pare_node *n, int *out, int *in)
 /* Normalized axes are frozen. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_ties_except(n, ~0u << pare_layer_norm_axis(n), t);
+    pare_norm_row_ties(n, pare_layer_norm_axis(n), t);
 }
 
 const struct pare_op pare_op_layer_normalization = {
@@ -267,6 +267,7 @@ const struct pare_op pare_op_layer_normalization = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .shrink = pare_norm_row_shrink,
     .row_axis = pare_layer_norm_axis,
     .axes = axes,
 };

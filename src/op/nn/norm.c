@@ -168,3 +168,15 @@ int pare_infer_global_pool(struct pare_node *n, struct pare_err *err)
         y->dim[i] = 1;
     return 0;
 }
+
+void pare_norm_row_ties(const struct pare_node *n, int axis, struct pare_ties *t)
+{
+    pare_ties_except(n, ~0u << axis, t);
+    if (axis == n->in[0]->t.rank - 1)
+        pare_tie_sum(t, n->in[0], axis);
+}
+
+void pare_norm_row_shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    pare_shrunk_insert_zeros(s, 0, n->in[0]->t.rank - 1);
+}

@@ -174,8 +174,7 @@ void pare_rms_axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
-/* Normalized axes are frozen. */
 void pare_rms_ties(const struct pare_node *n, struct pare_ties *t)
 {
-    pare_ties_except(n, ~0u << first_axis(n), t);
+    pare_norm_row_ties(n, first_axis(n), t);
 }

@@ -7,7 +7,7 @@
 #ifndef PARE_OP_NN_RMS_FAMILY_H
 #define PARE_OP_NN_RMS_FAMILY_H
 
-#include "../op.h"
+#include "norm.h"
 
 struct pare_rms {
     int64_t axis, stash_type;
@@ -28,6 +28,6 @@ void pare_rms_ties(const struct pare_node *n, struct pare_ties *t);
     .attr_size = sizeof(struct pare_rms), .torch = "RMSNorm",                            \
     .layer = { .params = PARE_IN(1), .weight = 1 }, .infer = pare_rms_infer,             \
     .forward = pare_rms_forward, .backward = pare_rms_backward, .ties = pare_rms_ties,   \
-    .axes = pare_rms_axes
+    .axes = pare_rms_axes, .shrink = pare_norm_row_shrink
 
 #endif
