@@ -40,6 +40,31 @@ PARE_API int pare_evaluate(const struct pare_model *m, const struct pare_data *d
                            const struct pare_evaluate_opts *opts, struct pare_metrics *metrics,
                            struct pare_err *err);
 
+/* ---- comparison ------------------------------------------------------------- */
+
+struct pare_agreement_opts {
+    size_t size;   /* sizeof(struct pare_agreement_opts), or 0 */
+    int threads;   /* 0: all cores */
+    int64_t batch; /* 0: the data set's */
+    pare_progress_fn *progress;
+    void *user;
+};
+
+/* How closely the outputs of a model agree with those of another one. */
+struct pare_agreement {
+    int64_t n;             /* items */
+    double snr;            /* signal-to-noise ratio of all outputs in dB; infinite: no difference */
+    double cosine;         /* of each item's output, mean over items and outputs */
+    double max_difference; /* largest difference of two elements */
+    double same_top1;      /* fraction of items whose largest score is the same one; -1: the first
+                              output is not (N, classes) */
+};
+
+/* Run both models over a data set, which needs no labels.  opts may be NULL. */
+PARE_API int pare_compare(const struct pare_model *m, const struct pare_model *reference,
+                          const struct pare_data *data, const struct pare_agreement_opts *opts,
+                          struct pare_agreement *agreement, struct pare_err *err);
+
 /* ---- training --------------------------------------------------------------- */
 
 struct pare_training;
@@ -62,7 +87,7 @@ struct pare_training_opts {
 /* The result of an epoch. */
 struct pare_epoch_result {
     int64_t epoch;         /* from 0 */
-    double loss, accuracy; /* on the training items; accuracy in [0, 1] */
+    double loss, accuracy; /* on the training items; accuracy in [0, 1], -1: no classes */
     bool validated;
     double valid_loss, valid_accuracy;
 };

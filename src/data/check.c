@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "source.h"
+#include "../base/arena.h"
 #include "../tensor/tensor.h"
 
 /* "(N, 3, ?, 32)", as the model declares it. */
@@ -201,15 +202,11 @@ static int check_classes(const struct pare_data *d, int64_t n_out, struct pare_e
                      n_out == 1 ? "" : "s");
 }
 
-int pare_data_check(const struct pare_data *data, const struct pare_io *input, int64_t n_out,
-                    struct pare_err *err)
+/* Do the labels fit the model's outputs? */
+static int check_labels(const struct pare_data *data, int64_t n_out, struct pare_err *err)
 {
-    struct pare_tensor shape;
     int64_t each;
 
-    if (input)
-        PARE_TRY(pare_batch_check(input, err));
-    PARE_TRY(pare_item_shape(data, input, &shape, err));
     if (n_out <= 0 || !data->y.data)
         return 0;
     if (data->y.dtype == PARE_I64)
@@ -220,5 +217,35 @@ int pare_data_check(const struct pare_data *data, const struct pare_io *input, i
                          "the model has %lld output%s, but the items of '%s' have %lld target%s",
                          (long long)n_out, n_out == 1 ? "" : "s", data->name, (long long)each,
                          each == 1 ? "" : "s");
+    return 0;
+}
+
+int pare_data_check(const struct pare_data *data, const struct pare_io *input, int64_t n_out,
+                    struct pare_err *err)
+{
+    struct pare_tensor shape;
+
+    if (input)
+        PARE_TRY(pare_batch_check(input, err));
+    PARE_TRY(pare_item_shape(data, input, &shape, err));
+    return check_labels(data, n_out, err);
+}
+
+int pare_data_check_items(struct pare_data *data, const struct pare_io *input, int64_t n_out,
+                          struct pare_err *err)
+{
+    struct pare_tensor shape;
+    struct pare_err why;
+
+    if (input)
+        PARE_TRY(pare_batch_check(input, err));
+    PARE_TRY(pare_item_shape(data, input, &shape, err));
+    if (!check_labels(data, n_out, &why))
+        return 0;
+    data->note = pare_sprintf(data->arena, "%s: its labels are not used", why.msg);
+    if (!data->note)
+        return pare_no_memory(err, "for a message");
+    data->y = (struct pare_tensor){ 0 };
+    data->classes = 0;
     return 0;
 }

@@ -308,7 +308,7 @@ static int find_source(struct pare_data *d, struct pare_err *err)
                          near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     return pare_fail(err, PARE_EFORMAT,
                      "not a known data set: IDX, CIFAR-10, .npy, .npz, test_data_set_0 or "
-                     "folders of PNG and JPEG files");
+                     "a folder of PNG and JPEG files");
 }
 
 static int open_set(struct pare_data *d, const char *split, const struct pare_data_opts *o,

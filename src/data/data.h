@@ -40,6 +40,7 @@ struct pare_data {
                                        data is NULL if there are none */
     int64_t classes;               /* 0 if y is not int64 */
     bool classes_known;            /* false: `classes` is the largest label + 1 */
+    const char *note;              /* why labels are not used; NULL: nothing to say */
     const char *const *class_name; /* (classes) or NULL */
     struct pare_data_opts opts;    /* lists are not copied */
     struct pare_arena *arena;
@@ -64,6 +65,11 @@ int pare_data_open_for(const struct pare_data_request *r, const struct pare_data
  * anything.  n_out is the number of outputs per item, for example logits; 0: unknown. */
 int pare_data_check(const struct pare_data *data, const struct pare_io *input, int64_t n_out,
                     struct pare_err *err);
+
+/* The same for calibration, which needs no labels: labels that do not fit are dropped, and
+ * data->note says why. */
+int pare_data_check_items(struct pare_data *data, const struct pare_io *input, int64_t n_out,
+                          struct pare_err *err);
 
 /* The formats, for lists and help; the last is NULL. */
 extern const struct pare_source *const pare_sources[];

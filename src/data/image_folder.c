@@ -1,8 +1,11 @@
-/* image_folder.c - PNG and JPEG files in a folder per class, like torchvision's ImageFolder.
+/* image_folder.c - PNG and JPEG files in a folder per class, like torchvision's ImageFolder, or in
+ * one folder without labels.
  *
  *     train/cat/1.jpg  train/dog/7.png  val/cat/2.jpg ...    or without the train/ and val/
+ *     1.jpg  2.jpg  more/7.png ...                            no labels
  *
- * Classes and files are sorted by name.  Files are decoded on demand.
+ * Images in the folder itself, or a single folder in it, are items without labels: one class tells
+ * nothing.  Classes and files are sorted by name.  Files are decoded on demand.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -141,13 +144,22 @@ static const char *split_folder(struct pare_data *d, const char *path, struct pa
     return found;
 }
 
+static bool has_images(const struct folder *files)
+{
+    for (int i = 0; i < files->n; i++)
+        if (readable(files->path[i]) || other_picture(files->path[i]))
+            return true;
+    return false;
+}
+
 static bool probe(struct pare_data *d, const char *path)
 {
     struct folder files, folders;
     struct pare_err err;
 
-    return pare_is_dir(path) && !list_kinds(d->parts->tmp, path, &files, &folders, &err) &&
-           folders.n;
+    if (!pare_is_dir(path) || list_kinds(d->parts->tmp, path, &files, &folders, &err))
+        return false;
+    return folders.n || has_images(&files);
 }
 
 /* All images have the size of the first one, unless the options specify another. */
@@ -163,44 +175,57 @@ static int set_form(struct pare_data *d, struct pare_err *err)
     return 0;
 }
 
-static int open_folder(struct pare_data *d, const char *path, struct pare_err *err)
+static int no_images(const char *dir, struct pare_err *err)
 {
-    const char *dir = split_folder(d, path, err), **class_name;
-    struct folder *f = pare_alloc(d->arena, 1, sizeof(*f)), files, classes;
-    struct pare_tensor y = { .dtype = PARE_I64, .rank = 1 };
-    int *end;
+    return pare_fail(err, PARE_EFORMAT, "%s: no images (.png, .jpg, .jpeg) there", dir);
+}
 
-    if (!dir || !f)
-        return dir ? pare_no_memory(err, "to open a data set") : err->code;
-    PARE_TRY(list_kinds(d->arena, dir, &files, &classes, err));
-    class_name = classes.path;
-    end = pare_alloc(d->parts->tmp, (size_t)classes.n, sizeof(*end));
+/* The images of each class, and their labels. */
+static int open_classes(struct pare_data *d, struct folder *f, const char *dir,
+                        const struct folder *classes, struct pare_err *err)
+{
+    struct pare_tensor y = { .dtype = PARE_I64, .rank = 1 };
+    int *end = pare_alloc(d->parts->tmp, (size_t)classes->n, sizeof(*end));
+
     if (!end)
-        return pare_no_memory(err, "for %d classes", classes.n);
-    for (int k = 0; k < classes.n; k++) {
-        const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, class_name[k]);
+        return pare_no_memory(err, "for %d classes", classes->n);
+    for (int k = 0; k < classes->n; k++) {
+        const char *sub = pare_sprintf(d->parts->tmp, "%s/%s", dir, classes->path[k]);
 
         if (!sub)
             return pare_no_memory(err, "for a name");
         PARE_TRY(add_images(d, f, sub, 0, err));
         end[k] = f->n;
         if (f->n == (k ? end[k - 1] : 0))
-            return pare_fail(err, PARE_EFORMAT, "%s: no images (.png, .jpg, .jpeg) there", sub);
+            return no_images(sub, err);
     }
-    if (!classes.n)
-        return pare_fail(err, PARE_EFORMAT, "%s: no folders of classes there", dir);
     y.dim[0] = d->n = f->n;
     PARE_TRY(pare_tensor_alloc(d->arena, &y, err));
     for (int i = 0, k = 0; i < f->n; i++) {
         k += i == end[k];
         pare_i64(&y)[i] = k;
     }
-    d->classes = classes.n;
+    d->classes = classes->n;
     d->classes_known = true;
-    d->class_name = class_name;
-    d->parts->priv = f;
+    d->class_name = classes->path;
     PARE_TRY(set_form(d, err));
     return pare_data_targets(d, &y, err);
+}
+
+static int open_folder(struct pare_data *d, const char *path, struct pare_err *err)
+{
+    const char *dir = split_folder(d, path, err);
+    struct folder *f = pare_alloc(d->arena, 1, sizeof(*f)), files, classes;
+
+    if (!dir || !f)
+        return dir ? pare_no_memory(err, "to open a data set") : err->code;
+    d->parts->priv = f;
+    PARE_TRY(list_kinds(d->arena, dir, &files, &classes, err));
+    if (classes.n > 1)
+        return open_classes(d, f, dir, &classes, err);
+    PARE_TRY(add_images(d, f, dir, 0, err));
+    d->n = f->n;
+    return f->n ? set_form(d, err) : no_images(dir, err);
 }
 
 /* ---- reading --------------------------------------------------------------------------- */
@@ -244,7 +269,8 @@ static int read_picture(const struct pare_data *d, int64_t i, struct pare_arena 
 
 const struct pare_source pare_source_image_folder = {
     .name = "image-folder",
-    .help = "PNG and JPEG files in a folder per class, optionally below train, val and test",
+    .help = "PNG and JPEG files in a folder per class, optionally below train, val and test; or in "
+            "one folder, without labels",
     .probe = probe,
     .open = open_folder,
     .read = read_picture,

@@ -61,13 +61,17 @@ int pare_finetune_options(struct pare_finetune *f, struct pare_err *err)
 
 static int open_data(struct pare_finetune *f, struct pare_err *err)
 {
+    f->options->no_labels = f->observe || f->teacher;
     if (f->data_name)
         return pare_train_options_data(f->options, f->model, f->data_name, f->valid_name, f->data,
                                        err);
     for (int i = 0; i < 2; i++) {
         if (!f->set[i])
             continue;
-        PARE_TRY(pare_at(err, pare_model_fits(f->model, f->set[i], err), "%s", f->path));
+        PARE_TRY(pare_at(err,
+                         f->options->no_labels ? pare_model_fits_items(f->model, f->set[i], err)
+                                               : pare_model_fits(f->model, f->set[i], err),
+                         "%s", f->path));
         pare_data_retain(f->set[i]);
         f->data[i] = f->set[i];
     }
@@ -153,7 +157,7 @@ int pare_finetune_evaluate(const struct pare_finetune *f, const struct pare_mode
     int rc;
 
     *m = (struct pare_metrics){ .top1 = -1, .top5 = -1 };
-    if (!f->data[1])
+    if (!f->data[1] || !f->data[1]->y.data)
         return 0;
     o.threads = (int)s->c.threads;
     o.loss = s->trainer.loss;

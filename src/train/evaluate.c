@@ -1,45 +1,10 @@
 /* evaluate.c - run a model over a data set: loss, top-1 and top-5 accuracy, accuracy by class. */
 #include "train.h"
 
-#include <string.h>
-
 #include "../base/clock.h"
 #include "../base/sized.h"
+#include "batch_runner.h"
 #include "train_options.h"
-
-/* Plans for full batches and for the last one. */
-struct runner {
-    const struct pare_model *m;
-    struct pare_plan *plan[2];
-    int64_t batch[2];
-    const struct pare_eval_opts *o;
-    int64_t fixed;          /* the only batch size that the model accepts; 0: any */
-    struct pare_tensor *in; /* inputs; zero-padded if the model's batch size is fixed */
-};
-
-static int find_plan(struct runner *r, const struct pare_tensor *x, struct pare_plan **plan,
-                     struct pare_err *err)
-{
-    struct pare_plan_opts o = { .threads = r->o->threads,
-                                .in = x,
-                                .tune = r->o->tune,
-                                .choices = r->o->choices,
-                                .cache = r->o->cache };
-    struct pare_plan_build b = { .opts = &o,
-                                 .microbatch = PARE_MICROBATCH_AUTO,
-                                 .logits = r->o->loss->logits };
-    int i = r->plan[0] && r->batch[0] != x->dim[0];
-
-    if (r->plan[i] && r->batch[i] != x->dim[0]) {
-        pare_plan_free(r->plan[i]);
-        r->plan[i] = NULL;
-    }
-    if (!r->plan[i])
-        PARE_TRY(pare_plan_build(r->m, &b, &r->plan[i], err));
-    r->batch[i] = x->dim[0];
-    *plan = r->plan[i];
-    return 0;
-}
 
 /* By class, so item by item.  The loss has checked the labels. */
 static void count_classes(const struct pare_tensor *out, const struct pare_tensor *y,
@@ -61,50 +26,14 @@ static void count_classes(const struct pare_tensor *out, const struct pare_tenso
     }
 }
 
-/* Pad the last items with zeros for a model of fixed batch size. */
-static int fill_up(struct runner *r, const struct pare_batch *b, struct pare_arena *a,
-                   struct pare_err *err)
+static int one_batch(struct pare_batch_runner *r, const struct pare_eval_opts *o,
+                     const struct pare_batch *b, struct pare_eval *e, struct pare_err *err)
 {
-    for (int k = 0; k < b->n_in; k++) {
-        const struct pare_tensor *x = &b->in[k];
-        size_t part = pare_dtype_size(x->dtype), outer = 1;
-        int axis = b->axis[k];
+    struct pare_tensor out[PARE_RUNNER_OUTPUTS];
+    double loss;
+    int n;
 
-        r->in[k] = *x;
-        if (axis < 0 || x->dim[axis] >= r->fixed)
-            continue;
-        r->in[k].dim[axis] = r->fixed;
-        r->in[k].data = pare_alloc(a, (size_t)pare_numel(&r->in[k]), pare_dtype_size(x->dtype));
-        if (!r->in[k].data)
-            return pare_no_memory(err, "for the last batch");
-        for (int d = 0; d < x->rank; d++) {
-            outer *= d < axis ? (size_t)x->dim[d] : 1;
-            part *= d > axis ? (size_t)x->dim[d] : 1;
-        }
-        for (size_t o = 0; o < outer; o++)
-            memcpy((char *)r->in[k].data + o * (size_t)r->fixed * part,
-                   (const char *)x->data + o * (size_t)x->dim[axis] * part,
-                   (size_t)x->dim[axis] * part);
-    }
-    return 0;
-}
-
-static int one_batch(struct runner *r, const struct pare_batch *b, struct pare_eval *e,
-                     struct pare_err *err)
-{
-    const struct pare_eval_opts *o = r->o;
-    struct pare_tensor out[16];
-    struct pare_plan *plan;
-    double loss, start;
-
-    PARE_TRY(find_plan(r, r->in, &plan, err));
-    if (plan->graph->n_out > 16)
-        return pare_fail(err, PARE_ELIMIT, "cannot evaluate a model with more than 16 outputs");
-    start = pare_now();
-    PARE_TRY(pare_plan_execute(plan, r->in, out, err));
-    e->seconds += pare_now() - start;
-    if (out[0].rank > 0 && out[0].dim[0] == r->in[0].dim[0])
-        out[0].dim[0] = b->x.dim[0];
+    PARE_TRY(pare_batch_runner_run(r, b, out, &n, err));
     PARE_TRY(o->loss->run(o->loss_conf, &out[0], &b->y, NULL, &loss, err));
     e->loss += loss * (double)b->x.dim[0];
     e->n += b->x.dim[0];
@@ -135,8 +64,11 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
                         const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
                         struct pare_err *err)
 {
-    const struct pare_io *io;
-    struct runner r = { .m = m, .o = o };
+    struct pare_batch_runner r = { .threads = o->threads,
+                                   .tune = o->tune,
+                                   .choices = o->choices,
+                                   .cache = o->cache,
+                                   .logits = o->loss->logits };
     struct pare_loader_opts lo = { .batch = o->batch,
                                    .rank = pare_dist_rank(o->dist),
                                    .ranks = pare_dist_size(o->dist),
@@ -147,22 +79,17 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
     int64_t done = 0;
     int rc;
 
-    *e = (struct pare_eval){ .classes = data->classes };
-    e->right = pare_alloc(a, (size_t)data->classes, sizeof(*e->right));
-    e->count = pare_alloc(a, (size_t)data->classes, sizeof(*e->count));
+    *e = (struct pare_eval){ .classes = data->y.rank == 1 ? data->classes : 0 };
+    e->right = pare_alloc(a, (size_t)e->classes, sizeof(*e->right));
+    e->count = pare_alloc(a, (size_t)e->classes, sizeof(*e->count));
     if (!e->right || !e->count)
         return pare_no_memory(err, "for an evaluation");
     if (!data->y.data)
-        return pare_fail(err, PARE_ECONFIG, "'%s' has no labels to compare with", data->name);
-    lo.n_inputs = pare_model_inputs(m, &io);
-    r.in = pare_alloc(a, PARE_DATA_INPUTS, sizeof(*r.in));
-    if (!r.in)
-        return pare_no_memory(err, "for an evaluation");
-    if (lo.n_inputs > 0) {
-        lo.input = io;
-        r.fixed = io[0].rank > 0 && io[0].dim[0] > 0 ? io[0].dim[0] : 0;
-        lo.batch = r.fixed ? r.fixed : lo.batch;
-    }
+        return pare_fail(err, PARE_ECONFIG,
+                         "'%s' has no labels to compare with; compare with another model instead "
+                         "(--against)",
+                         data->name);
+    PARE_TRY(pare_batch_runner_init(&r, m, &lo, a, err));
     rc = pare_loader_new(data, &lo, &loader, err);
     while (!rc && !(o->stop && *o->stop)) {
         rc = pare_loader_next(loader, &b, err);
@@ -175,17 +102,15 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
             rc = pare_fail(err, PARE_ECANCEL, "evaluation was canceled");
             break;
         }
-        rc = fill_up(&r, b, a, err);
-        if (!rc)
-            rc = one_batch(&r, b, e, err);
+        rc = one_batch(&r, o, b, e, err);
     }
+    e->seconds = r.seconds;
     if (!rc)
         rc = merge(o->dist, e, err);
     if (e->n)
         e->loss /= (double)e->n;
     pare_loader_free(loader);
-    pare_plan_free(r.plan[0]);
-    pare_plan_free(r.plan[1]);
+    pare_batch_runner_free(&r);
     return rc;
 }
 

@@ -31,6 +31,7 @@ struct run {
     int64_t best_epoch;
     struct pare_tensor *kept;     /* the best parameters and statistics; NULL: not kept */
     double loss_sum, seen, right; /* sums over the epoch so far */
+    bool classes;                 /* items have one label each, so there is an accuracy */
     bool stopping;                /* some process has asked to stop */
 };
 
@@ -239,7 +240,7 @@ static struct pare_train_status progress(const struct run *r, double start)
         .batches = pare_loader_batches(r->loader),
         .items = (int64_t)r->seen,
         .loss = r->loss_sum / seen,
-        .top1 = r->right / seen,
+        .top1 = r->classes ? r->right / seen : -1,
         .lr = lr_of(r, r->t->optim->step > 0 ? r->t->optim->step - 1 : 0),
         .seconds = pare_now() - start,
     };
@@ -349,8 +350,8 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
         return rc;
     e->validated = true;
     e->loss = v.loss;
-    e->top1 = v.n ? (double)v.top1 / (double)v.n : 0;
-    e->top5 = v.n ? (double)v.top5 / (double)v.n : 0;
+    e->top1 = pare_eval_metrics(&v).top1;
+    e->top5 = pare_eval_metrics(&v).top5;
     score = v.classes ? e->top1 : 1 / (1 + v.loss); /* without classes, by loss */
     if (r->epoch < r->c->best_from)
         return 0;
@@ -379,7 +380,7 @@ static int one_epoch(struct run *r, struct pare_err *err)
     PARE_TRY(check_same(r, err));
     e.train = progress(r, start);
     e.train.batch = e.train.batches;
-    if (r->valid)
+    if (r->valid && r->valid->y.data)
         PARE_TRY(validate(r, &e, err));
     r->epoch++;
     r->loss_sum = r->seen = r->right = 0;
@@ -417,7 +418,7 @@ static int prepare(struct run *r, struct pare_err *err)
     };
     r->best = -1;
     r->best_epoch = -1;
-    if (r->c->keep_best && r->valid)
+    if (r->c->keep_best && r->valid && r->valid->y.data)
         PARE_TRY(make_kept(r, err));
     if (r->c->resume && r->c->checkpoint)
         PARE_TRY(is_there(r, r->c->checkpoint, &there, err));
@@ -447,7 +448,11 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
                const struct pare_train_conf *c, struct pare_train_result *result,
                struct pare_err *err)
 {
-    struct run r = { .t = t, .valid = valid, .c = c, .arena = pare_arena_new(1 << 16) };
+    struct run r = { .t = t,
+                     .valid = valid,
+                     .c = c,
+                     .arena = pare_arena_new(1 << 16),
+                     .classes = train->classes > 0 && train->y.rank == 1 };
     struct pare_loader_opts lo = { .train = true,
                                    .batch = c->batch,
                                    .seed = c->seed,
@@ -462,9 +467,11 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
     lo.n_inputs = pare_model_inputs(t->model, &io);
     if (lo.n_inputs > 0)
         lo.input = io;
-    rc = train->y.data
+    rc = train->y.data || t->o.teacher
              ? pare_loader_new(train, &lo, &r.loader, err)
-             : pare_fail(err, PARE_ECONFIG, "'%s' has no labels to train with", train->name);
+             : pare_fail(err, PARE_ECONFIG,
+                         "'%s' has no labels to train with; give a teacher to train without them",
+                         train->name);
     if (!rc)
         rc = loop(&r, err);
     *result = (struct pare_train_result){ .epochs = r.epoch,

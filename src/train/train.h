@@ -46,7 +46,7 @@ struct pare_train_status {
     int64_t epoch, epochs;  /* epoch counts from 0 */
     int64_t batch, batches; /* done in this epoch; in all of it */
     int64_t items;          /* seen in this epoch */
-    double loss, top1;      /* means over the epoch so far; top1 in [0, 1] */
+    double loss, top1;      /* means over the epoch so far; top1 in [0, 1], -1: none */
     double lr, seconds;     /* of the last update; of the epoch so far */
 };
 
@@ -54,7 +54,7 @@ struct pare_train_status {
 struct pare_epoch {
     struct pare_train_status train;
     bool validated, best;
-    double loss, top1, top5; /* on the validation set */
+    double loss, top1, top5; /* on the validation set; -1: none */
 };
 
 struct pare_train_conf {

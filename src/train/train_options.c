@@ -255,12 +255,25 @@ int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena
     return make(&u, false, g, n, err);
 }
 
+int pare_data_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
+                            struct pare_err *err)
+{
+    *part = pare_alloc(a, 1, sizeof(**part));
+    *n = 1;
+    if (!*part)
+        return pare_no_memory(err, "for the options");
+    **part = (struct pare_option_group){ "data", NULL, pare_data_options, NULL };
+    return 0;
+}
+
 /* ---- data sets ---------------------------------------------------------------------------- */
 
-int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
+/* Do the items fit the model's inputs?  *n_out: outputs of each item; 0: not known. */
+static int items_fit(const struct pare_model *m, const struct pare_data *data, int64_t *n_out,
+                     struct pare_err *err)
 {
     const struct pare_io *in, *out;
-    int n_in = pare_model_inputs(m, &in), n_out = pare_model_outputs(m, &out);
+    int n_in = pare_model_inputs(m, &in), outputs = pare_model_outputs(m, &out);
 
     if (n_in != 1 && !data->n_inputs)
         return pare_fail(
@@ -268,7 +281,7 @@ int pare_model_fits(const struct pare_model *m, const struct pare_data *data, st
             "has %d inputs, a data set provides one; use a .npz file with an array for "
             "each input, named as the input",
             n_in);
-    if (!n_out)
+    if (!outputs)
         return pare_fail(err, PARE_EUNSUPPORTED, "has no output");
     for (int i = 0; i < n_in && data->n_inputs; i++) {
         struct pare_tensor shape;
@@ -278,7 +291,37 @@ int pare_model_fits(const struct pare_model *m, const struct pare_data *data, st
             return err->code;
         PARE_TRY(pare_input_shape(data, k, in, i, &shape, err));
     }
-    return pare_data_check(data, &in[0], out[0].rank == 2 ? out[0].dim[1] : 0, err);
+    *n_out = out[0].rank == 2 ? out[0].dim[1] : 0;
+    return 0;
+}
+
+int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
+{
+    const struct pare_io *in;
+    int64_t n_out;
+
+    PARE_TRY(items_fit(m, data, &n_out, err));
+    pare_model_inputs(m, &in);
+    return pare_data_check(data, &in[0], n_out, err);
+}
+
+int pare_model_fits_items(const struct pare_model *m, struct pare_data *data, struct pare_err *err)
+{
+    const struct pare_io *in;
+    int64_t n_out;
+
+    PARE_TRY(items_fit(m, data, &n_out, err));
+    pare_model_inputs(m, &in);
+    return pare_data_check_items(data, &in[0], n_out, err);
+}
+
+static int check_set(const struct pare_train_options *s, const struct pare_model *m,
+                     struct pare_data *data, struct pare_err *err)
+{
+    return pare_at(err,
+                   s->no_labels ? pare_model_fits_items(m, data, err)
+                                : pare_model_fits(m, data, err),
+                   "%s", m->path);
 }
 
 int pare_train_options_data(const struct pare_train_options *s, const struct pare_model *m,
@@ -290,12 +333,12 @@ int pare_train_options_data(const struct pare_train_options *s, const struct par
     data[0] = data[1] = NULL;
     r.n_io = pare_model_inputs(m, &r.io);
     PARE_TRY(pare_data_open_for(&r, &s->data, &data[0], err));
-    PARE_TRY(pare_at(err, pare_model_fits(m, data[0], err), "%s", m->path));
+    PARE_TRY(check_set(s, m, data[0], err));
     if (valid && !strcmp(valid, "none"))
         return 0;
     r.split = !valid && s->data.holdout > 0 ? "val" : "test";
     r.spec = valid ? valid : spec;
     if (valid || s->data.holdout > 0 || !data[0]->parts->whole)
         PARE_TRY(pare_data_open_for(&r, &s->data, &data[1], err));
-    return data[1] ? pare_at(err, pare_model_fits(m, data[1], err), "%s", m->path) : 0;
+    return data[1] ? check_set(s, m, data[1], err) : 0;
 }

@@ -28,11 +28,16 @@ struct pare_train_options {
     struct pare_trainer_opts trainer;
     struct pare_train_conf train;
     struct pare_data_opts data;
+    bool no_labels; /* the data is for calibration, which needs no labels */
 };
 
 /* All option groups, none of them selected: for help and completion. */
 int pare_train_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
                              struct pare_err *err);
+
+/* The same for a command that only reads data: the options of data sets. */
+int pare_data_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
+                            struct pare_err *err);
 
 /* Everything is in the arena.  teacher: the caller has a model to distill from. */
 int pare_train_options_make(const struct pare_given *g, int n, bool teacher, struct pare_arena *a,
@@ -52,5 +57,8 @@ int pare_train_options_data(const struct pare_train_options *s, const struct par
 
 /* Do the model's first input and output fit the data set? */
 int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err);
+
+/* The same without labels: those that do not fit are dropped, see pare_data_check_items(). */
+int pare_model_fits_items(const struct pare_model *m, struct pare_data *data, struct pare_err *err);
 
 #endif

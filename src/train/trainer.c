@@ -438,6 +438,20 @@ static int add_hook(struct pare_trainer *t, double *loss, struct pare_err *err)
     return t->o.hooks.loss(t->o.hooks.user, t, pare_dist_rank(t->o.dist) ? &other : loss, err);
 }
 
+/* Only the teacher's terms remain. */
+static int loss_without_labels(struct pare_trainer *t, struct pare_score *score,
+                               struct pare_err *err)
+{
+    float *grad = pare_plan_out_grad(t->plan[t->at]);
+
+    if (!t->teacher[t->at])
+        return pare_fail(err, PARE_ECONFIG, "a batch without labels needs a teacher");
+    for (int64_t i = 0; i < pare_numel(&t->out) && grad; i++)
+        grad[i] = 0;
+    score->loss = 0;
+    return 0;
+}
+
 int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struct pare_score *score,
                       struct pare_err *err)
 {
@@ -445,8 +459,11 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
 
     if (!t->out.data)
         return pare_fail(err, PARE_ECONFIG, "the loss needs a forward pass first");
-    PARE_TRY(t->o.loss->run(t->o.loss_conf, &t->out, y, pare_plan_out_grad(t->plan[t->at]),
-                            &score->loss, err));
+    if (y->data)
+        PARE_TRY(t->o.loss->run(t->o.loss_conf, &t->out, y, pare_plan_out_grad(t->plan[t->at]),
+                                &score->loss, err));
+    else
+        PARE_TRY(loss_without_labels(t, score, err));
     if (t->o.dist)
         weight_loss(t, score);
     if (t->teacher[t->at])
@@ -454,7 +471,7 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
     PARE_TRY(add_hook(t, &score->loss, err));
     score->n = counts ? t->in[0].dim[0] : 0;
     score->top1 = score->top5 = 0;
-    if (counts)
+    if (counts && y->data)
         pare_score_add(score, &t->out, y);
     if (!isfinite(score->loss))
         return find_bad_node(t, score->loss, err);

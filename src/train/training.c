@@ -200,7 +200,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
     rc = pare_evaluate_model(l->model, l->data[1], &o, l->arena, &e, err);
     if (!rc) {
         r->valid_loss = e.loss;
-        r->valid_accuracy = e.n ? (double)e.top1 / (double)e.n : 0;
+        r->valid_accuracy = pare_eval_metrics(&e).top1;
     }
     pare_reset(l->arena, m);
     return rc;

@@ -16,6 +16,7 @@
 #include "../../base/clock.h"
 #include "../../io/file.h"
 #include "../../onnx/model.h"
+#include "../../train/train_options.h"
 
 struct compress {
     const char *preset, *data, *valid, *output, *run;
@@ -106,6 +107,8 @@ static int update_text(struct job *j, struct pare_err *err)
         json_object_set_new(all, "seed", json_integer(o->seed));
     if (o->threads >= 0)
         json_object_set_new(all, "threads", json_integer(o->threads));
+    for (int i = 0; i < j->c->n_given; i++)
+        json_object_set_new(all, j->c->given[i].name, pare_json_text(j->c->given[i].text));
     j->r.text = pare_json_dump(j->c->arena, all, false);
     json_decref(all);
     return j->r.text ? 0 : pare_no_memory(err, "for the recipe");
@@ -119,6 +122,8 @@ static int apply_options(struct job *j, struct pare_err *err)
     struct pare_recipe *r = &j->r;
     const char *base;
 
+    for (int i = 0; i < j->c->n_given; i++)
+        PARE_TRY(pare_recipe_option(a, r, j->c->given[i].name, j->c->given[i].text, true, err));
     r->data = o->data ? o->data : r->data;
     r->valid = o->valid ? o->valid : r->valid;
     r->seed = o->seed >= 0 ? o->seed : r->seed;
@@ -228,6 +233,28 @@ static int check_files(struct job *j, const struct pare_model *m, struct pare_er
     return make_folder(j->folder, err);
 }
 
+/* Without labels that fit the model, models are compared with the first one. */
+static int check_labels(struct job *j, const struct pare_model *m, struct pare_err *err)
+{
+    struct pare_data_request q = { .spec = j->r.valid ? j->r.valid : j->r.data, .split = "test" };
+    struct pare_data_opts opts = { 0 };
+    struct pare_option_group part = { "data", NULL, pare_data_options, &opts };
+    struct pare_data *d;
+    int rc;
+
+    PARE_TRY(pare_option_group_fill(&part, j->r.option, j->r.n_options, j->c->arena, err));
+    q.n_io = pare_model_inputs(m, &q.io);
+    PARE_TRY(pare_data_open_for(&q, &opts, &d, err));
+    rc = pare_at(err, pare_model_fits_items(m, d, err), "%s", j->r.model);
+    j->r.no_labels = !rc && !pare_data_has_labels(d);
+    if (!rc && j->r.no_labels && !j->o->quiet)
+        fprintf(stderr, "%s: models are compared with %s\n",
+                d->note ? d->note : pare_sprintf(j->c->arena, "'%s' has no labels", d->name),
+                j->r.model);
+    pare_data_free(d);
+    return rc;
+}
+
 static int cmd_compress_check(struct job *j, struct pare_err *err)
 {
     struct pare_model *m;
@@ -235,6 +262,8 @@ static int cmd_compress_check(struct job *j, struct pare_err *err)
 
     PARE_TRY(pare_at(err, pare_model_load(j->r.model, &m, err), "%s", j->r.path));
     rc = check_files(j, m, err);
+    if (!rc && j->r.data)
+        rc = check_labels(j, m, err);
     pare_model_free(m);
     if (rc)
         return rc;
@@ -252,16 +281,19 @@ static void hash_step(const struct job *j, int i, char text[PARE_SHA256_TEXT])
     const struct pare_recipe_step *s = &r->step[i];
     const char *part[] = { pare_version(), s->name, r->model, r->data, r->valid, j->at_sha };
     int64_t number[] = { r->seed, r->threads, s->keep_zeros };
+    const struct pare_given *list[] = { r->option, s->given };
+    int n[] = { r->n_options, s->n_given };
     struct pare_sha256 h;
 
     pare_sha256_init(&h);
     for (size_t k = 0; k < sizeof(part) / sizeof(*part); k++)
         pare_sha256_add(&h, part[k] ? part[k] : "", part[k] ? strlen(part[k]) + 1 : 1);
     pare_sha256_add(&h, number, sizeof(number));
-    for (int k = 0; k < s->n_given; k++) {
-        pare_sha256_add(&h, s->given[k].name, strlen(s->given[k].name) + 1);
-        pare_sha256_add(&h, s->given[k].text, strlen(s->given[k].text) + 1);
-    }
+    for (int l = 0; l < 2; l++)
+        for (int k = 0; k < n[l]; k++) {
+            pare_sha256_add(&h, list[l][k].name, strlen(list[l][k].name) + 1);
+            pare_sha256_add(&h, list[l][k].text, strlen(list[l][k].text) + 1);
+        }
     pare_sha256_text(&h, text);
 }
 
@@ -555,8 +587,9 @@ const struct pare_command pare_command_compress = {
     .doc = "Run a recipe: prune, fine-tune, shrink and quantize in one go.",
     .usage = "[options] RECIPE.json | --preset NAME --data SET MODEL",
     .more = "A recipe is a JSON object: \"model\", \"data\", \"valid\", \"output\", \"run\",\n"
-            "\"seed\", \"threads\", \"seconds\", and \"steps\", a list of objects with \"step\":\n"
-            "prune, finetune, distil, speedup, quantize, export, evaluate, sensitivity.\n"
+            "\"seed\", \"threads\", \"seconds\", options of the data set (\"resize\", \"norm\"),\n"
+            "and \"steps\", a list of objects with \"step\": prune, finetune, distil, speedup,\n"
+            "quantize, export, evaluate, sensitivity.\n"
             "The other keys of a step are the options of its command: prune, train, train,\n"
             "speedup, quantize, export, eval, analyze; see 'pare help COMMAND'.\n"
             "  {\"model\": \"net.onnx\", \"data\": \"digits\", \"output\": \"small.onnx\",\n"
@@ -569,6 +602,8 @@ const struct pare_command pare_command_compress = {
             "that was interrupted.  'pare report' turns the record into an HTML page.  Under\n"
             "mpirun, all processes execute the steps together.",
     .example = "pare compress model.onnx --preset balanced --data digits -o small.onnx\n"
+               "pare compress model.onnx --preset int8 --data pictures/ --resize 224,224 --norm "
+               "imagenet\n"
                "pare compress recipe.json",
     .first = (const char *const[]){ "preset", "data", "output", "dry-run", "resume", NULL },
     .opts = compress_opts,
@@ -577,5 +612,6 @@ const struct pare_command pare_command_compress = {
     .max_args = 1,
     .writes = (const char *const[]){ "output", "run", NULL },
     .run = cmd_compress_run,
+    .groups = pare_data_option_groups,
     .shared = true,
 };

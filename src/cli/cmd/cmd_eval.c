@@ -1,4 +1,6 @@
-/* cmd_eval.c - pare eval: loss and accuracy of a model on a data set. */
+/* cmd_eval.c - pare eval: loss and accuracy of a model on a data set, or its agreement with another
+ * model. */
+#include <math.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -10,7 +12,7 @@
 #include "../../train/train_options.h"
 
 struct eval {
-    const char *data, *split;
+    const char *data, *split, *against;
     bool per_class, json, tune;
     const char *choices;
 };
@@ -20,6 +22,8 @@ static const struct pare_opt eval_opts[] = {
       offsetof(struct eval, data), 0, PARE_ANY, NULL, NULL, true, "SET" },
     PARE_CHOICE("split", offsetof(struct eval, split), "part of the set to use", "test",
                 "train|val|test"),
+    PARE_TEXT("against", offsetof(struct eval, against), "MODEL",
+              "compare the outputs with those of this model; needs no labels", NULL),
     PARE_FLAG("per-class", offsetof(struct eval, per_class),
               "print the accuracy of each class as well", 0),
     PARE_TUNE_OPTS(struct eval, 0),
@@ -125,6 +129,66 @@ static int evaluate(struct pare_cli *c, const struct pare_train_options *s,
     return 0;
 }
 
+static int print_agreement(struct pare_cli *c, const struct pare_data *d,
+                           const struct pare_agreement *g, struct pare_err *err)
+{
+    const struct eval *o = c->opts;
+    char whole[PARE_NUM_TEXT];
+
+    if (o->json)
+        return pare_json_result(
+            c,
+            json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "file", pare_json_text(c->arg[0]),
+                      "against", pare_json_text(o->against), "data", pare_json_text(d->name),
+                      "items", (json_int_t)g->n, "snr_db", pare_json_real(g->snr), "cosine",
+                      pare_json_real(g->cosine), "max_difference",
+                      pare_json_real(g->max_difference), "same_top1",
+                      g->same_top1 >= 0 ? pare_json_real(g->same_top1) : json_null()),
+            err);
+    printf("items              %s\n", pare_whole_text(g->n, whole, sizeof(whole)));
+    if (isinf(g->snr))
+        printf("signal to noise    no difference\n");
+    else
+        printf("signal to noise    %.1f dB\n", g->snr);
+    printf("cosine             %.6f\n", g->cosine);
+    printf("largest difference %.3g\n", g->max_difference);
+    if (g->same_top1 >= 0)
+        printf("same top-1         %.2f%%\n", 100 * g->same_top1);
+    return 0;
+}
+
+/* The outputs of both models on the same items. */
+static int compare(struct pare_cli *c, const struct pare_train_options *s,
+                   const struct pare_model *m, struct pare_data *d, struct pare_err *err)
+{
+    const struct eval *o = c->opts;
+    struct pare_agreement_opts opts = {
+        .threads = s->trainer.threads ? s->trainer.threads : pare_dist_threads(c->dist),
+    };
+    struct pare_agreement g;
+    struct pare_model *reference;
+    int rc;
+
+    PARE_TRY(pare_model_fits_items(m, d, err));
+    PARE_TRY(pare_cli_load(c, o->against, &reference, err));
+    rc = pare_at(err, pare_model_fits_items(reference, d, err), "%s", o->against);
+    if (!rc)
+        rc = pare_compare(m, reference, d, &opts, &g, err);
+    pare_model_free(reference);
+    return rc ? rc : print_agreement(c, d, &g, err);
+}
+
+static int work_on(struct pare_cli *c, const struct pare_train_options *s,
+                   const struct pare_model *m, struct pare_data *d, bool evaluate_it,
+                   struct pare_err *err)
+{
+    const struct eval *o = c->opts;
+
+    if (!evaluate_it)
+        return o->against ? pare_model_fits_items(m, d, err) : pare_model_fits(m, d, err);
+    return o->against ? compare(c, s, m, d, err) : evaluate(c, s, m, d, err);
+}
+
 /* Open model and data and check that they fit; evaluate the model, if asked to. */
 static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
 {
@@ -145,8 +209,7 @@ static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
         rc = pare_data_open_for(&r, &s->data, &d, err);
     }
     if (!rc)
-        rc = pare_at(err, evaluate_it ? evaluate(c, s, m, d, err) : pare_model_fits(m, d, err),
-                     "%s", c->arg[0]);
+        rc = pare_at(err, work_on(c, s, m, d, evaluate_it, err), "%s", c->arg[0]);
     pare_data_free(d);
     pare_model_free(m);
     return rc;
@@ -166,9 +229,13 @@ const struct pare_command pare_command_eval = {
     .name = "eval",
     .doc = "Measure a model's loss and accuracy on a data set.",
     .usage = "[options] MODEL --data SET",
-    .more = "SET is any data set that 'pare train' accepts; --split selects its part.",
-    .example = "pare eval model.onnx --data digits",
-    .first = (const char *const[]){ "data", "split", "per-class", "batch", "loss", NULL },
+    .more = "SET is any data set that 'pare train' accepts; --split selects its part.  --against\n"
+            "prints how closely the outputs agree with those of another model, such as the one\n"
+            "before compression.",
+    .example = "pare eval model.onnx --data digits\n"
+               "pare eval int8.onnx --data pictures/ --norm imagenet --against model.onnx",
+    .first = (const char *const[]){ "data", "split", "against", "per-class", "batch", "loss",
+                                    NULL },
     .opts = eval_opts,
     .size = sizeof(struct eval),
     .min_args = 1,

@@ -50,18 +50,6 @@ static const struct pare_opt speedup_opts[] = {
     PARE_OPT_END
 };
 
-/* Image options, for --data. */
-static int data_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
-                       struct pare_err *err)
-{
-    *part = pare_alloc(a, 1, sizeof(**part));
-    *n = 1;
-    if (!*part)
-        return pare_no_memory(err, "for the options");
-    **part = (struct pare_option_group){ "data", NULL, pare_data_options, NULL };
-    return 0;
-}
-
 static int open_data(struct pare_cli *c, struct pare_data **data, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
@@ -193,5 +181,5 @@ const struct pare_command pare_command_speedup = {
     .writes = (const char *const[]){ "output", NULL },
     .run = cmd_speedup_run,
     .estimate = estimate,
-    .groups = data_groups,
+    .groups = pare_data_option_groups,
 };

@@ -10,20 +10,20 @@
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
 /* Targets that are not classes have no accuracy. */
-static double accuracy(const struct pare_metrics *m)
-{
-    return m->top1 > 0 ? m->top1 : 0;
-}
-
 void pare_metrics_print(const char *when, const struct pare_metrics *m)
 {
-    if (m->n)
-        printf("%-18s accuracy %.2f%%, loss %.4f\n", when, 100 * accuracy(m), m->loss);
+    if (!m->n)
+        return;
+    printf("%-18s ", when);
+    if (m->top1 >= 0)
+        printf("accuracy %.2f%%, ", 100 * m->top1);
+    printf("loss %.4f\n", m->loss);
 }
 
 json_t *pare_metrics_json(const struct pare_metrics *m)
 {
-    return m->n ? json_pack("{s:o, s:o}", "accuracy", pare_json_real(accuracy(m)), "loss",
+    return m->n ? json_pack("{s:o, s:o}", "accuracy",
+                            m->top1 >= 0 ? pare_json_real(m->top1) : json_null(), "loss",
                             pare_json_real(m->loss))
                 : json_null();
 }

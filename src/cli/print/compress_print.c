@@ -34,6 +34,8 @@ void pare_compress_end(const json_t *step, const json_t *input)
         printf("%.1f%% zeros, ", 100 * number(m, "zeros"));
     if (top1 >= 0)
         printf("accuracy %.2f%%, ", 100 * top1);
+    if (m && json_is_number(json_object_get(m, "snr_db")))
+        printf("%.1f dB, ", number(m, "snr_db"));
     printf("%s\n", pare_time_text(number(step, "took_seconds"), time, sizeof(time)));
     fflush(stdout);
 }
@@ -65,6 +67,23 @@ static void result_row(struct pare_table *t, const json_t *run, const char *name
     pare_table_row(t, name, text(was, a, sizeof(a)), text(is, b, sizeof(b)), c);
 }
 
+/* Without labels: how closely the outputs agree with those of the first model. */
+static void agreement_rows(struct pare_table *t, struct pare_arena *a, const json_t *output)
+{
+    const json_t *snr = json_object_get(output, "snr_db");
+    double same = number(output, "same_top1");
+
+    if (!json_object_get(output, "cosine"))
+        return;
+    pare_table_row(t, "signal to noise", "",
+                   json_is_number(snr) ? pare_sprintf(a, "%.1f dB", json_number_value(snr))
+                                       : "no noise",
+                   "");
+    pare_table_row(t, "cosine", "", pare_sprintf(a, "%.5f", number(output, "cosine")), "");
+    if (same >= 0)
+        pare_table_row(t, "same top-1", "", pare_sprintf(a, "%.2f%%", 100 * same), "");
+}
+
 int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const json_t *run,
                         struct pare_err *err)
 {
@@ -76,6 +95,7 @@ int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const
     printf("\n");
     pare_table_row(t, "", "before", "after", "");
     result_row(t, run, "accuracy", "accuracy", percent);
+    agreement_rows(t, a, json_object_get(run, "output"));
     result_row(t, run, "parameters", "parameters", pare_count_text);
     result_row(t, run, "MACs", "macs", pare_count_text);
     result_row(t, run, "file", "bytes", pare_bytes_text);

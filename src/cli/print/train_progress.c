@@ -69,6 +69,15 @@ static void speed_text(const struct pare_train_progress *v, const struct pare_tr
         snprintf(buf + n, size - (size_t)n, "  %s left", duration(left, time, sizeof(time)));
 }
 
+/* "  acc 97.50%"; "" if there is no accuracy. */
+static const char *accuracy_text(const char *label, double top1, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (top1 >= 0)
+        snprintf(buf, size, "%s%.2f%%", label, 100 * top1);
+    return buf;
+}
+
 /* Drop items from the end, which are separated by two blanks, until the text fits. */
 static void shorten(char *text, size_t width)
 {
@@ -87,13 +96,14 @@ static void shorten(char *text, size_t width)
 static void draw_bar(const struct pare_train_progress *v, const struct pare_train_status *p,
                      double now)
 {
-    char head[64], tail[192], speed[96], bar[BAR + 4] = "";
+    char head[64], tail[192], acc[32], speed[96], bar[BAR + 4] = "";
     int width = (pare_columns(stderr) ? pare_columns(stderr) : 80) - 1, room,
         filled; /* some wrap after the last */
 
     speed_text(v, p, now, speed, sizeof(speed));
     snprintf(head, sizeof(head), "epoch %lld/%lld ", (long long)p->epoch + 1, (long long)p->epochs);
-    snprintf(tail, sizeof(tail), " loss %.4f  acc %.2f%%%s", p->loss, 100 * p->top1, speed);
+    snprintf(tail, sizeof(tail), " loss %.4f%s%s", p->loss,
+             accuracy_text("  acc ", p->top1, acc, sizeof(acc)), speed);
     room = width - (int)strlen(head) - (int)strlen(tail) - 2;
     room = room > BAR ? BAR : room;
     filled = p->batches ? (int)(p->batch * room / p->batches) : 0;
@@ -129,17 +139,22 @@ void pare_train_progress_end(struct pare_train_progress *v)
     v->drawn = 0;
 }
 
+static json_t *accuracy_json(double v)
+{
+    return v >= 0 ? pare_json_real(v) : json_null();
+}
+
 static json_t *epoch_json(const struct pare_epoch *e)
 {
     json_t *j = json_pack("{s:I, s:o, s:o, s:o, s:o}", "epoch", (json_int_t)e->train.epoch + 1,
                           "lr", pare_json_real(e->train.lr), "loss", pare_json_real(e->train.loss),
-                          "top1", pare_json_real(e->train.top1), "seconds",
+                          "top1", accuracy_json(e->train.top1), "seconds",
                           pare_json_real(e->train.seconds));
 
     if (j && e->validated) {
         json_object_set_new(j, "valid_loss", pare_json_real(e->loss));
-        json_object_set_new(j, "valid_top1", pare_json_real(e->top1));
-        json_object_set_new(j, "valid_top5", pare_json_real(e->top5));
+        json_object_set_new(j, "valid_top1", accuracy_json(e->top1));
+        json_object_set_new(j, "valid_top5", accuracy_json(e->top5));
         json_object_set_new(j, "best", json_boolean(e->best));
     }
     return j;
@@ -184,19 +199,19 @@ void pare_train_progress_epoch(void *user, const struct pare_epoch *e)
 {
     struct pare_train_progress *v = user;
     int columns = v->lines ? pare_columns(v->lines) : 0, n;
-    char time[PARE_NUM_TEXT], line[256];
+    char time[PARE_NUM_TEXT], line[256], acc[32];
 
     pare_train_progress_end(v);
     if (v->history)
         write_journal(v, e);
     if (!v->lines)
         return;
-    n = snprintf(line, sizeof(line), "epoch %lld/%lld  loss %.4f  acc %.2f%%",
-                 (long long)e->train.epoch + 1, (long long)e->train.epochs, e->train.loss,
-                 100 * e->train.top1);
+    n = snprintf(line, sizeof(line), "epoch %lld/%lld  loss %.4f%s", (long long)e->train.epoch + 1,
+                 (long long)e->train.epochs, e->train.loss,
+                 accuracy_text("  acc ", e->train.top1, acc, sizeof(acc)));
     if (e->validated)
-        n += snprintf(line + n, sizeof(line) - (size_t)n, "  valid %.4f  %.2f%%%s", e->loss,
-                      100 * e->top1, e->best ? " *" : "  ");
+        n += snprintf(line + n, sizeof(line) - (size_t)n, "  valid %.4f%s%s", e->loss,
+                      accuracy_text("  ", e->top1, acc, sizeof(acc)), e->best ? " *" : "  ");
     snprintf(line + n, sizeof(line) - (size_t)n, "  lr %.3g  %s", e->train.lr,
              pare_time_text(e->train.seconds, time, sizeof(time)));
     if (columns)

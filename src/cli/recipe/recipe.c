@@ -5,6 +5,7 @@
 
 #include "../../base/arena.h"
 #include "../../base/options.h"
+#include "../../data/data.h"
 
 #define AT(field) offsetof(struct pare_recipe, field)
 
@@ -164,19 +165,56 @@ static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct p
 
 /* ---- the recipe ----------------------------------------------------------------------------- */
 
-static int setting_of(struct pare_arena *a, const struct pare_json *v, struct pare_setting *set,
-                      struct pare_err *err)
+#define MOST_DATA_KEYS 32 /* more than there are options of data sets */
+
+/* An option of data sets; - and _ are equivalent. */
+static const struct pare_opt *data_key(const char *name)
+{
+    static const struct pare_option_group data = { "data", NULL, pare_data_options, NULL };
+
+    return pare_option_group_find(&data, name);
+}
+
+int pare_recipe_option(struct pare_arena *a, struct pare_recipe *r, const char *name,
+                       const char *text, bool again, struct pare_err *err)
+{
+    const struct pare_opt *o = data_key(name);
+    int i = 0;
+
+    name = o ? o->name : name;
+    while (i < r->n_options && strcmp(r->option[i].name, name) != 0)
+        i++;
+    if (i < r->n_options && !again)
+        return 0;
+    if (!r->option)
+        r->option = pare_alloc(a, MOST_DATA_KEYS, sizeof(*r->option));
+    if (!r->option)
+        return pare_no_memory(err, "for the recipe");
+    r->option[i] = (struct pare_given){ name, text };
+    r->n_options += i == r->n_options;
+    return 0;
+}
+
+/* Keys are those of the recipe or options of its data set. */
+static int setting_of(struct pare_arena *a, const struct pare_json *v, struct pare_recipe *r,
+                      struct pare_setting *set, int *n, struct pare_err *err)
 {
     const struct pare_opt *o = pare_opt_find(pare_recipe_keys, v->key);
+    const struct pare_opt *data = o ? NULL : data_key(v->key);
     const char *text = value_text(a, v);
+    struct pare_setting ignored;
     char hint[PARE_HINT_TEXT];
 
     if (!text)
         return pare_no_memory(err, "for the recipe");
+    if (data) {
+        PARE_TRY(pare_at(err, pare_opt_parse(data, text, &ignored, a, err), "line %d", v->line));
+        return pare_recipe_option(a, r, data->name, text, true, err);
+    }
     if (!o)
         return pare_fail(err, PARE_ECONFIG, "line %d: unknown key '%s'%s", v->line, v->key,
                          pare_opt_hint(pare_recipe_keys, v->key, hint, sizeof(hint)));
-    return pare_at(err, pare_opt_parse(o, text, set, a, err), "line %d", v->line);
+    return pare_at(err, pare_opt_parse(o, text, &set[(*n)++], a, err), "line %d", v->line);
 }
 
 static int parse(struct pare_arena *a, const struct pare_json *root, struct pare_recipe *r,
@@ -195,7 +233,7 @@ static int parse(struct pare_arena *a, const struct pare_json *root, struct pare
         const struct pare_json *v = &root->item[i];
 
         if (strcmp(v->key, "steps") != 0 && v->kind != PARE_JSON_NULL)
-            PARE_TRY(setting_of(a, v, &set[n++], err));
+            PARE_TRY(setting_of(a, v, r, set, &n, err));
     }
     PARE_TRY(pare_opts_apply(pare_recipe_keys, set, n, r, a, err));
     return parse_steps(a, pare_json_get(root, "steps"), r, err);
@@ -289,7 +327,16 @@ static int add_default(struct binding *b, const char *name, const char *text, st
     return 0;
 }
 
-#define MOST_ADDED 16
+/* Options of the data set, where the command's data set has them. */
+static int add_data_options(struct binding *b, struct pare_err *err)
+{
+    for (int i = 0; i < b->r->n_options; i++)
+        if (!pare_opt_find(b->s->cmd->opts, b->r->option[i].name))
+            PARE_TRY(add_default(b, b->r->option[i].name, b->r->option[i].text, err));
+    return 0;
+}
+
+#define MOST_ADDED (16 + MOST_DATA_KEYS)
 
 static int add_defaults(struct binding *b, const struct pare_step_files *f, struct pare_err *err)
 {
@@ -299,6 +346,7 @@ static int add_defaults(struct binding *b, const struct pare_step_files *f, stru
 
     PARE_TRY(add_default(b, "data", eval && r->valid ? r->valid : r->data, err));
     PARE_TRY(add_default(b, "valid", r->valid, err));
+    PARE_TRY(add_data_options(b, err));
     PARE_TRY(add_default(b, "seed", pare_sprintf(a, "%lld", (long long)r->seed), err));
     PARE_TRY(add_default(b, "threads", pare_sprintf(a, "%lld", (long long)r->threads), err));
     PARE_TRY(add_default(b, "output", f->output, err));

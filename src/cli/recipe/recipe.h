@@ -34,6 +34,9 @@ struct pare_recipe {
     double seconds;        /* for measuring each model; 0: do not measure */
     bool keep_steps;
     struct pare_dist *dist; /* MPI processes that run it; NULL: only this one */
+    struct pare_given *option; /* options of the data set, for every step that uses it */
+    int n_options;
+    bool no_labels; /* models are compared with the first one instead of labels */
     struct pare_recipe_step *step;
     int n_steps;
 };
@@ -50,6 +53,10 @@ extern const struct pare_step_kind pare_step_kinds[];
 /* Parse and check a recipe.  Errors name the file, the line and the step. */
 int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, size_t len,
                       struct pare_recipe *r, struct pare_err *err);
+
+/* Set an option of the data set, if it is not set yet or `again`. */
+int pare_recipe_option(struct pare_arena *a, struct pare_recipe *r, const char *name,
+                       const char *text, bool again, struct pare_err *err);
 
 /* The recipe of a preset as JSON; NULL: no memory. */
 const char *pare_recipe_preset(struct pare_arena *a, const char *preset, const char *model,

@@ -94,21 +94,31 @@ static double zeros(const json_t *inspected)
 static int evaluate(const struct pare_recipe *r, struct pare_arena *a, const char *path,
                     json_t *facts, struct pare_err *err)
 {
-    const struct pare_given g[] = {
-        { "data", r->valid ? r->valid : r->data },
-        { "threads", pare_sprintf(a, "%lld", (long long)r->threads) },
-        { "json", "true" },
+    static const char *const keys[][2] = {
+        { "accuracy", "top1" },       { "top5", "top5" },     { "loss", "loss" },
+        { "items", "items" },         { "snr_db", "snr_db" }, { "cosine", "cosine" },
+        { "same_top1", "same_top1" },
     };
-    struct pare_call k = { pare_find_command("eval"), g, 3, &path, 1 };
+    struct pare_given *g = pare_alloc(a, (size_t)r->n_options + 4, sizeof(*g));
+    struct pare_call k = { pare_find_command("eval"), g, 0, &path, 1 };
     json_t *e;
 
+    if (!g)
+        return pare_no_memory(err, "for the options");
+    g[k.n_given++] = (struct pare_given){ "data", r->valid ? r->valid : r->data };
+    g[k.n_given++] = (struct pare_given){ "threads",
+                                          pare_sprintf(a, "%lld", (long long)r->threads) };
+    g[k.n_given++] = (struct pare_given){ "json", "true" };
+    if (r->no_labels)
+        g[k.n_given++] = (struct pare_given){ "against", r->model };
+    for (int i = 0; i < r->n_options; i++)
+        g[k.n_given++] = r->option[i];
     if (!g[1].text)
         return pare_no_memory(err, "for the options");
     PARE_TRY(pare_call(r, &k, &e, err));
-    json_object_set(facts, "accuracy", json_object_get(e, "top1"));
-    json_object_set(facts, "top5", json_object_get(e, "top5"));
-    json_object_set(facts, "loss", json_object_get(e, "loss"));
-    json_object_set(facts, "items", json_object_get(e, "items"));
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        if (json_object_get(e, keys[i][1]))
+            json_object_set(facts, keys[i][0], json_object_get(e, keys[i][1]));
     json_decref(e);
     return 0;
 }

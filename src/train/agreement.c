@@ -1,0 +1,170 @@
+/* agreement.c - how closely the outputs of two models agree on a data set; needs no labels. */
+#include <math.h>
+
+#include "batch_runner.h"
+#include "train_options.h"
+#include "../base/arena.h"
+#include "../base/clock.h"
+#include "../base/sized.h"
+#include "../tensor/tensor.h"
+
+/* Sums over all items. */
+struct sums {
+    double signal, noise; /* squares of the reference's outputs, of the differences */
+    double cosine;        /* cosines of the items' outputs */
+    int64_t items;        /* with a cosine */
+    int64_t ranked, same; /* items whose first output is a row of scores; same largest one */
+    double largest;       /* largest difference */
+};
+
+static double value_at(const struct pare_tensor *t, int64_t i)
+{
+    switch (t->dtype) {
+    case PARE_F32: return ((const float *)t->data)[i];
+    case PARE_F64: return ((const double *)t->data)[i];
+    default: return pare_get(t, i);
+    }
+}
+
+/* Values from i on, of one item. */
+static void add_item(struct sums *s, const struct pare_tensor *a, const struct pare_tensor *b,
+                     int64_t at, int64_t n)
+{
+    double aa = 0, bb = 0, ab = 0;
+
+    for (int64_t i = at; i < at + n; i++) {
+        double x = value_at(a, i), y = value_at(b, i), d = fabs(x - y);
+
+        aa += x * x;
+        bb += y * y;
+        ab += x * y;
+        s->noise += d * d;
+        s->largest = d > s->largest || isnan(d) ? d : s->largest;
+    }
+    s->signal += aa;
+    if (aa > 0 && bb > 0)
+        s->cosine += ab / sqrt(aa * bb);
+    s->cosine += aa == 0 && bb == 0; /* both are 0 */
+    s->items++;
+}
+
+/* Is the largest score of the item at the same position? */
+static void add_rank(struct sums *s, const struct pare_tensor *a, const struct pare_tensor *b,
+                     int64_t item)
+{
+    int64_t n = a->dim[1], x = 0, y = 0;
+
+    for (int64_t i = 1; i < n; i++) {
+        x = value_at(a, item * n + i) > value_at(a, item * n + x) ? i : x;
+        y = value_at(b, item * n + i) > value_at(b, item * n + y) ? i : y;
+    }
+    s->ranked++;
+    s->same += x == y;
+}
+
+static int add_output(struct sums *s, const struct pare_tensor *a, const struct pare_tensor *b,
+                      int64_t items, bool first, struct pare_err *err)
+{
+    char one[PARE_SHAPE_TEXT], other[PARE_SHAPE_TEXT];
+    int64_t rows;
+
+    if (pare_numel(a) != pare_numel(b) || a->rank != b->rank)
+        return pare_fail(err, PARE_ESHAPE, "outputs are %s and %s",
+                         pare_shape_text(a, one, sizeof(one)),
+                         pare_shape_text(b, other, sizeof(other)));
+    rows = a->rank > 0 && a->dim[0] == items ? items : 1;
+    for (int64_t i = 0; i < rows; i++)
+        add_item(s, a, b, i * (pare_numel(a) / rows), pare_numel(a) / rows);
+    for (int64_t i = 0; i < rows && first && a->rank == 2 && a->dim[1] > 1; i++)
+        add_rank(s, a, b, i);
+    return 0;
+}
+
+static bool is_number(const struct pare_tensor *t)
+{
+    return t->dtype == PARE_F32 || t->dtype == PARE_F64 || t->dtype == PARE_F16 ||
+           t->dtype == PARE_BF16;
+}
+
+static int add_batch(struct pare_batch_runner r[2], const struct pare_batch *b, struct sums *s,
+                     struct pare_err *err)
+{
+    struct pare_tensor out[2][PARE_RUNNER_OUTPUTS];
+    int n[2];
+
+    for (int i = 0; i < 2; i++)
+        PARE_TRY(pare_batch_runner_run(&r[i], b, out[i], &n[i], err));
+    if (n[0] != n[1])
+        return pare_fail(err, PARE_ESHAPE, "the models have %d and %d outputs", n[0], n[1]);
+    for (int k = 0; k < n[0]; k++)
+        if (is_number(&out[0][k]) && is_number(&out[1][k]))
+            PARE_TRY(pare_at(err, add_output(s, &out[1][k], &out[0][k], b->x.dim[0], !k, err),
+                             "output %d", k));
+    return 0;
+}
+
+static int run_all(struct pare_batch_runner r[2], struct pare_loader *l,
+                   const struct pare_agreement_opts *o, struct sums *s, int64_t *items,
+                   struct pare_err *err)
+{
+    const struct pare_batch *b;
+    double start = pare_now();
+
+    for (int64_t done = 0;; done++) {
+        struct pare_progress at = { "compare", done, pare_loader_batches(l), pare_now() - start };
+
+        PARE_TRY(pare_loader_next(l, &b, err));
+        if (!b)
+            return 0;
+        if (o->progress && !o->progress(o->user, &at))
+            return pare_fail(err, PARE_ECANCEL, "the comparison was canceled");
+        PARE_TRY(add_batch(r, b, s, err));
+        *items += b->x.dim[0];
+    }
+}
+
+static struct pare_agreement result(const struct sums *s, int64_t items)
+{
+    struct pare_agreement g = { .n = items,
+                                .snr = s->noise > 0 ? 10 * log10(s->signal / s->noise) : INFINITY,
+                                .cosine = s->items ? s->cosine / (double)s->items : 1,
+                                .max_difference = s->largest,
+                                .same_top1 = -1 };
+
+    if (s->ranked)
+        g.same_top1 = (double)s->same / (double)s->ranked;
+    return g;
+}
+
+int pare_compare(const struct pare_model *m, const struct pare_model *reference,
+                 const struct pare_data *data, const struct pare_agreement_opts *opts,
+                 struct pare_agreement *agreement, struct pare_err *err)
+{
+    const struct pare_model *model[2] = { m, reference };
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_batch_runner r[2] = { { 0 }, { 0 } };
+    struct pare_loader_opts lo = { 0 };
+    struct pare_loader *l = NULL;
+    struct pare_agreement_opts o;
+    struct sums s = { 0 };
+    int64_t items = 0;
+    int rc = a ? pare_sized_copy(&o, sizeof(o), opts, err) : pare_no_memory(err, "to compare");
+
+    *agreement = (struct pare_agreement){ .same_top1 = -1 };
+    for (int i = 0; i < 2 && !rc; i++) {
+        r[i].threads = o.threads;
+        lo.batch = i ? lo.batch : o.batch;
+        rc = pare_batch_runner_init(&r[i], model[i], &lo, a, err);
+    }
+    if (!rc)
+        rc = pare_loader_new(data, &lo, &l, err);
+    if (!rc)
+        rc = run_all(r, l, &o, &s, &items, err);
+    if (!rc)
+        *agreement = result(&s, items);
+    pare_loader_free(l);
+    pare_batch_runner_free(&r[0]);
+    pare_batch_runner_free(&r[1]);
+    pare_arena_free(a);
+    return rc;
+}

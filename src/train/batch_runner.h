@@ -1,0 +1,43 @@
+/* batch_runner.h - run a model on the batches of a loader: plans for full batches and for the last
+ * one, padding for models whose batch size is fixed. */
+#ifndef PARE_TRAIN_BATCH_RUNNER_H
+#define PARE_TRAIN_BATCH_RUNNER_H
+
+#include "../data/data.h"
+#include "../onnx/model.h"
+#include "../plan/plan.h"
+
+#define PARE_RUNNER_OUTPUTS 16 /* outputs that a model may have */
+
+struct pare_batch_runner {
+    /* Set by the caller: as in struct pare_plan_opts and struct pare_plan_build. */
+    int threads;
+    bool tune;
+    const char *choices, *cache;
+    unsigned logits;
+
+    double seconds; /* spent running the model */
+
+    /* private */
+    const struct pare_model *m;
+    struct pare_arena *arena;
+    struct pare_plan *plan[2];
+    int64_t batch[2];
+    int64_t fixed;          /* the only batch size that the model accepts; 0: any */
+    struct pare_tensor *in; /* inputs; zero-padded if the model's batch size is fixed */
+};
+
+/* Prepare for a model, and set the inputs and the batch size of its loader.  `arena` must outlive
+ * the runner. */
+int pare_batch_runner_init(struct pare_batch_runner *r, const struct pare_model *m,
+                           struct pare_loader_opts *lo, struct pare_arena *arena,
+                           struct pare_err *err);
+
+/* Run the model on a batch.  out[0..*n) has PARE_RUNNER_OUTPUTS elements and is valid until the
+ * next call; rows of padding are left out of outputs whose first dimension is the batch. */
+int pare_batch_runner_run(struct pare_batch_runner *r, const struct pare_batch *b,
+                          struct pare_tensor *out, int *n, struct pare_err *err);
+
+void pare_batch_runner_free(struct pare_batch_runner *r);
+
+#endif
