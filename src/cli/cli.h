@@ -41,6 +41,7 @@ struct pare_cli {
     struct pare_given *texts; /* all options with a text value, in the order given */
     int n_texts;
     struct json_t **result; /* if not NULL, store the result here instead of printing it */
+    bool in_recipe;         /* a step: what the user should know about the data was said before */
     const char *journal;    /* file for the training history so far, or NULL */
     struct pare_resource_limits limits;
     bool keep_training_mode; /* --keep-training-mode, for pare_cli_load() */

@@ -176,6 +176,14 @@ static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, str
     return pare_compression_share_end(c, err);
 }
 
+/* Full batches of an epoch, at least 1: items that are seen again add nothing. */
+static int64_t full_batches(const struct pare_compression *c, const struct pare_loader *l)
+{
+    int64_t n = c->data->n / pare_loader_batch_size(l);
+
+    return n > 1 ? n : 1;
+}
+
 int pare_compression_forward(struct pare_compression *c, int64_t batches, struct pare_err *err)
 {
     struct pare_loader_opts o = { .train = true,
@@ -200,6 +208,8 @@ int pare_compression_forward(struct pare_compression *c, int64_t batches, struct
         batches = (items + o.batch - 1) / o.batch;
     }
     rc = pare_loader_new(c->data, &o, &loader, err);
+    if (!rc && batches > full_batches(c, loader))
+        batches = full_batches(c, loader);
     if (!rc)
         rc = feed(&f, loader, batches, err);
     pare_plan_free(f.plan);

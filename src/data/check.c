@@ -133,9 +133,13 @@ static int fit_item(const struct pare_data *d, const struct pare_tensor *item,
         return 0;
     }
     return pare_fail(err, PARE_ESHAPE,
-                     "the model's input '%s' takes %s, but the items of '%s' are %s", input->name,
+                     "the model's input '%s' takes %s, but the items of '%s' are %s%s", input->name,
                      input->rank ? input_text(input, want, sizeof(want)) : "a single number",
-                     d->name, pare_shape_text(item, have, sizeof(have)));
+                     d->name, pare_shape_text(item, have, sizeof(have)),
+                     d->parts->picture && d->dtype == PARE_U8 && input->rank == 4 &&
+                             item->rank == 3 && input->dim[1] == item->dim[0]
+                         ? "; --resize H,W resizes images"
+                         : "");
 }
 
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
@@ -242,7 +246,8 @@ int pare_data_check_items(struct pare_data *data, const struct pare_io *input, i
     PARE_TRY(pare_item_shape(data, input, &shape, err));
     if (!check_labels(data, n_out, &why))
         return 0;
-    data->note = pare_sprintf(data->arena, "%s: its labels are not used", why.msg);
+    data->note = pare_sprintf(data->arena, "%s%s%s: its labels are not used",
+                              data->note ? data->note : "", data->note ? "\n" : "", why.msg);
     if (!data->note)
         return pare_no_memory(err, "for a message");
     data->y = (struct pare_tensor){ 0 };

@@ -311,7 +311,46 @@ static int find_source(struct pare_data *d, struct pare_err *err)
                      "a folder of PNG and JPEG files");
 }
 
-static int open_set(struct pare_data *d, const char *split, const struct pare_data_opts *o,
+/* Does the model take gray images?  Files are decoded to colors otherwise. */
+static bool wants_gray(const struct pare_data *d)
+{
+    const struct pare_io *io = d->parts->io;
+
+    return d->source->read && d->parts->n_io == 1 && io->rank == 4 &&
+           (io->dim[1] == 1 || (io->dim[3] == 1 && io->dim[1] != 3));
+}
+
+/* Images from files get the size that the model takes, unless the options specify one: the shorter
+ * side is resized to it, and the center is cropped. */
+static int fit_images(struct pare_data *d, struct pare_data_opts *o, struct pare_err *err)
+{
+    const struct pare_data_parts *p = d->parts;
+    const struct pare_io *io = p->io;
+    int64_t *size = pare_alloc(d->arena, 2, sizeof(*size));
+    int at;
+
+    if (!size)
+        return pare_no_memory(err, "to open a data set");
+    if (!d->source->read || !p->picture || p->n_io != 1 || io->rank != 4 || o->resize.n ||
+        o->crop.n)
+        return 0;
+    at = io->layout == PARE_NHWC || (io->dim[3] == p->form.c && io->dim[1] != p->form.c) ? 1 : 2;
+    size[0] = io->dim[at];
+    size[1] = io->dim[at + 1];
+    if (size[0] < 1 || size[1] < 1)
+        return 0;
+    o->resize = (struct pare_ints){ size, size[0] == size[1] ? 1 : 2 };
+    o->crop = (struct pare_ints){ size, 2 };
+    if (size[0] == p->form.h && size[1] == p->form.w)
+        return 0;
+    d->note = pare_sprintf(d->arena,
+                           "%s: images are resized and cropped to %lld x %lld, which the model "
+                           "takes; --resize and --crop specify another window",
+                           d->name, (long long)size[0], (long long)size[1]);
+    return d->note ? 0 : pare_no_memory(err, "to open a data set");
+}
+
+static int open_set(struct pare_data *d, const char *split, struct pare_data_opts *o,
                     struct pare_err *err)
 {
     bool train = !strcmp(split, "train"), held = !strcmp(split, "val") && o->holdout > 0;
@@ -320,7 +359,10 @@ static int open_set(struct pare_data *d, const char *split, const struct pare_da
         return pare_fail(err, PARE_ECONFIG, "the split is '%s', must be train, val or test", split);
     PARE_TRY(pare_at(err, find_source(d, err), "%s", d->name));
     d->parts->split = held ? "train" : train ? "train" : !strcmp(split, "val") ? "val" : "test";
+    if (wants_gray(d))
+        o->gray = d->opts.gray = true;
     PARE_TRY(d->source->open(d, d->source->by_name ? NULL : d->name, err));
+    PARE_TRY(fit_images(d, o, err));
     PARE_TRY(pare_at(err, set_window(d, o, err), "%s", d->name));
     if (!d->n_inputs)
         PARE_TRY(pare_at(err, set_normalization(d, o, err), "%s", d->name));

@@ -40,7 +40,7 @@ struct pare_data {
                                        data is NULL if there are none */
     int64_t classes;               /* 0 if y is not int64 */
     bool classes_known;            /* false: `classes` is the largest label + 1 */
-    const char *note;              /* why labels are not used; NULL: nothing to say */
+    const char *note;              /* what was done to fit the model; NULL: nothing to say */
     const char *const *class_name; /* (classes) or NULL */
     struct pare_data_opts opts;    /* lists are not copied */
     struct pare_arena *arena;

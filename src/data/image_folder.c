@@ -4,7 +4,7 @@
  *     train/cat/1.jpg  train/dog/7.png  val/cat/2.jpg ...    or without the train/ and val/
  *     1.jpg  2.jpg  more/7.png ...                            no labels
  *
- * Images in the folder itself, or a single folder in it, are items without labels: one class tells
+ * Images in the folder itself, or in a single folder in it, have no labels: one class tells
  * nothing.  Classes and files are sorted by name.  Files are decoded on demand.
  */
 #include <stdlib.h>
@@ -221,7 +221,7 @@ static int open_folder(struct pare_data *d, const char *path, struct pare_err *e
         return dir ? pare_no_memory(err, "to open a data set") : err->code;
     d->parts->priv = f;
     PARE_TRY(list_kinds(d->arena, dir, &files, &classes, err));
-    if (classes.n > 1)
+    if (classes.n > 1 || (classes.n && !d->parts->whole))
         return open_classes(d, f, dir, &classes, err);
     PARE_TRY(add_images(d, f, dir, 0, err));
     d->n = f->n;

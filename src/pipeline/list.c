@@ -36,7 +36,8 @@ bool pare_list_quantizer(const struct pare_registry *g, int i, struct pare_algor
     X(pare_err) X(pare_progress) X(pare_mark) X(pare_str) X(pare_tensor) X(pare_save_opts) \
     X(pare_io) X(pare_model_layer) X(pare_model_quant) X(pare_plan_opts) X(pare_ints) \
     X(pare_floats) X(pare_strs) X(pare_given) X(pare_opt) X(pare_data_opts) X(pare_input) \
-    X(pare_arrays) X(pare_agreement_opts) X(pare_agreement) X(pare_evaluate_opts) X(pare_metrics) X(pare_training_opts) \
+    X(pare_arrays) X(pare_agreement_opts) X(pare_agreement) \
+    X(pare_evaluate_opts) X(pare_metrics) X(pare_training_opts) \
     X(pare_epoch_result) X(pare_rule) X(pare_compression_opts) X(pare_budget_step) X(pare_budget) \
     X(pare_budget_layer) X(pare_budget_report) X(pare_export) X(pare_algorithm_info) \
     X(pare_algorithm) X(pare_pruner) X(pare_quantizer) X(pare_quant) X(pare_speedup_opts) \

@@ -459,7 +459,90 @@ static void test_image_folders_have_classes(void **state)
     rig_write(&r, "f/train/ape/x.bmp", "", 0);
     expect_open_error(&r, "f", "train", "", "x.bmp: only PNG and JPEG");
     rig_write(&r, "g/empty/note.txt", "", 0);
-    expect_open_error(&r, "g", "train", "", "empty: no images");
+    expect_open_error(&r, "g", "train", "", "g: no images");
+    rig_end(&r);
+}
+
+static void test_images_without_classes_have_no_labels(void **state)
+{
+    static unsigned char png[65536];
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    rig_write(&r, "flat/b.png", png, make_png(png, sizeof(png), 8, 6));
+    rig_write(&r, "flat/a.png", png, make_png(png, sizeof(png), 8, 6));
+    rig_write(&r, "flat/notes.txt", "x", 1);
+    expect_open(&r, "flat", "train", "");
+    assert_int_equal(r.data->n, 2);
+    assert_false(pare_data_has_labels(r.data));
+    rig_write(&r, "one/all/b.png", png, make_png(png, sizeof(png), 8, 6));
+    rig_write(&r, "one/all/more/c.png", png, make_png(png, sizeof(png), 8, 6));
+    expect_open(&r, "one", "test", "");
+    assert_int_equal(r.data->n, 2);
+    assert_false(pare_data_has_labels(r.data));
+    rig_write(&r, "two/cat/b.png", png, make_png(png, sizeof(png), 8, 6));
+    rig_write(&r, "two/dog/c.png", png, make_png(png, sizeof(png), 8, 6));
+    expect_open(&r, "two", "test", "");
+    assert_true(pare_data_has_labels(r.data));
+    rig_end(&r);
+}
+
+/* Opens two/ for a model with this input and returns the shape of its items; side 0: no resize. */
+static struct pare_tensor shape_for(struct rig *r, const struct pare_io *io, int64_t side)
+{
+    struct pare_data_request q = { rig_path(r, "two"), "test", io, 1 };
+    struct pare_data_opts o = { .resize = { &side, side > 0 } };
+
+    close_data(r);
+    if (pare_data_open_for(&q, &o, &r->data, &r->err))
+        fail_msg("%s", r->err.msg);
+    return r->data->item;
+}
+
+static void test_images_get_the_size_of_the_models_input(void **state)
+{
+    static unsigned char png[65536];
+    struct pare_io io = { .name = "x", .dtype = PARE_F32, .rank = 4, .dim = { -1, 3, 4, 4 } };
+    struct rig r;
+    struct pare_tensor t;
+
+    (void)state;
+    rig_begin(&r);
+    rig_write(&r, "two/cat/b.png", png, make_png(png, sizeof(png), 8, 6));
+    rig_write(&r, "two/dog/c.png", png, make_png(png, sizeof(png), 12, 7));
+    t = shape_for(&r, &io, 0);
+    assert_true(t.dim[0] == 3 && t.dim[1] == 4 && t.dim[2] == 4);
+    assert_non_null(strstr(r.data->note, "resized and cropped to 4 x 4"));
+    io.dim[3] = 5; /* not square: the whole image is scaled */
+    t = shape_for(&r, &io, 0);
+    assert_true(t.dim[1] == 4 && t.dim[2] == 5);
+    t = shape_for(&r, &io, 3); /* options win */
+    assert_true(t.dim[1] == 3 && t.dim[2] == 4);
+    assert_null(r.data->note);
+    io.dim[1] = 1; /* gray */
+    t = shape_for(&r, &io, 0);
+    assert_true(t.dim[0] == 1 && t.dim[1] == 4 && t.dim[2] == 5);
+    io.dim[2] = -1; /* free: the size of the images */
+    t = shape_for(&r, &io, 0);
+    assert_true(t.dim[1] == 6 && t.dim[2] == 8);
+    rig_end(&r);
+}
+
+static void test_labels_that_do_not_fit_are_dropped_for_calibration(void **state)
+{
+    struct pare_io io = { .name = "x", .dtype = PARE_F32, .rank = 4, .dim = { -1, 1, 8, 8 } };
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    expect_open(&r, ":digits", "train", "limit=20");
+    assert_int_equal(pare_data_check(r.data, &io, 4, &r.err), PARE_ESHAPE);
+    assert_int_equal(pare_data_check_items(r.data, &io, 10, &r.err), 0);
+    assert_true(pare_data_has_labels(r.data));
+    assert_int_equal(pare_data_check_items(r.data, &io, 4, &r.err), 0);
+    assert_false(pare_data_has_labels(r.data));
+    assert_non_null(strstr(r.data->note, "its labels are not used"));
     rig_end(&r);
 }
 
@@ -503,6 +586,9 @@ int main(void)
         cmocka_unit_test(test_npy_files_find_their_labels),
         cmocka_unit_test(test_onnx_test_data_is_joined),
         cmocka_unit_test(test_image_folders_have_classes),
+        cmocka_unit_test(test_images_without_classes_have_no_labels),
+        cmocka_unit_test(test_images_get_the_size_of_the_models_input),
+        cmocka_unit_test(test_labels_that_do_not_fit_are_dropped_for_calibration),
         cmocka_unit_test(test_unknown_data_sets_and_options_are_errors),
     };
 

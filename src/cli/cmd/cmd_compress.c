@@ -10,6 +10,7 @@
 #include "../print/compress_print.h"
 #include "../recipe/recipe_mpi.h"
 #include "../recipe/run_record.h"
+#include "../job/model_intake.h"
 #include "../job/train_job.h"
 #include "../output_paths.h"
 #include "../../base/arena.h"
@@ -191,7 +192,7 @@ static int check_step(struct job *j, int i, struct pare_err *err)
 {
     const struct pare_recipe_step *s = &j->r.step[i];
     struct pare_step_files f = { .model = j->r.model, .output = step_file(j, i, ".onnx") };
-    struct pare_cli c = { .arena = pare_arena_new(1 << 16) };
+    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .in_recipe = true };
     int rc;
 
     if (!c.arena || !f.output)
@@ -233,28 +234,6 @@ static int check_files(struct job *j, const struct pare_model *m, struct pare_er
     return make_folder(j->folder, err);
 }
 
-/* Without labels that fit the model, models are compared with the first one. */
-static int check_labels(struct job *j, const struct pare_model *m, struct pare_err *err)
-{
-    struct pare_data_request q = { .spec = j->r.valid ? j->r.valid : j->r.data, .split = "test" };
-    struct pare_data_opts opts = { 0 };
-    struct pare_option_group part = { "data", NULL, pare_data_options, &opts };
-    struct pare_data *d;
-    int rc;
-
-    PARE_TRY(pare_option_group_fill(&part, j->r.option, j->r.n_options, j->c->arena, err));
-    q.n_io = pare_model_inputs(m, &q.io);
-    PARE_TRY(pare_data_open_for(&q, &opts, &d, err));
-    rc = pare_at(err, pare_model_fits_items(m, d, err), "%s", j->r.model);
-    j->r.no_labels = !rc && !pare_data_has_labels(d);
-    if (!rc && j->r.no_labels && !j->o->quiet)
-        fprintf(stderr, "%s: models are compared with %s\n",
-                d->note ? d->note : pare_sprintf(j->c->arena, "'%s' has no labels", d->name),
-                j->r.model);
-    pare_data_free(d);
-    return rc;
-}
-
 static int cmd_compress_check(struct job *j, struct pare_err *err)
 {
     struct pare_model *m;
@@ -263,7 +242,7 @@ static int cmd_compress_check(struct job *j, struct pare_err *err)
     PARE_TRY(pare_at(err, pare_model_load(j->r.model, &m, err), "%s", j->r.path));
     rc = check_files(j, m, err);
     if (!rc && j->r.data)
-        rc = check_labels(j, m, err);
+        rc = pare_recipe_check_labels(j->c, &j->r, m, j->o->quiet, err);
     pare_model_free(m);
     if (rc)
         return rc;
@@ -343,7 +322,7 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
                        struct pare_err *err)
 {
     const struct pare_recipe_step *s = &j->r.step[i];
-    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .result = result };
+    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .result = result, .in_recipe = true };
     const char *tag = pare_sprintf(j->c->arena, "-%.8s.checkpoint.safetensors", asked);
     const char *journal = pare_sprintf(j->c->arena, "-%.8s.history.json", asked);
     struct pare_step_files f = { .model = j->at, .output = output, .quiet = j->o->quiet };

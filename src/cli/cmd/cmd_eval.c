@@ -121,6 +121,7 @@ static int evaluate(struct pare_cli *c, const struct pare_train_options *s,
     struct pare_eval e;
 
     PARE_TRY(pare_model_fits(m, d, err));
+    pare_data_note(c, d);
     pare_logits_note(c, m, opts.loss);
     PARE_TRY(pare_evaluate_model(m, d, &opts, c->arena, &e, err));
     if (o->json)
@@ -170,6 +171,7 @@ static int compare(struct pare_cli *c, const struct pare_train_options *s,
     int rc;
 
     PARE_TRY(pare_model_fits_items(m, d, err));
+    pare_data_note(c, d);
     PARE_TRY(pare_cli_load(c, o->against, &reference, err));
     rc = pare_at(err, pare_model_fits_items(reference, d, err), "%s", o->against);
     if (!rc)

@@ -50,21 +50,31 @@ static const struct pare_opt speedup_opts[] = {
     PARE_OPT_END
 };
 
-static int open_data(struct pare_cli *c, struct pare_data **data, struct pare_err *err)
+static int check_data(struct pare_cli *c, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
-    struct pare_data_opts opts = { 0 };
-    struct pare_option_group part = { "data", NULL, pare_data_options, &opts };
 
     if (!o->data && c->n_given)
         return pare_misuse(c, err, "--%s needs --data", c->given[0].name);
-    if (!o->data)
-        return 0;
-    if (o->input.n || o->no_verify)
+    if (o->data && (o->input.n || o->no_verify))
         return pare_misuse(c, err, "--data cannot be combined with --%s",
                            o->no_verify ? "no-verify" : "input");
+    return 0;
+}
+
+static int open_data(struct pare_cli *c, const struct pare_model *m, struct pare_data **data,
+                     struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_data_request r = { .spec = o->data, .split = o->split };
+    struct pare_data_opts opts = { 0 };
+    struct pare_option_group part = { "data", NULL, pare_data_options, &opts };
+
+    if (!o->data)
+        return 0;
     PARE_TRY(pare_option_group_fill(&part, c->given, c->n_given, c->arena, err));
-    return pare_data_open(o->data, o->split, &opts, data, err);
+    r.n_io = pare_model_inputs(m, &r.io);
+    return pare_data_open_for(&r, &opts, data, err);
 }
 
 static int shrink_and_verify(struct pare_cli *c, struct pare_speedup_job *s, struct pare_tensor *in,
@@ -125,9 +135,11 @@ static int cmd_speedup_run(struct pare_cli *c, struct pare_err *err)
     if (!s.output)
         return pare_no_memory(err, "for a file name");
     PARE_TRY(pare_output_path_check(c, s.output, err));
-    rc = open_data(c, &data, err);
+    rc = check_data(c, err);
     if (!rc)
         rc = pare_cli_load(c, c->arg[0], &m, err);
+    if (!rc)
+        rc = open_data(c, m, &data, err);
     if (!rc)
         rc = pare_output_paths_model(c, m, s.output, err);
     if (!rc)

@@ -92,11 +92,6 @@ static int print_all(const struct pare_command *cmd, struct pare_table *t, struc
     return 0;
 }
 
-static void count_option(const struct pare_option_at *at, void *user)
-{
-    *(int *)user += !at->same;
-}
-
 static void print_example(const char *lines)
 {
     printf("\n%s:\n  ", strchr(lines, '\n') ? "examples" : "example");
@@ -109,7 +104,6 @@ int pare_help_command(const struct pare_command *cmd, bool all, struct pare_aren
                       struct pare_err *err)
 {
     struct pare_table *t = pare_table_new(a, "ll");
-    int n = 0;
 
     if (!t)
         return pare_no_memory(err, "for the help");
@@ -124,8 +118,7 @@ int pare_help_command(const struct pare_command *cmd, bool all, struct pare_aren
     if (all)
         return print_all(cmd, t, a, err);
     PARE_TRY(print_first(cmd, t, a, err));
-    PARE_TRY(pare_options_each(cmd, a, count_option, &n, err));
-    printf("\n'pare help %s --all' explains all %d options.\n", cmd->name, n);
+    printf("\n'pare help %s --all' explains all options.\n", cmd->name);
     return 0;
 }
 

@@ -1,4 +1,6 @@
 /* model_intake.c - load the model of a command and report what intake changed. */
+#include <string.h>
+
 #include "model_intake.h"
 
 #include <jansson.h>
@@ -21,6 +23,21 @@ int pare_cli_load(struct pare_cli *c, const char *path, struct pare_model **m, s
             fprintf(stderr, ": %s\n", list[i].note);
         }
     return 0;
+}
+
+void pare_data_note(const struct pare_cli *c, const struct pare_data *d)
+{
+    const char *s = d ? d->note : NULL;
+
+    if (!s || c->in_recipe || pare_dist_rank(c->dist))
+        return;
+    for (; *s; s += strcspn(s, "\n"), s += *s == '\n') {
+        char line[512];
+
+        snprintf(line, sizeof(line), "%.*s", (int)strcspn(s, "\n"), s);
+        pare_put_clean(stderr, line);
+        fputc('\n', stderr);
+    }
 }
 
 void pare_logits_note(struct pare_cli *c, const struct pare_model *m, const struct pare_loss *loss)

@@ -3,12 +3,17 @@
 #define PARE_CLI_JOB_MODEL_INTAKE_H
 
 #include "../cli.h"
+#include "../../data/data.h"
 #include "../../train/loss.h"
 
 /* Load with the command's --keep-training-mode.  What the user should know about intake is printed
  * on stderr. */
 int pare_cli_load(struct pare_cli *c, const char *path, struct pare_model **m,
                   struct pare_err *err);
+
+/* Print on stderr what was done to a data set to fit the model: images resized, labels not used.
+ * d may be NULL. */
+void pare_data_note(const struct pare_cli *c, const struct pare_data *d);
 
 /* Print on stderr that the loss uses the logits before the model's last operator, if it does. */
 void pare_logits_note(struct pare_cli *c, const struct pare_model *m, const struct pare_loss *loss);

@@ -5,7 +5,6 @@
 
 #include "../../base/arena.h"
 #include "../../base/options.h"
-#include "../../data/data.h"
 
 #define AT(field) offsetof(struct pare_recipe, field)
 
@@ -165,42 +164,12 @@ static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct p
 
 /* ---- the recipe ----------------------------------------------------------------------------- */
 
-#define MOST_DATA_KEYS 32 /* more than there are options of data sets */
-
-/* An option of data sets; - and _ are equivalent. */
-static const struct pare_opt *data_key(const char *name)
-{
-    static const struct pare_option_group data = { "data", NULL, pare_data_options, NULL };
-
-    return pare_option_group_find(&data, name);
-}
-
-int pare_recipe_option(struct pare_arena *a, struct pare_recipe *r, const char *name,
-                       const char *text, bool again, struct pare_err *err)
-{
-    const struct pare_opt *o = data_key(name);
-    int i = 0;
-
-    name = o ? o->name : name;
-    while (i < r->n_options && strcmp(r->option[i].name, name) != 0)
-        i++;
-    if (i < r->n_options && !again)
-        return 0;
-    if (!r->option)
-        r->option = pare_alloc(a, MOST_DATA_KEYS, sizeof(*r->option));
-    if (!r->option)
-        return pare_no_memory(err, "for the recipe");
-    r->option[i] = (struct pare_given){ name, text };
-    r->n_options += i == r->n_options;
-    return 0;
-}
-
 /* Keys are those of the recipe or options of its data set. */
 static int setting_of(struct pare_arena *a, const struct pare_json *v, struct pare_recipe *r,
                       struct pare_setting *set, int *n, struct pare_err *err)
 {
     const struct pare_opt *o = pare_opt_find(pare_recipe_keys, v->key);
-    const struct pare_opt *data = o ? NULL : data_key(v->key);
+    const struct pare_opt *data = o ? NULL : pare_recipe_data_key(v->key);
     const char *text = value_text(a, v);
     struct pare_setting ignored;
     char hint[PARE_HINT_TEXT];
@@ -336,7 +305,7 @@ static int add_data_options(struct binding *b, struct pare_err *err)
     return 0;
 }
 
-#define MOST_ADDED (16 + MOST_DATA_KEYS)
+#define MOST_ADDED (16 + PARE_RECIPE_DATA_KEYS)
 
 static int add_defaults(struct binding *b, const struct pare_step_files *f, struct pare_err *err)
 {
@@ -356,7 +325,8 @@ static int add_defaults(struct binding *b, const struct pare_step_files *f, stru
     if (!strcmp(b->s->name, "distil"))
         PARE_TRY(add_default(b, "teacher", r->model, err));
     /* All models are measured at the end. */
-    PARE_TRY(add_default(b, "no-bench", "true", err));
+    if (!strcmp(b->s->cmd->name, "speedup") || is_given(b, "speedup"))
+        PARE_TRY(add_default(b, "no-bench", "true", err));
     PARE_TRY(add_default(b, "quiet", f->quiet ? "true" : NULL, err));
     return add_default(b, "json", "true", err);
 }

@@ -33,7 +33,7 @@ struct pare_recipe {
     int64_t seed, threads; /* threads 0: all cores */
     double seconds;        /* for measuring each model; 0: do not measure */
     bool keep_steps;
-    struct pare_dist *dist; /* MPI processes that run it; NULL: only this one */
+    struct pare_dist *dist;    /* MPI processes that run it; NULL: only this one */
     struct pare_given *option; /* options of the data set, for every step that uses it */
     int n_options;
     bool no_labels; /* models are compared with the first one instead of labels */
@@ -53,6 +53,16 @@ extern const struct pare_step_kind pare_step_kinds[];
 /* Parse and check a recipe.  Errors name the file, the line and the step. */
 int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, size_t len,
                       struct pare_recipe *r, struct pare_err *err);
+
+#define PARE_RECIPE_DATA_KEYS 32 /* more than there are options of data sets */
+
+/* An option of data sets by name, where - and _ are equivalent; NULL: there is none. */
+const struct pare_opt *pare_recipe_data_key(const char *name);
+
+/* Do the data set's labels fit the model?  If not, models are compared with the first one
+ * (r->no_labels), which is said on stderr unless quiet. */
+int pare_recipe_check_labels(struct pare_cli *c, struct pare_recipe *r, const struct pare_model *m,
+                             bool quiet, struct pare_err *err);
 
 /* Set an option of the data set, if it is not set yet or `again`. */
 int pare_recipe_option(struct pare_arena *a, struct pare_recipe *r, const char *name,

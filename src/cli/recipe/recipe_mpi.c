@@ -115,7 +115,7 @@ static int receive_call(struct pare_dist *d, struct pare_arena *a, struct call_h
                         struct pare_err *err)
 {
     json_t *result = NULL;
-    struct pare_cli c = { .arena = a, .result = &result, .dist = d };
+    struct pare_cli c = { .in_recipe = true, .arena = a, .result = &result, .dist = d };
     char *text;
     int rc;
 

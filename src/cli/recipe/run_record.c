@@ -12,7 +12,7 @@
 int pare_call(const struct pare_recipe *r, const struct pare_call *k, json_t **result,
               struct pare_err *err)
 {
-    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .result = result };
+    struct pare_cli c = { .in_recipe = true, .arena = pare_arena_new(1 << 16), .result = result };
     int rc = c.arena ? pare_cli_fill(k, &c, err) : pare_fail(err, PARE_ENOMEM, "no memory");
 
     *result = NULL;
