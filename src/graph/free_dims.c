@@ -10,6 +10,7 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
+#define CHEAP 16    /* size of free dimensions in models whose shapes depend on data */
 #define MAX_DIMS 64 /* free dimensions of different names; the others get one size */
 
 /* Free dimensions of one name. */
@@ -153,6 +154,44 @@ static int try_sizes(const struct search *s, const int64_t *size, struct pare_gr
 
 /* ---- the first sizes ------------------------------------------------------------------------- */
 
+bool pare_graph_depends_on_data(const struct pare_graph *g)
+{
+    for (int i = 0; i < g->n_values; i++)
+        if (g->value[i]->t.dtype == PARE_NONE)
+            return true;
+    return false;
+}
+
+/* If shapes depend on data, a few items may compute very much: take a small size instead. */
+static int find_cheap(const struct search *s, struct pare_graph **out, int64_t *size,
+                      struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(s->arena);
+    struct pare_graph *g;
+    int64_t now[MAX_DIMS];
+    bool other = false;
+    int rc;
+
+    for (int d = 0; d < MAX_DIMS; d++) {
+        bool free_size = d < s->n && s->dim[d].given < 0 && !s->dim[d].batch && size[d] > CHEAP;
+
+        now[d] = free_size ? CHEAP : size[d];
+        other |= free_size;
+    }
+    if (!other || !pare_graph_depends_on_data(*out))
+        return 0;
+    rc = infer_with(s, now, &g, err);
+    if (rc == PARE_ENOMEM)
+        return rc;
+    if (rc || g->failed > (*out)->failed || !knows_all_of(g, *out)) {
+        pare_reset(s->arena, m);
+        return 0;
+    }
+    *out = g;
+    memcpy(size, now, sizeof(now));
+    return 0;
+}
+
 static int find_first(const struct search *s, struct pare_graph **out, int64_t *size,
                       struct pare_err *err)
 {
@@ -168,7 +207,7 @@ static int find_first(const struct search *s, struct pare_graph **out, int64_t *
         if (!(*out)->failed || !s->n)
             break;
     }
-    return 0;
+    return find_cheap(s, out, size, err);
 }
 
 /* ---- other sizes ----------------------------------------------------------------------------- */

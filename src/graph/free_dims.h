@@ -20,6 +20,9 @@ int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
                           const struct pare_io *io, const struct pare_tensor *given,
                           struct pare_graph **out, struct pare_err *err);
 
+/* Are there values whose shapes depend on data, so that the cost of a run is not known? */
+bool pare_graph_depends_on_data(const struct pare_graph *g);
+
 /* Clone the graph and infer it for sizes that differ from those of `first`, of
  * pare_graph_infer_free(), and are smaller except for the batch.  NULL: nodes reject them. */
 int pare_graph_infer_small(struct pare_arena *a, const struct pare_graph *from,

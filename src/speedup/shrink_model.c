@@ -342,15 +342,6 @@ static int check_all(struct pare_shrink *k, const struct pare_model *m, bool *go
     return check_all_sizes(k, s->before, s->after, good, err);
 }
 
-/* How much a model computes for sizes of its inputs is not known if shapes depend on data. */
-static bool depends_on_data(const struct pare_graph *g)
-{
-    for (int i = 0; i < g->n_values; i++)
-        if (g->value[i]->t.dtype == PARE_NONE)
-            return true;
-    return false;
-}
-
 int pare_speedup_second(struct pare_speedup *s, const struct pare_model *m, struct pare_err *err)
 {
     struct pare_graph *small = NULL, *after;
@@ -358,7 +349,7 @@ int pare_speedup_second(struct pare_speedup *s, const struct pare_model *m, stru
 
     s->second[0] = s->before->other[0];
     s->second[1] = s->after->other[0];
-    if (!s->second[0] || !depends_on_data(s->before))
+    if (!s->second[0] || !pare_graph_depends_on_data(s->before))
         return 0;
     pare_model_inputs(s->from, &io);
     PARE_TRY(pare_graph_infer_small(s->arena, s->from->graph, io, s->before, &small, err));

@@ -68,7 +68,7 @@ static void test_windows_in_bodies(void **state)
     check_window_in_body(true, "v0 (1, 3, 512)");
 }
 
-/* What follows data is compared at sizes that are smaller than the first ones. */
+/* If shapes depend on data, small sizes are compared: a run may compute very much. */
 static void test_small_second_shape(void **state)
 {
     struct net n = net_new(8);
@@ -81,8 +81,8 @@ static void test_small_second_shape(void **state)
     y = build_node(&n.b, "GatherND", NAMES(x, at), NOTHING);
     build_output(&n.b, build_node(&n.b, "Exp", NAMES(y), NOTHING));
     s = net_speedup(&n);
-    assert_string_equal(s.r.shapes[0], "v0 (1, 64)");
-    assert_string_equal(s.r.shapes[1], "v0 (2, 21)");
+    assert_string_equal(s.r.shapes[0], "v0 (1, 16)");
+    assert_string_equal(s.r.shapes[1], "v0 (2, 9)");
     speedup_free(&s);
 }
 
