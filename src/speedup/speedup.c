@@ -20,7 +20,7 @@ static int infer(struct pare_speedup *s, struct pare_err *err)
     struct pare_all_sizes all;
 
     pare_model_inputs(s->from, &io);
-    PARE_TRY(pare_graph_all_sizes(s->arena, s->from->graph, io, s->opts->in, &all, err));
+    PARE_TRY(pare_graph_all_sizes(s->graphs, s->from->graph, io, s->opts->in, &all, err));
     s->before = all.first;
     s->g = all.g;
     s->varying = all.varying;
@@ -151,17 +151,19 @@ static int attempt(struct pare_speedup *s, struct pare_arena *a, struct pare_mod
     memset(r, 0, sizeof(*r));
     *smaller = NULL;
     s->arena = pare_arena_new(1 << 16);
-    if (!s->arena)
-        return pare_no_memory(err, "to make the model smaller");
-    rc = work(s, smaller, err);
+    s->graphs = pare_arena_new(1 << 16);
+    rc = s->arena && s->graphs ? work(s, smaller, err)
+                               : pare_no_memory(err, "to make the model smaller");
     if (!rc)
         rc = pare_speedup_fill_report(s, a, r, err);
     if (!rc && !s->opts->unverified)
         rc = pare_speedup_second(s, *smaller, err);
+    pare_arena_free(s->arena);
+    s->arena = NULL;
     if (!rc && !s->opts->unverified)
         rc = pare_speedup_verify(s, *smaller, a, r, err);
     if (rc) {
-        pare_arena_free(s->arena);
+        pare_arena_free(s->graphs);
         pare_model_free(*smaller);
         *smaller = NULL;
     }
@@ -220,7 +222,7 @@ int pare_speedup_run(const struct pare_model *masked, const struct pare_speedup_
     if (rc == PARE_ESHAPE && s.too_small && !o.feed)
         rc = attempt_larger(&s, &o, a, smaller, r, err);
     if (!rc)
-        *graphs = (struct pare_speedup_graphs){ s.arena, s.before, s.after };
+        *graphs = (struct pare_speedup_graphs){ s.graphs, s.before, s.after };
     return rc;
 }
 
