@@ -352,6 +352,20 @@ int64_t pare_infer_count(void)
     return atomic_load(&inferences);
 }
 
+/* An input whose rank the file does not declare is unknown, as what follows from it. */
+static int check_input(struct pare_value *v, bool lenient, struct pare_err *err)
+{
+    if (v->t.dtype == PARE_NONE)
+        return 0;
+    if (v->t.rank >= 0)
+        return pare_tensor_size(&v->t, NULL, NULL, err);
+    if (!lenient)
+        return pare_fail(err, PARE_ESHAPE,
+                         "the file does not declare the shape of input '%s': specify it", v->name);
+    v->t = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
+    return 0;
+}
+
 int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
 {
     struct pare_arena *scratch = pare_arena_new(1 << 16);
@@ -367,8 +381,7 @@ int pare_graph_infer(struct pare_graph *g, bool lenient, struct pare_err *err)
     if (!scratch)
         return pare_no_memory(err, "to infer shapes");
     for (int i = 0; i < g->n_in && !rc; i++)
-        if (g->in[i]->t.dtype != PARE_NONE)
-            rc = pare_tensor_size(&g->in[i]->t, NULL, NULL, err);
+        rc = check_input(g->in[i], lenient, err);
     if (!rc)
         rc = infer_graph(g, &c, &budget, lenient ? LENIENT : 0, err);
     pare_arena_free(scratch);

@@ -4,7 +4,7 @@
 usage: mutate_models.py BUILD_FOLDER COUNT [--seed N] [--keep FOLDER] [--all]
 
 Each of COUNT mutants is a model of models.json with up to three changes of operator types, attributes, edges, declared
-dimensions, initializers or opsets.  Of a large model, a random part is taken: up to 60 nodes with their initializers.
+dimensions, initializers or opsets.  Most mutants are a random part of a model: up to 60 nodes with their initializers.
 inspect, run, prune --speedup and quantize must end by themselves with exit code 0, or with 1 or 2 and one sentence on
 stderr: no signal, no sanitizer report, no hang, no file after a failure, a readable one otherwise.
 """
@@ -27,7 +27,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tools"))
 import fetch_models  # noqa: E402
 
-SMALL = 3_000_000       # bytes: of larger models, a part is taken
+SMALL = 3_000_000       # bytes: larger models are never taken as a whole
+WHOLE = 0.1             # of small models
 PART = 1_000_000        # bytes: at most these in initializers of a part
 SECONDS = 60            # of processor time; the machine may be busy
 TIMEOUT = 600
@@ -128,6 +129,17 @@ def graphs(g):
                 yield from graphs(a.g)
 
 
+def reads(node):
+    """The names that a node reads, also in its bodies."""
+    found = list(node.input)
+    for a in node.attribute:
+        if a.type == onnx.AttributeProto.GRAPH:
+            own = {t.name for t in a.g.initializer} | {v.name for v in a.g.input} | {o for n in a.g.node for o in n.output}
+            found += [i for n in a.g.node for i in reads(n) if i not in own]
+            found += [v.name for v in a.g.output if v.name not in own]
+    return found
+
+
 def part(model, types, rng):
     """Up to 60 neighboring nodes of the main graph, with what they read: initializers, and new inputs."""
     g = model.graph
@@ -137,7 +149,7 @@ def part(model, types, rng):
     m.CopyFrom(onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions))
     made, taken, total = set(), set(), 0
     for node in g.node[first:first + count]:
-        need = [weights[i] for i in node.input if i in weights and i not in taken]
+        need = [weights[i] for i in dict.fromkeys(reads(node)) if i in weights and i not in taken]
         total += sum(t.ByteSize() for t in need)
         if total > PART:
             break
@@ -145,7 +157,7 @@ def part(model, types, rng):
         for t in need:
             m.graph.initializer.add().CopyFrom(t)
             taken.add(t.name)
-        for i in node.input:
+        for i in reads(node):
             if i and i not in taken and i not in made:
                 m.graph.input.add().CopyFrom(types.get(i) or onnx.helper.make_tensor_value_info(i, 1, None))
                 taken.add(i)
@@ -157,20 +169,19 @@ def part(model, types, rng):
 
 
 def load(path):
-    """The model, and for a large one what is known about its values."""
+    """The model, what is known about its values, and whether it is small."""
     model = onnx.load(path)
-    if os.path.getsize(path) < SMALL:
-        return model, None
     bare = copy.deepcopy(model)
     try:
         bare = onnx.shape_inference.infer_shapes(bare)
     except Exception:
         pass
-    return model, {v.name: v for v in list(bare.graph.input) + list(bare.graph.value_info)}
+    types = {v.name: v for v in list(bare.graph.input) + list(bare.graph.value_info)}
+    return model, types, os.path.getsize(path) < SMALL
 
 
-def mutant(model, types, rng):
-    m = copy.deepcopy(model) if types is None else part(model, types, rng)
+def mutant(model, types, small, rng):
+    m = copy.deepcopy(model) if small and rng.random() < WHOLE else part(model, types, rng)
     done = []
     for _ in range(rng.randint(1, 3)):
         g = rng.choice([g for g in graphs(m.graph) if g.node])
@@ -245,8 +256,10 @@ def main():
         for i in range(args.count):
             seed = args.seed * 1_000_000 + i
             rng = random.Random(seed)
-            name, (model, types) = rng.choice(models)
-            m, done = mutant(model, types, rng)
+            name, model = rng.choice(models)
+            m, done = mutant(*model, rng)
+            if i and i % 100 == 0:
+                print(f"{i} mutants, {runs} commands, of which {works} worked", flush=True)
             with open(path, "wb") as f:
                 f.write(m.SerializeToString())
             commands = {"inspect": [pare, "inspect", path], "run": [pare, "run", path, "--threads", "1"],

@@ -262,6 +262,32 @@ static void test_expand_to_a_computed_shape(void **state)
     speedup_free(&s);
 }
 
+/* An input without a declared rank: the error names it. */
+static void test_input_of_unknown_rank(void **state)
+{
+    struct net n = net_new(9);
+    const char *x = build_input(&n.b, PARE_F32, -1, NULL);
+    struct pare_model *m, *small = NULL;
+    struct pare_speedup_report r;
+    struct pare_graph *g;
+    struct pare_err err = { 0 };
+
+    (void)state;
+    build_output(&n.b, net_conv(&n, net_conv(&n, x, HALF, 4, 8, 1), ALL, 8, 2, 1));
+    m = build_model(&n.b);
+    assert_int_not_equal(pare_speedup(m, &(struct pare_speedup_opts){ .threads = 1 }, pool, &small,
+                                      &r, &err),
+                         0);
+    assert_non_null(strstr(err.msg, x));
+    g = pare_graph_clone(pool, m->graph, &err);
+    assert_non_null(g);
+    assert_int_equal(pare_graph_infer(g, true, &err), 0);
+    g = pare_graph_clone(pool, m->graph, &err);
+    assert_int_not_equal(pare_graph_infer(g, false, &err), 0);
+    assert_non_null(strstr(err.msg, x));
+    pare_model_free(m);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
 
 int main(void)
@@ -275,6 +301,7 @@ int main(void)
         T(test_dimension_with_one_size),
         T(test_dependency_groups_after_a_window),
         T(test_expand_to_a_computed_shape),
+        T(test_input_of_unknown_rank),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

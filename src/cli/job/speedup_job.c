@@ -175,6 +175,15 @@ static const struct pare_speedup_layer *usual_reason(const struct pare_speedup_r
     return best;
 }
 
+/* Whether the channels of any layer are known. */
+static bool has_channels(const struct pare_speedup_report *r)
+{
+    for (int i = 0; i < r->n_layers; i++)
+        if (r->layer[i].out >= 0)
+            return true;
+    return false;
+}
+
 /* What to do if masked channels are kept because of other layers, or of the graph. */
 static const char *remedy(const struct pare_speedup_job *s, const struct pare_speedup_layer *l)
 {
@@ -194,7 +203,11 @@ static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
     const struct pare_speedup_layer *why = usual_reason(&s->r, &empty);
     const char *text;
 
-    if (!empty && s->compression)
+    if (!has_channels(&s->r))
+        text =
+            "the shapes of its layers are not known: give --shape, or check the model with 'pare "
+            "inspect'";
+    else if (!empty && s->compression)
         text = pare_sprintf(c->arena,
                             "%s emptied no whole channel: use --pruner l1, or granularity "
                             "out_channel",
