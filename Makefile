@@ -21,7 +21,7 @@ threaded = test_loader test_plan test_microbatch test_train test_threads test_wi
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
-.PHONY: all help deps demo test test-faults test-docs docs test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install deb test-deb clean
+.PHONY: all help deps demo test test-faults test-docs docs test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install uninstall deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -166,6 +166,12 @@ fuzz: ## run all fuzzers, for SECONDS (600) in total
 
 install: all ## install under PREFIX (/usr/local); honors DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+uninstall: ## remove what make install installed
+	@test -f $(BUILD)/install_manifest.txt || { echo "$(BUILD)/install_manifest.txt is missing: run 'make install' first"; exit 1; }
+	@while read -r f || [ -n "$$f" ]; do rm -f "$(DESTDIR)$$f"; done <$(BUILD)/install_manifest.txt
+	@sed 's|/[^/]*$$||' $(BUILD)/install_manifest.txt | sort -ur | grep -E '/(pare|doc/pare.*|cmake/pare)$$' | \
+	    while read -r d; do rmdir "$(DESTDIR)$$d" 2>/dev/null || true; done
 
 deb: ## build a Debian package: build/deb/pare_VERSION_ARCHITECTURE.deb
 	@tools/deps.sh build deb

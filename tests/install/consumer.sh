@@ -29,6 +29,9 @@ export PKG_CONFIG_PATH=$lib/pkgconfig
 flags=$(pkg-config --cflags --libs pare)
 cc -std=c11 -Wall -Wextra -Werror "$here/consumer.c" -o "$work/dynamic" $flags
 check "$work/dynamic" "pkg-config"
+[ "$(env -u LD_LIBRARY_PATH "$work/dynamic")" = "$version" ] || { echo "the library is not found" >&2; exit 1; }
+[ -s "$prefix/share/doc/pare/docs/tutorial.md" ] && [ -s "$prefix/share/doc/pare/examples/plugin/clip_quantizer.c" ]
+echo "ok: no LD_LIBRARY_PATH; documents and examples"
 
 flags=$(pkg-config --cflags --libs --static pare | sed "s|-lpare|$lib/libpare.a|")
 cc -std=c11 "$here/consumer.c" -o "$work/fixed" $flags
