@@ -184,17 +184,17 @@ static int64_t full_batches(const struct pare_compression *c, const struct pare_
     return n > 1 ? n : 1;
 }
 
-int pare_compression_forward(struct pare_compression *c, int64_t batches, struct pare_err *err)
+/* Opens a loader of batches of this many items; *batches is raised where the model's batch is fixed
+ * to fewer, so that as many items are loaded. */
+static int open_loader(struct pare_compression *c, int64_t batch, int64_t *batches,
+                       struct pare_loader **loader, struct pare_err *err)
 {
     struct pare_loader_opts o = { .train = true,
-                                  .batch = c->batch,
+                                  .batch = batch,
                                   .seed = 1,
                                   .rank = pare_dist_rank(c->dist),
                                   .ranks = pare_dist_size(c->dist) };
-    struct feed f = { .c = c };
-    struct pare_loader *loader = NULL;
     const struct pare_io *io;
-    int rc;
 
     if (!c->data)
         return pare_fail(err, PARE_ECONFIG, "the compression has no data to run through the model");
@@ -202,17 +202,102 @@ int pare_compression_forward(struct pare_compression *c, int64_t batches, struct
     if (o.n_inputs > 0)
         o.input = io;
     if (o.n_inputs > 0 && io[0].rank > 0 && io[0].dim[0] > 0 && o.ranks == 1) {
-        int64_t items = batches * (c->batch ? c->batch : c->data->opts.batch);
+        int64_t items = *batches * (batch ? batch : c->data->opts.batch);
 
-        o.batch = io[0].dim[0]; /* a fixed batch; as many items as otherwise */
-        batches = (items + o.batch - 1) / o.batch;
+        o.batch = io[0].dim[0];
+        *batches = (items + o.batch - 1) / o.batch;
     }
-    rc = pare_loader_new(c->data, &o, &loader, err);
+    return pare_loader_new(c->data, &o, loader, err);
+}
+
+int pare_compression_forward(struct pare_compression *c, int64_t batches, struct pare_err *err)
+{
+    struct feed f = { .c = c };
+    struct pare_loader *loader = NULL;
+    int rc = open_loader(c, c->batch, &batches, &loader, err);
+
     if (!rc && batches > full_batches(c, loader))
         batches = full_batches(c, loader);
     if (!rc)
         rc = feed(&f, loader, batches, err);
     pare_plan_free(f.plan);
     pare_loader_free(loader);
+    return rc;
+}
+
+/* Batches in memory. */
+struct kept {
+    struct pare_arena *a;
+    struct pare_tensor (*in)[PARE_DATA_INPUTS];
+    int64_t n;
+};
+
+/* Copies a batch, which the loader keeps only until the next one. */
+static int keep_batch(struct kept *k, const struct pare_batch *b, struct pare_err *err)
+{
+    for (int i = 0; i < b->n_in; i++) {
+        struct pare_tensor *t = &k->in[k->n][i];
+        size_t bytes;
+
+        *t = b->in[i];
+        PARE_TRY(pare_tensor_size(t, NULL, &bytes, err));
+        t->data = pare_alloc_raw(k->a, bytes + 1, 1);
+        if (!t->data)
+            return pare_no_memory(err, "for a batch");
+        memcpy(t->data, b->in[i].data, bytes);
+    }
+    k->n++;
+    return 0;
+}
+
+static int keep_batches(struct feed *f, struct pare_loader *loader, struct kept *k, int64_t batches,
+                        struct pare_err *err)
+{
+    k->in = pare_alloc(k->a, (size_t)batches, sizeof(*k->in));
+    if (!k->in)
+        return pare_no_memory(err, "for a batch");
+    while (k->n < batches) {
+        const struct pare_batch *b;
+
+        PARE_TRY(pare_loader_next(loader, &b, err));
+        if (!b && k->n)
+            return 0; /* fewer items than asked for */
+        if (!b)
+            continue;
+        if (!f->plan)
+            PARE_TRY(make_plan(f, b, err));
+        if (b->whole != f->size)
+            continue;
+        pare_dist_batch(f->c->dist, b->own, b->whole);
+        PARE_TRY(keep_batch(k, b, err));
+    }
+    return 0;
+}
+
+int pare_compression_repeat(struct pare_compression *c, int64_t items, pare_repeat_fn *next,
+                            void *user, struct pare_err *err)
+{
+    struct kept k = { .a = pare_arena_new(1 << 16) };
+    struct feed f = { .c = c };
+    struct pare_loader *loader = NULL;
+    int64_t batches = 1;
+    bool more = true;
+    int rc = k.a ? 0 : pare_no_memory(err, "for a batch");
+
+    if (!rc)
+        rc = open_loader(c, items, &batches, &loader, err);
+    if (!rc)
+        rc = keep_batches(&f, loader, &k, batches, err);
+    while (!rc && more) {
+        rc = next(user, &more, err);
+        for (int64_t i = 0; i < k.n && more && !rc; i++) {
+            struct pare_tensor out[16];
+
+            rc = pare_plan_execute(f.plan, k.in[i], out, err);
+        }
+    }
+    pare_plan_free(f.plan);
+    pare_loader_free(loader);
+    pare_arena_free(k.a);
     return rc;
 }

@@ -187,4 +187,10 @@ int pare_compression_collected_values(struct pare_compression *c, struct pare_st
 int pare_compression_collect(struct pare_compression *c, const struct pare_plan *p,
                              struct pare_err *err);
 
+/* Runs the same items through the model again and again: next() is called before each pass, and
+ * ends them by *more = false.  The plan is built once, so passes must not change weights. */
+typedef int pare_repeat_fn(void *user, bool *more, struct pare_err *err);
+int pare_compression_repeat(struct pare_compression *c, int64_t items, pare_repeat_fn *next,
+                            void *user, struct pare_err *err);
+
 #endif

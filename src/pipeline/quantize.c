@@ -50,7 +50,16 @@ int pare_model_fold(struct pare_model *model, struct pare_model **out, struct pa
     return 0;
 }
 
-/* Equalization needs adjacent layers, and bias correction needs biases: both fold. */
+static bool is_given(const struct pare_quantize_job *j, const char *name)
+{
+    for (int i = 0; i < j->n_given; i++)
+        if (!strcmp(j->given[i].name, name))
+            return true;
+    return false;
+}
+
+/* Equalization needs adjacent layers, and bias correction needs biases: both fold.  A correction
+ * that was not asked for takes the biases that there are. */
 int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_quant_settings q;
@@ -58,7 +67,7 @@ int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err)
     struct pare_model *folded;
 
     PARE_TRY(pare_option_group_fill(&shared, j->given, j->n_given, j->tune.arena, err));
-    if (!folds_first(j) && !q.equalize && !q.bias_correction)
+    if (!folds_first(j) && !q.equalize && !(q.bias_correction && is_given(j, "bias_correction")))
         return 0;
     PARE_TRY(pare_at(err, pare_model_fold(j->tune.model, &folded, err), "%s", j->tune.path));
     if (folded != j->tune.model)

@@ -4,7 +4,7 @@
 
 #include "quant_state.h"
 
-/* Corrects the biases in the model, with two passes over `batches` batches of the compression's
+/* Corrects the biases in the model, with three passes over `batches` batches of the compression's
  * data.  Undoes an earlier correction first. */
 int pare_bias_correct(struct pare_compression *r, int64_t batches, struct pare_err *err);
 

@@ -312,9 +312,7 @@ static int update_model(struct bit_search *c, struct pare_err *err)
         pare_compression_steps(r) == 0)
         PARE_TRY(pare_quant_restart(r, err));
     c->ranges = false;
-    if (r->quant->settings.bias_correction && pare_compression_steps(r) == 0)
-        return pare_bias_correct(r, r->quant->settings.correction_steps, err);
-    return pare_compression_write_weights(r, err);
+    return pare_quant_correct(r, err);
 }
 
 static int evaluate(struct bit_search *c, bool *holds, struct pare_err *err)

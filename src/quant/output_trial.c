@@ -1,18 +1,17 @@
 /* output_trial.c - compare the outputs of the quantized model with those of the float model on
- * calibration data: recorder nodes, error and cosine. */
+ * calibration data: error and cosine. */
 #include <math.h>
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../op/op.h"
 #include "../tensor/tensor.h"
+#include "probe.h"
 #include "quant_check.h"
 
 #define MOST 4194304 /* elements of an output that are kept */
 
-/* State of a recorder node, which is the node's attribute. */
 struct recorder {
-    struct recorder *self; /* a mutable pointer to itself: node attributes are const */
+    struct pare_probe probe;
     struct pare_arena *a;
     float *kept; /* (n of room) elements of the float model's output */
     int64_t n, at, room;
@@ -25,9 +24,10 @@ struct pare_output_trial {
     struct pare_arena *a;
     struct recorder *r;
     int n;
+    bool (*was)[PARE_QUANT_SITES]; /* (layers) quantization points before the float pass */
 };
 
-/* ---- the node -------------------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------------------- */
 
 static int keep(struct recorder *r, const float *x, int64_t n, struct pare_err *err)
 {
@@ -64,74 +64,24 @@ static void compare(struct recorder *r, const float *y, int64_t n)
     r->at += n;
 }
 
-static int record(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
+static int record(void *user, const struct pare_tensor *x, float *y, struct pare_err *err)
 {
-    struct recorder *r = ((const struct recorder *)n->attr)->self;
-    const struct pare_tensor *x = &n->in[0]->t;
+    struct recorder *r = user;
     int64_t all = pare_numel(x), left = r->second ? r->n - r->at : MOST - r->n;
     int64_t part = all < left ? all : left;
 
-    (void)c;
-    memcpy(n->out[0]->t.data, x->data, (size_t)all * sizeof(float));
     if (r->second)
-        compare(r, pare_f32(x), part);
-    return r->second ? 0 : keep(r, pare_f32(x), part, err);
+        compare(r, y, part);
+    return r->second ? 0 : keep(r, y, part, err);
 }
 
-/* Not in ops.def: it is never written to a file. */
-static const struct pare_op recorder_op = {
-    .type = "OutputRecorder",
-    .doc = "Records an output of the model to compare it.",
-    .domain = "ai.pare",
-    .since = 1,
-    .in = "T",
-    .types = PARE_T_FLOAT,
-    .min_out = 1,
-    .max_out = 1,
-    .flags = PARE_OP_RANDOM,
-    .infer = pare_infer_same,
-    .forward = record,
-};
-
-/* ---- inserting and removing nodes ------------------------------------------------------------ */
-
-/* The name may exist from an earlier trial. */
-static int insert(struct pare_graph *g, struct recorder *r, struct pare_value *from,
-                  struct pare_err *err)
+/* A value can be several outputs of the model. */
+static bool is_recorded(const struct pare_output_trial *t, const struct pare_value *v)
 {
-    const char *name = pare_sprintf(g->arena, "%s:recorded", from->name);
-    struct pare_value *to = name ? pare_graph_value(g, name, err) : NULL;
-    struct pare_node *n = to ? pare_graph_add(g, 1, 1, err) : NULL;
-
-    if (!n)
-        return pare_no_memory(err, "to compare outputs");
-    n->op = &recorder_op;
-    n->name = name;
-    n->type = recorder_op.type;
-    n->domain = recorder_op.domain;
-    n->version = 1;
-    n->attr = r;
-    n->in[0] = from;
-    n->out[0] = to;
-    to->maker = n;
-    pare_graph_redirect(g, from, to);
-    return 0;
-}
-
-static void remove_recorders(struct pare_graph *g)
-{
-    int kept = 0;
-
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->node[i]->op == &recorder_op)
-            pare_graph_redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->node[i]->op != &recorder_op) {
-            g->node[kept] = g->node[i];
-            g->node[kept]->id = kept;
-            kept++;
-        }
-    g->n_nodes = kept;
+    for (int i = 0; i < t->n; i++)
+        if (v->maker->attr == &t->r[i].probe)
+            return true;
+    return false;
 }
 
 static int insert_all(struct pare_output_trial *t, struct pare_err *err)
@@ -146,10 +96,10 @@ static int insert_all(struct pare_output_trial *t, struct pare_err *err)
     for (int i = 0; i < n && i < g->n_out; i++) {
         struct recorder *r = &t->r[t->n];
 
-        if (io[i].dtype != PARE_F32 || !g->out[i]->maker || g->out[i]->maker->op == &recorder_op)
+        if (io[i].dtype != PARE_F32 || !g->out[i]->maker || is_recorded(t, g->out[i]))
             continue;
-        *r = (struct recorder){ .self = r, .a = t->a };
-        PARE_TRY(insert(g, r, g->out[i], err));
+        *r = (struct recorder){ .probe = { "recorded", record, r }, .a = t->a };
+        PARE_TRY(pare_probe_insert(g, &r->probe, g->out[i], err));
         t->n++;
     }
     return pare_graph_order(g, err);
@@ -157,44 +107,32 @@ static int insert_all(struct pare_output_trial *t, struct pare_err *err)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* A forward pass with all quantization points disabled. */
-static int run_float(struct pare_output_trial *t, bool own_weights, struct pare_err *err)
-{
-    struct pare_compression *c = t->c;
-    bool(*was)[PARE_QUANT_SITES] = pare_alloc(t->a, (size_t)c->n_layers, sizeof(*was));
-    int rc = 0;
-
-    if (!was)
-        return pare_no_memory(err, "to compare outputs");
-    for (int i = 0; i < c->n_layers; i++) {
-        memcpy(was[i], c->layer[i].quant->quantized, PARE_QUANT_SITES * sizeof(bool));
-        memset(c->layer[i].quant->quantized, 0, PARE_QUANT_SITES * sizeof(bool));
-    }
-    if (own_weights)
-        rc = pare_compression_write_weights(c, err);
-    if (!rc)
-        rc = pare_compression_forward(c, PARE_CHECK_BATCHES, err);
-    for (int i = 0; i < c->n_layers; i++)
-        memcpy(c->layer[i].quant->quantized, was[i], PARE_QUANT_SITES * sizeof(bool));
-    return !rc && own_weights ? pare_compression_write_weights(c, err) : rc;
-}
-
-int pare_output_trial_begin(struct pare_compression *c, bool own_weights,
-                            struct pare_output_trial **trial, struct pare_err *err)
+/* A trial with its probes; its owner ends it, also after an error. */
+static int new_trial(struct pare_compression *c, struct pare_output_trial **trial,
+                     struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_output_trial *t = a ? pare_alloc(a, 1, sizeof(*t)) : NULL;
-    int rc;
 
-    *trial = NULL;
     if (!t) {
         pare_arena_free(a);
         return pare_no_memory(err, "to compare outputs");
     }
     *t = (struct pare_output_trial){ .c = c, .a = a };
-    rc = insert_all(t, err);
+    t->was = pare_alloc(a, (size_t)c->n_layers + 1, sizeof(*t->was));
+    *trial = t;
+    return t->was ? insert_all(t, err) : pare_no_memory(err, "to compare outputs");
+}
+
+int pare_output_trial_begin(struct pare_compression *c, struct pare_output_trial **trial,
+                            struct pare_err *err)
+{
+    struct pare_output_trial *t = NULL;
+    int rc = new_trial(c, &t, err);
+
+    *trial = NULL;
     if (!rc && t->n)
-        rc = run_float(t, own_weights, err);
+        rc = pare_float_pass(c, PARE_CHECK_BATCHES, err);
     if (rc || !t->n)
         pare_output_trial_end(t);
     else
@@ -202,11 +140,8 @@ int pare_output_trial_begin(struct pare_compression *c, bool own_weights,
     return rc;
 }
 
-int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error *e,
-                          struct pare_err *err)
+static void begin_pass(struct pare_output_trial *t)
 {
-    double noise = 0, cosine = 0;
-
     for (int i = 0; i < t->n; i++) {
         struct recorder *r = &t->r[i];
 
@@ -214,7 +149,13 @@ int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error 
         r->at = 0;
         r->signal = r->noise = r->dot = r->norm = 0;
     }
-    PARE_TRY(pare_compression_forward(t->c, PARE_CHECK_BATCHES, err));
+}
+
+static int end_pass(const struct pare_output_trial *t, struct pare_output_error *e,
+                    struct pare_err *err)
+{
+    double noise = 0, cosine = 0;
+
     for (int i = 0; i < t->n; i++) {
         const struct recorder *r = &t->r[i];
         double v[] = { r->signal, r->noise, r->dot, r->norm };
@@ -227,10 +168,61 @@ int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error 
     return 0;
 }
 
+int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error *e,
+                          struct pare_err *err)
+{
+    begin_pass(t);
+    PARE_TRY(pare_compression_forward(t->c, PARE_CHECK_BATCHES, err));
+    return end_pass(t, e, err);
+}
+
 void pare_output_trial_end(struct pare_output_trial *t)
 {
     if (!t)
         return;
-    remove_recorders(t->c->model->graph);
+    pare_probes_remove(t->c->model->graph);
     pare_arena_free(t->a);
+}
+
+/* ---- many passes over few items -------------------------------------------------------------- */
+
+struct passes {
+    struct pare_output_trial *t;
+    pare_trial_fn *next;
+    void *user;
+    int done; /* passes; the first is the float model's */
+};
+
+static int next_pass(void *user, bool *more, struct pare_err *err)
+{
+    struct passes *p = user;
+    struct pare_output_error e;
+
+    *more = true;
+    if (!p->done++) {
+        pare_quant_disable(p->t->c, p->t->was);
+        return 0;
+    }
+    if (p->done == 2)
+        pare_quant_enable(p->t->c, p->t->was);
+    else
+        PARE_TRY(end_pass(p->t, &e, err));
+    begin_pass(p->t);
+    return p->next(p->user, p->done == 2 ? NULL : &e, more, err);
+}
+
+int pare_output_trials(struct pare_compression *c, int64_t items, pare_trial_fn *next, void *user,
+                       struct pare_err *err)
+{
+    struct pare_output_trial *t = NULL;
+    struct passes p = { .next = next, .user = user };
+    int rc = new_trial(c, &t, err);
+
+    p.t = t;
+    if (!rc && t->n)
+        rc = pare_compression_repeat(c, items, next_pass, &p, err);
+    if (p.done == 1) /* the float pass failed */
+        pare_quant_enable(c, t->was);
+    pare_output_trial_end(t);
+    return rc;
 }

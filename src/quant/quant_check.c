@@ -142,25 +142,33 @@ static int none_left(struct pare_compression *c, struct pare_err *err)
                      LEAST);
 }
 
-static int check_values(struct pare_compression *c, bool leave, struct pare_err *err)
+static int measure_once(struct pare_compression *c, struct pare_err *err)
 {
     struct pare_output_trial *t = NULL;
-    int rc = pare_output_trial_begin(c, true, &t, err);
+    int rc = pare_output_trial_begin(c, &t, err);
 
-    for (int i = 0; i < ROUNDS && !rc; i++) {
+    if (!rc)
+        rc = measure(c, t, err);
+    pare_output_trial_end(t);
+    return rc;
+}
+
+/* The biases are corrected again after tensors became float: the correction was for their
+ * noise. */
+static int check_values(struct pare_compression *c, bool leave, struct pare_err *err)
+{
+    for (int i = 0; i < ROUNDS; i++) {
         int n;
 
-        rc = measure(c, t, err);
-        n = !rc && leave && i + 1 < ROUNDS ? leave_destroyed(c) : 0;
+        PARE_TRY(measure_once(c, err));
+        n = leave && i + 1 < ROUNDS ? leave_destroyed(c) : 0;
         if (!n)
             break;
         c->quant->check.left += n;
-        rc = none_left(c, err);
-        if (!rc)
-            rc = pare_compression_write_weights(c, err);
+        PARE_TRY(none_left(c, err));
+        PARE_TRY(pare_quant_correct(c, err));
     }
-    pare_output_trial_end(t);
-    return rc;
+    return 0;
 }
 
 int pare_quant_check(struct pare_compression *c, bool leave, struct pare_err *err)

@@ -10,11 +10,10 @@
  * number of passes of the quantized model are compared with them. */
 struct pare_output_trial;
 
-/* Insert recorder nodes at the float outputs and run the float model.  With own_weights the weights
- * are switched to float for this pass and quantized again; without, they are float already.
- * *t is NULL if the model has no float32 output. */
-int pare_output_trial_begin(struct pare_compression *c, bool own_weights,
-                            struct pare_output_trial **t, struct pare_err *err);
+/* Insert probes at the float outputs and run the float model (pare_float_pass()).  *t is NULL if
+ * the model has no float32 output. */
+int pare_output_trial_begin(struct pare_compression *c, struct pare_output_trial **t,
+                            struct pare_err *err);
 
 /* Sums over all kept elements of all outputs, each output scaled by its own signal. */
 struct pare_output_error {
@@ -24,8 +23,17 @@ struct pare_output_error {
 int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error *e,
                           struct pare_err *err);
 
-/* Remove the recorder nodes; t may be NULL. */
+/* Remove the probes; t may be NULL. */
 void pare_output_trial_end(struct pare_output_trial *t);
+
+/* Passes over the same few items, compared with the first, in which all quantization points are
+ * disabled.  next() is called before each other pass, with the error of the pass before (NULL
+ * before the first), to change scales and points; *more = false ends the passes.  The weights stay
+ * as they are.  Nothing is called if the model has no float32 output. */
+typedef int pare_trial_fn(void *user, const struct pare_output_error *last, bool *more,
+                          struct pare_err *err);
+int pare_output_trials(struct pare_compression *c, int64_t items, pare_trial_fn *next, void *user,
+                       struct pare_err *err);
 
 /* Measure the noise of all quantized tensors and the error of the outputs into c->quant->check.
  * With `leave`, tensors of 8 or more bits that quantization destroys become float.  Without data,

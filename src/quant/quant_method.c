@@ -33,7 +33,9 @@ const struct pare_opt pare_quant_options[] = {
               "equalize the weight ranges of consecutive layers first (cross-layer equalization)",
               0),
     PARE_FLAG("bias_correction", AT(bias_correction),
-              "correct biases for the mean output error of quantized weights", 0),
+              "correct biases for the mean output error of quantized weights; unless specified, "
+              "only below 8 bits, with data and without training",
+              1),
     PARE_INT("correction_steps", AT(correction_steps), "number of batches for bias_correction", 8,
              1, 1e6),
     PARE_OPT_END
@@ -94,10 +96,11 @@ int pare_quantize_option_groups(struct pare_arena *a, const char *quantizer,
 static int open_state(struct pare_compression *c, const struct pare_compression_opts *o,
                       const struct pare_given *g, int n, void **settings, struct pare_err *err)
 {
-    (void)g, (void)n;
     c->quant = pare_alloc(c->arena, 1, sizeof(*c->quant));
     if (!c->quant)
         return pare_no_memory(err, "for a compression");
+    for (int i = 0; i < n; i++)
+        c->quant->correction_given |= !strcmp(g[i].name, "bias_correction");
     *settings = &c->quant->settings;
     c->quant->keep_zeros = o->keep_zeros;
     PARE_TRY(pare_find_quantizer(o->registry, o->quantizer, &c->algorithm[0], err));
@@ -167,6 +170,28 @@ static int write_weight(struct pare_layer *l, struct pare_err *err)
     return pare_at(err, rc, "weight of layer '%s'", l->info.name);
 }
 
+/* Below 8 bits rounding errors are large enough for their means to matter; a training learns the
+ * biases itself. */
+static bool corrects(const struct pare_compression *c)
+{
+    int bits = 8;
+
+    if (c->quant->correction_given || !c->quant->settings.bias_correction)
+        return c->quant->settings.bias_correction;
+    for (int i = 0; i < c->n_layers; i++)
+        for (int k = 0; k < PARE_QUANT_SITES; k++)
+            if (c->layer[i].quant->quantized[k] && c->layer[i].quant->site[k].bits < bits)
+                bits = c->layer[i].quant->site[k].bits;
+    return bits < 8 && c->data && !c->trainer;
+}
+
+int pare_quant_correct(struct pare_compression *c, struct pare_err *err)
+{
+    if (pare_compression_steps(c) == 0 && corrects(c))
+        return pare_bias_correct(c, c->quant->settings.correction_steps, err);
+    return pare_compression_write_weights(c, err);
+}
+
 /* ---- start -------------------------------------------------------------------------------- */
 
 static int start(struct pare_compression *c, struct pare_err *err)
@@ -177,9 +202,7 @@ static int start(struct pare_compression *c, struct pare_err *err)
         PARE_TRY(pare_compression_start(c, err));
     if (c->quant->calibration)
         PARE_TRY(pare_calibration_apply(c, err));
-    if (c->quant->settings.bias_correction)
-        return pare_bias_correct(c, c->quant->settings.correction_steps, err);
-    return pare_compression_write_weights(c, err);
+    return pare_quant_correct(c, err);
 }
 
 int pare_quant_restart(struct pare_compression *c, struct pare_err *err)
@@ -194,6 +217,7 @@ int pare_quant_restart(struct pare_compression *c, struct pare_err *err)
         c->layer[i].quant->quantized[PARE_WEIGHT] = false;
     }
     c->quant->twin = NULL;
+    pare_bias_restore(c);
     rc = pare_compression_write_weights(c, err);
     for (int i = 0; i < c->n_layers; i++)
         c->layer[i].quant->quantized[PARE_WEIGHT] = was[i];

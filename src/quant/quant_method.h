@@ -29,6 +29,10 @@ const char *pare_quant_site_name(enum pare_quant_site site); /* "weight", "input
  * changed. The caller writes the weights afterward. */
 int pare_quant_restart(struct pare_compression *c, struct pare_err *err);
 
+/* Writes the quantized weights, with corrected biases if the settings ask for them and the model is
+ * not trained. */
+int pare_quant_correct(struct pare_compression *c, struct pare_err *err);
+
 /* Forward passes add to the noise of quantization points, or no longer do. */
 void pare_quant_measure_noise(struct pare_compression *c, bool on);
 

@@ -38,12 +38,13 @@ struct pare_quant_state {
     struct pare_quant_settings settings;
     const struct pare_quantizer *quantizer; /* of compression->algorithm[0] */
     int equalized;                          /* number of equalized layer pairs */
-    bool keep_zeros;                        /* weights that were 0 are masked */
-    bool in_graph;                          /* fake-quant nodes are in the model's graph */
-    bool training;                          /* the current forward pass is training */
-    bool observing;                         /* fake-quant nodes observe values and do not change
+    bool correction_given; /* bias_correction was specified, not left to its default */
+    bool keep_zeros;       /* weights that were 0 are masked */
+    bool in_graph;         /* fake-quant nodes are in the model's graph */
+    bool training;         /* the current forward pass is training */
+    bool observing;        /* fake-quant nodes observe values and do not change
                                              * them */
-    bool measure;                           /* forward passes add to pare_layer_quant.noise */
+    bool measure;          /* forward passes add to pare_layer_quant.noise */
     int *twin; /* (layers, PARE_QUANT_SITES), see pare_layer_twin(); NULL: not computed */
     const struct pare_json *calibration; /* scales of a calibration file; NULL: none */
     const char *calibration_path;

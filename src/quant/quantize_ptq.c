@@ -7,16 +7,16 @@
  *     percentile      without outliers
  *     mse             least squared error of the quantized values
  *     entropy         least divergence between the values and the quantized values
- *     auto            the one of minmax, percentile, mse and entropy whose quantized model has the
- *                     least error at the outputs, on the calibration batches
+ *     auto            for each tensor the one of minmax, percentile, mse and entropy with the least
+ *                     error at the model's outputs (range_trials.h)
  * The last four keep a histogram per quantization point (histogram.h).  Weights: minmax or mse.
  */
 #include <stddef.h>
 #include <string.h>
 
 #include "histogram.h"
-#include "quant_check.h"
 #include "mse_scales.h"
+#include "range_trials.h"
 #include "channel_rows.h"
 
 struct opts {
@@ -267,33 +267,96 @@ static int merge_counts(struct pare_compression *r, struct state *s, struct pare
     return 0;
 }
 
-/* Sets the scales by each observer and compares the outputs of the model, whose weights are float
- * still.  *best keeps its value if there is nothing to compare. */
-static int try_observers(struct pare_compression *r, const struct state *s, const char **best,
-                         struct pare_err *err)
+static const char *const observers[PARE_OBSERVERS] = { "minmax", "percentile", "mse", "entropy" };
+
+/* Sets the scales of the points that share the tensor. */
+static int set_range(struct pare_compression *r, int place, float lo, float hi,
+                     struct pare_err *err)
 {
-    static const char *const all[] = { "minmax", "percentile", "mse", "entropy" };
-    struct state *live = pare_compression_state(r), now = *s;
-    struct pare_output_trial *t = NULL;
-    double least = 0;
-    int rc;
+    const struct observed from = { .n = 1, .lo = &lo, .hi = &hi };
 
-    live->observed = NULL; /* quantize instead of observing */
-    rc = pare_output_trial_begin(r, false, &t, err);
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all) && t && !rc; i++) {
-        struct pare_output_error e = { 0, 0 };
+    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
+        struct pare_layer *l = pare_compression_layer(r, i / PARE_QUANT_SITES), *of;
+        enum pare_quant_site site = (enum pare_quant_site)(i % PARE_QUANT_SITES), of_site;
 
-        clip_ranges(r, &now, all[i]);
-        rc = set_all_scales(r, &now, err);
-        if (!rc)
-            rc = pare_output_trial_run(t, &e, err);
-        if (!rc && (!i || e.noise < least)) {
-            least = e.noise;
-            *best = all[i];
-        }
+        if (site == PARE_WEIGHT || !pare_layer_quant(l, site))
+            continue;
+        pare_layer_twin(l, site, &of, &of_site);
+        if (pare_layer_index(of) * PARE_QUANT_SITES + (int)of_site == place)
+            PARE_TRY(set_scales(l, site, &from, err));
     }
-    pare_output_trial_end(t);
+    return 0;
+}
+
+/* The tensors that compete, with the ranges of all observers. */
+static int list_trials(struct pare_compression *r, struct state *s, struct pare_range_trial **list,
+                       int *n, struct pare_err *err)
+{
+    int places = pare_compression_layers(r) * PARE_QUANT_SITES;
+    struct pare_range_trial *t = pare_alloc(pare_compression_scratch(r), (size_t)places + 1,
+                                            sizeof(*t));
+
+    *list = t;
+    *n = 0;
+    if (!t)
+        return pare_no_memory(err, "for observers");
+    for (int k = 0; k < PARE_OBSERVERS; k++) {
+        clip_ranges(r, s, observers[k]);
+        *n = 0;
+        for (int i = 0; i < places; i++)
+            if (s->observed[i].seen && s->observed[i].h) {
+                t[*n].place = i;
+                t[*n].lo[k] = s->observed[i].lo[0];
+                t[(*n)++].hi[k] = s->observed[i].hi[0];
+            }
+    }
+    return 0;
+}
+
+/* Items of a trial: as many as take LOAD observed values, so that large models take no longer than
+ * small ones. */
+#define LOAD 4e6
+#define LEAST_ITEMS 8
+#define MOST_ITEMS 64
+
+static int64_t trial_items(struct pare_compression *r, const struct state *s)
+{
+    const struct opts *o = pare_compression_conf(r);
+    double values = 0, items = (double)o->calibration_steps *
+                               (double)(r->batch ? r->batch : r->data->opts.batch);
+
+    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
+        const struct pare_histogram *h = s->observed[i].seen ? s->observed[i].h : NULL;
+
+        values += h ? (double)h->zeros : 0;
+        for (int k = 0; h && k < PARE_BINS; k++)
+            values += (double)h->count[k];
+    }
+    items = LOAD / (values / items + 1);
+    return items < LEAST_ITEMS ? LEAST_ITEMS : items > MOST_ITEMS ? MOST_ITEMS : (int64_t)items;
+}
+
+/* Chooses an observer for each tensor by the error at the model's outputs. */
+static int choose_observers(struct pare_compression *r, struct state *s, struct pare_err *err)
+{
+    struct state *live = pare_compression_state(r), now = *s;
+    struct pare_range_trial *t;
+    int64_t items;
+    int n, rc, count[PARE_OBSERVERS] = { 0 };
+
+    PARE_TRY(list_trials(r, s, &t, &n, err));
+    items = trial_items(r, s);
+    live->observed = NULL; /* quantize instead of observing */
+    rc = pare_choose_ranges(r, t, n, items, set_range, err);
     live->observed = now.observed;
+    for (int i = 0; i < n && !rc; i++) {
+        s->observed[t[i].place].lo[0] = t[i].lo[t[i].best];
+        s->observed[t[i].place].hi[0] = t[i].hi[t[i].best];
+        count[t[i].best]++;
+    }
+    r->quant->observer = pare_sprintf(r->arena, "per tensor: %d %s, %d %s, %d %s, %d %s", count[0],
+                                      observers[0], count[1], observers[1], count[2], observers[2],
+                                      count[3], observers[3]);
     return rc;
 }
 
@@ -302,7 +365,6 @@ static int calibrate(struct pare_compression *r, struct state *s, struct pare_er
     const struct opts *o = pare_compression_conf(r);
     bool parts = strcmp(o->observer, "moving_average") != 0; /* moving_average needs whole
                                                               * batches */
-    const char *observer = strcmp(o->observer, "auto") ? o->observer : "mse";
     int n;
 
     PARE_TRY(alloc_observers(r, s, &n, err));
@@ -312,11 +374,11 @@ static int calibrate(struct pare_compression *r, struct state *s, struct pare_er
         pare_at(err, pare_compression_observe(r, o->calibration_steps, parts, err), "calibration"));
     PARE_TRY(merge_counts(r, s, err));
     keep_range(r, s);
-    if (observer != o->observer)
-        PARE_TRY(try_observers(r, s, &observer, err));
-    if (needs_histogram(o))
-        clip_ranges(r, s, observer);
-    r->quant->observer = observer;
+    r->quant->observer = o->observer;
+    if (!strcmp(o->observer, "auto"))
+        PARE_TRY(choose_observers(r, s, err));
+    else if (needs_histogram(o))
+        clip_ranges(r, s, o->observer);
     return set_all_scales(r, s, err);
 }
 
