@@ -189,6 +189,8 @@ int pare_quant_correct(struct pare_compression *c, struct pare_err *err)
 {
     if (pare_compression_steps(c) == 0 && corrects(c))
         return pare_bias_correct(c, c->quant->settings.correction_steps, err);
+    if (pare_compression_steps(c) == 0)
+        pare_bias_restore(c); /* bits were raised since a correction */
     return pare_compression_write_weights(c, err);
 }
 

@@ -316,7 +316,7 @@ static int list_trials(struct pare_compression *r, struct state *s, struct pare_
 /* Items of a trial: as many as take LOAD observed values, so that large models take no longer than
  * small ones. */
 #define LOAD 4e6
-#define LEAST_ITEMS 8
+#define LEAST_ITEMS 4
 #define MOST_ITEMS 64
 
 static int64_t trial_items(struct pare_compression *r, const struct state *s)

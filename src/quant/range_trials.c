@@ -3,10 +3,12 @@
  *
  * The squared error of the tensor itself is not the measure: the observer mse has the least by
  * construction, but clipping a few large values can cost more at the outputs than many small
- * errors.  So a few items run through the model with one tensor quantized and all others float, for
- * each range of each tensor; these errors are nearly independent, so that each tensor takes the
- * range with the least error.  Passes are limited: the tensors whose ranges differ most are tried,
- * and the others take the observer that is best for all tensors at once.
+ * errors.  Nor is the error with all tensors quantized: it is too large to be a sum of independent
+ * parts, and it depends on the few items.  So a few items run through the model with one tensor
+ * quantized and all others float, for each range of each tensor.  These errors are small and nearly
+ * independent, so that each tensor takes the range with the least error.  Passes are limited: the
+ * tensors whose ranges differ most are tried, and the others take the observer with the least sum
+ * of errors over these.
  */
 #include "range_trials.h"
 
@@ -17,10 +19,9 @@
 #include "../base/arena.h"
 #include "quant_check.h"
 
-#define PASSES 128 /* with a single tensor quantized, at most */
+#define PASSES 96  /* at most */
 #define NEAR 1.02  /* ratio of ranges that count as the same */
-#define BETTER \
-    0.9 /* share of the noise below which a range replaces that of the observer for all */
+#define BETTER 0.9 /* times the noise of the observer for all: less replaces it */
 
 struct trials {
     struct pare_compression *r;
@@ -28,13 +29,9 @@ struct trials {
     int n;
     pare_set_range_fn *set;
     bool (*was)[PARE_QUANT_SITES];
-    int *order;                   /* of tensors: those whose ranges differ most first */
-    double whole[PARE_OBSERVERS]; /* noise with all tensors quantized by one observer */
-    int best;                     /* observer with the least of these */
-    int at, observer, tried;      /* position in `order`, observer, passes of single tensors */
-    enum { WHOLE, SINGLE, CHOSEN } phase;
-    double chosen; /* noise with all tensors quantized as chosen */
-    bool begun;
+    int *order;              /* of tensors: those whose ranges differ most first */
+    int best;                /* observer with the least sum of noise over the tried tensors */
+    int at, observer, tried; /* position in `order`, observer, passes */
 };
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -120,16 +117,6 @@ static int set_one(struct trials *s, struct pare_err *err)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-static void keep_result(struct trials *s, double noise)
-{
-    if (s->phase == WHOLE)
-        s->whole[s->observer] = noise;
-    else if (s->phase == SINGLE)
-        s->t[s->order[s->at]].noise[s->observer] = noise;
-    else
-        s->chosen = noise;
-}
-
 static void choose(struct trials *s, struct pare_range_trial *t)
 {
     double least;
@@ -160,48 +147,36 @@ static bool next_single(struct trials *s)
     return false;
 }
 
-static void end_whole(struct trials *s)
-{
-    s->best = 0;
-    for (int k = 1; k < PARE_OBSERVERS; k++)
-        if (s->whole[k] < s->whole[s->best])
-            s->best = k;
-    s->phase = SINGLE;
-    s->observer = -1;
-}
-
 /* Prepares the next pass. */
 static int next(void *user, const struct pare_output_error *last, bool *more, struct pare_err *err)
 {
     struct trials *s = user;
 
-    *more = true;
     if (last)
-        keep_result(s, last->noise);
-    if (s->phase == WHOLE) {
-        s->observer += s->begun;
-        s->begun = true;
-        if (s->observer < PARE_OBSERVERS)
-            return set_all(s, s->observer, err);
-        end_whole(s);
-    }
-    if (s->phase == SINGLE) {
-        if (next_single(s))
-            return set_one(s, err);
-        for (int i = 0; i < s->n; i++)
-            choose(s, &s->t[i]);
-        s->phase = CHOSEN;
-        return set_all(s, -1, err);
-    }
-    *more = false;
-    return 0;
+        s->t[s->order[s->at]].noise[s->observer] = last->noise;
+    *more = next_single(s);
+    return *more ? set_one(s, err) : 0;
+}
+
+/* The observer with the least sum of noise over the tensors that were tried. */
+static void find_best(struct trials *s)
+{
+    double sum[PARE_OBSERVERS] = { 0 };
+
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < PARE_OBSERVERS; k++)
+            if (isfinite(s->t[i].noise[s->t[i].like[k]]))
+                sum[k] += s->t[i].noise[s->t[i].like[k]];
+    for (int k = 0; k < PARE_OBSERVERS; k++)
+        if (sum[k] < sum[s->best])
+            s->best = k;
 }
 
 int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n, int64_t items,
                        pare_set_range_fn *set, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
-    struct trials s = { .r = r, .t = t, .n = n, .set = set, .best = 2, .chosen = INFINITY };
+    struct trials s = { .r = r, .t = t, .n = n, .set = set, .best = 2, .observer = -1 };
     int rc = 0;
 
     s.was = a ? pare_alloc(a, (size_t)r->n_layers, sizeof(*s.was)) : NULL;
@@ -220,10 +195,9 @@ int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, i
     }
     sort_by_spread(&s);
     rc = pare_output_trials(r, items, next, &s, err);
-    if (!rc && s.phase == CHOSEN &&
-        s.whole[s.best] < s.chosen) /* the errors were not independent */
-        for (int i = 0; i < n; i++)
-            t[i].best = t[i].like[s.best];
+    find_best(&s);
+    for (int i = 0; i < n; i++)
+        choose(&s, &t[i]);
     if (!rc)
         rc = set_all(&s, -1, err);
     enable(&s, -1);
