@@ -21,14 +21,14 @@ extern "C" {
 
 struct pare_data;
 
-/* How items of a file or folder become tensors; 'pare help train' explains each option.  A picture
+/* How items of a file or folder become tensors; 'pare help train' explains each option.  An image
  * is resized; in training padded; cropped (in training at random, otherwise in the center); in
  * training flipped at random; then (v / scale - mean[c]) / std[c]. */
 struct pare_data_opts {
     size_t size;                   /* sizeof(struct pare_data_opts), or 0 */
     struct pare_ints resize, crop; /* S or H,W */
-    bool gray;                     /* convert color pictures to brightness */
-    const char *layout;            /* "auto", "chw", "hwc", "none" (not pictures); NULL: auto */
+    bool gray;                     /* convert color images to brightness */
+    const char *layout;            /* "auto", "chw", "hwc", "none" (not images); NULL: auto */
     double scale;                  /* 0: the set's own, 255 for bytes, else 1 */
     const char *norm;              /* mean and std by name, "imagenet"; NULL: the set's own */
     struct pare_floats mean, std;  /* one number or one for each channel, instead of `norm` */

@@ -91,7 +91,7 @@ PARE_API int pare_model_new(const char *network, const int64_t chw[3], int64_t c
 PARE_API void pare_model_retain(struct pare_model *model); /* one more pare_model_free() is due */
 PARE_API void pare_model_free(struct pare_model *model);
 
-/* The order of axes of pictures: channels second or last. */
+/* The order of axes of images: channels second or last. */
 enum pare_layout { PARE_LAYOUT_UNKNOWN, PARE_NCHW, PARE_NHWC };
 
 /* An input or output as the file declares it. */

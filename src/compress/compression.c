@@ -129,7 +129,7 @@ void pare_call_end(struct pare_compression *c, struct pare_call_scope s)
     pare_rewind(c->scratch, s.mark);
 }
 
-/* Call one hook of each algorithm, that which works over another first. */
+/* Call one hook of each algorithm, the one that uses another as its base first. */
 #define CALL_EACH(c, err, hook, ...)                                      \
     for (int i = 0; i < PARE_MAX_ALGORITHMS && (c)->algorithm[i]; i++) {  \
         const struct pare_algorithm *a = (c)->algorithm[i];               \

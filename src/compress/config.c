@@ -46,10 +46,8 @@ static int check_selectors(const struct pare_entry *e, const char *what, struct 
         if (near)
             snprintf(hint, sizeof(hint), " (is '%.60s' meant to be '%s'?)", e->set[i].name, near);
     }
-    return pare_fail(
-        err, PARE_ECONFIG,
-        "has neither op_types nor op_names, so nothing says which layers the %s is for%s", what,
-        hint);
+    return pare_fail(err, PARE_ECONFIG,
+                     "has neither op_types nor op_names, so the %s matches no layer%s", what, hint);
 }
 
 /* Other versions of NNI have more selectors, which are an error here and not settings. */
@@ -194,7 +192,7 @@ static int check_twice(const struct pare_entry *e, struct pare_err *err)
     for (int i = 0; i < e->n_set; i++)
         for (int k = 0; k < i; k++)
             if (!strcmp(e->set[i].name, e->set[k].name))
-                return pare_fail(err, PARE_ECONFIG, "'%.100s' is there twice", e->set[i].name);
+                return pare_fail(err, PARE_ECONFIG, "'%.100s' is given twice", e->set[i].name);
     return 0;
 }
 

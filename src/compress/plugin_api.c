@@ -129,8 +129,8 @@ struct pare_tensor *pare_layer_buffer(struct pare_layer *l, const char *name, en
     for (int i = 0; i < rank; i++)
         want.dim[i] = dim[i];
     if (b && (b->t.dtype != dtype || !pare_same_shape(&b->t, &want))) {
-        pare_fail(err, PARE_ESHAPE, "the buffer '%s' of layer '%s' is there with another shape",
-                  name, l->info.name);
+        pare_fail(err, PARE_ESHAPE, "the buffer '%s' of layer '%s' exists with another shape", name,
+                  l->info.name);
         return NULL;
     }
     if (b)

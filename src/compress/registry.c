@@ -101,7 +101,7 @@ static int check(struct pare_registry *g, const struct pare_method *m,
                          m->name);
     for (int i = 0; pare_algorithm_at(g, m, i); i++)
         if (!strcmp(pare_algorithm_at(g, m, i)->name, a->name))
-            return pare_fail(err, PARE_ECONFIG, "a %s '%s' is there already", m->name, a->name);
+            return pare_fail(err, PARE_ECONFIG, "a %s '%s' exists already", m->name, a->name);
     if (pare_algorithm_at(g, m, PARE_LOOKUP_MAX - 1))
         return pare_fail(err, PARE_ELIMIT, "there are %d %ss already", PARE_LOOKUP_MAX, m->name);
     return 0;

@@ -89,7 +89,7 @@ bool pare_item_last(const struct pare_data *d, const struct pare_io *input)
 {
     struct pare_tensor last;
 
-    if (!input || d->n_inputs || !d->parts->picture || d->item.rank != 3 || input->rank != 4)
+    if (!input || d->n_inputs || !d->parts->is_image || d->item.rank != 3 || input->rank != 4)
         return false;
     last = turned(&d->item);
     if (!same_dims(&last, input))
@@ -111,7 +111,7 @@ static int check_type(const struct pare_data *d, const struct pare_io *io, struc
         return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but '%s' has %s",
                          io->name, pare_dtype_name(io->dtype), d->name, pare_dtype_name(d->dtype));
     if (d->source->read || p->resize.n || p->cropped ||
-        (p->picture && p->form.c > 1 && p->form.last != pare_item_last(d, io)))
+        (p->is_image && p->form.c > 1 && p->form.last != pare_item_last(d, io)))
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the model's input '%s' takes %s: images cannot be resized, cropped or "
                          "converted between (C, H, W) and (H, W, C) for it",
@@ -136,7 +136,7 @@ static int fit_item(const struct pare_data *d, const struct pare_tensor *item,
                      "the model's input '%s' takes %s, but the items of '%s' are %s%s", input->name,
                      input->rank ? input_text(input, want, sizeof(want)) : "a single number",
                      d->name, pare_shape_text(item, have, sizeof(have)),
-                     d->parts->picture && d->dtype == PARE_U8 && input->rank == 4 &&
+                     d->parts->is_image && d->dtype == PARE_U8 && input->rank == 4 &&
                              item->rank == 3 && input->dim[1] == item->dim[0]
                          ? "; --resize H,W resizes images"
                          : "");

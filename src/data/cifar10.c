@@ -64,9 +64,7 @@ static int find_files(struct pare_data *d, const char *path, struct file *f, int
         if (!f[*n].path)
             continue;
         if (*n < i)
-            return pare_fail(err, PARE_EIO,
-                             "%s: data_batch_%d.bin is there, data_batch_%d.bin "
-                             "is not",
+            return pare_fail(err, PARE_EIO, "%s: has data_batch_%d.bin, but not data_batch_%d.bin",
                              path, i + 1, *n + 1);
         ++*n;
     }

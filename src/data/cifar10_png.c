@@ -84,7 +84,7 @@ static int read_labels(struct pare_data *d, const char *path, struct pare_tensor
     return 0;
 }
 
-static int read_rows(struct pare_arena *a, const char *path, struct pare_picture *p,
+static int read_rows(struct pare_arena *a, const char *path, struct pare_image *p,
                      struct pare_err *err)
 {
     const void *bytes;
@@ -109,7 +109,7 @@ static int find_files(struct pare_data *d, const char *path, const char **file, 
         snprintf(name, sizeof(name), test ? "test_batch.png" : "data_batch_%d.png", i + 1);
         file[*n] = file_of(d->arena, path, name);
         if (file[*n] && *n < i)
-            return pare_fail(err, PARE_EIO, "%s: %s is there, data_batch_%d.png is not", path, name,
+            return pare_fail(err, PARE_EIO, "%s: has %s, but not data_batch_%d.png", path, name,
                              *n + 1);
         *n += file[*n] != NULL;
     }
@@ -122,7 +122,7 @@ static int find_files(struct pare_data *d, const char *path, const char **file, 
 static int open_png(struct pare_data *d, const char *path, struct pare_err *err)
 {
     const char *file[MAX_FILES], *labels;
-    struct pare_picture p[MAX_FILES];
+    struct pare_image p[MAX_FILES];
     int64_t dim[] = { 0, 32, 32, 3 };
     struct pare_tensor x, y;
     unsigned char *to;

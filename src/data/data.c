@@ -120,7 +120,7 @@ static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
     *mean = o->mean;
     *std = o->std;
     /* The known statistics of a data set do not apply to grayscale or rescaled pixels. */
-    if (!strcmp(o->norm, "auto") && (o->scale > 0 || (d->parts->picture && o->gray)))
+    if (!strcmp(o->norm, "auto") && (o->scale > 0 || (d->parts->is_image && o->gray)))
         name = NULL;
     if (mean->n || std->n || !name)
         return 0;
@@ -197,7 +197,7 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
     PARE_TRY(check_sides("crop", &o->crop, err));
     if (d->n_inputs)
         return check_plain(o, err);
-    if (!p->picture && (o->resize.n || o->crop.n || o->pad || o->flip))
+    if (!p->is_image && (o->resize.n || o->crop.n || o->pad || o->flip))
         return pare_fail(err, PARE_ECONFIG,
                          "'resize', 'crop', 'pad' and 'flip' are for images, but items have %d "
                          "dimension%s",
@@ -214,11 +214,11 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
         p->H = o->crop.v[0];
         p->W = o->crop.v[o->crop.n - 1];
     }
-    if (p->picture && (p->H < 1 || p->W < 1 || p->W > PARE_MAX_PIXELS / p->H))
+    if (p->is_image && (p->H < 1 || p->W < 1 || p->W > PARE_MAX_PIXELS / p->H))
         return pare_fail(err, PARE_ELIMIT, "images would have more than %lld pixels, or none",
                          (long long)PARE_MAX_PIXELS);
     d->item.dtype = PARE_F32;
-    if (p->picture) {
+    if (p->is_image) {
         d->item.rank = 3;
         d->item.dim[0] = p->form.c;
         d->item.dim[1] = p->H;
@@ -331,7 +331,7 @@ static int fit_images(struct pare_data *d, struct pare_data_opts *o, struct pare
 
     if (!size)
         return pare_no_memory(err, "to open a data set");
-    if (!d->source->read || !p->picture || p->n_io != 1 || io->rank != 4 || o->resize.n ||
+    if (!d->source->read || !p->is_image || p->n_io != 1 || io->rank != 4 || o->resize.n ||
         o->crop.n)
         return 0;
     at = io->layout == PARE_NHWC || (io->dim[3] == p->form.c && io->dim[1] != p->form.c) ? 1 : 2;

@@ -41,7 +41,7 @@ static bool readable(const char *name)
 }
 
 /* Formats that torchvision reads; silently skipping them would change the data set. */
-static bool other_picture(const char *name)
+static bool is_other_image(const char *name)
 {
     static const char *const list[] = { ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", NULL };
 
@@ -75,7 +75,7 @@ static int list_kinds(struct pare_arena *a, const char *dir, struct folder *file
 static int add_file(struct pare_data *d, struct folder *f, const char *dir, const char *name,
                     struct pare_err *err)
 {
-    if (other_picture(name))
+    if (is_other_image(name))
         return pare_fail(err, PARE_EUNSUPPORTED, "%s/%s: only PNG and JPEG are supported", dir,
                          name);
     if (!readable(name))
@@ -147,7 +147,7 @@ static const char *split_folder(struct pare_data *d, const char *path, struct pa
 static bool has_images(const struct folder *files)
 {
     for (int i = 0; i < files->n; i++)
-        if (readable(files->path[i]) || other_picture(files->path[i]))
+        if (readable(files->path[i]) || is_other_image(files->path[i]))
             return true;
     return false;
 }
@@ -165,12 +165,12 @@ static bool probe(struct pare_data *d, const char *path)
 /* All images have the size of the first one, unless the options specify another. */
 static int set_form(struct pare_data *d, struct pare_err *err)
 {
-    struct pare_picture p;
+    struct pare_image p;
 
     PARE_TRY(d->source->read(d, 0, d->parts->tmp, &p, err));
     p.data = NULL;
     d->parts->form = p;
-    d->parts->picture = true;
+    d->parts->is_image = true;
     d->dtype = PARE_U8;
     return 0;
 }
@@ -231,7 +231,7 @@ static int open_folder(struct pare_data *d, const char *path, struct pare_err *e
 /* ---- reading --------------------------------------------------------------------------- */
 
 /* Brightness as in Pillow: (19595 R + 38470 G + 7471 B) / 2^16, rounded. */
-static int make_gray(struct pare_arena *a, struct pare_picture *p, struct pare_err *err)
+static int make_gray(struct pare_arena *a, struct pare_image *p, struct pare_err *err)
 {
     const uint8_t *from = p->data;
     uint8_t *to = pare_alloc_raw(a, (size_t)(p->h * p->w), 1);
@@ -240,11 +240,11 @@ static int make_gray(struct pare_arena *a, struct pare_picture *p, struct pare_e
         return pare_no_memory(err, "for an image");
     for (int64_t i = 0; i < p->h * p->w; i++, from += 3)
         to[i] = (uint8_t)((19595u * from[0] + 38470u * from[1] + 7471u * from[2] + 0x8000u) >> 16);
-    *p = (struct pare_picture){ PARE_U8, 1, p->h, p->w, false, to };
+    *p = (struct pare_image){ PARE_U8, 1, p->h, p->w, false, to };
     return 0;
 }
 
-static int decode(struct pare_arena *a, const unsigned char *b, size_t len, struct pare_picture *p,
+static int decode(struct pare_arena *a, const unsigned char *b, size_t len, struct pare_image *p,
                   struct pare_err *err)
 {
     if (len > 2 && b[0] == 0xff && b[1] == 0xd8)
@@ -252,8 +252,8 @@ static int decode(struct pare_arena *a, const unsigned char *b, size_t len, stru
     return pare_png_decode(a, b, len, p, err);
 }
 
-static int read_picture(const struct pare_data *d, int64_t i, struct pare_arena *a,
-                        struct pare_picture *p, struct pare_err *err)
+static int read_image(const struct pare_data *d, int64_t i, struct pare_arena *a,
+                      struct pare_image *p, struct pare_err *err)
 {
     const char *path = ((const struct folder *)d->parts->priv)->path[i];
     const void *bytes;
@@ -273,5 +273,5 @@ const struct pare_source pare_source_image_folder = {
             "one folder, without labels",
     .probe = probe,
     .open = open_folder,
-    .read = read_picture,
+    .read = read_image,
 };

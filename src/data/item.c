@@ -17,7 +17,7 @@ static int64_t stored_index(const struct pare_data *d, int64_t i)
     return d->parts->pick ? d->parts->pick[i] : i;
 }
 
-static int fetch(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_picture *p,
+static int fetch(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_image *p,
                  struct pare_err *err)
 {
     const struct pare_data_parts *s = d->parts;
@@ -38,8 +38,8 @@ static int64_t center(int64_t spare)
     return spare / 2 + (spare % 4 == 3);
 }
 
-static int place_window(const struct pare_data *d, const struct pare_picture *p,
-                        struct pare_rng *rng, struct window *v, struct pare_err *err)
+static int place_window(const struct pare_data *d, const struct pare_image *p, struct pare_rng *rng,
+                        struct window *v, struct pare_err *err)
 {
     int64_t pad = rng ? d->opts.pad : 0, H = d->parts->H, W = d->parts->W;
     int64_t down = p->h + 2 * pad - H, across = p->w + 2 * pad - W;
@@ -89,7 +89,7 @@ static void floats_row(const struct row *r, float scale, float mean, float std)
 }
 
 /* Channel c of the window; p points to bytes if there is a table, else to float32. */
-static void plane(const struct pare_data *d, const struct pare_picture *p, const struct window *v,
+static void plane(const struct pare_data *d, const struct pare_image *p, const struct window *v,
                   int64_t c, float *out)
 {
     const struct pare_data_parts *s = d->parts;
@@ -117,7 +117,7 @@ static void plane(const struct pare_data *d, const struct pare_picture *p, const
     }
 }
 
-static int to_floats(struct pare_arena *a, struct pare_picture *p, struct pare_err *err)
+static int to_floats(struct pare_arena *a, struct pare_image *p, struct pare_err *err)
 {
     int64_t n = p->c * p->h * p->w;
     float *f;
@@ -137,7 +137,7 @@ static int load_window(const struct pare_data *d, int64_t i, struct pare_rng *rn
                        struct pare_arena *a, struct pare_err *err)
 {
     const struct pare_data_parts *s = d->parts;
-    struct pare_picture p;
+    struct pare_image p;
     struct window v = { 0, 0, false };
     int64_t h, w;
 
@@ -162,7 +162,7 @@ int pare_item_load(const struct pare_data *d, int64_t i, struct pare_rng *rng, f
 int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, void *out,
                   struct pare_err *err)
 {
-    struct pare_picture p;
+    struct pare_image p;
 
     PARE_TRY(fetch(d, i, NULL, &p, err));
     return pare_convert(dtype, out, p.dtype, p.data, p.c * p.h * p.w, err);

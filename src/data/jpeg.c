@@ -18,7 +18,7 @@ struct reader {
     struct jpeg_progress_mgr progress;
     jmp_buf jump;
     struct pare_arena *a;
-    struct pare_picture *out;
+    struct pare_image *out;
     unsigned char *pixels, *row; /* row: cyan, magenta, yellow, black */
     struct pare_err *err;
     int rc;
@@ -70,7 +70,7 @@ static void read_head(struct reader *r, const void *bytes, size_t len)
     r->row = four ? pare_alloc(r->a, (size_t)w, 4) : NULL;
     if (!r->pixels || (four && !r->row))
         stop_decoding(r, PARE_ENOMEM, "there is no memory for it");
-    *r->out = (struct pare_picture){ PARE_U8, 3, h, w, true, r->pixels };
+    *r->out = (struct pare_image){ PARE_U8, 3, h, w, true, r->pixels };
 }
 
 /* a b / 255, rounded. */
@@ -118,7 +118,7 @@ static void decode(struct reader *r, const void *bytes, size_t len)
     read_rows(r);
 }
 
-int pare_jpeg_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,
+int pare_jpeg_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_image *p,
                      struct pare_err *err)
 {
     struct reader r = { .a = a, .out = p, .err = err };

@@ -42,7 +42,7 @@ struct pare_loader {
     void *spare[PARE_DATA_INPUTS]; /* one item from get(), if its axis is not 0 */
     int n_in;
     float *row;     /* one item, if x is not float32 or its channels are last */
-    bool last;      /* batches have pictures as (H, W, C) */
+    bool last;      /* batches have images as (H, W, C) */
     int64_t *order; /* (n) order of the items in epoch order_epoch */
     int64_t order_epoch;
     struct slot slot[2];

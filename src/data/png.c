@@ -14,7 +14,7 @@ struct reader {
     const unsigned char *p;
     size_t left;
     struct pare_arena *a;
-    struct pare_picture *out;
+    struct pare_image *out;
     unsigned char *pixels;
     struct pare_err *err;
     int rc;
@@ -75,7 +75,7 @@ static void read_head(struct reader *r)
                           (long long)w, (long long)h);
         png_longjmp(r->png, 1);
     }
-    *r->out = (struct pare_picture){ PARE_U8, 3, h, w, true, r->pixels };
+    *r->out = (struct pare_image){ PARE_U8, 3, h, w, true, r->pixels };
 }
 
 /* Interlaced images are read in several passes over the same rows. */
@@ -98,7 +98,7 @@ static void decode(struct reader *r)
     read_rows(r);
 }
 
-int pare_png_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,
+int pare_png_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_image *p,
                     struct pare_err *err)
 {
     struct reader r = { .p = bytes, .left = len, .a = a, .out = p, .err = err };

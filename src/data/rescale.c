@@ -80,7 +80,7 @@ static void filter_axis(const struct filter *f, const uint8_t *x, uint8_t *y, co
 }
 
 /* One pass: the width (axis 1) or the height (axis 0) becomes n. */
-static int resize_axis(struct pare_arena *a, struct pare_picture *p, int axis, int64_t n,
+static int resize_axis(struct pare_arena *a, struct pare_image *p, int axis, int64_t n,
                        struct pare_err *err)
 {
     int64_t planes = p->last ? 1 : p->c, deep = p->last ? p->c : 1;
@@ -104,7 +104,7 @@ static int resize_axis(struct pare_arena *a, struct pare_picture *p, int axis, i
     return 0;
 }
 
-int pare_rescale(struct pare_arena *a, struct pare_picture *p, int64_t h, int64_t w,
+int pare_rescale(struct pare_arena *a, struct pare_image *p, int64_t h, int64_t w,
                  struct pare_err *err)
 {
     /* The other side of a narrow image can become huge. */

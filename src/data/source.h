@@ -12,7 +12,7 @@
 #include "data.h"
 
 /* One item.  Items that are not images have h = 1: dim[0] channels of w values. */
-struct pare_picture {
+struct pare_image {
     enum pare_dtype dtype;
     int64_t c, h, w;
     bool last; /* true: stored as (h, w, c); false: as (c, h, w) */
@@ -31,7 +31,7 @@ struct pare_source {
     int (*open)(struct pare_data *d, const char *path, struct pare_err *err);
 
     /* Decode item i into memory of the arena.  NULL: parts->x has all items. */
-    int (*read)(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_picture *p,
+    int (*read)(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_image *p,
                 struct pare_err *err);
 };
 
@@ -40,20 +40,20 @@ struct pare_data_parts {
     const char *split;
     const struct pare_io *io; /* for open(): inputs of the model; NULL: not known */
     int n_io;
-    bool whole;               /* the set has no splits */
-    bool picture;             /* items are (C, H, W) images, which can be resized and cropped */
-    struct pare_tensor x;     /* (n, ...) as stored, if in memory */
-    struct pare_picture form; /* shape of every item; h and w are 0 if files differ */
-    const char *norm;         /* the set's own normalization, for "auto"; or NULL */
-    double scale;             /* the set's own scale; 0: by type */
-    int64_t *pick;            /* (n) indices of the stored items in use; NULL: all */
-    struct pare_ints resize;  /* from the options */
-    bool cropped;             /* the window has its own size */
-    int64_t H, W;             /* size of the window that batches get */
-    int n_norm;               /* 1, or the number of channels */
-    float *mean, *std;        /* (n_norm) */
-    float *table;             /* (n_norm, 256): (v / scale - mean) / std of each byte v; or NULL */
-    void *priv;               /* private to the format */
+    bool whole;              /* the set has no splits */
+    bool is_image;           /* items are (C, H, W) images, which can be resized and cropped */
+    struct pare_tensor x;    /* (n, ...) as stored, if in memory */
+    struct pare_image form;  /* shape of every item; h and w are 0 if files differ */
+    const char *norm;        /* the set's own normalization, for "auto"; or NULL */
+    double scale;            /* the set's own scale; 0: by type */
+    int64_t *pick;           /* (n) indices of the stored items in use; NULL: all */
+    struct pare_ints resize; /* from the options */
+    bool cropped;            /* the window has its own size */
+    int64_t H, W;            /* size of the window that batches get */
+    int n_norm;              /* 1, or the number of channels */
+    float *mean, *std;       /* (n_norm) */
+    float *table;            /* (n_norm, 256): (v / scale - mean) / std of each byte v; or NULL */
+    void *priv;              /* private to the format */
     int (*get)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
     void *user;  /* argument of get(), which makes items; get NULL: input[].t has all items */
     bool *every; /* by input: its value is for all items; NULL: none is */
@@ -98,7 +98,7 @@ int pare_dir_list(struct pare_arena *a, const char *dir, const char *const **nam
 
 /* Bilinear resize as in Pillow, to the bit: shrinking averages over all covered pixels.  Bytes
  * only.  The result is in the arena, or p itself if it has the right size. */
-int pare_rescale(struct pare_arena *a, struct pare_picture *p, int64_t h, int64_t w,
+int pare_rescale(struct pare_arena *a, struct pare_image *p, int64_t h, int64_t w,
                  struct pare_err *err);
 
 /* The size of an h x w image after resizing by the options. */
@@ -121,7 +121,7 @@ int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, v
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
                     struct pare_tensor *shape, struct pare_err *err);
 
-/* Whether the model takes the set's pictures as (H, W, C). */
+/* Whether the model takes the set's images as (H, W, C). */
 bool pare_item_last(const struct pare_data *d, const struct pare_io *input);
 
 /* ---- sets from memory --------------------------------------------------------------- */
@@ -161,9 +161,9 @@ int pare_idx_open(struct pare_data *d, const char *images, const char *labels,
                   struct pare_err *err);
 
 /* Decode to bytes, red, green, blue, channels last. */
-int pare_png_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,
+int pare_png_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_image *p,
                     struct pare_err *err);
-int pare_jpeg_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_picture *p,
+int pare_jpeg_decode(struct pare_arena *a, const void *bytes, size_t len, struct pare_image *p,
                      struct pare_err *err);
 
 extern const char *const pare_cifar10_names[10];

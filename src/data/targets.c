@@ -31,17 +31,17 @@ static int find_form(struct pare_data *d, const struct pare_tensor *x, struct pa
                          "layout '%s' is for images, but items have %d "
                          "dimensions",
                          layout, rank);
-    p->picture = strcmp(layout, "none") &&
-                 (rank == 3 || (rank == 2 && (told || x->dtype == PARE_U8)));
-    p->form = (struct pare_picture){ .dtype = x->dtype, .c = 1, .h = 1, .w = 1 };
-    if (p->picture && rank == 3) {
+    p->is_image = strcmp(layout, "none") &&
+                  (rank == 3 || (rank == 2 && (told || x->dtype == PARE_U8)));
+    p->form = (struct pare_image){ .dtype = x->dtype, .c = 1, .h = 1, .w = 1 };
+    if (p->is_image && rank == 3) {
         bool last = channels_last(layout, dim);
 
         p->form.last = last;
         p->form.c = dim[last ? 2 : 0];
         p->form.h = dim[last ? 0 : 1];
         p->form.w = dim[last ? 1 : 2];
-    } else if (p->picture) {
+    } else if (p->is_image) {
         p->form.h = dim[0];
         p->form.w = dim[1];
     } else {
@@ -69,7 +69,7 @@ int pare_data_arrays(struct pare_data *d, const struct pare_tensor *x, const str
     d->dtype = x->dtype;
     d->parts->x = *x;
     PARE_TRY(find_form(d, x, err));
-    if (!d->parts->picture) {
+    if (!d->parts->is_image) {
         d->item.rank = x->rank - 1;
         memcpy(d->item.dim, x->dim + 1, sizeof(*x->dim) * (size_t)(x->rank - 1));
     }

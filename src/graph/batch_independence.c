@@ -222,7 +222,7 @@ static int follow_node(struct node_items *h, bool sizes, struct pare_err *err)
 
     n->op->ties(n, &t);
     if (t.failed)
-        return pare_no_memory(err, "to look at a batch");
+        return pare_no_memory(err, "to analyze the batch");
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i])
             h->w->found[n->in[i]->id] = false;
@@ -302,7 +302,7 @@ static int visit(struct walk *w, int at, bool *apart, struct pare_err *err)
     h.to = pare_alloc(w->arena, (size_t)n->n_out, sizeof(*h.to));
     h.outer = pare_alloc(w->arena, (size_t)n->n_out, sizeof(*h.outer));
     if (!h.to || !h.outer)
-        return pare_no_memory(err, "to look at a batch");
+        return pare_no_memory(err, "to analyze the batch");
     for (int i = 0; i < n->n_out; i++) {
         h.to[i] = NONE;
         h.outer[i] = 1;
@@ -379,7 +379,7 @@ int pare_batch_independent(const struct pare_graph *whole, const struct pare_gra
     if (w.axis && w.outer && w.output && w.found)
         rc = follow(&w, apart, err);
     else
-        pare_no_memory(err, "to look at a batch");
+        pare_no_memory(err, "to analyze the batch");
     pare_arena_free(w.arena);
     return rc;
 }

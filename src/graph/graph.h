@@ -40,7 +40,7 @@ struct pare_graph *pare_graph_new(struct pare_arena *a, const struct pare_graph 
 /* The value of that name in this graph; created if absent.  NULL on error. */
 struct pare_value *pare_graph_value(struct pare_graph *g, const char *name, struct pare_err *err);
 
-/* Whether a picture input has its channels second or last: what the nodes after it expect, else
+/* Whether an image input has its channels second or last: what the nodes after it expect, else
  * what its sizes look like (input_layout.c). */
 enum pare_layout pare_graph_layout(const struct pare_graph *g, const struct pare_value *in);
 

@@ -1,4 +1,4 @@
-/* input_layout.c - whether a picture input has its channels first (NCHW) or last (NHWC). */
+/* input_layout.c - whether an image input has its channels first (NCHW) or last (NHWC). */
 #include <string.h>
 
 #include "../base/options.h"

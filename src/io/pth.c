@@ -81,7 +81,7 @@ static int find_entry(struct reader *r, const char *name, zip_stat_t *st, bool *
         return pare_fail(err, PARE_EFORMAT, "the entry %s cannot be read", name);
     *packed = st->comp_method != ZIP_CM_STORE;
     if (!*packed && (st->size != st->comp_size || st->size > r->file))
-        return pare_fail(err, PARE_EFORMAT, "the entry %s says %llu bytes in a file of %zu", name,
+        return pare_fail(err, PARE_EFORMAT, "the entry %s claims %llu bytes in a file of %zu", name,
                          (unsigned long long)st->size, r->file);
     return 0;
 }

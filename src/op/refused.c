@@ -4,14 +4,14 @@
 static const struct {
     const char *domain, *types, *why;
 } refused[] = {
-    { "", " ImageDecoder ", "it decodes image files; decode pictures before the model" },
+    { "", " ImageDecoder ", "it decodes image files; decode images before the model" },
     { "", " RegexFullMatch StringConcat StringSplit ",
-      "it works on text; tokenize text before the model and pass numbers" },
+      "it processes text; tokenize text before the model and pass numbers" },
     { "ai.onnx.preview.training", " Adagrad Adam Gradient Momentum ",
-      "it trains inside of a model; use 'pare train' instead" },
-    { "ai.onnx.ml", " ", "it is of classical machine learning, which is not a neural network" },
+      "it trains inside the model; use 'pare train' instead" },
+    { "ai.onnx.ml", " ", "it belongs to classical machine learning, not to neural networks" },
     { "com.microsoft", " Tokenizer BeamSearch GreedySearch Sampling WhisperBeamSearch ",
-      "it runs a whole program of text generation; use the models that it contains" },
+      "it generates text with the models that it contains; use these models" },
 };
 
 const char *pare_op_refused(const char *domain, const char *type)

@@ -92,6 +92,10 @@ if [ -f "$tmp/quotes" ]; then
         src/* | docs/* | tests/* | tools/* | examples/* | include/* | bench/* | cmake/*)
             [ -e "$root/${what%%:*}" ] || { echo "$name:$line: there is no $what"; failed=1; }
             ;;
+        [a-z]*/*.[ch]) # relative to src/, or to the folder of the document
+            [ -e "$root/src/$what" ] || [ -e "$(dirname "$doc")/$what" ] ||
+                { echo "$name:$line: there is no src/$what"; failed=1; }
+            ;;
         pare_*) # a function, perhaps with its arguments; or a struct, with a member
             word=$(echo "$what" | sed 's/[^A-Za-z0-9_].*//')
             grep -qw "$word" "$tmp/headers" || { echo "$name:$line: there is no $word"; failed=1; }

@@ -95,6 +95,9 @@ END
 rejects "there is no src/op/nowhere.c" <<'END'
 See `src/op/nowhere.c`.
 END
+rejects "there is no src/op/nowhere.c" <<'END'
+See `op/nowhere.c`.
+END
 rejects "there is no pare_model_lode" <<'END'
 Call `pare_model_lode()`.
 END

@@ -18,7 +18,7 @@ static void read_all(const void *data, size_t len)
     (void)sum;
 }
 
-static void resize(struct pare_arena *a, struct pare_picture p, int64_t h, int64_t w)
+static void resize(struct pare_arena *a, struct pare_image p, int64_t h, int64_t w)
 {
     struct pare_err err;
 
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_err err = { 0 };
-    struct pare_picture p;
+    struct pare_image p;
     struct pare_tensor t;
 
     if (!a)

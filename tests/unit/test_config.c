@@ -345,14 +345,11 @@ static void test_list_errors(void **state)
 static void test_selector_errors(void **state)
 {
     (void)state;
-    expect_error(
-        "[{}]",
-        "entry 1 (line 1): has neither op_types nor op_names, so nothing says which layers the "
-        "entry is for");
-    expect_error(
-        "[{\"sparsity\": 0.5, \"optypes\": [\"Conv\"]}]",
-        "entry 1 (line 1): has neither op_types nor op_names, so nothing says which layers the "
-        "entry is for (is 'optypes' meant to be 'op_types'?)");
+    expect_error("[{}]", "entry 1 (line 1): has neither op_types nor op_names, so the entry "
+                         "matches no layer");
+    expect_error("[{\"sparsity\": 0.5, \"optypes\": [\"Conv\"]}]",
+                 "entry 1 (line 1): has neither op_types nor op_names, so the entry "
+                 "matches no layer (is 'optypes' meant to be 'op_types'?)");
     expect_error("[{\"op_types\": \"Conv2d\"}]",
                  "entry 1 (line 1): 'op_types' is a text, must be a list of texts: [\"Conv2d\"]");
     expect_error("[{\"op_names\": {\"a\": 1}}]",
@@ -391,7 +388,7 @@ static void test_value_errors(void **state)
         CONV "\"a\": {\"b\": {\"c\": 1}}}]",
         "entry 1 (line 1): 'a' is nested too deep: its member 'b' is an object, must be a number "
         "or a text");
-    expect_error(CONV "\"a\": {\"b\": 1}, \"a.b\": 2}]", "entry 1 (line 1): 'a.b' is there twice");
+    expect_error(CONV "\"a\": {\"b\": 1}, \"a.b\": 2}]", "entry 1 (line 1): 'a.b' is given twice");
     expect_error(CONV "\"\": 1}]", "entry 1 (line 1): has a key without a name");
     expect_error(CONV "\"sparsity\": 1.5}]",
                  "entry 1 (line 1): option 'sparsity' is 1.5, must be in [0, 1]");
@@ -464,19 +461,18 @@ static void test_rule_errors(void **state)
         const char *why;
     } list[] = {
         { { .keys = "sparsity=0.5" },
-          "rule 1: has neither op_types nor op_names, so nothing says which layers the rule is "
-          "for" },
+          "rule 1: has neither op_types nor op_names, so the rule matches no layer" },
         { { .op_types = none }, "rule 1: op_types is an empty list, which would match no layer" },
         { { .op_types = types, .keys = "sparsity=0.5 sparsity=0.6" },
-          "rule 1: 'sparsity' is there twice" },
+          "rule 1: 'sparsity' is given twice" },
         { { .op_types = types, .keys = "sparsity=half" },
           "rule 1: option 'sparsity' is 'half', must be a number" },
         { { .op_types = types, .keys = "sparsity=nan" },
           "rule 1: option 'sparsity' is nan, must be in [0, 1]" },
         { { .op_types = types, .keys = "sparsity" },
           "rule 1: option 'sparsity' is 'true', must be a number" },
-        { { .op_types = types, .keys = "sparse=0.5" },
-          "rule 1: unknown key 'sparse' (did you mean 'sparsity'?)" },
+        { { .op_types = types, .keys = "sparsty=0.5" },
+          "rule 1: unknown key 'sparsty' (did you mean 'sparsity'?)" },
         { { .op_types = types, .keys = "=0.5" }, "rule 1: has a key without a name" },
     };
 

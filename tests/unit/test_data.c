@@ -224,7 +224,7 @@ static void test_cifar10_binary(void **state)
     expect_near(read_item(&r, 0)[0], -0.4914 / 0.2470);
     expect_near(read_item(&r, 0)[1024], (1 - 0.4822) / 0.2435);
     rig_write(&r, "c/data_batch_4.bin", rec, 3073);
-    expect_open_error(&r, "c", "train", "", "data_batch_4.bin is there, data_batch_3.bin is not");
+    expect_open_error(&r, "c", "train", "", "has data_batch_4.bin, but not data_batch_3.bin");
     rig_write(&r, "c/data_batch_3.bin", rec, 3072);
     expect_open_error(&r, "c", "train", "", "not a multiple of 3073");
     rec[1][0] = 10;

@@ -43,13 +43,13 @@ static const struct pare_tensor *find_array(const char *prefix, const char *name
     return NULL;
 }
 
-static int decode(const char *name, const void *bytes, size_t len, struct pare_picture *p)
+static int decode(const char *name, const void *bytes, size_t len, struct pare_image *p)
 {
     return !strncmp(name, "png", 3) ? pare_png_decode(arena, bytes, len, p, &err)
                                     : pare_jpeg_decode(arena, bytes, len, p, &err);
 }
 
-static void expect_pixels(const struct pare_picture *p, const struct pare_tensor *want,
+static void expect_pixels(const struct pare_image *p, const struct pare_tensor *want,
                           const char *name)
 {
     assert_int_equal(p->dtype, PARE_U8);
@@ -69,7 +69,7 @@ static void test_pixels_match_pillow(void **state)
     (void)state;
     for (size_t i = 0; i < N_FILES; i++) {
         const struct pare_tensor *f = find_array("file_", files[i]);
-        struct pare_picture p;
+        struct pare_image p;
 
         if (decode(files[i], f->data, (size_t)f->dim[0], &p))
             fail_msg("%s: %s", files[i], err.msg);
@@ -87,7 +87,7 @@ static void test_truncated_files_are_errors(void **state)
         /* A JPEG may lack the two bytes that mark its end. */
         for (size_t n = 0; n + 2 < (size_t)f->dim[0]; n++) {
             struct pare_mark m = pare_mark(arena);
-            struct pare_picture p;
+            struct pare_image p;
 
             err.msg[0] = '\0';
             if (!decode(files[i], f->data, n, &p))
@@ -110,7 +110,7 @@ static void test_flipped_bytes_do_not_crash(void **state)
         for (int64_t k = 0; k < f->dim[0]; k++)
             for (int v = 0; v < 3; v++) {
                 struct pare_mark m = pare_mark(arena);
-                struct pare_picture p;
+                struct pare_image p;
                 unsigned char original = b[k];
 
                 b[k] = (unsigned char)(v == 0 ? original ^ 1 : v == 1 ? 0 : 255);
@@ -130,7 +130,7 @@ static void test_huge_images_are_refused(void **state)
     };
     const struct pare_tensor *f = find_array("file_", "jpeg");
     unsigned char *b = f->data;
-    struct pare_picture p;
+    struct pare_image p;
 
     (void)state;
     assert_int_equal(pare_png_decode(arena, png, sizeof(png), &p, &err), PARE_ELIMIT);
@@ -152,8 +152,8 @@ static void test_resizing_matches_pillow(void **state)
         for (int c = 0; c < 3; c++)
             planes[c * h * w + i] = ((unsigned char *)rgb->data)[3 * i + c];
     for (size_t k = 0; k < sizeof(size) / sizeof(*size); k++) {
-        struct pare_picture p = { PARE_U8, 3, h, w, true, rgb->data };
-        struct pare_picture q = { PARE_U8, 3, h, w, false, planes };
+        struct pare_image p = { PARE_U8, 3, h, w, true, rgb->data };
+        struct pare_image q = { PARE_U8, 3, h, w, false, planes };
         const struct pare_tensor *want;
         char name[32];
 
@@ -189,7 +189,7 @@ static void test_resize_of_the_shorter_side(void **state)
 static void test_resize_to_a_huge_size_is_refused(void **state)
 {
     static unsigned char strip[4096];
-    struct pare_picture p = { PARE_U8, 1, 1, 4096, false, strip };
+    struct pare_image p = { PARE_U8, 1, 1, 4096, false, strip };
 
     (void)state;
     assert_int_equal(pare_rescale(arena, &p, 65536, (int64_t)65536 * 4096, &err), PARE_ELIMIT);

@@ -209,7 +209,7 @@ static void test_nodes_that_cannot_run(void **state)
         const char *node, *why;
     } want[] = {
         { "foreign", "operator Frobnicate (domain 'com.example', version 3) is not known" },
-        { "text", "operator StringConcat is not supported: it works on text; tokenize text before "
+        { "text", "operator StringConcat is not supported: it processes text; tokenize text before "
                   "the model and pass numbers" },
         { "odd", "unknown attribute 'alpha'" },
         { "many", "it has 3 inputs, Add takes at most 2" },

@@ -116,7 +116,7 @@ const struct pare_command pare_command_train = {
             "The optimizer, schedule, loss and data have options of their own; where two\n"
             "share a name, prefix it: --optimizer-alpha, --teacher-alpha.",
     .example = "pare train model.onnx --data digits --epochs 20\n"
-               "pare train model.onnx --data pictures/ --resize 256 --crop 224 --norm imagenet",
+               "pare train model.onnx --data images/ --resize 256 --crop 224 --norm imagenet",
     .first = (const char *const[]){ "data", "epochs", "lr", "optimizer", "teacher", "output",
                                     NULL },
     .opts = train_opts,

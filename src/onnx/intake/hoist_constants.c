@@ -1,7 +1,7 @@
 /* hoist_constants.c - intake: weights in Constant nodes become initializers.
  *
  * PaddlePaddle, TensorFlow and some optimizers write parameters as Constant nodes; PyTorch writes
- * parameters as initializers and everything else, such as the mean of a picture, as Constant nodes.
+ * parameters as initializers and everything else, such as the mean of an image, as Constant nodes.
  * So Constant nodes are parameters only in a model with a layer whose weight is one.  In such a
  * model all of them with more than one element become initializers, also those inside bodies of If
  * and Loop, in the body.  Scalars (the exponent of a Pow) stay, unless they belong to a layer.

@@ -1,4 +1,4 @@
-/* affine_grid.c - AffineGrid: the positions of a picture's elements after an affine map, for
+/* affine_grid.c - AffineGrid: the positions of an image's elements after an affine map, for
  * GridSample.
  *
  * Positions run from -1 to 1: the centers of the first and the last element with align_corners,
@@ -55,7 +55,7 @@ static double position(const struct pare_node *n, int64_t i, int64_t size)
     return (double)(2 * i + 1) / (double)size - 1;
 }
 
-/* The source position (x, y, z, 1) of place p of a picture. */
+/* The source position (x, y, z, 1) of position p of an image. */
 static void source(const struct pare_node *n, int64_t p, double *at)
 {
     const struct pare_tensor *y = &n->out[0]->t;

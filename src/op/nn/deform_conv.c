@@ -45,7 +45,7 @@ static int64_t taps_of(const struct pare_window *w)
     return taps;
 }
 
-/* OFFSET or MASK: (N, groups of taps, places of the result). */
+/* OFFSET or MASK: (N, groups of taps, positions of the result). */
 static int check(const struct pare_node *n, int i, int64_t channels, const struct pare_window *w,
                  struct pare_err *err)
 {
@@ -130,7 +130,7 @@ static void find_corners(const struct pare_window *w, const double *pos, struct 
     }
 }
 
-/* One tap at one place of one picture, for one group of offsets. */
+/* One tap at one position of one image, for one group of offsets. */
 struct visit {
     const struct pare_node *n;
     struct pare_window w;
