@@ -368,6 +368,10 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
     if (s->r.verified)
         printf("\nlargest difference of outputs: %.2g, relative: %.2g\n", s->r.max_abs,
                s->r.max_rel);
+    if (s->r.verified && s->r.noise > 0)
+        printf(
+            "with other rounding errors the masked model differs from itself by %.2g, relative\n",
+            s->r.noise);
     if (s->r.verified)
         print_verified(&s->r);
     if (s->r.verified && s->data)
@@ -413,6 +417,8 @@ json_t *pare_speedup_job_json(const struct pare_speedup_job *s)
                                                      : json_null()));
     if (j && s->r.one_size)
         json_object_set_new(j, "one_size", pare_json_text(s->r.one_size));
+    if (j && s->r.verified && s->r.noise > 0)
+        json_object_set_new(j, "noise", pare_json_real(s->r.noise));
     if (j && s->r.verified && s->r.agreement >= 0)
         json_object_set_new(j, "agreement", pare_json_real(s->r.agreement));
     if (j && s->data && s->r.verified)
