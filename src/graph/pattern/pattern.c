@@ -246,3 +246,16 @@ void pare_graph_drop_replaced(struct pare_graph *g)
         }
     g->n_nodes = kept;
 }
+
+int pare_graph_mark_patterns(const struct pare_graph *g, enum pare_pattern_kind kind, bool *part,
+                             struct pare_err *err)
+{
+    struct pare_graph *clone = pare_graph_clone(g->arena, g, err);
+
+    if (!clone)
+        return err->code;
+    PARE_TRY(pare_graph_canonical(clone, kind, err));
+    for (int i = 0; i < clone->n_nodes; i++)
+        part[i] = clone->node[i]->replaced || clone->node[i]->n_parts;
+    return 0;
+}

@@ -54,6 +54,11 @@ struct pare_found {
  * elsewhere do not match. */
 int pare_graph_canonical(struct pare_graph *g, enum pare_pattern_kind kind, struct pare_err *err);
 
+/* Which nodes of the graph belong to matches of this kind: part[id], zeroed by the caller.  The
+ * graph is not changed. */
+int pare_graph_mark_patterns(const struct pare_graph *g, enum pare_pattern_kind kind, bool *part,
+                             struct pare_err *err);
+
 /* Remove the nodes that were replaced; ids change. */
 void pare_graph_drop_replaced(struct pare_graph *g);
 

@@ -3,7 +3,8 @@
  * A node stays float32 if its operator is flagged PARE_OP_FLOAT_ONLY (no half-precision form) or
  * PARE_OP_WIDE (sums, powers and exponentials, whose results overflow), if a constant such as an
  * epsilon would become 0, if a weight or a value seen on data exceeds the range, if it is cheap and
- * reads only float32 values, or if its types are not known.
+ * reads only float32 values, if it is part of a normalization that is written out, or if its types
+ * are not known.
  */
 #include "half_choose.h"
 
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "../../base/arena.h"
+#include "../../graph/pattern/pattern.h"
 #include "../../onnx/edit.h"
 #include "../../op/op.h"
 #include "../../tensor/tensor.h"
@@ -179,8 +181,7 @@ static bool is_eligible(const struct pare_half_scan *s, const struct pare_node *
 }
 
 /* Does the node, cheap and without weights, read only float32 values?  Then it stays float32: the
- * Cast comes as late as possible.  A written-out normalization is one float32 part so, and image
- * preprocessing keeps its precision. */
+ * Cast comes as late as possible, and image preprocessing keeps its precision. */
 static bool continues_float(const struct pare_half_scan *s, const struct pare_node *n)
 {
     if (n->op->layer.params || n->op->macs)
@@ -218,7 +219,7 @@ static int choose_node(struct pare_half_scan *s, int i, struct pare_err *err)
 {
     const struct pare_node *n = s->g->node[i];
 
-    s->half[i] = s->h->compute && is_eligible(s, n);
+    s->half[i] = s->h->compute && !s->part[i] && is_eligible(s, n);
     if (s->half[i] && continues_float(s, n))
         s->half[i] = false;
     PARE_TRY(check_constants(s, i, err));
@@ -268,8 +269,10 @@ int pare_half_choose(struct pare_half_scan *s, struct pare_err *err)
     s->half = pare_alloc(s->a, n, sizeof(*s->half));
     s->big = pare_alloc(s->a, n, sizeof(*s->big));
     s->h->kept = pare_alloc(s->a, n, sizeof(*s->h->kept));
-    if (!s->half || !s->big || !s->h->kept)
+    s->part = pare_alloc(s->a, n, sizeof(*s->part));
+    if (!s->half || !s->big || !s->part || !s->h->kept)
         return pare_no_memory(err, "for the layers");
+    PARE_TRY(pare_graph_mark_patterns(s->g, PARE_PATTERN_ROWS, s->part, err));
     for (int i = 0; i < s->g->n_nodes; i++)
         PARE_TRY(choose_node(s, i, err));
     return 0;

@@ -11,9 +11,10 @@ struct pare_half_scan {
     struct pare_graph *g; /* a clone of the model's graph with element types */
     bool *half;           /* per node: computes in half precision */
     bool *big;            /* per node: float32, and may make finite values beyond the range */
+    bool *part;           /* per node: part of a normalization that is written out */
 };
 
-/* Fill g, half and big. */
+/* Fill g, half, big and part. */
 int pare_half_choose(struct pare_half_scan *s, struct pare_err *err);
 
 /* Does the node read input k in its own float type, which may be half precision? */
