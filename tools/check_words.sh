@@ -12,6 +12,8 @@ cd "$(dirname "$0")/.."
 words='whoever|nobody|somebody|everybody|anybody|so many|by lot|the like|way back|behind|beside|apart'
 words="$words|is no|are no|judge[ds]?|gone on|goes on|go on|come to|came to|who"
 words="$words|plain kernels?|rivals?|by chance|side by side|made[- ]up|spoil(s|ed|t|ing)?"
+words="$words|pictures?|learners?|hollow|is there (already|twice)|(is|are|was|were) not there|that which|one's own"
+words="$words|for ever|how far off|what is (allowed|asked)|a word about|says? no|died of|fails? by itself"
 # British spellings.
 british='[a-z_]*(behaviour|colour|favour|honour|labour|flavour|neighbour)[a-z_]*'
 british="$british|[a-z_]*(normal|initial|optim|quant|serial|recogn|organ|general|minim|maxim|summar|special|real|util"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """golden_images.py - write reference results of decoding and resizing images by Pillow.
 
-Writes tests/golden/pictures.npz: files as bytes (file_*), the result of Image.open(...).convert("RGB")
+Writes tests/golden/images.npz: files as bytes (file_*), the result of Image.open(...).convert("RGB")
 (rgb_*), and the result of resizing one of them (resize_HxW).  tests/unit/test_image_files.c compares
 with it.
 """
@@ -50,7 +50,7 @@ def main():
     for h, w in ((12, 17), (21, 9), (33, 30), (40, 50), (1, 1)):
         out[f"resize_{h}x{w}"] = np.asarray(rgb.resize((w, h), Image.BILINEAR))
     os.makedirs(HERE, exist_ok=True)
-    np.savez_compressed(os.path.join(HERE, "pictures.npz"), **out)
+    np.savez_compressed(os.path.join(HERE, "images.npz"), **out)
 
 
 if __name__ == "__main__":

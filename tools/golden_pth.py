@@ -30,7 +30,7 @@ def state():
 def views():
     """Storages that are shared, transposed, sliced, expanded, and larger than their tensors."""
     base = torch.arange(24.0)
-    picture = torch.arange(60.0).reshape(1, 3, 4, 5)
+    image = torch.arange(60.0).reshape(1, 3, 4, 5)
     return {
         "base": base,
         "same": base.view(4, 6),
@@ -39,7 +39,7 @@ def views():
         "transposed": base.view(4, 6).t(),
         "permuted": base.view(2, 3, 4).permute(2, 0, 1),
         "corner": base.view(4, 6)[1:3, 2:5],
-        "last": picture.to(memory_format=torch.channels_last),
+        "last": image.to(memory_format=torch.channels_last),
         "expanded": torch.tensor([[1.0], [2.0]]).expand(2, 3),
         "one": torch.tensor(3.0).expand(2, 2, 2),
         "bytes": torch.arange(6, dtype=torch.uint8).view(2, 3).t(),

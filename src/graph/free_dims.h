@@ -38,7 +38,7 @@ int pare_graph_free_sizes(struct pare_arena *a, const struct pare_graph *from,
 /* The graph to find axis relations in: (*out)->other[0], or the graph itself if it has none. */
 struct pare_graph *pare_graph_to_analyze(struct pare_graph *g);
 
-/* The value that v of graph g is in other[i], at other sizes; NULL: it is not there. */
+/* The counterpart of value v of graph g in other[i], at other sizes; NULL: none. */
 const struct pare_value *pare_value_at(const struct pare_graph *g, const struct pare_value *v,
                                        int i);
 

@@ -50,7 +50,7 @@ int pare_edit_own(struct pare_edit *e, const char *value, struct pare_edit_slot 
     return pare_edit_own_slot(e, *slot, err);
 }
 
-/* The node's index in the file's list; -1: it is not there.  node->proto points into the list. */
+/* The node's index in the file's list; -1: none.  node->proto points into the list. */
 static int index_of(const struct pare_model *m, const struct pare_node *n)
 {
     const Onnx__GraphProto *g = ((const Onnx__ModelProto *)m->proto)->graph;

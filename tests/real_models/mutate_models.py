@@ -227,7 +227,7 @@ def problem(command, out):
     if p.returncode not in (0, 1, 2):
         return f"exit code {p.returncode}", p.returncode
     if p.returncode and not any(line.startswith("pare: ") for line in text.splitlines()):
-        return "failed without a sentence: " + text[-300:], p.returncode
+        return "failed without a message: " + text[-300:], p.returncode
     if p.returncode and os.path.exists(out):
         return "failed, but wrote a file", p.returncode
     if not p.returncode and out in command and not os.path.exists(out):

@@ -454,7 +454,7 @@ static void test_image_folders_have_classes(void **state)
         expect_message(&r, "f: item 1: the image has 8 x 12 pixels, the first one 6 x 8");
         assert_int_equal(pare_loader_next(r.loader, &b, &r.err), PARE_ESHAPE);
     }
-    rig_write(&r, "f/train/ape/x.png", "no picture", 10);
+    rig_write(&r, "f/train/ape/x.png", "text bytes", 10);
     expect_open_error(&r, "f", "train", "", "x.png: not a readable PNG");
     rig_write(&r, "f/train/ape/x.bmp", "", 0);
     expect_open_error(&r, "f", "train", "", "x.bmp: only PNG and JPEG");

@@ -21,7 +21,7 @@ static int setup(void **state)
 {
     (void)state;
     arena = pare_arena_new(1 << 16);
-    return pare_npz_read(arena, "golden/pictures.npz", &golden, &n_golden, &err);
+    return pare_npz_read(arena, "golden/images.npz", &golden, &n_golden, &err);
 }
 
 static int teardown(void **state)

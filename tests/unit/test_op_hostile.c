@@ -3,7 +3,7 @@
  * Most combinations are invalid and must be refused with an error.  Accepted ones must run, and
  * their ties must fit the shapes.  The sanitizers detect other errors.
  *
- * The second test uses hollow tensors: axes of billions of elements together with an axis of 0.
+ * The second test uses empty tensors: axes of billions of elements together with an axis of 0.
  * They have no elements and take no space in a file, so they must not cost time or memory.
  * Operators with bodies are in test_body_hostile.c.
  */

@@ -581,7 +581,7 @@ const struct pare_command pare_command_compress = {
             "that was interrupted.  'pare report' turns the record into an HTML page.  Under\n"
             "mpirun, all processes execute the steps together.",
     .example = "pare compress model.onnx --preset balanced --data digits -o small.onnx\n"
-               "pare compress model.onnx --preset int8 --data pictures/ --resize 224,224 --norm "
+               "pare compress model.onnx --preset int8 --data images/ --resize 224,224 --norm "
                "imagenet\n"
                "pare compress recipe.json",
     .first = (const char *const[]){ "preset", "data", "output", "dry-run", "resume", NULL },

@@ -235,7 +235,7 @@ const struct pare_command pare_command_eval = {
             "prints how closely the outputs agree with those of another model, such as the one\n"
             "before compression.",
     .example = "pare eval model.onnx --data digits\n"
-               "pare eval int8.onnx --data pictures/ --norm imagenet --against model.onnx",
+               "pare eval int8.onnx --data images/ --norm imagenet --against model.onnx",
     .first = (const char *const[]){ "data", "split", "against", "per-class", "batch", "loss",
                                     NULL },
     .opts = eval_opts,

@@ -68,7 +68,7 @@ int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *de
 int pare_intake_drop_inputs(struct pare_intake_graph *g, const struct pare_map *names,
                             struct pare_err *err);
 
-/* The position in g->p->node of a node of m->graph; -1: it is not there, but in a function. */
+/* The position in g->p->node of a node of m->graph; -1: it is in a function. */
 int pare_intake_index(const struct pare_intake_graph *g, const struct pare_node *n);
 
 /* The opset of the standard operators. */
