@@ -64,6 +64,7 @@ struct pare_ctx {
     int (*call)(struct pare_ctx *c, const struct pare_graph *body, const struct pare_tensor *in,
                 int n_in, struct pare_tensor *out, int n_out, struct pare_err *err);
     int64_t calls_left; /* number of times that bodies may still run */
+    void *owner;        /* of call(): the plan; NULL: none */
 
     /* The declared type of input or output i of a body; rank -1: not declared, dim -1: free. */
     void (*declared)(const struct pare_graph *body, bool input, int i, struct pare_tensor *t);

@@ -286,11 +286,15 @@ static bool is_inferred_for(const struct pare_graph *g, const struct pare_tensor
 static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
                       const struct pare_plan_build *b, struct pare_err *err)
 {
-    bool inferred = !b->slice && !b->train && is_inferred_for(b->shaped, o->in);
+    bool inferred = !b->slice && !b->train && !b->body && is_inferred_for(b->shaped, o->in);
 
     if (b->slice && b->slice->like)
         return like_graph(p, b->slice->like, err);
-    p->graph = pare_graph_clone(p->arena, inferred ? b->shaped : p->model->graph, err);
+    p->graph = pare_graph_clone(p->arena,
+                                b->body    ? b->body
+                                : inferred ? b->shaped
+                                           : p->model->graph,
+                                err);
     if (!p->graph)
         return err->code;
     PARE_TRY(pare_graph_drop_unknown(p->graph, err));
@@ -412,6 +416,10 @@ int pare_plan_build(const struct pare_model *model, const struct pare_plan_build
     p->without = b->without;
     p->backend.sparse_rows = b->sparse_rows;
     p->train = p->ctx.train = t != NULL;
+    if (!p->reference && !p->train) {
+        p->ctx.owner = p;
+        p->ctx.call = pare_plan_call;
+    }
     p->ctx.rng = t ? t->rng : NULL;
     rc = compile(p, opts, b, err);
     if (t) { /* set last: tuning must not wait for other processes */
@@ -441,6 +449,7 @@ void pare_plan_free(struct pare_plan *p)
     if (!p)
         return;
     pare_microbatch_free(p->microbatch);
+    pare_body_plans_free(p);
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel && p->step[i]->kernel->destroy && p->step[i]->state)
             p->step[i]->kernel->destroy(p->step[i]);

@@ -9,6 +9,7 @@
 struct pare_tuner;
 struct pare_microbatch;
 struct pare_dynamic_results;
+struct pare_body_plan;
 
 /* pare_plan_new() and pare_plan_run() without checks: opts->in, in[] and out[] have as many tensors
  * as the model has inputs and outputs. */
@@ -28,6 +29,7 @@ struct pare_plan {
     struct pare_backend backend;
     struct pare_match view;
     struct pare_ctx ctx;
+    struct pare_body_plan *bodies; /* plans of bodies of If, Loop and Scan (body_plans.c) */
     struct pare_step **step;
     int n_steps, cap_steps;
     struct pare_buf **buf; /* by value id: its buffers, one for each layout */
@@ -116,6 +118,9 @@ struct pare_plan_build {
     /* The model's graph, inferred for the shapes of opts->in, which lives longer than the plan: it
      * is cloned and not inferred again, unless nodes failed or shapes differ.  NULL: none. */
     const struct pare_graph *shaped;
+
+    /* A body of If, Loop or Scan that stands alone, instead of the model's graph; or NULL. */
+    const struct pare_graph *body;
 
     const struct pare_plan_slice *slice; /* a plan for one micro-batch of another; or NULL */
     const struct pare_plan_train *train; /* compute gradients, from output 0; NULL: inference */
@@ -222,5 +227,11 @@ bool pare_plan_has_layout(const struct pare_plan *p, const struct pare_value *v,
  * weights that the step has packed. */
 int pare_plan_load_constants(struct pare_arena *a, struct pare_step *s, struct pare_err *err);
 void pare_plan_release_weights(const struct pare_plan *p, const struct pare_step *s);
+
+/* pare_ctx.call in plans: its own plan or reference kernels run the body (body_plans.c). */
+int pare_plan_call(struct pare_ctx *c, const struct pare_graph *body, const struct pare_tensor *in,
+                   int n_in, struct pare_tensor *out, int n_out, struct pare_err *err);
+void pare_body_plans_free(struct pare_plan *p);
+int pare_body_plans_count(const struct pare_plan *p); /* bodies that have plans now */
 
 #endif
