@@ -11,6 +11,8 @@
  * `graph` is built from it once, and plans, compressions and speedup work on the graph or on
  * clones of it.  Constants of the graph point to the weights of the protobuf, and those into the
  * mapped file: loading copies no weights. */
+struct pare_stored;
+
 struct pare_model {
     struct pare_arena *arena; /* the model itself, its protobuf structs and its graph */
     atomic_int references;    /* pare_model_free() frees the model when it becomes 0 */
@@ -26,6 +28,8 @@ struct pare_model {
     struct pare_load_opts how; /* how it was loaded */
     struct pare_intake_count *intake; /* one per step of intake (intake/intake.h) */
     int n_intake;
+    struct pare_stored
+        *stored;    /* types that weights had in the file (stored_types.h); NULL: none */
     bool any_batch; /* inputs and outputs with a declared batch of 1 accept any batch in memory;
                      * saving writes the declared one (plan/batch/free_batch.h) */
     const char *one_batch;    /* why the batch of 1 cannot be freed; NULL: not known */

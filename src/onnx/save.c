@@ -5,6 +5,7 @@
  * to the new one piece by piece.
  */
 #include "externalize.h"
+#include "stored_types.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,8 @@ struct save {
     const struct pare_model *m;
     struct pare_arena *arena;
     const char *path, *data_path;
-    ProtobufCMessage *msg;
+    const Onnx__ModelProto *from; /* what is written */
+    ProtobufCMessage *msg;        /* `from`, with weights inside or outside of the file */
     struct pare_externalize w;
 };
 
@@ -201,8 +203,7 @@ static int prepare(struct save *s, bool external, size_t above, struct pare_err 
                                                   : slash   ? slash + 1
                                                             : s->data_path };
     s->w.last = &s->w.first;
-    return pare_externalize(&s->w, (void *)(uintptr_t)(s->m->file ? s->m->file : s->m->proto),
-                            &s->msg, err);
+    return pare_externalize(&s->w, (void *)(uintptr_t)s->from, &s->msg, err);
 }
 
 static int plan_save(struct save *s, const struct pare_save_opts *opts, struct pare_err *err)
@@ -211,6 +212,8 @@ static int plan_save(struct save *s, const struct pare_save_opts *opts, struct p
     size_t above = opts && opts->external_above ? opts->external_above : EXTERNAL_ABOVE;
 
     PARE_TRY(pare_model_target(s->m, s->path, err));
+    if (!s->m->file)
+        PARE_TRY(pare_stored_restore(s->m, s->from, s->arena, &s->from, err));
     PARE_TRY(prepare(s, external, above, err));
     if (!external && protobuf_c_message_get_packed_size(s->msg) > MAX_INSIDE)
         PARE_TRY(prepare(s, true, above, err));
@@ -261,7 +264,7 @@ static int write_files(struct save *s, struct pare_err *err)
 int pare_model_save(const struct pare_model *m, const char *path, const struct pare_save_opts *opts,
                     struct pare_err *err)
 {
-    struct save s = { .m = m, .path = path };
+    struct save s = { .m = m, .path = path, .from = m->file ? m->file : m->proto };
     struct pare_save_opts o;
     int rc;
 
@@ -282,7 +285,11 @@ int pare_model_save(const struct pare_model *m, const char *path, const struct p
 static int pack(const struct pare_model *m, struct pare_arena *a, struct packed *to,
                 struct pare_err *err)
 {
-    struct save s = { .m = m, .arena = a, .path = "", .data_path = "" };
+    struct save s = { .m = m,
+                      .arena = a,
+                      .path = "",
+                      .data_path = "",
+                      .from = m->file ? m->file : m->proto };
     size_t len;
 
     PARE_TRY(prepare(&s, false, 0, err));
@@ -319,9 +326,11 @@ static int duplicate(const struct pare_model *m, struct pare_arena *a, struct pa
 
     PARE_TRY(pack(m, a, &p, err));
     rc = pare_model_parse_with(p.bytes, p.len, NULL, &m->how, copy, err);
-    if (!rc && m->any_batch && !m->file) {
-        (*copy)->any_batch = true;
-        rc = pare_model_build(*copy, err);
+    if (!rc && !m->file) {
+        rc = pare_stored_copy(m, *copy, err);
+        (*copy)->any_batch = m->any_batch;
+        if (!rc && m->any_batch)
+            rc = pare_model_build(*copy, err);
         if (rc)
             pare_model_free(*copy);
     }

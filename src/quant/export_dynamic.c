@@ -75,6 +75,13 @@ static bool scales_fit(const struct job *j)
            (g->axis < 0 || g->axis == axis) && (!j->conv || same_zeros(g));
 }
 
+/* Sizes of free dimensions for which a node cannot run leave the type unknown; it is that of the
+ * float32 weight then. */
+static bool may_be_float(const struct pare_value *v)
+{
+    return v->t.dtype == PARE_F32 || v->t.dtype == PARE_NONE;
+}
+
 static bool is_supported(struct job *j)
 {
     const struct pare_layer *l = j->l;
@@ -82,7 +89,7 @@ static bool is_supported(struct job *j)
     const struct pare_graph *all = l->compression->model->graph;
 
     if (!n->op || !n->op->integer_type || n->n_in < 2 || !n->in[0] || !n->in[1] ||
-        n->in[0]->flags & PARE_V_CONST || n->in[0]->t.dtype != PARE_F32 ||
+        n->in[0]->flags & PARE_V_CONST || !may_be_float(n->in[0]) ||
         strcmp(n->in[1]->name, l->weight->name) != 0 || l->quant->quantized[PARE_INPUT] ||
         l->quant->quantized[PARE_OUTPUT] || l->quant->norm)
         return false;

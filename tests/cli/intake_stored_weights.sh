@@ -7,6 +7,9 @@ pare export half.onnx -o same.onnx >/dev/null
 cmp same.onnx half.onnx
 pare prune half.onnx --pruner l1 --sparsity 0.5 --speedup --quiet -o pruned.onnx >/dev/null
 pare inspect pruned.onnx | tail -n 2
+pare inspect pruned.onnx | head -n 1          # float16 again: half of what float32 takes
+pare prune float.onnx --pruner l1 --sparsity 0.5 --speedup --quiet -o pruned_float.onnx >/dev/null
+pare inspect pruned_float.onnx | head -n 1
 pare quantize half.onnx --preset int8-weights -o int8.onnx | tail -n 2
 pare quantize int8.onnx --preset int8-weights -o twice.onnx || echo "exit code $?"
 ls twice.onnx 2>/dev/null

@@ -1,6 +1,8 @@
 /* test_intake.c - intake: changes on load; an untouched model is saved with the same bytes. */
 #include "onnx_make.h"
 
+#include <stdio.h>
+
 #include "graph/layer.h"
 #include "onnx/intake/intake.h"
 
@@ -265,6 +267,38 @@ static void test_cast_and_transposed_weights_are_folded(void **state)
     expect_same_bytes(half_weights_model(""), "fold_weights");
 }
 
+/* A changed model is saved with float16 weights and a Cast again, and loads to the same values; a
+ * value that float16 cannot represent keeps its tensor in float32. */
+static void test_weights_are_saved_in_their_type(void **state)
+{
+    static const char path[] = "stored_types.tmp.onnx";
+    struct pare_err err = { 0 };
+
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        struct pare_model *m = parse(half_weights_model("")), *copy, *back;
+        struct pare_value *w = pare_graph_find(m->graph, "fc.weight");
+
+        assert_int_equal(pare_model_own(m, w, &err), 0);
+        ((float *)w->t.data)[2] = large ? 1e6f : 0.5f;
+        assert_int_equal(pare_model_duplicate(m, &copy, &err), 0);
+        assert_int_equal(pare_model_save(copy, path, NULL, &err), 0);
+        assert_int_equal(pare_model_load(path, &back, &err), 0);
+        assert_int_equal(intake_count(back, "fold_weights"),
+                         large ? 0 : 2); /* of a weight, else none */
+        w = pare_graph_find(back->graph, "fc.weight");
+        assert_non_null(w);
+        assert_string_equal(first_layer(back)->name, "fc");
+        assert_int_equal(pare_value_load(back->arena, w, &err), 0);
+        assert_true(((float *)w->t.data)[2] == (large ? 1e6f : 0.5f));
+        assert_true(((float *)w->t.data)[1] == pare_f16_to_f32(half[3]));
+        pare_model_free(back);
+        pare_model_free(copy);
+        pare_model_free(m);
+        remove(path);
+    }
+}
+
 /* Values that are outputs, or that another node reads as stored, are not folded. */
 static void test_used_weights_are_not_folded(void **state)
 {
@@ -452,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_reshaped_weights_are_stored),
         cmocka_unit_test(test_tied_weights_are_kept),
         cmocka_unit_test(test_cast_and_transposed_weights_are_folded),
+        cmocka_unit_test(test_weights_are_saved_in_their_type),
         cmocka_unit_test(test_used_weights_are_not_folded),
         cmocka_unit_test(test_weights_read_by_bodies_are_folded),
         cmocka_unit_test(test_other_casts_are_not_folded),

@@ -5,12 +5,14 @@
  * computed on load, with views between them, and the initializer keeps its name; if a body of If,
  * Loop or Scan reads the result, it gets the name of the result.  One with further
  * consumers is not changed: layers that share it remain tied.  Integers that DequantizeLinear reads
- * stay: the layer is quantized already.
+ * stay: the layer is quantized already.  Saving writes the type of the file again, with a Cast
+ * (stored_types.h).
  */
 #include <string.h>
 
 #include "../../op/op.h"
 #include "../../tensor/tensor.h"
+#include "../stored_types.h"
 #include "intake.h"
 
 struct folds {
@@ -198,6 +200,8 @@ static int replace(struct folds *s, size_t i, struct pare_err *err)
     memcpy(p->dims, to->dim, p->n_dims * sizeof(*p->dims));
     pare_set_raw_data(p, data, bytes);
     s->g->p->initializer[i] = p;
+    if (t->data_type != p->data_type)
+        return pare_stored_note(s->g->m, p->name, (enum pare_dtype)t->data_type, err);
     return 0;
 }
 
