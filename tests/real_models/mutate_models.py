@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """mutate_models.py - damage real models in ways that keep them readable, and take them through commands.
 
-usage: mutate_models.py BUILD_FOLDER COUNT [--seed N] [--keep FOLDER] [--all]
+usage: mutate_models.py BUILD_FOLDER COUNT [--seed N] [--keep FOLDER] [--all] [--jobs N]
 
 Each of COUNT mutants is a model of models.json with up to three changes of operator types, attributes, edges, declared
 dimensions, initializers or opsets.  Most mutants are a random part of a model: up to 60 nodes with their initializers.
@@ -11,9 +11,11 @@ stderr: no signal, no sanitizer report, no hang, no file after a failure, a read
 import argparse
 import copy
 import json
+import multiprocessing
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,7 @@ WHOLE = 0.1             # of small models
 PART = 1_000_000        # bytes: at most these in initializers of a part
 SECONDS = 60            # of processor time; the machine may be busy
 TIMEOUT = 600
+LIMITS = ["--max-memory", "2G", "--timeout", str(TIMEOUT - 100)]
 PRESETS = ("int8-weights", "int8-dynamic", "w4", "fp16", "bf16")
 TYPES = ("Relu Sigmoid Add Mul Sub Div MatMul Conv Gemm Reshape Transpose Concat Slice Gather Softmax Squeeze Unsqueeze "
          "Flatten ReduceMean MaxPool AveragePool GlobalAveragePool BatchNormalization LayerNormalization Split Expand "
@@ -235,6 +238,41 @@ def problem(command, out):
     return None, p.returncode
 
 
+def commands(pare, m, work, rng):
+    """What a mutant goes through, by name."""
+    path, out, data = (os.path.join(work, f) for f in ("m.onnx", "o.onnx", "d.npz"))
+    quantize = ["--preset", rng.choice(PRESETS)]
+    if rng.randrange(4) == 0:
+        write_data(m, data, rng)
+        quantize = ["--preset", "int8", "--data", data, "--valid", "none"]
+    return {"inspect": [pare, "inspect", path], "run": [pare, "run", path, "--threads", "1"],
+            "prune": [pare, "prune", path, "--pruner", "l1", "--sparsity", "0.5", "--speedup", "--no-bench", "-o", out]
+                     + ["--dependency-aware"] * rng.randrange(2),
+            "quantize": [pare, "quantize", path, *quantize, "-o", out]}
+
+
+def check(seed, pare, models, work, keep):
+    """Make a mutant and run the commands: how many, how many worked, and what is wrong."""
+    rng = random.Random(seed)
+    name, model = rng.choice(models)
+    m, done = mutant(*model, rng)
+    path, out = os.path.join(work, "m.onnx"), os.path.join(work, "o.onnx")
+    with open(path, "wb") as f:
+        f.write(m.SerializeToString())
+    codes, wrong = [], []
+    for what, command in commands(pare, m, work, rng).items():
+        why, code = problem(command + LIMITS, out)
+        codes.append(code)
+        if not why and code == 0 and out in command and problem([pare, "inspect", out], "")[1]:
+            why = "wrote a file that cannot be read"
+        if why:
+            wrong.append(f"FAIL {what}, seed {seed}, {name}, {' '.join(done)}: {why}")
+    if wrong and keep:
+        os.makedirs(keep, exist_ok=True)
+        shutil.copy(path, os.path.join(keep, f"{seed}.onnx"))
+    return len(codes), codes.count(0), wrong
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("build")
@@ -242,6 +280,7 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--keep", help="the folder for mutants that show a problem")
     ap.add_argument("--all", action="store_true", help="all models, not only those of a short test")
+    ap.add_argument("--jobs", type=int, default=2)
     args = ap.parse_args()
     build = os.path.abspath(args.build)
     pare, folder = os.path.join(build, "pare"), os.path.join(build, "real_models")
@@ -249,44 +288,28 @@ def main():
         specs = json.load(f)
     paths = [fetch_models.fetch(n, s, folder) for n, s in specs.items() if s.get("ci") or args.all]
     models = [(os.path.basename(p), load(p)) for p in paths]
-    limits = ["--max-memory", "2G", "--timeout", str(TIMEOUT - 100)]
     bad = runs = works = 0
-    with tempfile.TemporaryDirectory(dir=build) as work:
-        path, out, data = (os.path.join(work, f) for f in ("m.onnx", "o.onnx", "d.npz"))
-        for i in range(args.count):
-            seed = args.seed * 1_000_000 + i
-            rng = random.Random(seed)
-            name, model = rng.choice(models)
-            m, done = mutant(*model, rng)
-            if i and i % 100 == 0:
-                print(f"{i} mutants, {runs} commands, of which {works} worked", flush=True)
-            with open(path, "wb") as f:
-                f.write(m.SerializeToString())
-            commands = {"inspect": [pare, "inspect", path], "run": [pare, "run", path, "--threads", "1"],
-                        "prune": [pare, "prune", path, "--pruner", "l1", "--sparsity", "0.5", "--speedup", "--no-bench",
-                                  "-o", out]
-                                 + ["--dependency-aware"] * rng.randrange(2),
-                        "quantize": [pare, "quantize", path, "--preset", rng.choice(PRESETS), "-o", out]}
-            if rng.randrange(4) == 0:
-                write_data(m, data, rng)
-                commands["quantize"] = [pare, "quantize", path, "--preset", "int8", "--data", data, "--valid", "none",
-                                        "-o", out]
-            for what, command in commands.items():
-                wrong, code = problem(command + limits, out)
-                runs += 1
-                works += code == 0
-                if not wrong and code == 0 and out in command and problem([pare, "inspect", out], "")[1]:
-                    wrong = "wrote a file that cannot be read"
-                if wrong:
-                    bad += 1
-                    print(f"FAIL {what}, seed {seed}, {name}, {' '.join(done)}: {wrong}", flush=True)
-                    if args.keep:
-                        os.makedirs(args.keep, exist_ok=True)
-                        os.replace(path, os.path.join(args.keep, f"{seed}.onnx"))
-                        break
+
+    def one(seed):
+        with tempfile.TemporaryDirectory(dir=build) as work:
+            return check(seed, pare, models, work, args.keep)
+
+    global task  # workers are forked, so they share the models
+    task = one
+    with multiprocessing.get_context("fork").Pool(args.jobs) as pool:
+        seeds = range(args.seed * 1_000_000, args.seed * 1_000_000 + args.count)
+        for i, (n, worked, wrong) in enumerate(pool.imap_unordered(run_task, seeds), 1):
+            runs, works, bad = runs + n, works + worked, bad + len(wrong)
+            print("\n".join(wrong), end="\n" * bool(wrong), flush=True)
+            if i % 250 == 0:
+                print(f"{i} mutants", flush=True)
     print(f"{args.count} mutants, {runs} commands, of which {works} worked")
     print(f"{runs - bad} passed, {bad} failed")
     return bad > 0
+
+
+def run_task(seed):
+    return task(seed)
 
 
 if __name__ == "__main__":
