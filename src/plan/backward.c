@@ -36,6 +36,61 @@ static bool is_float(const struct pare_value *v)
     return v && v->t.dtype == PARE_F32;
 }
 
+/* Whether a node with bodies reads a parameter or what is computed from one. */
+static bool learns_in_body(const struct pare_plan *p, const struct pare_node *n)
+{
+    bool any = false;
+
+    for (int k = 0; k < n->n_in && pare_node_body(n, 0, NULL); k++)
+        any |= n->in[k] && is_float(n->in[k]) && p->requires_grad[n->in[k]->id];
+    for (int k = 0; k < n->n_cap; k++)
+        any |= is_float(n->cap[k]) && p->requires_grad[n->cap[k]->id];
+    return any;
+}
+
+/* Bodies have no gradient: a node whose results the loss depends on must not read parameters. */
+static int check_bodies(const struct pare_plan *p, const bool *feeds, struct pare_err *err)
+{
+    const struct pare_graph *g = p->graph;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *n = g->node[i];
+        bool needed = false;
+
+        for (int k = 0; k < n->n_out; k++)
+            needed |= n->out[k] && feeds[n->out[k]->id];
+        if (needed && learns_in_body(p, n))
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "node '%s' (%s) has bodies, which have no gradient: layers in them "
+                             "('%s/...') and before them cannot be trained",
+                             n->name, n->type, n->name);
+    }
+    return 0;
+}
+
+/* Why output 0 has no gradient: `feeds` has room for all values that it depends on. */
+static int no_gradient(const struct pare_plan *p, bool *feeds, struct pare_err *err)
+{
+    const struct pare_graph *g = p->graph;
+
+    if (g->n_out)
+        feeds[g->out[0]->id] = true;
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        const struct pare_node *n = g->node[i];
+        bool any = false;
+
+        for (int k = 0; k < n->n_out; k++)
+            any |= n->out[k] && feeds[n->out[k]->id];
+        for (int k = 0; k < n->n_in; k++)
+            if (any && n->in[k])
+                feeds[n->in[k]->id] = true;
+    }
+    PARE_TRY(check_bodies(p, feeds, err));
+    return pare_fail(err, PARE_EUNSUPPORTED,
+                     "no parameter has a gradient: output '%s' cannot be traced back to one",
+                     g->n_out ? g->out[0]->name : "");
+}
+
 /* A value needs a gradient if it depends on a parameter and the loss depends on it. */
 int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
 {
@@ -61,9 +116,7 @@ int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
                 p->requires_grad[n->out[k]->id] = true;
     }
     if (!g->n_out || !p->requires_grad[g->out[0]->id])
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "no parameter has a gradient: output '%s' cannot be traced back to one",
-                         g->n_out ? g->out[0]->name : "");
+        return no_gradient(p, feeds, err);
     feeds[g->out[0]->id] = true;
     for (int i = 0; i < p->n_observed; i++)
         feeds[p->observed[i]->id] |= is_float(p->observed[i]);
@@ -77,6 +130,7 @@ int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
             if (any && n->in[k] && is_float(n->in[k]))
                 feeds[n->in[k]->id] = true;
     }
+    PARE_TRY(check_bodies(p, feeds, err));
     for (int i = 0; i < g->n_values; i++)
         p->requires_grad[i] &= feeds[i];
     for (int i = 0; i < p->n_params; i++)

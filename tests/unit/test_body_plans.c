@@ -35,7 +35,7 @@ static struct bin matrix(const char *name, float first)
     return initializer(name, PARE_F32, "4,4", blob(9, v, sizeof(v)));
 }
 
-/* h = tanh(x v); five times: s = c ? relu(s w + h) : tanh(s w - h); y is the last s. */
+/* h = tanh(x v); five times: s = c ? relu(s w + h) : tanh(s w - h); l is the last s, y = l + h. */
 static struct bin loop_with_if(void)
 {
     struct bin yes = CAT(node("Add", "a1", "m,h", "p0"), node("Relu", "a2", "p0", "p"),
@@ -52,8 +52,8 @@ static struct bin loop_with_if(void)
     int64_t five = 5;
 
     return model(CAT(node("MatMul", "first", "x,v", "h0"), node("Tanh", "second", "h0", "h"),
-                     node_with("Loop", "repeat", "n,,x", "y", attr("body", 5, msg(6, body))),
-                     matrix("w", -0.4f), matrix("v", -0.5f),
+                     node_with("Loop", "repeat", "n,,x", "l", attr("body", 5, msg(6, body))),
+                     node("Add", "sum", "l,h", "y"), matrix("w", -0.4f), matrix("v", -0.5f),
                      initializer("n", PARE_I64, "", blob(9, &five, sizeof(five))),
                      input("c", PARE_BOOL, ""), input("x", PARE_F32, "2,4"),
                      output("y", PARE_F32, "2,4")));
@@ -132,10 +132,31 @@ static void test_memory_may_run_out(void **state)
     pare_model_free(m);
 }
 
+/* Without the gradient through the loop, that of v would be wrong: training is refused. */
+static void test_training_through_bodies_is_refused(void **state)
+{
+    static const char *const names[] = { "v" };
+    struct pare_model *m = parse(loop_with_if());
+    struct pare_plan_train t = { .names = names, .n_names = 1 };
+    struct feed f;
+    struct pare_plan_opts o = { .threads = 1, .in = f.in, .n_in = 2 };
+    struct pare_plan_build b = { .opts = &o, .train = &t };
+    struct pare_plan *p = NULL;
+
+    (void)state;
+    fill(&f, 0);
+    ok(pare_model_own(m, pare_graph_find(m->graph, "v"), &err));
+    assert_int_equal(pare_plan_build(m, &b, &p, &err), PARE_EUNSUPPORTED);
+    if (!strstr(err.msg, "node 'repeat' (Loop) has bodies, which have no gradient"))
+        fail_msg("%s", err.msg);
+    pare_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans_give_the_same_results),
-                                        cmocka_unit_test(test_memory_may_run_out) };
+                                        cmocka_unit_test(test_memory_may_run_out),
+                                        cmocka_unit_test(test_training_through_bodies_is_refused) };
     int rc;
 
     pool = pare_arena_new(1 << 16);
