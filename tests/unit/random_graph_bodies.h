@@ -5,13 +5,13 @@
 
 #include "random_graph.h"
 
-/* A body whose names are its own. */
+/* A body whose value names have a prefix that no other body has. */
 static inline struct build rg_body(struct rg *g)
 {
     struct build b = { .opset = g->b.opset,
                        .prefix = pare_sprintf(pool, "%s_", build_name(&g->b)) };
 
-    build_put(&b, text(2, b.prefix)); /* its name, which ONNX Runtime wants */
+    build_put(&b, text(2, b.prefix)); /* its name, which ONNX Runtime requires */
     return b;
 }
 
@@ -36,7 +36,7 @@ static inline const char *rg_zero(struct rg *g, int x)
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-/* Two bodies that read the same outer value; the condition is constant or computed. */
+/* If: both bodies read the same outer value; the condition is constant or computed. */
 static inline void rg_if(struct rg *g)
 {
     int x = rg_pick(g, 1, 5);
@@ -126,7 +126,7 @@ static inline void rg_scan(struct rg *g)
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-/* Split into a sequence, one element of it, or all of them joined again. */
+/* Splits a value into a sequence, then takes one element or joins all of them. */
 static inline void rg_split_sequence(struct rg *g)
 {
     int x = rg_pick(g, 1, 4), axis;
@@ -152,7 +152,7 @@ static inline void rg_split_sequence(struct rg *g)
            v.rank, v.dim);
 }
 
-/* A sequence that is made, grows, loses an element and is stacked. */
+/* Makes a sequence, may insert or erase an element, and stacks all elements. */
 static inline void rg_make_sequence(struct rg *g)
 {
     int x = rg_pick(g, 1, 4);
@@ -188,7 +188,7 @@ static inline void rg_make_sequence(struct rg *g)
 
 /* ---- selection ------------------------------------------------------------------------------- */
 
-/* Slices for which a constant list is true. */
+/* The slices that a constant list of Booleans selects. */
 static inline void rg_compress(struct rg *g)
 {
     int x = rg_pick(g, 1, 5), axis;
@@ -234,7 +234,7 @@ static inline void rg_unique(struct rg *g)
     rg_add(g, build_node(&g->b, "Unique", NAMES(y), at_int("sorted", rg_chance(g, 50))), 1, &count);
 }
 
-/* The first elements along an axis, as many as a list says for each item, in reverse order. */
+/* Reverses the first elements along an axis; a list gives their number for each item. */
 static inline void rg_reverse_sequence(struct rg *g)
 {
     int x = rg_pick(g, 2, 5), batch = (int)rg_int(g, 0, 1);

@@ -1,7 +1,8 @@
 /* test_body_hostile.c - models with random bodies of If, Loop and Scan, most of them invalid.
  *
- * Each loads, plans, runs and shrinks, or gives an error with a sentence.  The sanitizers detect
- * other errors.  Environment: PARE_GRAPHS is the number of models, PARE_SEED the first seed.
+ * Each model loads, runs and shrinks, or gives an error with a message.  The sanitizers detect
+ * invalid memory accesses.  Environment: PARE_GRAPHS, where the number of models is 40 times that,
+ * and PARE_SEED, the first seed.
  */
 #include "make_model.h"
 
@@ -19,19 +20,20 @@ struct scope {
     struct pare_rng r;
     const char *name[NAMES_IN_SCOPE];
     int n, depth;
-    int seen; /* models that ran */
+    int n_ran; /* models that ran */
 };
 
-static int64_t below(struct scope *s, int64_t n)
+static int64_t random_below(struct scope *s, int64_t n)
 {
     return (int64_t)pare_rng_below(&s->r, (uint64_t)n);
 }
 
 static const char *any_name(struct scope *s)
 {
-    if (!s->n || !below(s, 30))
-        return below(s, 2) ? "" : "unknown";
-    return s->name[below(s, 3) ? s->n - 1 - below(s, s->n < 6 ? s->n : 6) : below(s, s->n)];
+    if (!s->n || !random_below(s, 30))
+        return random_below(s, 2) ? "" : "unknown";
+    return s->name[random_below(s, 3) ? s->n - 1 - random_below(s, s->n < 6 ? s->n : 6)
+                                      : random_below(s, s->n)];
 }
 
 static void add_name(struct scope *s, const char *name)
@@ -43,12 +45,12 @@ static void add_name(struct scope *s, const char *name)
 /* A small constant; sometimes a large number. */
 static const char *random_constant(struct scope *s, struct build *b)
 {
-    static const int64_t odd[] = { 0, -1, 1 << 20, INT64_MAX, INT64_MIN };
+    static const int64_t extreme[] = { 0, -1, 1 << 20, INT64_MAX, INT64_MIN };
     float f[6] = { 1, -2, 0.5f, 3, 0, 1 };
-    int64_t v = below(s, 8) ? below(s, 4) : odd[below(s, 5)];
-    bool truth = below(s, 3) != 0;
+    int64_t v = random_below(s, 8) ? random_below(s, 4) : extreme[random_below(s, 5)];
+    bool truth = random_below(s, 3) != 0;
 
-    switch (below(s, 4)) {
+    switch (random_below(s, 4)) {
     case 0: return build_const(b, PARE_BOOL, 0, NULL, &truth);
     case 1: return build_const(b, PARE_I64, 0, NULL, &v);
     case 2: return build_ints(b, 1, &v);
@@ -62,16 +64,18 @@ static void random_node(struct scope *s, struct build *b);
 static struct build random_body(struct scope *s, const struct build *outer)
 {
     struct build b = { .opset = outer->opset,
-                       .prefix = pare_sprintf(pool, "b%lld_", (long long)below(s, 1 << 30)) };
-    int names = s->n, nodes = (int)below(s, 4);
+                       .prefix = pare_sprintf(pool, "b%lld_",
+                                              (long long)random_below(s, 1 << 30)) };
+    int names = s->n, nodes = (int)random_below(s, 4);
 
     s->depth++;
-    for (int i = (int)below(s, 5); i > 0; i--)
-        add_name(s, build_input(&b, (int[]){ PARE_F32, PARE_I64, PARE_BOOL }[below(s, 3)],
-                                (int)below(s, 3), (int64_t[]){ 2, below(s, 4) ? 3 : -1, 1 }));
+    for (int i = (int)random_below(s, 5); i > 0; i--)
+        add_name(s, build_input(&b, (int[]){ PARE_F32, PARE_I64, PARE_BOOL }[random_below(s, 3)],
+                                (int)random_below(s, 3),
+                                (int64_t[]){ 2, random_below(s, 4) ? 3 : -1, 1 }));
     for (int i = 0; i < nodes; i++)
         random_node(s, &b);
-    for (int i = (int)below(s, 4); i > 0; i--)
+    for (int i = (int)random_below(s, 4); i > 0; i--)
         build_output(&b, any_name(s));
     s->depth--;
     s->n = names;
@@ -84,14 +88,14 @@ static struct bin random_bodies(struct scope *s, const struct build *b, int kind
     struct build body = random_body(s, b), other;
     struct bin attrs = at_graph(name[kind], &body);
 
-    if (kind == 0 && below(s, 20)) {
+    if (kind == 0 && random_below(s, 20)) {
         other = random_body(s, b);
         attrs = CAT(attrs, at_graph("else_branch", &other));
     }
-    if (kind == 2 && below(s, 20))
-        attrs = CAT(attrs, at_int("num_scan_inputs", below(s, 3)));
-    if (kind == 2 && !below(s, 4))
-        attrs = CAT(attrs, at_ints("scan_input_axes", INTS(below(s, 4) - 2)));
+    if (kind == 2 && random_below(s, 20))
+        attrs = CAT(attrs, at_int("num_scan_inputs", random_below(s, 3)));
+    if (kind == 2 && !random_below(s, 4))
+        attrs = CAT(attrs, at_ints("scan_input_axes", INTS(random_below(s, 4) - 2)));
     return attrs;
 }
 
@@ -122,26 +126,30 @@ static void random_node(struct scope *s, struct build *b)
                                         "Optional",
                                         "OptionalGetElement" };
     static const char *const with_body[] = { "If", "Loop", "Scan" };
-    bool body = s->depth < DEPTH && !below(s, s->depth ? 4 : 2);
-    int kind = (int)below(s, 3), n_in = (int)below(s, 4), n_out = body ? (int)below(s, 4) : 1;
+    bool body = s->depth < DEPTH && !random_below(s, s->depth ? 4 : 2);
+    int kind = (int)random_below(s, 3), n_in = (int)random_below(s, 4),
+        n_out = body ? (int)random_below(s, 4) : 1;
     const char *in[4], *out[4] = { "" };
     struct bin attrs = body ? random_bodies(s, b, kind)
-                            : CAT(below(s, 2) ? at_int("axis", below(s, 3)) : NOTHING,
-                                  below(s, 2) ? at_int("to", 1 + below(s, 9)) : NOTHING);
+                            : CAT(random_below(s, 2) ? at_int("axis", random_below(s, 3)) : NOTHING,
+                                  random_below(s, 2) ? at_int("to", 1 + random_below(s, 9))
+                                                     : NOTHING);
 
     for (int i = 0; i < 4; i++)
-        in[i] = below(s, 4) ? any_name(s) : random_constant(s, b);
-    n_in = !body ? 1 + (int)below(s, 2) : kind == 0 ? 1 : 1 + n_in;
-    build_node_outs(b, body ? with_body[kind] : type[below(s, 24)], n_in, in, attrs,
+        in[i] = random_below(s, 4) ? any_name(s) : random_constant(s, b);
+    n_in = !body ? 1 + (int)random_below(s, 2) : kind == 0 ? 1 : 1 + n_in;
+    build_node_outs(b, body ? with_body[kind] : type[random_below(s, 24)], n_in, in, attrs,
                     n_out ? n_out : 1, out);
     for (int i = 0; i < n_out; i++)
         add_name(s, out[i]);
 }
 
-static void expect_sentence(uint64_t seed, int rc, const struct pare_err *err)
+/* If rc is an error, its message is neither empty nor ends in a period. */
+static void expect_message(uint64_t seed, int rc, const struct pare_err *err)
 {
     if (rc && (!err->msg[0] || err->msg[strlen(err->msg) - 1] == '.'))
-        fail_msg("seed %llu fails with '%s'", (unsigned long long)seed, err->msg);
+        fail_msg("seed %llu: expected a message without a period, got '%s'",
+                 (unsigned long long)seed, err->msg);
 }
 
 static void run_and_shrink(struct scope *s, uint64_t seed, struct pare_model *m)
@@ -160,13 +168,13 @@ static void run_and_shrink(struct scope *s, uint64_t seed, struct pare_model *m)
     rc = pare_plan_new(m, &o, &p, &err);
     if (!rc)
         rc = pare_plan_run(p, &x, 1, y, n, &err);
-    s->seen += !rc;
-    expect_sentence(seed, rc, &err);
+    s->n_ran += !rc;
+    expect_message(seed, rc, &err);
     pare_plan_free(p);
     pare_model_inputs(m, &io);
-    expect_sentence(seed, pare_graph_all_sizes(pool, m->graph, io, NULL, &all, &err), &err);
+    expect_message(seed, pare_graph_all_sizes(pool, m->graph, io, NULL, &all, &err), &err);
     rc = pare_speedup(m, &(struct pare_speedup_opts){ .threads = 1 }, pool, &small, &r, &err);
-    expect_sentence(seed, rc, &err);
+    expect_message(seed, rc, &err);
     pare_model_free(small);
 }
 
@@ -179,22 +187,22 @@ static void random_model(struct scope *s, uint64_t seed)
     int rc;
 
     assert_non_null(b);
-    b->opset = (int)(int[]){ 13, 16, 18, 21 }[below(s, 4)];
+    b->opset = (int)(int[]){ 13, 16, 18, 21 }[random_below(s, 4)];
     s->n = s->depth = 0;
-    add_name(s, build_input(b, PARE_F32, 2, (int64_t[]){ below(s, 2) ? -1 : 2, 3 }));
-    for (int i = 1 + (int)below(s, 4); i > 0; i--)
+    add_name(s, build_input(b, PARE_F32, 2, (int64_t[]){ random_below(s, 2) ? -1 : 2, 3 }));
+    for (int i = 1 + (int)random_below(s, 4); i > 0; i--)
         random_node(s, b);
-    for (int i = 1 + (int)below(s, 3); i > 0; i--)
+    for (int i = 1 + (int)random_below(s, 3); i > 0; i--)
         build_output(b, any_name(s));
     bytes = build_bytes(b);
     rc = pare_model_parse(bytes.p, bytes.n, NULL, &m, &err);
-    expect_sentence(seed, rc, &err);
+    expect_message(seed, rc, &err);
     if (!rc)
         run_and_shrink(s, seed, m);
     pare_model_free(m);
 }
 
-static uint64_t setting(const char *name, uint64_t otherwise)
+static uint64_t env_number(const char *name, uint64_t otherwise)
 {
     const char *v = getenv(name);
 
@@ -203,7 +211,7 @@ static uint64_t setting(const char *name, uint64_t otherwise)
 
 static void test_random_bodies_run_or_give_an_error(void **state)
 {
-    uint64_t first = setting("PARE_SEED", 1), count = setting("PARE_GRAPHS", 50) * 40;
+    uint64_t first = env_number("PARE_SEED", 1), count = env_number("PARE_GRAPHS", 50) * 40;
     struct scope s = { .n = 0 };
 
     (void)state;
@@ -214,8 +222,8 @@ static void test_random_bodies_run_or_give_an_error(void **state)
         random_model(&s, seed);
         pare_reset(pool, m);
     }
-    print_message("%d of %llu models run\n", s.seen, (unsigned long long)count);
-    assert_true(count < 100 || (uint64_t)s.seen * 50 > count);
+    print_message("%d of %llu models run\n", s.n_ran, (unsigned long long)count);
+    assert_true(count < 100 || (uint64_t)s.n_ran * 50 > count);
 }
 
 int main(void)

@@ -10,7 +10,7 @@ struct conv {
     int64_t batch, in, out, length, kernel, dilation, pad, stride, group;
 };
 
-/* The result must be that of the definition, at the ends of the rows, too. */
+/* Every element of y, also at the ends of the rows, must be the sum that defines it. */
 static void expect_sums(const struct conv *c, const struct pare_tensor *x, const float *w,
                         const struct pare_tensor *y)
 {
@@ -33,7 +33,7 @@ static void expect_sums(const struct conv *c, const struct pare_tensor *x, const
     }
 }
 
-static void check(const struct conv *c, int threads)
+static void check_conv(const struct conv *c, int threads)
 {
     struct build b = { .opset = 13 };
     struct pare_plan_opts po = { .reference = true, .threads = threads };
@@ -64,14 +64,14 @@ static void check(const struct conv *c, int threads)
     pare_model_free(m);
 }
 
-static void test_rows(void **state)
+static void test_rows_match_definition(void **state)
 {
     static const struct conv list[] = {
         { 1, 3, 4, 24, 1, 1, 0, 1, 1 },   /* one tile */
-        { 2, 5, 9, 77, 3, 1, 1, 1, 1 },   /* tiles, ends, channels that are left */
+        { 2, 5, 9, 77, 3, 1, 1, 1, 1 },   /* tiles, ends, channels that fill no tile */
         { 1, 4, 8, 100, 5, 7, 14, 1, 2 }, /* wide borders, groups */
         { 1, 2, 4, 20, 3, 15, 15, 1, 1 }, /* no position where all taps are inside */
-        { 1, 3, 4, 60, 3, 1, 1, 2, 1 },   /* a stride */
+        { 1, 3, 4, 60, 3, 1, 1, 2, 1 },   /* stride 2 */
         { 1, 6, 6, 50, 3, 1, 1, 1, 6 },   /* one channel in each group */
         { 2, 32, 33, 700, 7, 1, 3, 1, 1 } /* large enough for threads */
     };
@@ -79,13 +79,13 @@ static void test_rows(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
         for (int threads = 1; threads < 4; threads += 2)
-            check(&list[i], threads);
+            check_conv(&list[i], threads);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(test_rows, make_pool,
-                                                                        drop_pool) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(test_rows_match_definition,
+                                                                        make_pool, drop_pool) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

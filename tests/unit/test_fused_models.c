@@ -97,7 +97,7 @@ static void test_masked_channels_are_removed(void **state)
     pare_model_free(m);
 }
 
-static struct pare_tensor result(struct pare_model *m, struct pare_tensor *x)
+static struct pare_tensor run_model(struct pare_model *m, struct pare_tensor *x)
 {
     struct pare_plan_opts o = { .threads = 1, .in = x, .n_in = 1 };
     struct pare_tensor y, copy;
@@ -133,11 +133,11 @@ static void test_equalization_leaves_fused_activations(void **state)
     bytes = CAT(build_bytes(&n.b), opset("com.microsoft", 1));
     if (pare_model_parse(bytes.p, bytes.n, NULL, &m, &err))
         fail_msg("%s", err.msg);
-    before = result(m, &in);
+    before = run_model(m, &in);
     if (pare_model_equalize(m, &pairs, &err))
         fail_msg("%s", err.msg);
     assert_int_equal(pairs, 1);
-    after = result(m, &in);
+    after = run_model(m, &in);
     for (int64_t i = 0; i < pare_numel(&before); i++) {
         assert_float_equal(pare_f32(&before)[i], pare_f32(&after)[i], 1e-5);
         changed |= pare_f32(&before)[i] != pare_f32(&after)[i];

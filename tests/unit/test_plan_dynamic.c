@@ -114,7 +114,7 @@ static void check_freed(struct pare_plan *p)
     }
 }
 
-/* Of a chain of results whose sizes depend on data only the last one is kept. */
+/* Of a chain of results whose sizes depend on data, the plan keeps only the last one. */
 static void test_results_are_freed(void **state)
 {
     struct build b = { .opset = 13 };

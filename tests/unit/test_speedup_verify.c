@@ -1,9 +1,9 @@
-/* test_speedup_verify.c - shapes and inputs that verification of speedup takes; random numbers. */
+/* test_speedup_verify.c - shapes and inputs with which speedup verifies the smaller model. */
 #include "speedup_rig.h"
 
 #include "speedup/speedup.h"
 
-/* Both models draw the same random numbers, so what follows them is compared. */
+/* Both models draw the same random numbers, so the values computed from them are compared. */
 static void test_random_numbers_are_compared(void **state)
 {
     struct net n = net_new(6);
@@ -22,8 +22,8 @@ static void test_random_numbers_are_compared(void **state)
     speedup_free(&s);
 }
 
-/* A body whose window is larger than the first size tried; with `late`, only a run tells, since
- * the shape depends on data. */
+/* A body with a window that is larger than the first size tried.  If `late`, the shape depends on
+ * data, so only a run shows it. */
 static void check_window_in_body(bool late, const char *shape)
 {
     struct net n = net_new(7);
@@ -39,7 +39,7 @@ static void check_window_in_body(bool late, const char *shape)
     then->prefix = "t";
     other->prefix = "e";
     y = x;
-    if (late) { /* all of x, by the numbers of its positions */
+    if (late) { /* all of x, gathered by its positions */
         at = build_node(then, "ReduceMax", NAMES(x),
                         CAT(at_ints("axes", INTS(0, 1)), at_int("keepdims", 0)));
         at = build_node(then, "NonZero", NAMES(build_node(then, "Exp", NAMES(at), NOTHING)),
@@ -68,7 +68,7 @@ static void test_windows_in_bodies(void **state)
     check_window_in_body(true, "v0 (1, 3, 512)");
 }
 
-/* If shapes depend on data, small sizes are compared: a run may compute very much. */
+/* If shapes depend on data, small sizes are compared, since a run at large sizes may be slow. */
 static void test_small_second_shape(void **state)
 {
     struct net n = net_new(8);
@@ -86,7 +86,7 @@ static void test_small_second_shape(void **state)
     speedup_free(&s);
 }
 
-/* Scales and thresholds are positive; lengths are those of the sequences. */
+/* Generated scales are in [0.5, 1); other inputs may be negative. */
 static void test_scales_are_positive(void **state)
 {
     struct net n = net_new(9);
