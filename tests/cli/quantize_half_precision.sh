@@ -20,3 +20,8 @@ ls again.onnx x.onnx 2>/dev/null || echo "no file is written"
 pare new mlp --input 1,8,8 --seed 1 -o n.onnx >/dev/null
 pare quantize n.onnx --preset fp16 --data digits --quiet -o d.onnx && pare inspect d.onnx 2>/dev/null | tail -1
 pare quantize n.onnx --preset fp16 --data digits -o d.onnx 2>/dev/null | grep -v '^float:\|^converted'
+# Layers that read dequantized values compute in float32, without a Cast after DequantizeLinear.
+pare new lenet --input 1,28,28 --seed 1 -o part.onnx >/dev/null
+pare quantize part.onnx --preset int8-weights --quiet -o w8.onnx
+pare quantize w8.onnx --preset fp16 --quiet -o w8_half.onnx
+pare inspect w8_half.onnx | tail -n 1

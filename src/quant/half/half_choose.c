@@ -3,8 +3,8 @@
  * A node stays float32 if its operator is flagged PARE_OP_FLOAT_ONLY (no half-precision form) or
  * PARE_OP_WIDE (sums, powers and exponentials, whose results overflow), if a constant such as an
  * epsilon would become 0, if a weight or a value seen on data exceeds the range, if it is cheap and
- * reads only float32 values, if it is part of a normalization that is written out, or if its types
- * are not known.
+ * reads only float32 values, if it is part of a normalization that is written out or of a quantized
+ * operator, or if its types are not known.
  */
 #include "half_choose.h"
 
@@ -172,12 +172,25 @@ static bool has_floats(const struct pare_node *n)
     return reads && moves;
 }
 
+/* Does the node read dequantized values?  Runtimes fuse both into an integer operator, and a
+ * Cast between would prevent that. */
+static bool reads_integers(const struct pare_node *n)
+{
+    for (int k = 0; k < n->n_in; k++) {
+        const struct pare_node *from = n->in[k] ? n->in[k]->maker : NULL;
+
+        if (from && from->op && from->op->flags & PARE_OP_LAZY)
+            return true;
+    }
+    return false;
+}
+
 static bool is_eligible(const struct pare_half_scan *s, const struct pare_node *n)
 {
     const unsigned no = PARE_OP_FLOAT_ONLY | PARE_OP_WIDE | PARE_OP_ALLOCS | PARE_OP_SHAPES;
 
     return n->op && !n->op->domain && !(n->op->flags & no) && !n->n_cap && n->n_out &&
-           pare_model_has_node(s->m, n) && has_floats(n);
+           pare_model_has_node(s->m, n) && has_floats(n) && !reads_integers(n);
 }
 
 /* Does the node, cheap and without weights, read only float32 values?  Then it stays float32: the
