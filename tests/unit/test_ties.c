@@ -475,6 +475,9 @@ static const char *const without[] = {
     "SequenceInsert",
     "SequenceLength",
     "SplitToSequence",
+    /* strings */
+    "StringNormalizer",
+    "TfIdfVectorizer",
     /* the result depends only on the shape */
     "Size",
 };
