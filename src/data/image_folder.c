@@ -102,8 +102,7 @@ static int add_images(struct pare_data *d, struct folder *f, const char *dir, in
         return pare_fail(err, PARE_ELIMIT, "%s: more than %d nested folders", dir,
                          PARE_FOLDER_DEPTH);
     if (++f->folders > PARE_FOLDER_FOLDERS)
-        return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders below the classes", dir,
-                         PARE_FOLDER_FOLDERS);
+        return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders", dir, PARE_FOLDER_FOLDERS);
     PARE_TRY(list_kinds(d->parts->tmp, dir, &files, &folders, err));
     for (int i = 0; i < files.n; i++)
         PARE_TRY(add_file(d, f, dir, files.path[i], err));

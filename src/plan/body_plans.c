@@ -19,10 +19,11 @@ struct pare_body_plan {
     struct pare_graph *graph; /* a copy that stands alone; NULL: not made yet */
     struct pare_value **cap;  /* values around the body that are inputs of the copy */
     int n_cap;
-    struct pare_tensor *in; /* inputs of the last call, then `cap`: types, shapes, data */
-    int calls;              /* with these shapes, in a row */
-    bool never;             /* it cannot be planned */
-    struct pare_plan *plan; /* for these shapes; NULL: none yet */
+    struct pare_tensor *in;  /* inputs of the last call, then `cap`: types, shapes, data */
+    struct pare_tensor *out; /* outputs of the last call */
+    int calls;               /* with these shapes, in a row */
+    bool never;              /* it cannot be planned */
+    struct pare_plan *plan;  /* for these shapes; NULL: none yet */
     struct pare_body_plan *next;
 };
 
@@ -95,7 +96,8 @@ static int list_inputs(struct pare_body_plan *b, int n_values, struct pare_err *
     struct pare_value **in = pare_alloc(b->arena, n, sizeof(*in));
 
     b->in = pare_alloc(b->arena, n, sizeof(*b->in));
-    if (!in || !b->in)
+    b->out = pare_alloc(b->arena, (size_t)g->n_out + 1, sizeof(*b->out));
+    if (!in || !b->in || !b->out)
         return pare_no_memory(err, "for the plan of a body");
     if (g->n_in)
         memcpy(in, g->in, (size_t)g->n_in * sizeof(*in));
@@ -216,17 +218,13 @@ static int find(struct pare_plan *owner, const struct pare_graph *body, struct p
 static int run(struct pare_ctx *c, struct pare_body_plan *b, struct pare_tensor *out, int n_out,
                struct pare_err *err)
 {
-    struct pare_tensor *all = pare_alloc(c->scratch, (size_t)b->plan->graph->n_out + 1,
-                                         sizeof(*all));
     int rc;
 
-    if (!all)
-        return pare_no_memory(err, "for the results of a body");
     c->calls_left--;
-    rc = pare_plan_execute(b->plan, b->in, all, err);
+    rc = pare_plan_execute(b->plan, b->in, b->out, err);
     c->calls_left -= PARE_MAX_ITERATIONS - b->plan->ctx.calls_left;
     for (int i = 0; i < n_out && !rc; i++)
-        rc = pare_value_copy(c->results, &all[i], &out[i], err);
+        rc = pare_value_copy(c->results, &b->out[i], &out[i], err);
     return rc;
 }
 

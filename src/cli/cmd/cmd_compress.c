@@ -241,14 +241,12 @@ static int cmd_compress_check(struct job *j, struct pare_err *err)
 
     PARE_TRY(pare_at(err, pare_model_load(j->r.model, &m, err), "%s", j->r.path));
     rc = check_files(j, m, err);
+    for (int i = 0; i < j->r.n_steps && !rc; i++)
+        rc = check_step(j, i, err);
     if (!rc && j->r.data)
         rc = pare_recipe_check_labels(j->c, &j->r, m, j->o->quiet, err);
     pare_model_free(m);
-    if (rc)
-        return rc;
-    for (int i = 0; i < j->r.n_steps; i++)
-        PARE_TRY(check_step(j, i, err));
-    return 0;
+    return rc;
 }
 
 /* ---- one step ------------------------------------------------------------------------------- */
