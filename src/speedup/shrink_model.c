@@ -257,6 +257,8 @@ static int check_const(struct pare_shrink *k, const struct pare_graph *g, const 
     v = pare_map_get(&g->names, was->name);
     if (v && same_contents(v, &t))
         return 0;
+    if (v && !v->t.data && !v->raw && !*good) /* unknown, because an earlier one is wrong */
+        return 0;
     *good = false;
     if (pare_varies(&k->s->varying, was) && n->op->shrink) {
         /* shrink() may express it without the size */

@@ -262,6 +262,38 @@ static void test_expand_to_a_computed_shape(void **state)
     speedup_free(&s);
 }
 
+/* A table that is sliced by a computed length must be stored without its masked channels; after
+ * that, the shape that Expand reads is known again. */
+static void test_expand_after_a_computed_table(void **state)
+{
+    struct net n = net_new(10);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 24, 8)), *t, *y, *shape;
+    struct speedup_result s;
+
+    (void)state;
+    y = build_node(&n.b, "MatMul", NAMES(x, WEIGHT(&n, HALF, 1, 8, 6)), NOTHING);
+    shape = build_node(&n.b, "Shape", NAMES(x), NOTHING);
+    t = build_node(&n.b, "Slice",
+                   NAMES(CONST(&n, 1, 0.5f, 64, 6), build_ints(&n.b, INTS(0)),
+                         build_node(&n.b, "Gather", NAMES(shape, build_ints(&n.b, INTS(1))),
+                                    NOTHING),
+                         build_ints(&n.b, INTS(0))),
+                   NOTHING);
+    y = build_node(&n.b, "Mul", NAMES(y, t), NOTHING);
+    shape = build_node(&n.b, "Shape", NAMES(y), NOTHING);
+    shape = build_node(&n.b, "Concat",
+                       NAMES(build_node(&n.b, "Gather", NAMES(shape, build_ints(&n.b, INTS(0))),
+                                        NOTHING),
+                             build_ints(&n.b, INTS(1, 1))),
+                       at_int("axis", 0));
+    t = build_node(&n.b, "Expand", NAMES(CONST(&n, 0, 1, 1, 1, 5), shape), NOTHING);
+    y = build_node(&n.b, "MatMul", NAMES(y, WEIGHT(&n, ALL, 1, 6, 5)), NOTHING);
+    s = speedup_unverified(&n, build_node(&n.b, "Concat", NAMES(t, y), at_int("axis", 1)));
+    assert_int_equal(speedup_out_channels(&s, 0), 3);
+    expect_same_outputs(&n, &s, 2, 3, (const int64_t[][4]){ { 2, 24, 8, 0 }, { 5, 24, 8, 0 } });
+    speedup_free(&s);
+}
+
 /* An input without a declared rank: the error names it. */
 static void test_input_of_unknown_rank(void **state)
 {
@@ -301,6 +333,7 @@ int main(void)
         T(test_dimension_with_one_size),
         T(test_dependency_groups_after_a_window),
         T(test_expand_to_a_computed_shape),
+        T(test_expand_after_a_computed_table),
         T(test_input_of_unknown_rank),
     };
 
