@@ -102,11 +102,13 @@ bool pare_found_normalized(struct pare_found *f, struct pare_node *last, struct 
     return false;
 }
 
-/* One number per channel: a constant, or a parameter that is trained. */
+/* One number per channel: a constant, or a parameter that is trained.  Other ranks are copied to a
+ * list, so their contents must be there. */
 static bool is_row(const struct pare_value *v, int64_t n)
 {
     return is_float(v) && v->flags & (PARE_V_CONST | PARE_V_PARAM) && pare_numel(&v->t) == n &&
-           v->t.dim[v->t.rank - 1] == n && (v->t.rank == 1 || !(v->flags & PARE_V_PARAM));
+           v->t.dim[v->t.rank - 1] == n &&
+           (v->t.rank == 1 || (!(v->flags & PARE_V_PARAM) && (v->t.data || v->raw)));
 }
 
 struct pare_value *pare_row_operand(const struct pare_node *n, int *which)
