@@ -313,18 +313,27 @@ static int list_trials(struct pare_compression *r, struct state *s, struct pare_
     return 0;
 }
 
-/* Items of a trial: as many as take LOAD observed values, so that large models take no longer than
- * small ones. */
-#define LOAD 4e6
+/* Items of a pass: as many as take PASS_VALUES observed values; passes: as many as take ALL_VALUES,
+ * so that large models do not take much longer than small ones. */
+#define PASS_VALUES 4e6
+#define ALL_VALUES 5e9
 #define LEAST_ITEMS 4
 #define MOST_ITEMS 64
+#define LEAST_PASSES 16
+#define MOST_PASSES 96
 
-static int64_t trial_items(struct pare_compression *r, const struct state *s)
+static double within(double v, double least, double most)
+{
+    return v < least ? least : v > most ? most : v;
+}
+
+static struct pare_trial_budget trial_budget(struct pare_compression *r, const struct state *s)
 {
     const struct opts *o = pare_compression_conf(r);
     double values = 0, items = (double)o->calibration_steps *
                                (double)(r->batch ? r->batch : r->data->opts.batch);
 
+    items = within(items, 1, (double)r->data->n);
     for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
         const struct pare_histogram *h = s->observed[i].seen ? s->observed[i].h : NULL;
 
@@ -332,8 +341,10 @@ static int64_t trial_items(struct pare_compression *r, const struct state *s)
         for (int k = 0; h && k < PARE_BINS; k++)
             values += (double)h->count[k];
     }
-    items = LOAD / (values / items + 1);
-    return items < LEAST_ITEMS ? LEAST_ITEMS : items > MOST_ITEMS ? MOST_ITEMS : (int64_t)items;
+    values = values / items + 1; /* of an item */
+    items = within(PASS_VALUES / values, LEAST_ITEMS, MOST_ITEMS);
+    return (struct pare_trial_budget){ (int64_t)items, (int)within(ALL_VALUES / (values * items),
+                                                                   LEAST_PASSES, MOST_PASSES) };
 }
 
 /* Chooses an observer for each tensor by the error at the model's outputs. */
@@ -341,13 +352,13 @@ static int choose_observers(struct pare_compression *r, struct state *s, struct 
 {
     struct state *live = pare_compression_state(r), now = *s;
     struct pare_range_trial *t;
-    int64_t items;
+    struct pare_trial_budget budget;
     int n, rc, count[PARE_OBSERVERS] = { 0 };
 
     PARE_TRY(list_trials(r, s, &t, &n, err));
-    items = trial_items(r, s);
+    budget = trial_budget(r, s);
     live->observed = NULL; /* quantize instead of observing */
-    rc = pare_choose_ranges(r, t, n, items, set_range, err);
+    rc = pare_choose_ranges(r, t, n, budget, set_range, err);
     live->observed = now.observed;
     for (int i = 0; i < n && !rc; i++) {
         s->observed[t[i].place].lo[0] = t[i].lo[t[i].best];

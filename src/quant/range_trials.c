@@ -19,7 +19,6 @@
 #include "../base/arena.h"
 #include "quant_check.h"
 
-#define PASSES 96  /* at most */
 #define NEAR 1.02  /* ratio of ranges that count as the same */
 #define BETTER 0.9 /* times the noise of the observer for all: less replaces it */
 
@@ -32,6 +31,7 @@ struct trials {
     int *order;              /* of tensors: those whose ranges differ most first */
     int best;                /* observer with the least sum of noise over the tried tensors */
     int at, observer, tried; /* position in `order`, observer, passes */
+    int passes;              /* at most */
 };
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ static bool next_single(struct trials *s)
     for (; s->at < s->n; s->at++, s->observer = -1) {
         const struct pare_range_trial *t = &s->t[s->order[s->at]];
 
-        if (s->observer < 0 && s->tried + PARE_OBSERVERS > PASSES)
+        if (s->observer < 0 && s->tried + PARE_OBSERVERS > s->passes)
             return false;
         while (++s->observer < PARE_OBSERVERS)
             if (t->like[s->observer] == s->observer && !near(spread(t), 1)) {
@@ -172,11 +172,18 @@ static void find_best(struct trials *s)
             s->best = k;
 }
 
-int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n, int64_t items,
-                       pare_set_range_fn *set, struct pare_err *err)
+int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n,
+                       struct pare_trial_budget budget, pare_set_range_fn *set,
+                       struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
-    struct trials s = { .r = r, .t = t, .n = n, .set = set, .best = 2, .observer = -1 };
+    struct trials s = { .r = r,
+                        .t = t,
+                        .n = n,
+                        .set = set,
+                        .best = 2,
+                        .observer = -1,
+                        .passes = budget.passes };
     int rc = 0;
 
     s.was = a ? pare_alloc(a, (size_t)r->n_layers, sizeof(*s.was)) : NULL;
@@ -194,7 +201,7 @@ int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, i
         t[i].best = t[i].like[s.best];
     }
     sort_by_spread(&s);
-    rc = pare_output_trials(r, items, next, &s, err);
+    rc = pare_output_trials(r, budget.items, next, &s, err);
     find_best(&s);
     for (int i = 0; i < n; i++)
         choose(&s, &t[i]);

@@ -20,9 +20,15 @@ struct pare_range_trial {
 typedef int pare_set_range_fn(struct pare_compression *r, int place, float lo, float hi,
                               struct pare_err *err);
 
-/* Chooses t[].best for n tensors, by passes over N items, and sets their ranges.  The model's
+struct pare_trial_budget {
+    int64_t items; /* of a pass */
+    int passes;    /* at most */
+};
+
+/* Chooses t[].best for n tensors, by passes over a few items, and sets their ranges.  The model's
  * weights are float. */
-int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n, int64_t items,
-                       pare_set_range_fn *set, struct pare_err *err);
+int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n,
+                       struct pare_trial_budget budget, pare_set_range_fn *set,
+                       struct pare_err *err);
 
 #endif
