@@ -141,9 +141,9 @@ int main(int argc, char **argv)
     check(pare_tensor_new(a, &y, PARE_I64, 1, &batch, &err));
     pare_rng_init(&rng, 1);
     for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)pare_rng_normal(&rng);
+        pare_f32_mut(&x)[i] = (float)pare_rng_normal(&rng);
     for (int64_t i = 0; i < batch; i++)
-        pare_i64(&y)[i] = i % 10;
+        pare_i64_mut(&y)[i] = i % 10;
     for (int i = 0; i < n; i++) {
         open_job(&job[i], a, net, chw, threads);
         for (int k = 0; k < 2; k++)

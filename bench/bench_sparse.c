@@ -66,12 +66,12 @@ static void fill(struct pare_tensor *t, int rows, double zeros, uint64_t seed)
 
     pare_rng_init(&r, seed);
     for (int64_t i = 0; i < O * K; i++)
-        pare_f32(t)[i] = (float)(pare_rng_uniform(&r) + 0.1);
+        pare_f32_mut(t)[i] = (float)(pare_rng_uniform(&r) + 0.1);
     for (int64_t o = 0; rows && o < O; o += rows)
         for (int64_t k = 0; k < K; k++)
             if (pare_rng_uniform(&r) < zeros)
                 for (int64_t i = o; i < o + rows && i < O; i++)
-                    pare_f32(t)[i * K + k] = 0;
+                    pare_f32_mut(t)[i * K + k] = 0;
 }
 
 static int make_model(const struct layer *l, int rows, double zeros, struct pare_model **m,
@@ -134,7 +134,7 @@ static int open_entry(struct entry *e, const struct layer *l, int kind, double z
                              l->kernel ? dim : dim2, err));
     pare_rng_init(&r, 3);
     for (int64_t i = 0; i < pare_numel(&e->x); i++)
-        pare_f32(&e->x)[i] = (float)pare_rng_uniform(&r);
+        pare_f32_mut(&e->x)[i] = (float)pare_rng_uniform(&r);
     for (int i = 0; i < e->plan->n_steps; i++)
         if (e->plan->step[i]->node && !strcmp(e->plan->step[i]->node->name, "it"))
             e->step = e->plan->step[i];

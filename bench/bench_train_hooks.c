@@ -58,8 +58,8 @@ static struct pare_optim *make_optim(struct pare_arena *a, const char *name, int
     check(pare_tensor_new(a, &p.value, PARE_F32, 1, &n, &err));
     check(pare_tensor_new(a, &p.grad, PARE_F32, 1, &n, &err));
     for (int64_t i = 0; i < n; i++) {
-        pare_f32(&p.value)[i] = (float)(i % 1000) * 1e-3f;
-        pare_f32(&p.grad)[i] = (float)(i % 777) * 1e-4f;
+        pare_f32_mut(&p.value)[i] = (float)(i % 1000) * 1e-3f;
+        pare_f32_mut(&p.grad)[i] = (float)(i % 777) * 1e-4f;
     }
     o.conf = conf;
     o.param = &p;

@@ -46,7 +46,7 @@ static int to_input(struct pare_arena *a, const struct pare_tensor *image, struc
 
     PARE_TRY(pare_tensor_new(a, x, PARE_F32, 4, dim, err));
     for (int64_t i = 0; i < pare_numel(x); i++)
-        pare_f32(x)[i] = ((const unsigned char *)image->data)[i] / 16.0f;
+        pare_f32_mut(x)[i] = ((const unsigned char *)image->data)[i] / 16.0f;
     return 0;
 }
 

@@ -142,4 +142,18 @@ END {
     exit bad
 }
 ' >&2 || bad=1
+
+# Public functions accept NULL for err: they begin with PARE_ERR(err), and a test calls each.
+good=$(find src -name '*.c' | xargs awk '
+    FNR == 1 { name = "" }
+    /^[a-z].*pare_[a-z0-9_]+\(/ { name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name) }
+    /PARE_ERR\(err\);/ { print name }
+    /;$/ { name = "" }')
+for name in $(cat include/pare/*.h | tr '\n' ' ' | grep -oE 'PARE_API [^;]*;' |
+    grep 'struct pare_err \*err' | sed -E 's/^[^(]*[ *](pare_[a-z0-9_]+)\(.*/\1/'); do
+    grep -q "[^a-z_]$name(" tests/unit/test_null_err.c ||
+        complain "tests/unit/test_null_err.c does not call $name()"
+    [ "$name" = pare_at ] || echo "$good" | grep -qxF "$name" ||
+        complain "$name() does not begin with PARE_ERR(err)"
+done
 exit $bad

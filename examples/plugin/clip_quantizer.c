@@ -41,7 +41,7 @@ static int quantize(struct pare_layer *l, enum pare_quant_site site, const struc
     if (q->per_channel)
         return pare_fail(err, PARE_ECONFIG, "clip has one scale for all channels");
     if (site == PARE_WEIGHT || pare_compression_is_training(pare_layer_compression(l)))
-        find_range(q, x, pare_f32(scale), pare_f32(zero));
+        find_range(q, x, pare_f32_mut(scale), pare_f32_mut(zero));
     if (*pare_f32(scale) > 0)
         pare_quant_apply(q, x, pare_f32(scale), pare_f32(zero), y);
     else
@@ -77,7 +77,7 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     for (int64_t i = 0; i < pare_numel(x); i++) {
         bool stops = site == PARE_OUTPUT && fabs((double)pare_f32(x)[i]) > o->limit;
 
-        pare_f32(gx)[i] = stops ? 0 : pare_f32(gy)[i];
+        pare_f32_mut(gx)[i] = stops ? 0 : pare_f32(gy)[i];
     }
     return 0;
 }

@@ -20,7 +20,7 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
         return err->code;
     for (int64_t i = 0; i < pare_numel(out); i++)
         if (pare_f32(out)[i] > 0)
-            pare_f32(sum)[i / area % c] += pare_f32(out)[i];
+            pare_f32_mut(sum)[i / area % c] += pare_f32(out)[i];
     ((struct state *)pare_layer_state(l))->seen++;
     return 0;
 }

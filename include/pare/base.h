@@ -63,7 +63,7 @@ struct pare_err {
 };
 
 /* Record an error and return its code, so that callers can write
- * `return pare_fail(err, PARE_ESHAPE, "...")`. */
+ * `return pare_fail(err, PARE_ESHAPE, "...")`.  Here, too, err may be NULL. */
 PARE_API int pare_fail(struct pare_err *err, int code, const char *fmt, ...) PARE_PRINTF(3, 4);
 
 /* The same for PARE_ENOMEM: "no memory " and what for, as in pare_no_memory(err, "for the
@@ -84,6 +84,11 @@ PARE_API const char *pare_code_text(int code);
         if (pare_rc_)          \
             return pare_rc_;   \
     } while (0)
+
+/* The first line of a function whose callers may pass NULL for err. */
+#define PARE_ERR(err)              \
+    struct pare_err err##_unread_; \
+    err = (err) ? (err) : &err##_unread_
 
 /* ---- progress --------------------------------------------------------------- */
 
@@ -174,13 +179,22 @@ PARE_API int64_t pare_numel(const struct pare_tensor *t); /* 1 for a scalar */
 PARE_API size_t pare_dtype_size(enum pare_dtype d);       /* bytes; 0: not computed with */
 PARE_API const char *pare_dtype_name(enum pare_dtype d);  /* "float32", "int64", ... */
 
-/* The elements of a float32 or int64 tensor.  A view of memory that must not be written is handed
- * out with this said at the function. */
-static inline float *pare_f32(const struct pare_tensor *t)
+/* The elements of a float32 or int64 tensor, to read; and to write (_mut).  A tensor is a view, so
+ * a const one may point to memory that can be written: functions that return tensors which must not
+ * be written say so. */
+static inline const float *pare_f32(const struct pare_tensor *t)
+{
+    return (const float *)t->data;
+}
+static inline const int64_t *pare_i64(const struct pare_tensor *t)
+{
+    return (const int64_t *)t->data;
+}
+static inline float *pare_f32_mut(const struct pare_tensor *t)
 {
     return (float *)t->data;
 }
-static inline int64_t *pare_i64(const struct pare_tensor *t)
+static inline int64_t *pare_i64_mut(const struct pare_tensor *t)
 {
     return (int64_t *)t->data;
 }

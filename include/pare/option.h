@@ -55,27 +55,28 @@ struct pare_opt {
 };
 
 /* Rows of an option table.  `at` is offsetof(struct, field); the last two arguments of numbers are
- * the smallest and the largest value, or PARE_ANY. */
+ * the smallest and the largest value, or PARE_NO_MIN and PARE_NO_MAX. */
 /* clang-format off */
 #define PARE_FLAG(name, at, help, def) \
     { name, help, PARE_OPT_BOOL, at, def, 0, 1, NULL, NULL, false, NULL }
-#define PARE_INT(name, at, help, def, ...) \
-    { name, help, PARE_OPT_INT, at, def, __VA_ARGS__, NULL, NULL, false, NULL }
-#define PARE_FLOAT(name, at, help, def, ...) \
-    { name, help, PARE_OPT_FLOAT, at, def, __VA_ARGS__, NULL, NULL, false, NULL }
+#define PARE_INT(name, at, help, def, min, max) \
+    { name, help, PARE_OPT_INT, at, def, min, max, NULL, NULL, false, NULL }
+#define PARE_FLOAT(name, at, help, def, min, max) \
+    { name, help, PARE_OPT_FLOAT, at, def, min, max, NULL, NULL, false, NULL }
 #define PARE_TEXT(name, at, metavar, help, def) \
-    { name, help, PARE_OPT_STR, at, 0, PARE_ANY, def, NULL, false, metavar }
+    { name, help, PARE_OPT_STR, at, 0, PARE_NO_MIN, PARE_NO_MAX, def, NULL, false, metavar }
 #define PARE_CHOICE(name, at, help, def, choices) \
-    { name, help, PARE_OPT_STR, at, 0, PARE_ANY, def, choices, false, NULL }
-#define PARE_INTS(name, at, help, ...) \
-    { name, help, PARE_OPT_INTS, at, 0, __VA_ARGS__, NULL, NULL, false, NULL }
-#define PARE_FLOATS(name, at, help, ...) \
-    { name, help, PARE_OPT_FLOATS, at, 0, __VA_ARGS__, NULL, NULL, false, NULL }
+    { name, help, PARE_OPT_STR, at, 0, PARE_NO_MIN, PARE_NO_MAX, def, choices, false, NULL }
+#define PARE_INTS(name, at, help, min, max) \
+    { name, help, PARE_OPT_INTS, at, 0, min, max, NULL, NULL, false, NULL }
+#define PARE_FLOATS(name, at, help, min, max) \
+    { name, help, PARE_OPT_FLOATS, at, 0, min, max, NULL, NULL, false, NULL }
 #define PARE_TEXTS(name, at, metavar, help) \
-    { name, help, PARE_OPT_STRS, at, 0, PARE_ANY, NULL, NULL, false, metavar }
+    { name, help, PARE_OPT_STRS, at, 0, PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, false, metavar }
 #define PARE_OPT_END { .name = NULL }
 /* clang-format on */
-#define PARE_ANY (-1e300), 1e300 /* the bounds of a number that may be anything */
+#define PARE_NO_MIN (-1e300) /* min of a number without a lower bound */
+#define PARE_NO_MAX 1e300    /* max of one without an upper bound */
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
  *
  * Conventions, everywhere:
  *   - A function that can fail returns 0, or a nonzero enum pare_code, and leaves a complete
- *     sentence in *err.  err must not be NULL.  After a failure, output arguments are NULL or
+ *     sentence in *err; err may be NULL.  After a failure, output arguments are NULL or
  *     unchanged, and nothing needs to be freed.
  *   - Objects come from pare_X_new(), pare_X_load() or pare_X_open() and are freed by
  *     pare_X_free(), which accepts NULL.  They count references to the objects that they use, so

@@ -19,6 +19,13 @@ extern "C" {
 
 /* ---- evaluation ------------------------------------------------------------- */
 
+/* Results by class. */
+struct pare_class_metrics {
+    int64_t n;                    /* number of classes; 0: there are no class labels */
+    const int64_t *items, *right; /* of each class: items, and those that top-1 finds */
+    const char *const *name;      /* NULL: the classes have no names */
+};
+
 struct pare_evaluate_opts {
     size_t size;      /* sizeof(struct pare_evaluate_opts), or 0 */
     int threads;      /* 0: all cores */
@@ -26,6 +33,12 @@ struct pare_evaluate_opts {
     const char *loss; /* NULL: cross_entropy */
     pare_progress_fn *progress;
     void *user;
+    const struct pare_given *given; /* options of the loss, as `pare eval` takes them */
+    int n_given;
+    bool tune;                          /* these three: see struct pare_plan_opts */
+    const char *choices, *cache;        /* NULL: none */
+    struct pare_class_metrics *classes; /* receives the results by class; NULL: not wanted */
+    struct pare_arena *arena;           /* with classes: memory for its lists */
 };
 
 struct pare_metrics {

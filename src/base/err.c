@@ -7,6 +7,7 @@
 
 int pare_fail(struct pare_err *err, int code, const char *fmt, ...)
 {
+    PARE_ERR(err);
     va_list ap;
 
     err->code = code;
@@ -18,6 +19,7 @@ int pare_fail(struct pare_err *err, int code, const char *fmt, ...)
 
 int pare_no_memory(struct pare_err *err, const char *fmt, ...)
 {
+    PARE_ERR(err);
     va_list ap;
     int n;
 
@@ -35,8 +37,8 @@ int pare_at(struct pare_err *err, int code, const char *fmt, ...)
     va_list ap;
     size_t n;
 
-    if (!code)
-        return 0;
+    if (!code || !err)
+        return code;
     memcpy(was, err->msg, sizeof(was));
     was[sizeof(was) - 1] = '\0';
     va_start(ap, fmt);

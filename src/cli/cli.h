@@ -73,7 +73,8 @@ struct pare_command {
     /* Names of the options that name output files, ending with NULL; NULL: none. */
     const char *const *writes;
 
-    bool brief; /* does little work and loads no model, so pare_common_opts are not offered */
+    bool brief;    /* does little work and loads no model: has no common options */
+    bool no_model; /* loads no model: has no --keep-training-mode */
 
     bool shared; /* MPI processes share the work; if false, only the first process runs */
 
@@ -85,8 +86,9 @@ struct pare_command {
 
 extern const struct pare_command *const pare_commands[]; /* ends with NULL */
 
-/* Options of every command that is not brief; offsets are those of struct pare_cli. */
-extern const struct pare_opt pare_common_opts[];
+/* Options that all commands have, except those that make no sense for this one; offsets are those
+ * of struct pare_cli. */
+const struct pare_opt *pare_common_opts(const struct pare_command *cmd);
 
 const struct pare_command *pare_find_command(const char *name);
 
@@ -107,6 +109,7 @@ struct pare_call {
     int n_given;
     const char *const *arg;
     int n_args;
+    bool keep_training_mode;
 };
 int pare_cli_fill(const struct pare_call *k, struct pare_cli *c, struct pare_err *err);
 

@@ -41,17 +41,27 @@ const char *pare_cli_hint(const char *typed, const char *const *names, int n, co
 
 #define MAX_NAMES 256
 
-const struct pare_opt pare_common_opts[] = {
-    PARE_TEXT(
-        "max-memory", offsetof(struct pare_cli, limits.max_memory), "SIZE",
-        "use at most this much memory, such as 512M or 8G; 0: no limit (default: the machine's)",
-        NULL),
-    PARE_FLOAT("timeout", offsetof(struct pare_cli, limits.timeout),
-               "stop after X seconds; 0: never", 0, 0, 1e300),
-    PARE_FLAG("keep-training-mode", offsetof(struct pare_cli, keep_training_mode),
-              "keep BatchNormalization and Dropout that were exported in training mode", 0),
-    PARE_OPT_END
-};
+#define LIMIT_OPTS                                                                           \
+    PARE_TEXT("max-memory", offsetof(struct pare_cli, limits.max_memory), "SIZE",            \
+              "use at most this much memory, such as 512M or 8G; 0: no limit (default: the " \
+              "machine's)",                                                                  \
+              NULL),                                                                         \
+        PARE_FLOAT("timeout", offsetof(struct pare_cli, limits.timeout),                     \
+                   "stop after X seconds; 0: never", 0, 0, PARE_NO_MAX)
+
+const struct pare_opt *pare_common_opts(const struct pare_command *cmd)
+{
+    static const struct pare_opt none[] = { PARE_OPT_END };
+    static const struct pare_opt limits[] = { LIMIT_OPTS, PARE_OPT_END };
+    static const struct pare_opt all[] = {
+        LIMIT_OPTS,
+        PARE_FLAG("keep-training-mode", offsetof(struct pare_cli, keep_training_mode),
+                  "keep BatchNormalization and Dropout that were exported in training mode", 0),
+        PARE_OPT_END
+    };
+
+    return cmd->brief ? none : cmd->no_model ? limits : all;
+}
 
 struct parser {
     const struct pare_command *cmd;
@@ -92,8 +102,8 @@ static int unknown_option(struct parser *p, const char *typed, const char *name,
 
     for (int i = 0; i < p->n_groups; i++)
         n = add_names(p, p->group[i].opts, names, n);
-    if (!p->keys && !p->cmd->brief)
-        n = add_names(p, pare_common_opts, names, n);
+    if (!p->keys)
+        n = add_names(p, pare_common_opts(p->cmd), names, n);
     snprintf(otherwise, sizeof(otherwise), "; 'pare help %s%s' lists them", p->cmd->name,
              p->cmd->first ? " --all" : "");
     name = pare_sprintf(p->c->arena, "%s%s", p->keys ? "" : "--", name);
@@ -130,7 +140,7 @@ static int add_text(struct parser *p, const struct pare_opt *o, const char *text
 /* Find an option that all commands have; NULL: none. */
 static const struct pare_opt *common_option(const struct parser *p, const char *name)
 {
-    return p->keys || p->cmd->brief ? NULL : pare_opt_find(pare_common_opts, name);
+    return p->keys ? NULL : pare_opt_find(pare_common_opts(p->cmd), name);
 }
 
 static int set_common(struct parser *p, const struct pare_opt *o, const char *text,
@@ -326,7 +336,7 @@ static int apply_settings(struct parser *p, struct pare_err *err)
         PARE_TRY(check_args(p, err));
     PARE_TRY(check_required(p, err));
     if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err) ||
-        pare_opts_apply(pare_common_opts, p->common, p->n_common, c, c->arena, err)) {
+        pare_opts_apply(pare_common_opts(p->cmd), p->common, p->n_common, c, c->arena, err)) {
         c->usage = err->code != PARE_ENOMEM;
         return err->code;
     }
@@ -386,7 +396,9 @@ int pare_cli_fill(const struct pare_call *k, struct pare_cli *c, struct pare_err
     }
     for (int i = 0; i < k->n_args; i++)
         p.arg[c->n_args++] = k->arg[i];
-    return apply_settings(&p, err);
+    PARE_TRY(apply_settings(&p, err));
+    c->keep_training_mode = k->keep_training_mode;
+    return 0;
 }
 
 int pare_cli_option(const struct pare_command *cmd, struct pare_arena *a, const char *name,

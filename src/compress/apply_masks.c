@@ -181,6 +181,7 @@ int pare_apply_list(struct pare_model *m, const char *path, struct pare_arena *a
 
 int pare_apply_masks(struct pare_model *m, const char *path, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_applied *list;
     int n, rc;

@@ -43,6 +43,7 @@ static int watch(struct pare_compression *c, struct pare_err *err)
 int pare_add_collector(struct pare_compression *c, pare_collect_fn *fn, void *user, int *id,
                        struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_collector *new = pare_alloc(c->arena, 1, sizeof(*new)), **end = &c->collectors;
     bool first = !c->collectors;
 
@@ -58,6 +59,7 @@ int pare_add_collector(struct pare_compression *c, pare_collect_fn *fn, void *us
 
 int pare_remove_collector(struct pare_compression *c, int id, struct pare_err *err)
 {
+    PARE_ERR(err);
     for (struct pare_collector **at = &c->collectors; *at; at = &(*at)->next)
         if ((*at)->id == id) {
             *at = (*at)->next;
@@ -189,6 +191,7 @@ static int64_t full_batches(const struct pare_compression *c, const struct pare_
 static int open_loader(struct pare_compression *c, int64_t batch, int64_t *batches,
                        struct pare_loader **loader, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_loader_opts o = { .train = true,
                                   .batch = batch,
                                   .seed = 1,

@@ -170,6 +170,7 @@ int pare_compression_loss(struct pare_compression *c, double *loss, struct pare_
 int pare_compression_length(struct pare_compression *c, int64_t *epochs, int64_t *steps,
                             struct pare_err *err)
 {
+    PARE_ERR(err);
     *epochs = *steps = 0;
     for (int i = 0; i < PARE_MAX_ALGORITHMS && c->algorithm[i]; i++) {
         const struct pare_algorithm *a = c->algorithm[i];
@@ -208,6 +209,7 @@ int pare_compression_start(struct pare_compression *c, struct pare_err *err)
 
 int pare_compression_compress(struct pare_compression *c, struct pare_err *err)
 {
+    PARE_ERR(err);
     if (c->started)
         return pare_fail(err, PARE_ECONFIG, "the compression has been started already");
     return c->method->start(c, err);

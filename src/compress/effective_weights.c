@@ -75,7 +75,8 @@ int pare_layer_write_masked(struct pare_layer *l, struct pare_err *err)
 {
     (void)err;
     if (!l->grad.data)
-        pare_mask_apply(pare_f32(&l->w), l->mask.data, pare_f32(&l->weight->t), pare_numel(&l->w));
+        pare_mask_apply(pare_f32(&l->w), l->mask.data, pare_f32_mut(&l->weight->t),
+                        pare_numel(&l->w));
     return 0;
 }
 
@@ -103,7 +104,7 @@ int pare_compression_write_weights(struct pare_compression *c, struct pare_err *
         PARE_TRY(c->method->write_weight(l, err));
         if (l->bias && !l->bias_grad.data) {
             PARE_TRY(copy_out(c, l->bias, &l->b, err));
-            pare_mask_apply(pare_f32(&l->b), l->bias_mask.data, pare_f32(&l->bias->t),
+            pare_mask_apply(pare_f32(&l->b), l->bias_mask.data, pare_f32_mut(&l->bias->t),
                             pare_numel(&l->b));
         }
         pare_layer_release(l);

@@ -79,7 +79,7 @@ static int as_floats(struct pare_arena *a, struct pare_tensor *t, struct pare_er
 
     PARE_TRY(pare_tensor_new(a, &f, PARE_F32, t->rank, t->dim, err));
     for (int64_t i = 0, n = pare_numel(t); i < n; i++)
-        pare_f32(&f)[i] = ((const uint8_t *)t->data)[i];
+        pare_f32_mut(&f)[i] = ((const uint8_t *)t->data)[i];
     *t = f;
     return 0;
 }
@@ -187,6 +187,7 @@ static int write_with_shape(struct pare_compression *c, const struct pare_export
 int pare_compression_export(struct pare_compression *c, const struct pare_export *e,
                             struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_export o;
 
     PARE_TRY(pare_sized_copy(&o, sizeof(o), e, err));

@@ -12,6 +12,7 @@ struct pare_tensor *pare_layer_statistic(struct pare_layer *l, const char *name,
                                          enum pare_merge merge, enum pare_dtype dtype, int64_t n,
                                          struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_tensor *t = NULL;
 
     if (merge == PARE_MERGE_NONE || (dtype != PARE_F32 && dtype != PARE_F64 && dtype != PARE_I64))
@@ -30,6 +31,7 @@ struct pare_tensor *pare_layer_statistic(struct pare_layer *l, const char *name,
 int pare_compression_merge(struct pare_compression *c, enum pare_merge merge, enum pare_dtype dtype,
                            void *data, int64_t n, struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_dist_merge_batch(c->dist, merge, dtype, data, n, err);
 }
 

@@ -117,6 +117,7 @@ static struct pare_tensor *fail(struct pare_err *err, const struct pare_layer *l
 struct pare_tensor *pare_layer_buffer(struct pare_layer *l, const char *name, enum pare_dtype dtype,
                                       int rank, const int64_t *dim, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_arena *a = l->compression->arena;
     struct pare_buffer *b = find_buffer(l, name);
     struct pare_tensor want = { .dtype = dtype, .rank = rank };
@@ -150,6 +151,7 @@ struct pare_tensor *pare_layer_buffer(struct pare_layer *l, const char *name, en
 int pare_layer_adam(struct pare_layer *l, const char *buffer, const float *grad, double lr,
                     struct pare_err *err)
 {
+    PARE_ERR(err);
     static const int64_t one = 1;
     const double beta1 = 0.9, beta2 = 0.999;
     struct pare_buffer *b = find_buffer(l, buffer);
@@ -168,15 +170,15 @@ int pare_layer_adam(struct pare_layer *l, const char *buffer, const float *grad,
     step = v ? pare_layer_buffer(l, name[2], PARE_I64, 1, &one, err) : NULL;
     if (!step)
         return err->code;
-    ++*pare_i64(step);
+    ++*pare_i64_mut(step);
     c1 = 1 - pow(beta1, (double)*pare_i64(step));
     c2 = sqrt(1 - pow(beta2, (double)*pare_i64(step)));
     for (int64_t i = 0, n = pare_numel(&b->t); i < n; i++) {
-        float *pm = pare_f32(m) + i, *pv = pare_f32(v) + i;
+        float *pm = pare_f32_mut(m) + i, *pv = pare_f32_mut(v) + i;
 
         *pm = (float)(beta1 * (double)*pm + (1 - beta1) * (double)grad[i]);
         *pv = (float)(beta2 * (double)*pv + (1 - beta2) * (double)grad[i] * (double)grad[i]);
-        pare_f32(&b->t)[i] -= (float)(lr / c1 * (double)*pm / (sqrt((double)*pv) / c2 + 1e-8));
+        pare_f32_mut(&b->t)[i] -= (float)(lr / c1 * (double)*pm / (sqrt((double)*pv) / c2 + 1e-8));
     }
     return 0;
 }

@@ -23,6 +23,7 @@ struct pare_registry {
 
 struct pare_registry *pare_registry_new(struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_arena *a = pare_arena_new(1 << 12);
     struct pare_registry *g = a ? pare_alloc(a, 1, sizeof(*g)) : NULL;
 
@@ -145,6 +146,7 @@ static int check_file(struct pare_registry *g, const char *path, struct pare_err
 
 int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err *err)
 {
+    PARE_ERR(err);
     int (*init)(struct pare_registry *, struct pare_err *);
     char *name = pare_sprintf(g->arena, "%s%s", strchr(path, '/') ? "" : "./", path);
     int before = g->n, rc;

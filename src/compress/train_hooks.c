@@ -157,6 +157,7 @@ int pare_compression_attach(struct pare_compression *c, struct pare_trainer *t,
 int pare_compression_use_data(struct pare_compression *c, struct pare_data *data, int64_t batch,
                               struct pare_err *err)
 {
+    PARE_ERR(err);
     if (c->started || c->trainer)
         return pare_fail(err, PARE_ECONFIG, "data is given to a compression before it is started");
     take_data(c, data);
@@ -179,6 +180,7 @@ void pare_compression_share_with(struct pare_compression *c, struct pare_dist *d
 int pare_compression_follow(struct pare_compression *c, struct pare_training *l,
                             struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_compression_attach(c, l->trainer, l->data[0], l->setup->train.batch, err);
 }
 
@@ -191,6 +193,7 @@ static const struct pare_tensor *trained(const struct pare_trainer *t, int i)
 
 int pare_compression_remember(struct pare_compression *c, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_trainer *t = c->trainer;
     int n = t ? t->n_params + t->n_state : 0;
 
@@ -212,6 +215,7 @@ int pare_compression_remember(struct pare_compression *c, struct pare_err *err)
 
 int pare_compression_rewind(struct pare_compression *c, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_trainer *t = c->trainer;
 
     if (!t || !c->remembered)

@@ -65,10 +65,10 @@ const struct pare_opt pare_data_options[] = {
     PARE_CHOICE("layout", AT(layout),
         "order of an array's dimensions after the first", "auto", "auto|chw|hwc|none"),
     PARE_FLOAT("scale", AT(scale),
-        "divide by this; 0: the scale of the data set, or 255 for bytes", 0, 0, 1e300),
+        "divide by this; 0: the scale of the data set, or 255 for bytes", 0, 0, PARE_NO_MAX),
     PARE_CHOICE("norm", AT(norm),
         "normalize by mean and standard deviation of this data set", "auto", NORMS),
-    PARE_FLOATS("mean", AT(mean), "subtract this after scaling, per channel", PARE_ANY),
+    PARE_FLOATS("mean", AT(mean), "subtract this after scaling, per channel", PARE_NO_MIN, PARE_NO_MAX),
     PARE_FLOATS("std", AT(std),
         "divide by this after subtracting the mean, per channel", 1e-30, 1e30),
     PARE_INT("pad", AT(pad),
@@ -408,6 +408,7 @@ int pare_data_start(struct pare_arena *a, const char *spec, struct pare_data **d
 int pare_data_open(const char *spec, const char *split, const struct pare_data_opts *opts,
                    struct pare_data **data, struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_data_open_for(&(struct pare_data_request){ .spec = spec, .split = split }, opts,
                               data, err);
 }

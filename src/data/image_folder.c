@@ -202,7 +202,7 @@ static int open_classes(struct pare_data *d, struct folder *f, const char *dir,
     PARE_TRY(pare_tensor_alloc(d->arena, &y, err));
     for (int i = 0, k = 0; i < f->n; i++) {
         k += i == end[k];
-        pare_i64(&y)[i] = k;
+        pare_i64_mut(&y)[i] = k;
     }
     d->classes = classes->n;
     d->classes_known = true;

@@ -109,6 +109,7 @@ static int fill(struct pare_data *d, const struct pare_arrays *a, struct pare_er
 int pare_data_from_arrays(const struct pare_arrays *arrays, struct pare_data **data,
                           struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_arrays a;
     struct pare_arena *arena;
     struct pare_data *d;

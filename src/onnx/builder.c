@@ -265,7 +265,7 @@ const char *pare_builder_number(struct pare_builder *k, const char *name, float 
     const char *made = constant(k, name, &t);
 
     if (made)
-        pare_f32(&t)[0] = v;
+        pare_f32_mut(&t)[0] = v;
     return made;
 }
 

@@ -87,9 +87,10 @@ static int fold_numbers(const struct fold *f, const struct pare_node *norm, stru
                    sqrt((double)pare_f32(&p[VARIANCE].t)[c] + eps);
 
         for (int64_t i = c * each; i < (c + 1) * each; i++)
-            pare_f32(w)[i] = (float)((double)pare_f32(w)[i] * g);
-        pare_f32(b)[c] = (float)((double)pare_f32(&p[SHIFT].t)[c] +
-                                 ((double)pare_f32(b)[c] - (double)pare_f32(&p[MEAN].t)[c]) * g);
+            pare_f32_mut(w)[i] = (float)((double)pare_f32(w)[i] * g);
+        pare_f32_mut(b)[c] = (float)((double)pare_f32(&p[SHIFT].t)[c] +
+                                     ((double)pare_f32(b)[c] - (double)pare_f32(&p[MEAN].t)[c]) *
+                                         g);
     }
     pare_model_release(f->e->to, w->data, (size_t)pare_numel(w) * sizeof(float));
     return 0;

@@ -140,6 +140,7 @@ int pare_model_parse_with(const void *data, size_t len, const char *dir,
 int pare_model_parse(const void *data, size_t len, const char *dir, struct pare_model **model,
                      struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_model_parse_with(data, len, dir, NULL, model, err);
 }
 
@@ -156,12 +157,14 @@ static int set_path(struct pare_model *m, const char *path, struct pare_err *err
 
 int pare_model_load(const char *path, struct pare_model **model, struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_model_load_with(path, NULL, model, err);
 }
 
 int pare_model_load_with(const char *path, const struct pare_load_opts *opts,
                          struct pare_model **model, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_model *m = pare_model_empty(err);
     struct pare_pages *pages = NULL;
     int fd, rc;

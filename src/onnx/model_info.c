@@ -30,6 +30,7 @@ static const char *initializer(const struct pare_value *v)
 int pare_model_list_layers(const struct pare_model *m, struct pare_arena *a,
                            const struct pare_model_layer **layer, int *n, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_layer_info *list;
     struct pare_model_layer *to;
     struct pare_graph *g;
@@ -56,6 +57,7 @@ int pare_model_list_layers(const struct pare_model *m, struct pare_arena *a,
 int pare_model_tensor(const struct pare_model *m, const char *name, struct pare_tensor *t,
                       struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_value *v = pare_graph_find(m->graph, name);
 
     if (!v || !(v->flags & PARE_V_CONST))
@@ -68,6 +70,7 @@ int pare_model_tensor(const struct pare_model *m, const char *name, struct pare_
 int pare_model_list_tensors(const struct pare_model *m, struct pare_arena *a,
                             const char *const **name, int *n, struct pare_err *err)
 {
+    PARE_ERR(err);
     const struct pare_graph *g = m->graph;
     const char **list = pare_alloc(a, (size_t)g->n_values + 1, sizeof(*list));
 
@@ -174,6 +177,7 @@ static int find_quant(const struct pare_model *m, const struct pare_graph *g,
 int pare_model_layer_quant(const struct pare_model *m, const char *layer, char which,
                            struct pare_model_quant *q, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_arena *a = pare_arena_new(1 << 16);
     const struct pare_layer_info *l;
     struct pare_layer_info *list;

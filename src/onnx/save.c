@@ -264,6 +264,7 @@ static int write_files(struct save *s, struct pare_err *err)
 int pare_model_save(const struct pare_model *m, const char *path, const struct pare_save_opts *opts,
                     struct pare_err *err)
 {
+    PARE_ERR(err);
     struct save s = { .m = m, .path = path, .from = m->file ? m->file : m->proto };
     struct pare_save_opts o;
     int rc;
@@ -310,6 +311,7 @@ static int pack(const struct pare_model *m, struct pare_arena *a, struct packed 
 int pare_model_pack(const struct pare_model *m, struct pare_arena *a, void **bytes, size_t *len,
                     struct pare_err *err)
 {
+    PARE_ERR(err);
     struct packed p = { .scratch = false };
 
     PARE_TRY(pack(m, a, &p, err));

@@ -7,7 +7,7 @@ int pare_backward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *
 
     (void)c, (void)err;
     if (x->grad.data && y->grad.data)
-        n->op->dmap(n, pare_f32(&x->t), pare_f32(&y->t), pare_f32(&y->grad), pare_f32(&x->grad),
+        n->op->dmap(n, pare_f32(&x->t), pare_f32(&y->t), pare_f32(&y->grad), pare_f32_mut(&x->grad),
                     pare_numel(&x->t));
     return 0;
 }
@@ -15,7 +15,7 @@ int pare_backward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *
 int pare_backward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
 
     (void)c, (void)err;
     if (gx && gy)
@@ -53,7 +53,7 @@ void pare_unspread(const struct pare_tensor *x, const struct pare_tensor *y)
 
     pare_rows_start(&r, y, &x, 1);
     for (int64_t i = 0; i < r.n; i++, pare_walk_next(&r.w))
-        pare_add_row(pare_f32(x) + r.w.at[0], r.step[0], pare_f32(y) + i * r.len, r.len);
+        pare_add_row(pare_f32_mut(x) + r.w.at[0], r.step[0], pare_f32(y) + i * r.len, r.len);
 }
 
 #define PIECE 512 /* a row's gradients, in pieces that fit the cache */
@@ -61,7 +61,7 @@ void pare_unspread(const struct pare_tensor *x, const struct pare_tensor *y)
 void pare_apply_dmap2(const struct pare_node *n, const struct pare_tensor *const *in)
 {
     const float *a = pare_f32(in[0]), *b = pare_f32(in[1]), *gy = pare_f32(&n->out[0]->grad);
-    float *ga = pare_f32(&n->in[0]->grad), *gb = pare_f32(&n->in[1]->grad);
+    float *ga = pare_f32_mut(&n->in[0]->grad), *gb = pare_f32_mut(&n->in[1]->grad);
     float for_a[PIECE], for_b[PIECE];
     struct pare_rows r;
 
@@ -119,7 +119,7 @@ int pare_backward_choice(struct pare_node *n, struct pare_ctx *c, struct pare_er
     for (int pass = 0; pass < 2; pass++)
         for (int k = 0; k < n->n_in; k++) {
             const struct pare_tensor *x = n->in[k] ? &n->in[k]->t : NULL;
-            float *gx = x ? pare_f32(&n->in[k]->grad) : NULL;
+            float *gx = x ? pare_f32_mut(&n->in[k]->grad) : NULL;
 
             if (!x || (pass && !gx))
                 continue;

@@ -218,7 +218,7 @@ void pare_walk_next(struct pare_walk *w)
 int pare_forward_map(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c, (void)err;
-    n->op->map(n, pare_f32(&n->in[0]->t), pare_f32(&n->out[0]->t), pare_numel(&n->out[0]->t));
+    n->op->map(n, pare_f32(&n->in[0]->t), pare_f32_mut(&n->out[0]->t), pare_numel(&n->out[0]->t));
     return 0;
 }
 

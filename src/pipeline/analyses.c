@@ -68,6 +68,7 @@ static int graph_with_shapes(const struct pare_model *m, const struct pare_count
 int pare_analyze_count(const struct pare_model *m, const struct pare_count_opts *opts,
                        struct pare_arena *a, struct pare_count_report *r, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_count_opts o;
     struct pare_graph *g = NULL;
     struct pare_count n;
@@ -204,6 +205,7 @@ int pare_analyze_sensitivity(const struct pare_model *m, const struct pare_data 
                              const struct pare_sensitivity_opts *opts, struct pare_arena *a,
                              struct pare_sensitivity_report *r, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_train_options *setup;
     struct pare_sensitivity_opts o;
     struct pare_analysis x = { 0 };
@@ -260,6 +262,7 @@ int pare_analyze_quantization(const struct pare_model *m, const struct pare_tens
                               const struct pare_quant_error_opts *opts, struct pare_arena *a,
                               struct pare_quant_error_report *r, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_quant_error_opts o;
 
     PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));

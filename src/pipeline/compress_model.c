@@ -92,6 +92,7 @@ int pare_compress(struct pare_model *model, const struct pare_compress_opts *opt
                   struct pare_model **out, struct pare_compress_report *report,
                   struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_compress_report ignored, *r = report ? report : &ignored;
     struct pare_compress_opts o;
     const struct pare_compress_preset *t;

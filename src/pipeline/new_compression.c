@@ -5,6 +5,7 @@
 int pare_compression_new(struct pare_model *model, const struct pare_compression_opts *opts,
                          struct pare_compression **c, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_compression_opts o;
 
     *c = NULL;

@@ -223,6 +223,7 @@ static int run(struct pare_prune_job *j, struct pare_model **out, struct pare_pr
 int pare_prune(struct pare_model *model, const struct pare_prune_opts *opts,
                struct pare_model **out, struct pare_prune_report *report, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_prune_report ignored, *r = report ? report : &ignored;
     struct pare_prune_job j = { .train = train };
     int rc;

@@ -40,6 +40,7 @@ static bool folds_first(const struct pare_quantize_job *j)
 
 int pare_model_fold(struct pare_model *model, struct pare_model **out, struct pare_err *err)
 {
+    PARE_ERR(err);
     int n;
 
     PARE_TRY(pare_model_fold_norm(model, out, &n, err));
@@ -403,6 +404,7 @@ int pare_quantize(struct pare_model *model, const struct pare_quantize_opts *opt
                   struct pare_model **out, struct pare_quantize_report *report,
                   struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_quantize_report ignored, *r = report ? report : &ignored;
     struct pare_quantize_job j = { .train = train };
     int rc;

@@ -328,7 +328,7 @@ int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err)
 
 float *pare_plan_out_grad(struct pare_plan *p)
 {
-    return pare_f32(&p->graph->out[0]->grad);
+    return pare_f32_mut(&p->graph->out[0]->grad);
 }
 
 int pare_plan_backward(struct pare_plan *p, struct pare_err *err)

@@ -32,7 +32,7 @@ const struct pare_tensor *pare_plan_value(const struct pare_plan *p, int i)
 
 float *pare_plan_value_grad(const struct pare_plan *p, int i)
 {
-    return pare_is_fixed(p->observed[i]) ? NULL : pare_f32(&p->observed[i]->grad);
+    return pare_is_fixed(p->observed[i]) ? NULL : pare_f32_mut(&p->observed[i]->grad);
 }
 
 void pare_plan_observed_zero(const struct pare_plan *p)

@@ -8,6 +8,7 @@
 int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *opts,
                   struct pare_plan **plan, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_plan_opts o;
 
     *plan = NULL;
@@ -21,6 +22,7 @@ int pare_plan_new(const struct pare_model *model, const struct pare_plan_opts *o
 int pare_plan_run(struct pare_plan *p, const struct pare_tensor *in, int n_in,
                   struct pare_tensor *out, int n_out, struct pare_err *err)
 {
+    PARE_ERR(err);
     int n = p->model->n_out;
 
     if (n_in != p->model->n_in)

@@ -125,6 +125,7 @@ static int rank_layer(struct pare_compression *c, struct pare_layer *l, struct p
 int pare_keep_largest(struct pare_compression *c, const float *score, int64_t n, int64_t gone,
                       uint8_t *keep, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_kth_smallest s = { .x = score, .n = n, .threads = c->threads };
 
     if (gone < 0 || gone > n)
@@ -291,6 +292,7 @@ static int update_layer(struct pare_compression *c, bool global, int i, bool *ch
 
 int pare_compression_update_masks(struct pare_compression *c, struct pare_err *err)
 {
+    PARE_ERR(err);
     const char *mode = mode_of(c);
     bool global = !strcmp(mode, "global"), aware = !strcmp(mode, "dependency_aware");
     bool changed = false;

@@ -59,8 +59,8 @@ static int buffers(struct pare_layer *l, float **z, float **u, struct pare_err *
     struct pare_tensor *a = pare_layer_buffer(l, "z", PARE_F32, w->rank, w->dim, err);
     struct pare_tensor *b = a ? pare_layer_buffer(l, "u", PARE_F32, w->rank, w->dim, err) : NULL;
 
-    *z = a ? pare_f32(a) : NULL;
-    *u = b ? pare_f32(b) : NULL;
+    *z = a ? pare_f32_mut(a) : NULL;
+    *u = b ? pare_f32_mut(b) : NULL;
     return b ? 0 : err->code;
 }
 
@@ -83,7 +83,7 @@ static int project(struct pare_compression *r, struct pare_layer *l, struct pare
     struct pare_arena *a = pare_compression_scratch(r);
     struct pare_tensor v = *pare_layer_weight(l);
     int64_t n = pare_numel(&v), gone = (int64_t)((double)units->n * pare_layer_sparsity(l));
-    float *sum = pare_alloc(a, (size_t)units->n, sizeof(*sum)), *w = pare_f32(&v), *z, *u;
+    float *sum = pare_alloc(a, (size_t)units->n, sizeof(*sum)), *w = pare_f32_mut(&v), *z, *u;
     uint8_t *keep = pare_alloc(a, (size_t)units->n, 1);
     struct pare_unit_walk k;
 
@@ -92,7 +92,7 @@ static int project(struct pare_compression *r, struct pare_layer *l, struct pare
         return pare_no_memory(err, "to project layer '%s'", pare_layer_name(l));
     PARE_TRY(buffers(l, &z, &u, err));
     for (int64_t i = 0; i < n; i++)
-        pare_f32(&v)[i] = w[i] + u[i];
+        pare_f32_mut(&v)[i] = w[i] + u[i];
     pare_units_sum(units, &v, 1, sum);
     PARE_TRY(pare_keep_largest(r, sum, units->n, gone, keep, err));
     for (pare_unit_walk_begin(&k, units); k.len; pare_unit_walk_next(&k))
@@ -154,7 +154,7 @@ static int before_step(struct pare_compression *r, struct pare_err *err)
 
         PARE_TRY(buffers(l, &z, &u, err));
         for (int64_t j = 0; g && j < pare_numel(w); j++)
-            pare_f32(g)[j] += rho * (pare_f32(w)[j] - z[j] + u[j]);
+            pare_f32_mut(g)[j] += rho * (pare_f32(w)[j] - z[j] + u[j]);
     }
     return 0;
 }

@@ -76,6 +76,7 @@ int pare_find_pruner(const struct pare_registry *g, const char *name,
 
 int pare_add_pruner(struct pare_registry *g, const struct pare_algorithm *a, struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_registry_add(g, &pare_method_prune, a, err);
 }
 

@@ -84,7 +84,7 @@ static int before_step(struct pare_compression *r, struct pare_err *err)
         for (int64_t k = 0; g && k < pare_numel(w); k++) {
             float gamma = pare_f32(w)[k];
 
-            pare_f32(g)[k] += gamma > 0 ? scale : gamma < 0 ? -scale : 0;
+            pare_f32_mut(g)[k] += gamma > 0 ? scale : gamma < 0 ? -scale : 0;
         }
     }
     return 0;

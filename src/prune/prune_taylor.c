@@ -60,7 +60,7 @@ static int before_step(struct pare_compression *r, struct pare_err *err)
             return err->code;
         if (g)
             pare_units_dot_square(pare_layer_units(l), pare_f32(pare_layer_weight(l)), pare_f32(g),
-                                  pare_f32(b));
+                                  pare_f32_mut(b));
     }
     s->steps++;
     return 0;

@@ -102,6 +102,7 @@ bool pare_layer_twin(const struct pare_layer *l, enum pare_quant_site site, stru
 int pare_compression_observe(struct pare_compression *r, int64_t batches, bool in_parts,
                              struct pare_err *err)
 {
+    PARE_ERR(err);
     int rc;
 
     r->in_parts = in_parts;

@@ -225,7 +225,7 @@ static int from_range(struct pare_layer *l, enum pare_quant_site site, const str
     z = s ? pare_layer_zero_point(l, site, 1, err) : NULL;
     if (!z)
         return err->code;
-    pare_quant_fit(&l->quant->site[site], min->num, max->num, pare_f32(s), pare_f32(z));
+    pare_quant_fit(&l->quant->site[site], min->num, max->num, pare_f32_mut(s), pare_f32_mut(z));
     return 0;
 }
 
@@ -253,7 +253,7 @@ static int fit_weight(struct pare_layer *l, struct pare_err *err)
         e[1] = v > e[1] ? v : e[1];
     }
     for (int64_t c = 0; c < n; c++)
-        pare_quant_fit(q, end[2 * c], end[2 * c + 1], pare_f32(s) + c, pare_f32(z) + c);
+        pare_quant_fit(q, end[2 * c], end[2 * c + 1], pare_f32_mut(s) + c, pare_f32_mut(z) + c);
     return 0;
 }
 
@@ -305,8 +305,8 @@ static int apply_site(struct pare_layer *l, enum pare_quant_site site, const str
     z = s ? pare_layer_zero_point(l, site, n, err) : NULL;
     if (!z)
         return err->code;
-    PARE_TRY(read_numbers(scale, n, pare_f32(s), err));
-    return read_numbers(zero, n, pare_f32(z), err);
+    PARE_TRY(read_numbers(scale, n, pare_f32_mut(s), err));
+    return read_numbers(zero, n, pare_f32_mut(z), err);
 }
 
 static const struct pare_json *find_layer(const struct pare_json *root, const char *name)
@@ -336,6 +336,7 @@ int pare_calibration_apply(struct pare_compression *r, struct pare_err *err)
 
 int pare_compression_calibrate(struct pare_compression *r, const char *path, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_json *root = pare_alloc(r->arena, 1, sizeof(*root));
     const void *text;
     size_t len;
@@ -383,6 +384,6 @@ int pare_calibrated(struct pare_layer *l, enum pare_quant_site site, const struc
     }
     PARE_TRY(pare_groups(l, pare_groups_kept(l), &g, err));
     pare_group_range(q, &f);
-    pare_groups_round(&g, &f, x, pare_f32(s), pare_f32(z), y, false);
+    pare_groups_round(&g, &f, x, pare_f32_mut(s), pare_f32_mut(z), y, false);
     return 0;
 }

@@ -62,8 +62,8 @@ int pare_quant_point_open(struct pare_layer *l, enum pare_quant_site site,
     zero = scale ? pare_layer_zero_point(l, site, p->n, err) : NULL;
     if (!zero)
         return err->code;
-    p->scale = pare_f32(scale);
-    p->zero = pare_f32(zero);
+    p->scale = pare_f32_mut(scale);
+    p->zero = pare_f32_mut(zero);
     return 0;
 }
 

@@ -157,7 +157,8 @@ static void scale_channels(const struct factors *f, const struct pare_tensor *w,
 {
 #pragma omp parallel for num_threads(f->threads) if (f->threads > 1)
     for (int64_t c = 0; c < f->n; c++)
-        scale_row(pare_f32(w) + c * f->each, (float)f->s[c], pare_f32(to) + c * f->each, f->each);
+        scale_row(pare_f32_mut(w) + c * f->each, (float)f->s[c], pare_f32_mut(to) + c * f->each,
+                  f->each);
 }
 
 int pare_conv_bn_weight(const struct pare_layer *l, const struct pare_tensor *w,
@@ -212,7 +213,7 @@ int pare_conv_bn_round(struct pare_layer *l, struct pare_err *err)
                                            (size_t)f.each * sizeof(float));
 
         scale_masked_row(pare_f32(same ? &l->w : &out) + at, mask, same ? 1 : (float)(1 / f.s[c]),
-                         pare_f32(&out) + at, f.each);
+                         pare_f32_mut(&out) + at, f.each);
     }
     return 0;
 }
@@ -280,7 +281,8 @@ int pare_conv_bn_grad(struct pare_layer *l, struct pare_err *err)
 {
     struct pare_compression *r = l->compression;
     int gamma = pare_trainer_param(r->trainer, l->quant->norm->in[GAMMA]->name);
-    float *g = pare_f32(&l->grad), *gg = gamma < 0 ? NULL : pare_f32(&r->trainer->grad[gamma]);
+    float *g = pare_f32_mut(&l->grad),
+          *gg = gamma < 0 ? NULL : pare_f32_mut(&r->trainer->grad[gamma]);
     struct pare_tensor p;
     struct factors f;
     double *hw;
@@ -336,9 +338,9 @@ int pare_conv_bn_view(const struct pare_layer *l, struct pare_arena *a, struct p
     for (int64_t c = 0; c < f.n; c++) {
         double old = l->bias ? (double)pare_f32(&l->bias->t)[c] : 0;
 
-        pare_f32(&b->t)[c] = (float)((double)f.at[BETA][c] + (old - (double)f.at[MEAN][c]) *
-                                                                 (double)f.at[GAMMA][c] /
-                                                                 f.deviation[c]);
+        pare_f32_mut(&b->t)[c] = (float)((double)f.at[BETA][c] + (old - (double)f.at[MEAN][c]) *
+                                                                     (double)f.at[GAMMA][c] /
+                                                                     f.deviation[c]);
     }
     view->weight = w;
     view->bias = view->info.bias = b;

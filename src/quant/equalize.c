@@ -202,7 +202,7 @@ static void largest_weights(const struct side *d, float *r, int64_t n)
 
 static void scale_rows(const struct side *d, const double *s)
 {
-    float *w = pare_f32(d->w);
+    float *w = pare_f32_mut(d->w);
 
     for (int64_t o = 0; o < d->outer; o++)
         for (int64_t i = 0; i < d->size; i++, w += d->rest) {
@@ -238,7 +238,7 @@ static double equalize_pair(struct pair *p, float *r, double *s)
     scale_rows(&d1, s);
     scale_rows(&d2, s);
     for (int64_t c = 0; p->b1.data && c < p->n; c++)
-        pare_f32(&p->b1)[c] = (float)((double)pare_f32(&p->b1)[c] / s[c]);
+        pare_f32_mut(&p->b1)[c] = (float)((double)pare_f32(&p->b1)[c] / s[c]);
     return most;
 }
 

@@ -107,7 +107,7 @@ static int pack_scales(const struct nbits *b, struct pare_tensor *t, struct pare
     PARE_TRY(pare_tensor_new(b->a, t, PARE_F32, 2, dim, err));
     for (int64_t n = 0; n < b->N; n++)
         for (int64_t k = 0; k < b->blocks; k++)
-            pare_f32(t)[n * b->blocks + k] = b->g->scale[scale_at(b, n, k)];
+            pare_f32_mut(t)[n * b->blocks + k] = b->g->scale[scale_at(b, n, k)];
     return 0;
 }
 

@@ -270,7 +270,7 @@ static int add_shifted(struct qdq *x, const char *stored, const struct names *n,
     add.name = pare_edit_name(x->e, name, "_Add");
     if (!part || !offset || !t.data || !add.name)
         return pare_no_memory(err, "to export a quantized model");
-    *pare_f32(&t) = g->offset;
+    *pare_f32_mut(&t) = g->offset;
     PARE_TRY(pare_edit_constant(x->e, offset, &t, err));
     PARE_TRY(add_node(x, "DequantizeLinear", stored, n, part, g, err));
     return pare_edit_insert(x->e, &add, err);

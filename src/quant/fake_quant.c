@@ -140,7 +140,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         return pare_no_memory(err, "for a gradient");
     PARE_TRY(backward_site(n->attr, &n->in[0]->t, &n->out[0]->grad, &own, err));
     for (int64_t i = 0; i < count; i++)
-        pare_f32(gx)[i] += pare_f32(&own)[i];
+        pare_f32_mut(gx)[i] += pare_f32(&own)[i];
     return 0;
 }
 

@@ -40,7 +40,7 @@ int pare_groups_keep(struct pare_layer *l, int64_t size, struct pare_err *err)
 
     if (!t)
         return err->code;
-    pare_i64(t)[0] = size;
+    pare_i64_mut(t)[0] = size;
     return 0;
 }
 
@@ -199,6 +199,6 @@ void pare_groups_round(const struct pare_groups *g, const struct pare_group_fit 
 
         if (fit)
             fit_run(f, pare_f32(w), r, &scale[i], &zero[i]);
-        round_run(f, pare_f32(w), r, scale[i], zero[i], pare_f32(y));
+        round_run(f, pare_f32(w), r, scale[i], zero[i], pare_f32_mut(y));
     }
 }

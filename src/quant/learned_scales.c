@@ -15,7 +15,7 @@ static int plain_grad(struct pare_compression *r, struct pare_layer *l, struct p
         return 0;
     for (int64_t i = 0; r->quant->keep_zeros && i < pare_numel(&gx); i++)
         if (!((const uint8_t *)l->mask.data)[i])
-            pare_f32(&gx)[i] = 0;
+            pare_f32_mut(&gx)[i] = 0;
     if (r->algorithm[0]->flags & PARE_ANY_ORDER)
         return r->quant->quantizer->backward(l, PARE_WEIGHT, &l->w, &l->grad, &gx, err);
     gx.data = pare_alloc_raw(r->scratch, bytes, 1);
@@ -106,6 +106,7 @@ int pare_quant_merge_learned(struct pare_compression *r, struct pare_err *err)
 
 struct pare_tensor *pare_layer_learn(struct pare_layer *l, const char *buffer, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_compression *r = l->compression;
     char *name = pare_sprintf(r->arena, "%s.%s", l->info.name, buffer);
     struct pare_learned_buffer *b = r->quant->learned;

@@ -165,8 +165,8 @@ static void lsq_fn(const struct pare_row *row, void *user)
     const float k[4] = { p->scale[row->channel], p->zero[row->channel], (float)p->q->qmin,
                          (float)p->q->qmax };
 
-    lsq_row(w->x + row->at, pare_f32(w->g->gy) + row->at, pare_f32(w->g->gx) + row->at, row->n, k,
-            w->sum + 2 * (row->thread * p->n + row->channel));
+    lsq_row(w->x + row->at, pare_f32_mut(w->g->gy) + row->at, pare_f32_mut(w->g->gx) + row->at,
+            row->n, k, w->sum + 2 * (row->thread * p->n + row->channel));
 }
 
 int pare_lsq_backward(const struct pare_quant_point *p, const struct pare_tensor *x,
@@ -210,7 +210,7 @@ int pare_lsq_on_step(struct pare_compression *r, int64_t step, struct pare_err *
             if (!scale)
                 return err->code;
             for (int64_t c = 0; c < pare_numel(scale); c++)
-                pare_f32(scale)[c] = pare_scale_limit(pare_f32(scale)[c]);
+                pare_f32_mut(scale)[c] = pare_scale_limit(pare_f32(scale)[c]);
         }
     return 0;
 }

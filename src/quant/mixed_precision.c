@@ -128,11 +128,12 @@ static void rescale(const struct bit_search *c, struct pare_layer *l, int site, 
     for (int64_t i = 0; k->scale && s && z && i < k->n; i++) {
         double scale = (double)k->scale[i], zero = (double)k->zero[i];
 
-        pare_f32(s)[i] = k->scale[i];
-        pare_f32(z)[i] = k->zero[i];
+        pare_f32_mut(s)[i] = k->scale[i];
+        pare_f32_mut(z)[i] = k->zero[i];
         if (scale > 0 && bits != k->q.bits)
             pare_quant_fit(&l->quant->site[site], scale * ((double)k->q.qmin - zero),
-                           scale * ((double)k->q.qmax - zero), pare_f32(s) + i, pare_f32(z) + i);
+                           scale * ((double)k->q.qmax - zero), pare_f32_mut(s) + i,
+                           pare_f32_mut(z) + i);
     }
 }
 
@@ -433,6 +434,7 @@ static int init_search(struct bit_search *c, struct pare_err *err)
 int pare_compression_mixed_precision(struct pare_compression *r, const struct pare_budget *b,
                                      struct pare_budget_report *report, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_budget o;
     struct bit_search c = { .r = r, .b = &o, .report = report };
     int rc;

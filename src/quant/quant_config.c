@@ -190,11 +190,13 @@ static struct pare_tensor *site_buffer(struct pare_layer *l, enum pare_quant_sit
 struct pare_tensor *pare_layer_scale(struct pare_layer *l, enum pare_quant_site site, int64_t n,
                                      struct pare_err *err)
 {
+    PARE_ERR(err);
     return site_buffer(l, site, "scale", n, err);
 }
 
 struct pare_tensor *pare_layer_zero_point(struct pare_layer *l, enum pare_quant_site site,
                                           int64_t n, struct pare_err *err)
 {
+    PARE_ERR(err);
     return site_buffer(l, site, "zero_point", n, err);
 }

@@ -52,6 +52,7 @@ int pare_find_quantizer(const struct pare_registry *g, const char *name,
 int pare_add_quantizer(struct pare_registry *g, const struct pare_algorithm *a,
                        struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_registry_add(g, &pare_method_quant, a, err);
 }
 
@@ -166,7 +167,7 @@ static int write_weight(struct pare_layer *l, struct pare_err *err)
                                  : c->quant->quantizer->weight(l, &l->w, &out, err);
     pare_call_end(c, s);
     if (!rc && !l->quant->norm)
-        pare_mask_apply(pare_f32(&out), l->mask.data, pare_f32(&out), pare_numel(&out));
+        pare_mask_apply(pare_f32(&out), l->mask.data, pare_f32_mut(&out), pare_numel(&out));
     return pare_at(err, rc, "weight of layer '%s'", l->info.name);
 }
 

@@ -51,6 +51,7 @@ static int describe_weight(const struct pare_layer *l, struct pare_arena *a,
 int pare_layer_quantized(const struct pare_layer *l, enum pare_quant_site site,
                          struct pare_quantized_tensor *p, struct pare_err *err)
 {
+    PARE_ERR(err);
     const struct pare_quant *q = pare_layer_quant(l, site);
     struct pare_arena *a;
     struct pare_qscale g;

@@ -46,7 +46,7 @@ static void one_row(const struct pare_row *row, void *user)
 static int binarize(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     struct pare_tensor *y, struct pare_err *err)
 {
-    struct work w = { .x = pare_f32(x), .out = pare_f32(y) };
+    struct work w = { .x = pare_f32(x), .out = pare_f32_mut(y) };
     struct pare_quant_point p;
 
     PARE_TRY(pare_quant_point_open(l, site, x, &p, err));
@@ -76,7 +76,7 @@ static int output(struct pare_layer *l, const struct pare_tensor *x, struct pare
 static int backward(struct pare_layer *l, enum pare_quant_site site, const struct pare_tensor *x,
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
-    struct work w = { .x = pare_f32(x), .gy = pare_f32(gy), .out = pare_f32(gx) };
+    struct work w = { .x = pare_f32(x), .gy = pare_f32(gy), .out = pare_f32_mut(gx) };
 
     (void)err;
     if (site == PARE_WEIGHT || pare_layer_waits(l))

@@ -77,7 +77,7 @@ static void clip_fn(const struct pare_row *row, void *user)
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)
 {
-    struct work w = { .x = pare_f32(x), .out = pare_f32(y) };
+    struct work w = { .x = pare_f32(x), .out = pare_f32_mut(y) };
     struct pare_quant_point p;
     float lo, hi;
 
@@ -136,7 +136,7 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
                     const struct pare_tensor *gy, struct pare_tensor *gx, struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(pare_layer_compression(l));
-    struct work w = { .x = pare_f32(x), .gy = pare_f32(gy), .out = pare_f32(gx) };
+    struct work w = { .x = pare_f32(x), .gy = pare_f32(gy), .out = pare_f32_mut(gx) };
     int64_t samples = x->rank > 0 ? x->dim[0] : 1, size = samples ? pare_numel(x) / samples : 0;
 
     (void)err;
@@ -146,7 +146,8 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
     }
     pare_rows_each(pare_layer_quant(l, site), x, clip_fn, &w);
     for (int64_t i = 0; i < samples && o->gradient_bits; i++)
-        round_gradient(pare_f32(gx) + i * size, size, (float)(((int64_t)1 << o->gradient_bits) - 1),
+        round_gradient(pare_f32_mut(gx) + i * size, size,
+                       (float)(((int64_t)1 << o->gradient_bits) - 1),
                        pare_compression_rng(pare_layer_compression(l)));
     return 0;
 }

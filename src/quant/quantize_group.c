@@ -67,7 +67,7 @@ static int quantize_groups(struct pare_layer *l, int64_t size, const struct pare
     zero = scale ? pare_layer_zero_point(l, PARE_WEIGHT, g.n, err) : NULL;
     if (!zero)
         return err->code;
-    pare_groups_round(&g, &f, x, pare_f32(scale), pare_f32(zero), y, true);
+    pare_groups_round(&g, &f, x, pare_f32_mut(scale), pare_f32_mut(zero), y, true);
     return 0;
 }
 

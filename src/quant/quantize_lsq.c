@@ -64,7 +64,7 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
         pare_copy(gy, gx);
         return 0;
     }
-    g.ds = pare_f32(ds);
+    g.ds = pare_f32_mut(ds);
     return pare_lsq_backward(&p, x, &g, err);
 }
 

@@ -66,8 +66,8 @@ static int round_to_scale(struct pare_layer *l, enum pare_quant_site site,
     if (!o)
         return err->code;
     if (pare_lsq_begins(l, site))
-        PARE_TRY(init_scale(&p, x, pare_f32(o), err));
-    round_offsets(&p, pare_f32(o));
+        PARE_TRY(init_scale(&p, x, pare_f32_mut(o), err));
+    round_offsets(&p, pare_f32_mut(o));
     pare_quant_point_round(&p, p.scale[0] > 0, x,
                            y); /* the smallest scale if only zeros were seen */
     return 0;
@@ -100,8 +100,8 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
         pare_copy(gy, gx);
         return 0;
     }
-    g.ds = pare_f32(ds);
-    g.dz = pare_f32(dz);
+    g.ds = pare_f32_mut(ds);
+    g.dz = pare_f32_mut(dz);
     return pare_lsq_backward(&p, x, &g, err);
 }
 
@@ -122,7 +122,7 @@ static int on_step(struct pare_compression *r, int64_t step, struct pare_err *er
             o = offset_buffer(&p, err);
             if (!o)
                 return err->code;
-            round_offsets(&p, pare_f32(o));
+            round_offsets(&p, pare_f32_mut(o));
         }
     return pare_lsq_on_step(r, step, err);
 }

@@ -141,7 +141,7 @@ static void each_row_or_column(struct work *w, const struct pare_tensor *x)
 void pare_quant_apply(const struct pare_quant *q, const struct pare_tensor *x, const float *scale,
                       const float *zero_point, struct pare_tensor *y)
 {
-    struct work w = { .q = q, .scale = scale, .zero = zero_point, .out = pare_f32(y) };
+    struct work w = { .q = q, .scale = scale, .zero = zero_point, .out = pare_f32_mut(y) };
 
     each_row_or_column(&w, x);
 }
@@ -150,7 +150,7 @@ void pare_quant_clip_grad(const struct pare_quant *q, const struct pare_tensor *
                           const float *scale, const float *zero_point, const struct pare_tensor *gy,
                           struct pare_tensor *gx)
 {
-    struct work w = { .q = q, .scale = scale, .zero = zero_point, .out = pare_f32(gx) };
+    struct work w = { .q = q, .scale = scale, .zero = zero_point, .out = pare_f32_mut(gx) };
 
     w.gy = pare_f32(gy);
     each_row_or_column(&w, x);

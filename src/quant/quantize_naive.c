@@ -31,7 +31,7 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
                   struct pare_err *err)
 {
     struct pare_arena *a = pare_compression_scratch(pare_layer_compression(l));
-    struct work w = { .x = pare_f32(x), .y = pare_f32(y) };
+    struct work w = { .x = pare_f32(x), .y = pare_f32_mut(y) };
     struct pare_quant_point p;
     float *lo, *hi;
 

@@ -55,7 +55,7 @@ static int start(struct pare_compression *r, struct pare_err *err)
             a = alpha_of(l, (enum pare_quant_site)site, err);
             if (!a || !pare_layer_learn(l, names[site], err))
                 return err->code;
-            *pare_f32(a) = (float)o->alpha;
+            *pare_f32_mut(a) = (float)o->alpha;
             s->ready[site] = o->alpha > 0;
         }
     return 0;
@@ -87,12 +87,12 @@ static int activation(struct pare_layer *l, enum pare_quant_site site, const str
     if (!s->ready[site] && pare_compression_is_training(pare_layer_compression(l)) &&
         !pare_layer_waits(l)) {
         PARE_TRY(pare_quant_point_range(&p, x, &lo, &hi, err));
-        *pare_f32(alpha) = hi;
+        *pare_f32_mut(alpha) = hi;
         s->ready[site] = hi > 0;
-        set_scale(&p, pare_f32(alpha)); /* the smallest scale if no positive value was seen */
+        set_scale(&p, pare_f32_mut(alpha)); /* the smallest scale if no positive value was seen */
     }
     if (s->ready[site])
-        set_scale(&p, pare_f32(alpha));
+        set_scale(&p, pare_f32_mut(alpha));
     pare_quant_point_round(&p, *p.scale > 0, x, y);
     return 0;
 }
@@ -143,7 +143,7 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
 {
     const struct pare_quant *q = pare_layer_quant(l, site);
     const struct state *s = pare_layer_state(l);
-    struct work w = { .x = pare_f32(x), .gy = pare_f32(gy), .gx = pare_f32(gx) };
+    struct work w = { .x = pare_f32(x), .gy = pare_f32(gy), .gx = pare_f32_mut(gx) };
     struct pare_tensor *alpha, *da;
     int threads = pare_rows_threads(q, x);
 
@@ -162,7 +162,7 @@ static int backward(struct pare_layer *l, enum pare_quant_site site, const struc
         return pare_no_memory(err, "for the gradient of alpha");
     pare_rows_each(q, x, pact_fn, &w);
     for (int i = 0; i < threads; i++)
-        *pare_f32(da) += (float)w.sum[i];
+        *pare_f32_mut(da) += (float)w.sum[i];
     return 0;
 }
 
@@ -184,7 +184,7 @@ static int on_step(struct pare_compression *r, int64_t step, struct pare_err *er
             alpha = alpha_of(l, (enum pare_quant_site)site, err);
             if (!alpha)
                 return err->code;
-            set_scale(&p, pare_f32(alpha));
+            set_scale(&p, pare_f32_mut(alpha));
         }
     return 0;
 }

@@ -70,8 +70,8 @@ static int range_buffers(const struct pare_quant_point *p, struct observed *at,
 
     if (!tmax)
         return err->code;
-    at->lo = pare_f32(tmin);
-    at->hi = pare_f32(tmax);
+    at->lo = pare_f32_mut(tmin);
+    at->hi = pare_f32_mut(tmax);
     return 0;
 }
 
@@ -190,8 +190,8 @@ static int set_scales(struct pare_layer *l, enum pare_quant_site site, const str
     for (int64_t c = 0; c < p.n; c++) {
         own.lo[c] = from->lo[c];
         own.hi[c] = from->hi[c];
-        pare_quant_fit(p.q, (double)own.lo[c], (double)own.hi[c], pare_f32(scale) + c,
-                       pare_f32(zero) + c);
+        pare_quant_fit(p.q, (double)own.lo[c], (double)own.hi[c], pare_f32_mut(scale) + c,
+                       pare_f32_mut(zero) + c);
     }
     return 0;
 }

@@ -50,7 +50,7 @@ static int update_range(struct pare_quant_point *p, const struct pare_tensor *x,
     hi = lo + p->n;
     PARE_TRY(pare_quant_point_range(p, x, lo, hi, err));
     for (int64_t c = 0; c < p->n; c++) {
-        float *a0 = pare_f32(tmin) + c, *a1 = pare_f32(tmax) + c;
+        float *a0 = pare_f32_mut(tmin) + c, *a1 = pare_f32_mut(tmax) + c;
 
         *a0 = keep * *a0 + (1 - keep) * lo[c];
         *a1 = keep * *a1 + (1 - keep) * hi[c];

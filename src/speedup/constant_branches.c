@@ -55,7 +55,7 @@ static int make_constant(struct pare_speedup *s, const struct pare_value *v, int
         c->t.dim[i] = i == axis ? v->t.dim[i] : 1;
     PARE_TRY(pare_tensor_alloc(s->arena, &c->t, err));
     for (int64_t i = 0; i < v->t.dim[axis]; i++)
-        pare_f32(&c->t)[i] = pare_constant_channel(s, v, axis, i);
+        pare_f32_mut(&c->t)[i] = pare_constant_channel(s, v, axis, i);
     c->flags = PARE_V_CONST;
     c->id = g->n_values;
     g->value[g->n_values++] = c;

@@ -191,7 +191,7 @@ static int add_bias(struct pare_shrink *k, const struct pare_linear_node *m, con
     PARE_TRY(pare_tensor_alloc(k->arena, &t, err));
     for (int64_t o = 0; o < m->O; o++)
         if (keep[o])
-            pare_f32(&t)[n++] = all[o];
+            pare_f32_mut(&t)[n++] = all[o];
     PARE_TRY(pare_speedup_narrow(k->arena, k->s, m->y, &t, err));
     return base ? pare_edit_add_constant(k->e, base, &t, name, err)
                 : pare_no_memory(err, "for smaller weights");

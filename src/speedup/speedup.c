@@ -230,6 +230,7 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
                  struct pare_arena *a, struct pare_model **smaller, struct pare_speedup_report *r,
                  struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_speedup_graphs graphs;
     int rc = pare_speedup_run(masked, opts, a, smaller, r, &graphs, err);
 

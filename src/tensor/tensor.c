@@ -96,6 +96,7 @@ int pare_tensor_alloc(struct pare_arena *a, struct pare_tensor *t, struct pare_e
 int pare_tensor_new(struct pare_arena *a, struct pare_tensor *t, enum pare_dtype dtype, int rank,
                     const int64_t *dim, struct pare_err *err)
 {
+    PARE_ERR(err);
     size_t bytes;
 
     *t = (struct pare_tensor){ .dtype = dtype, .rank = rank };

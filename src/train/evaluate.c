@@ -16,8 +16,8 @@ static void count_classes(const struct pare_tensor *out, const struct pare_tenso
         int64_t c = pare_i64(y)[k];
 
         row.dim[0] = label.dim[0] = 1;
-        row.data = pare_f32(out) + k * out->dim[1];
-        label.data = pare_i64(y) + k;
+        row.data = pare_f32_mut(out) + k * out->dim[1];
+        label.data = pare_i64_mut(y) + k;
         pare_score_add(&one, &row, &label);
         e->count[c]++;
         e->right[c] += one.top1;
@@ -116,38 +116,73 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
 
 /* ---- <pare/train.h> ------------------------------------------------------------------------ */
 
-int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
-                  const struct pare_evaluate_opts *opts, struct pare_metrics *metrics,
-                  struct pare_err *err)
+static int read_options(const struct pare_evaluate_opts *o, struct pare_dist *dist,
+                        struct pare_arena *a, struct pare_eval_opts *to, struct pare_err *err)
+{
+    struct pare_given *given = pare_alloc(a, (size_t)o->n_given + 1, sizeof(*given));
+    struct pare_train_options *s;
+    int n = 0;
+
+    if (!given)
+        return pare_no_memory(err, "to evaluate");
+    while (n < o->n_given) {
+        given[n] = o->given[n];
+        n++;
+    }
+    if (o->loss)
+        given[n++] = (struct pare_given){ "loss", o->loss };
+    PARE_TRY(pare_train_options_eval(given, n, a, &s, err));
+    *to = (struct pare_eval_opts){ .threads = o->threads ? o->threads : s->trainer.threads,
+                                   .batch = o->batch,
+                                   .loss = s->trainer.loss,
+                                   .loss_conf = s->trainer.loss_conf,
+                                   .dist = dist,
+                                   .tune = o->tune,
+                                   .choices = o->choices,
+                                   .cache = o->cache,
+                                   .progress = o->progress,
+                                   .user = o->user };
+    to->threads = to->threads ? to->threads : pare_dist_threads(dist);
+    return 0;
+}
+
+int pare_evaluate_shared(const struct pare_model *m, const struct pare_data *data,
+                         const struct pare_evaluate_opts *opts, struct pare_dist *dist,
+                         struct pare_metrics *metrics, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_evaluate_opts o;
-    struct pare_eval_opts eo = { 0 };
-    struct pare_train_options *s;
-    struct pare_given loss;
+    struct pare_eval_opts eo;
     struct pare_eval e;
     int rc = a ? pare_sized_copy(&o, sizeof(o), opts, err) : pare_no_memory(err, "to evaluate");
 
     *metrics = (struct pare_metrics){ .top1 = -1, .top5 = -1 };
-    if (!rc) {
-        loss = (struct pare_given){ "loss", o.loss };
-        rc = pare_train_options_eval(&loss, o.loss ? 1 : 0, a, &s, err);
-    }
+    if (!rc && o.classes && !o.arena)
+        rc = pare_fail(err, PARE_ECONFIG, "results by class need an arena");
+    if (!rc)
+        rc = read_options(&o, dist, a, &eo, err);
     if (!rc)
         rc = pare_model_fits(m, data, err);
-    if (!rc) {
-        eo = (struct pare_eval_opts){ .threads = o.threads,
-                                      .batch = o.batch,
-                                      .loss = s->trainer.loss,
-                                      .loss_conf = s->trainer.loss_conf,
-                                      .progress = o.progress,
-                                      .user = o.user };
-        rc = pare_evaluate_model(m, data, &eo, a, &e, err);
-    }
+    if (!rc)
+        rc = pare_evaluate_model(m, data, &eo, o.classes ? o.arena : a, &e, err);
     if (!rc)
         *metrics = pare_eval_metrics(&e);
+    if (!rc && o.classes)
+        *o.classes = (struct pare_class_metrics){ .n = e.classes,
+                                                  .items = e.count,
+                                                  .right = e.right,
+                                                  .name = data->class_name };
     pare_arena_free(a);
     return rc;
+}
+
+int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
+                  const struct pare_evaluate_opts *opts, struct pare_metrics *metrics,
+                  struct pare_err *err)
+{
+    PARE_ERR(err);
+
+    return pare_evaluate_shared(m, data, opts, NULL, metrics, err);
 }
 
 struct pare_metrics pare_eval_metrics(const struct pare_eval *e)

@@ -23,7 +23,7 @@ static const struct pare_opt opts[] = {
     PARE_FLOAT("label_smoothing", offsetof(struct conf, label_smoothing),
                "probability to spread over all classes", 0, 0, 1),
     PARE_INT("ignore_index", offsetof(struct conf, ignore_index), "label of positions to ignore",
-             -100, PARE_ANY),
+             -100, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

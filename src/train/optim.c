@@ -357,7 +357,7 @@ int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err)
                                  .step = o->step - o->born,
                                  .clip = clip,
                                  .scale = scale,
-                                 .w = pare_f32(&p->value) + c->start,
+                                 .w = pare_f32_mut(&p->value) + c->start,
                                  .grad = pare_f32(&p->grad) + c->start,
                                  .n = c->n };
 

@@ -37,6 +37,11 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
                         const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
                         struct pare_err *err);
 
+/* pare_evaluate() by several processes; dist NULL: one. */
+int pare_evaluate_shared(const struct pare_model *m, const struct pare_data *data,
+                         const struct pare_evaluate_opts *opts, struct pare_dist *dist,
+                         struct pare_metrics *metrics, struct pare_err *err);
+
 struct pare_metrics pare_eval_metrics(const struct pare_eval *e);
 
 /* ---- training ----------------------------------------------------------------------- */

@@ -106,6 +106,7 @@ static int create(struct pare_model *model, const char *data, const struct pare_
 int pare_training_new(struct pare_model *model, const struct pare_training_opts *opts,
                       struct pare_training **training, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_training_opts o;
 
     *training = NULL;
@@ -116,6 +117,7 @@ int pare_training_new(struct pare_model *model, const struct pare_training_opts 
 int pare_training_open(struct pare_model *model, const char *data, const char *settings,
                        struct pare_training **training, struct pare_err *err)
 {
+    PARE_ERR(err);
     *training = NULL;
     if (!data)
         return pare_fail(err, PARE_ECONFIG, "training needs a data set");
@@ -167,6 +169,7 @@ int pare_training_run(struct pare_training *l,
                       bool (*say)(void *user, const struct pare_epoch_result *r), void *user,
                       struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_train_conf c = l->setup->train;
     struct pare_train_result result;
 
@@ -184,6 +187,7 @@ int pare_training_run(struct pare_training *l,
 int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
                            struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_eval_opts o = {
         .threads = l->setup->trainer.threads,
         .loss = l->setup->trainer.loss,
@@ -224,6 +228,7 @@ static int open_loader(struct pare_training *l, struct pare_err *err)
 int pare_training_next(struct pare_training *l, struct pare_tensor *x, struct pare_tensor *y,
                        struct pare_err *err)
 {
+    PARE_ERR(err);
     const struct pare_batch *b;
 
     x->data = y->data = NULL;
@@ -239,6 +244,7 @@ int pare_training_next(struct pare_training *l, struct pare_tensor *x, struct pa
 int pare_training_forward(struct pare_training *l, const struct pare_tensor *in, int n_in,
                           struct pare_tensor *out, struct pare_err *err)
 {
+    PARE_ERR(err);
     if (n_in != l->model->n_in)
         return pare_fail(err, PARE_ECONFIG, "%d inputs are given, the model has %d", n_in,
                          l->model->n_in);
@@ -248,6 +254,7 @@ int pare_training_forward(struct pare_training *l, const struct pare_tensor *in,
 int pare_training_loss(struct pare_training *l, const struct pare_tensor *y, double *loss,
                        struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_score score;
 
     PARE_TRY(pare_trainer_loss(l->trainer, y, &score, err));
@@ -257,11 +264,13 @@ int pare_training_loss(struct pare_training *l, const struct pare_tensor *y, dou
 
 int pare_training_backward(struct pare_training *l, struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_trainer_backward(l->trainer, err);
 }
 
 int pare_training_optimize(struct pare_training *l, struct pare_err *err)
 {
+    PARE_ERR(err);
     const struct pare_train_conf *c = &l->setup->train;
     struct pare_lr lr = { .type = c->schedule,
                           .conf = c->schedule_conf,
@@ -280,11 +289,13 @@ int pare_training_optimize(struct pare_training *l, struct pare_err *err)
 
 int pare_training_step(struct pare_training *l, struct pare_err *err)
 {
+    PARE_ERR(err);
     return pare_trainer_step(l->trainer, err);
 }
 
 int pare_training_update_epoch(struct pare_training *l, int64_t epoch, struct pare_err *err)
 {
+    PARE_ERR(err);
     const struct pare_hooks *h = &l->trainer->o.hooks;
 
     return h->at_epoch ? h->at_epoch(h->user, l->trainer, epoch, err) : 0;

@@ -79,6 +79,7 @@ int pare_network_make(const struct pare_network *net, const struct pare_network_
 int pare_model_new(const char *network, const int64_t chw[3], int64_t classes, uint64_t seed,
                    struct pare_model **model, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct pare_network_opts o = { chw[0], chw[1], chw[2], classes, seed, 0 };
     const struct pare_network *net = NULL;
 

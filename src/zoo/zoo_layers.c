@@ -33,7 +33,7 @@ const char *pare_net_uniform(struct pare_net *n, const char *name, int rank, con
     const char *made = pare_builder_weight(n->make, name, rank, dim, &t);
 
     for (int64_t i = 0, all = made ? pare_numel(&t) : 0; i < all; i++)
-        pare_f32(&t)[i] = (float)(bound * (2 * pare_rng_uniform(&n->rng) - 1));
+        pare_f32_mut(&t)[i] = (float)(bound * (2 * pare_rng_uniform(&n->rng) - 1));
     return made;
 }
 
@@ -45,7 +45,7 @@ const char *pare_net_normal(struct pare_net *n, const char *name, int rank, cons
     const char *made = pare_builder_weight(n->make, name, rank, dim, &t);
 
     for (int64_t i = 0, all = made ? pare_numel(&t) : 0; i < all; i++)
-        pare_f32(&t)[i] = (float)(std * pare_rng_normal(&n->rng));
+        pare_f32_mut(&t)[i] = (float)(std * pare_rng_normal(&n->rng));
     return made;
 }
 
@@ -56,7 +56,7 @@ const char *pare_net_fill(struct pare_net *n, const char *name, int rank, const 
     const char *made = pare_builder_weight(n->make, name, rank, dim, &t);
 
     for (int64_t i = 0, all = made ? pare_numel(&t) : 0; i < all; i++)
-        pare_f32(&t)[i] = v;
+        pare_f32_mut(&t)[i] = v;
     return made;
 }
 

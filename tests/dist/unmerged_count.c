@@ -10,7 +10,7 @@ static int collect(struct pare_layer *l, const struct pare_tensor *in,
 
     (void)in, (void)user;
     for (int64_t i = 0; sum && i < pare_numel(out); i++)
-        pare_f32(sum)[i % n] += pare_f32(out)[i];
+        pare_f32_mut(sum)[i % n] += pare_f32(out)[i];
     return sum ? 0 : err->code;
 }
 

@@ -46,7 +46,7 @@ static void mask_bits(struct pare_model *m, struct pare_arena *a, const unsigned
             abort();
         for (int64_t k = 0; k < pare_numel(&v->t); k++, bit++)
             if (bit / 8 < size && data[bit / 8] >> (bit % 8) & 1)
-                pare_f32(&v->t)[k] = 0;
+                pare_f32_mut(&v->t)[k] = 0;
     }
     shrink(m, a, true);
 }

@@ -38,7 +38,7 @@ static void mask(struct pare_rng *r, const struct pare_tensor *t)
         inner *= t->dim[i];
     for (int64_t i = 0; i < pare_numel(t) && keep < 3; i++)
         if (!keep || which >> (i / inner % t->dim[axis] % 64) & 1)
-            pare_f32(t)[i] = 0;
+            pare_f32_mut(t)[i] = 0;
 }
 
 static bool is_small(const struct pare_model *m)

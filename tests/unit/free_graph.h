@@ -52,7 +52,7 @@ static inline const char *fg_const(struct fg *g, float mid, float scale, int ran
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = mid + scale * (float)(2 * pare_rng_uniform(&g->r) - 1);
+        pare_f32_mut(&t)[i] = mid + scale * (float)(2 * pare_rng_uniform(&g->r) - 1);
     return build_floats(&g->b, rank, dim, pare_f32(&t));
 }
 #define FG_CONST(g, mid, scale, ...) fg_const(g, mid, scale, INTS(__VA_ARGS__))

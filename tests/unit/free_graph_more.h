@@ -15,14 +15,14 @@ static inline const char *fg_linear(struct fg *g, const char *x, int64_t I, int6
     const char *y;
 
     for (int64_t i = 0; i < I * O; i++)
-        pare_f32(&w)[i] = 1.5f / sqrtf((float)I) * (float)(2 * pare_rng_uniform(&g->r) - 1);
+        pare_f32_mut(&w)[i] = 1.5f / sqrtf((float)I) * (float)(2 * pare_rng_uniform(&g->r) - 1);
     for (int64_t i = 0; i < O; i++)
-        pare_f32(&b)[i] = (float)(pare_rng_uniform(&g->r) - 0.5);
+        pare_f32_mut(&b)[i] = (float)(pare_rng_uniform(&g->r) - 0.5);
     for (int64_t k = 0; heads && k < O; k++)
         if (dead >> (k / (O / heads)) & 1) {
-            pare_f32(&b)[k] = 0;
+            pare_f32_mut(&b)[k] = 0;
             for (int64_t i = 0; i < I; i++)
-                pare_f32(&w)[i * O + k] = 0;
+                pare_f32_mut(&w)[i * O + k] = 0;
         }
     y = fg_node(g, "MatMul", x, build_floats(&g->b, 2, w.dim, pare_f32(&w)), NOTHING);
     if (heads || fg_chance(g, 70))
@@ -61,7 +61,7 @@ static inline const char *fg_rotary(struct fg *g, const char *x, const char *of,
         for (int64_t i = 0; i < FG_TABLE * d; i++) {
             double angle = (double)(i / d) / pow(50, (double)(i % (d / 2)) * 2 / (double)d);
 
-            pare_f32(&t[k])[i] = (float)(k ? sin(angle) : cos(angle));
+            pare_f32_mut(&t[k])[i] = (float)(k ? sin(angle) : cos(angle));
         }
         table[k] = fg_slice_table(g, build_floats(&g->b, 2, t[k].dim, pare_f32(&t[k])), of, 0);
         half[k] = build_node(&g->b, "Slice",
@@ -100,7 +100,7 @@ static inline const char *fg_scores(struct fg *g, const char **part, const char 
         const char *table, *length = fg_dim(g, of, 1);
 
         for (int64_t i = 0; i < FG_TABLE * FG_TABLE; i++)
-            pare_f32(&t)[i] = i % FG_TABLE > i / FG_TABLE ? -1e4f : 0;
+            pare_f32_mut(&t)[i] = i % FG_TABLE > i / FG_TABLE ? -1e4f : 0;
         table = build_floats(&g->b, 2, t.dim, pare_f32(&t));
         table = build_node(&g->b, "Slice",
                            NAMES(table, build_ints(&g->b, INTS(0, 0)),

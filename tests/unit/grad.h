@@ -177,7 +177,7 @@ static inline double grad_slope(struct grad_run *g, int input, int64_t at)
     for (int i = 0; i < 4; i++) {
         float x = was + (float)(steps[i] * h);
 
-        pare_f32(&g->f->in[input]->t)[at] = x;
+        pare_f32_mut(&g->f->in[input]->t)[at] = x;
         width += i < 2 ? steps[i] * ((double)x - (double)was) / 2 : 0;
         l[i] = grad_loss(g);
         grad_restore(g);
@@ -227,7 +227,7 @@ static inline void grad_begin(struct grad_run *g, struct one_op *f, const struct
                 float gy = (float)(2 * pare_rng_uniform(&r) - 1);
                 double term = (double)gy * (double)pare_f32(&f->out[i]->t)[k];
 
-                pare_f32(&f->out[i]->grad)[k] = gy;
+                pare_f32_mut(&f->out[i]->grad)[k] = gy;
                 square += term * term;
             }
         }

@@ -80,7 +80,7 @@ static inline void add_counting_input(struct rig *r, int rank, const int64_t *di
 
     add_input(r, PARE_F32, rank, dim, NULL);
     for (int64_t i = 0; i < pare_numel(t); i++)
-        pare_f32(t)[i] = (float)i;
+        pare_f32_mut(t)[i] = (float)i;
 }
 
 static inline void add_absent_input(struct rig *r)

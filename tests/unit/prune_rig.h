@@ -188,7 +188,7 @@ static inline void rig_fill_channels(struct pare_model *m, const char *name, flo
     int64_t size = pare_numel(t) / t->dim[0];
 
     for (int64_t i = 0; i < pare_numel(t); i++)
-        pare_f32(t)[i] = first + (float)(i / size) * step;
+        pare_f32_mut(t)[i] = first + (float)(i / size) * step;
 }
 
 static inline struct pare_compression *rig_compression(struct pare_model *m, const char *pruner,

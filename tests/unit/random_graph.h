@@ -46,7 +46,7 @@ static inline bool rg_chance(struct rg *g, int percent)
 static inline void rg_fill(struct pare_rng *r, const struct pare_tensor *t, float scale)
 {
     for (int64_t i = 0; i < pare_numel(t); i++)
-        pare_f32(t)[i] = scale * (float)(2 * pare_rng_uniform(r) - 1);
+        pare_f32_mut(t)[i] = scale * (float)(2 * pare_rng_uniform(r) - 1);
 }
 
 /* A constant of uniform numbers around `mid`. */
@@ -57,7 +57,7 @@ static inline const char *rg_const(struct rg *g, int rank, const int64_t *dim, f
 
     rg_fill(&g->r, &t, scale);
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] += mid;
+        pare_f32_mut(&t)[i] += mid;
     return build_floats(&g->b, rank, dim, pare_f32(&t));
 }
 

@@ -29,7 +29,7 @@ static inline const char *small_weights(struct small_cnn *c, float mid, int rank
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = mid + 0.4f * (float)(2 * pare_rng_uniform(&c->rng) - 1);
+        pare_f32_mut(&t)[i] = mid + 0.4f * (float)(2 * pare_rng_uniform(&c->rng) - 1);
     small_convert(&t, c->through);
     small_convert(&t, c->dtype);
     return build_const(&c->b, c->dtype, rank, dim, t.data);
@@ -83,7 +83,7 @@ static inline struct pare_tensor small_input(struct small_cnn *c)
     struct pare_tensor t = build_tensor(PARE_F32, INTS(2, 3, 8, 8));
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = (float)pare_rng_normal(&c->rng);
+        pare_f32_mut(&t)[i] = (float)pare_rng_normal(&c->rng);
     small_convert(&t, c->through);
     small_convert(&t, c->dtype);
     return t;

@@ -43,7 +43,7 @@ static inline struct pare_tensor net_random(struct net *n, float mid, float scal
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = mid + scale * (float)(2 * pare_rng_uniform(&n->r) - 1);
+        pare_f32_mut(&t)[i] = mid + scale * (float)(2 * pare_rng_uniform(&n->r) - 1);
     return t;
 }
 
@@ -67,7 +67,7 @@ static inline const char *net_weight(struct net *n, int which, int axis, int ran
         inner *= dim[i];
     for (int64_t i = 0; i < pare_numel(&t); i++)
         if (!net_keeps(which, i / inner % dim[axis], dim[axis]))
-            pare_f32(&t)[i] = 0;
+            pare_f32_mut(&t)[i] = 0;
     return build_floats(&n->b, rank, dim, pare_f32(&t));
 }
 #define WEIGHT(n, which, axis, ...) net_weight(n, which, axis, INTS(__VA_ARGS__))
@@ -78,7 +78,7 @@ static inline const char *net_bias(struct net *n, int which, int64_t O)
 
     for (int64_t i = 0; i < O && n->zero_bias; i++)
         if (!net_keeps(which, i, O))
-            pare_f32(&t)[i] = 0;
+            pare_f32_mut(&t)[i] = 0;
     return build_floats(&n->b, 1, &O, pare_f32(&t));
 }
 

@@ -326,9 +326,9 @@ static void test_quantization_error_of_one_layer(void **state)
 
     (void)state;
     for (int i = 0; i < M * K; i++)
-        pare_f32(&w)[i] = test_value(i + 5);
+        pare_f32_mut(&w)[i] = test_value(i + 5);
     for (int i = 0; i < N * K; i++)
-        pare_f32(&in)[i] = test_value(i * 3 + 1);
+        pare_f32_mut(&in)[i] = test_value(i * 3 + 1);
     build_output(&b, build_node(&b, "Gemm", NAMES(x, build_floats(&b, 2, w.dim, w.data)),
                                 at_int("transB", 1)));
     m = build_model(&b);
@@ -382,7 +382,7 @@ static void test_quantization_error_of_lenet(void **state)
 
     (void)state;
     for (int64_t i = 0; i < pare_numel(&in); i++)
-        pare_f32(&in)[i] = test_value(i);
+        pare_f32_mut(&in)[i] = test_value(i);
     pack_model(m, &before, &n_before);
     OK(pare_qerror_new(m, &o, &all, &err));
     OK(pare_qerror_run(all, &err));

@@ -49,7 +49,7 @@ static struct pare_model *make_two_input_model(void)
     x = pare_builder_node(k, "Add", "add", x, y, NULL);
     z = pare_builder_weight(k, "fc.weight", 2, (int64_t[]){ 2, 4 }, &w);
     for (int i = 0; w.data && i < 8; i++)
-        pare_f32(&w)[i] = i < 4 ? -0.1f : 0.05f;
+        pare_f32_mut(&w)[i] = i < 4 ? -0.1f : 0.05f;
     pare_builder_node(k, "Gemm", "fc", x, z, NULL);
     pare_builder_int(k, "transB", 1);
     pare_builder_output(k, "logits", 2, (int64_t[]){ -1, 2 });

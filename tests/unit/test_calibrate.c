@@ -160,7 +160,7 @@ static int make_data(void **state)
     ok(pare_tensor_new(a, &v[1].t, PARE_I64, 1, (const int64_t[]){ 32 }, &rig_err));
     for (int64_t i = 0; i < pare_numel(&v[0].t); i++) {
         s = s * 1664525u + 1013904223u;
-        pare_f32(&v[0].t)[i] = (float)(s >> 8) / 16777216.0f - 0.4f;
+        pare_f32_mut(&v[0].t)[i] = (float)(s >> 8) / 16777216.0f - 0.4f;
     }
     ok(pare_npz_write(DATA, v, 2, &rig_err));
     pare_arena_free(a);

@@ -202,7 +202,7 @@ static void test_buffers_belong_to_layers(void **state)
 
     (void)state;
     assert_non_null(b);
-    pare_f32(b)[1] = 7;
+    pare_f32_mut(b)[1] = 7;
     assert_ptr_equal(pare_layer_buffer(l, "seen", PARE_F32, 1, &three, &err), b);
     b = pare_layer_buffer(k, "seen", PARE_F32, 1, &three, &err);
     assert_true(pare_f32(b)[1] == 0); /* each layer has a separate buffer */

@@ -68,9 +68,9 @@ static float *add_input(struct fixture *f, double step, ...)
     va_end(ap);
     assert_int_equal(pare_tensor_new(f->arena, &v->t, PARE_F32, rank, dim, &f->err), 0);
     for (int64_t i = 0; i < pare_numel(&v->t); i++)
-        pare_f32(&v->t)[i] = (float)((double)i * step);
+        pare_f32_mut(&v->t)[i] = (float)((double)i * step);
     f->in[f->node.n_in++] = v;
-    return pare_f32(&v->t);
+    return pare_f32_mut(&v->t);
 }
 
 static int run_node(struct fixture *f, int n_out)

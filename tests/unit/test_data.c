@@ -340,7 +340,7 @@ static void test_npz_arrays_are_chosen_by_name(void **state)
     write_npz(&r, "k.npz", a, 2);
     expect_open_error(&r, "k.npz", "train", "", "there are 2 items, but the labels are (3)");
     a[1] = make_array(&r, "y", PARE_I64, 1, 2);
-    pare_i64(&a[1].t)[1] = -1;
+    pare_i64_mut(&a[1].t)[1] = -1;
     write_npz(&r, "k.npz", a, 2);
     expect_open_error(&r, "k.npz", "val", "", "the label of item 1 is -1");
     a[1] = make_array(&r, "data", PARE_I64, 1, 2);

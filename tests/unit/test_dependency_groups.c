@@ -276,8 +276,8 @@ static void test_smallest_sparsity_and_summed_scores(void **state)
     rig_fill_channels(m, "conv1.weight", 1, 1);  /* 1 2 3 ... 8 */
     rig_fill_channels(m, "conv2.weight", 9, -1); /* 9 8 7 ... 2 */
     rig_weight(m, "conv1.weight");
-    pare_f32(rig_weight(m, "conv2.weight"))[3 * 9] = 0;
-    pare_f32(rig_weight(m, "conv2.weight"))[5 * 9] = -1;
+    pare_f32_mut(rig_weight(m, "conv2.weight"))[3 * 9] = 0;
+    pare_f32_mut(rig_weight(m, "conv2.weight"))[5 * 9] = -1;
     r = prune_dependency_aware(
         m, "[{\"sparsity\": 0.25, \"op_names\": [\"conv1\"]}, {\"sparsity\": 0.5, \"op_names\": "
            "[\"conv2\"]}]");

@@ -203,7 +203,7 @@ static double directional_slope(struct pare_trainer *t, int p, const float *dir,
     static const double at[] = { -2, -1, 1, 2 }, weight[] = { 1, -8, 8, -1 };
     const double h = 2e-2;
     int64_t n = pare_numel(&t->param[p].value);
-    float *w = pare_f32(&t->param[p].value);
+    float *w = pare_f32_mut(&t->param[p].value);
     float *kept = pare_alloc(pool, (size_t)n, sizeof(*kept));
     double sum = 0;
 
@@ -248,7 +248,7 @@ static struct pare_tensor random_tensor(int rank, const int64_t *dim, uint64_t s
 
     pare_rng_init(&r, seed);
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = (float)pare_rng_normal(&r);
+        pare_f32_mut(&t)[i] = (float)pare_rng_normal(&r);
     return t;
 }
 

@@ -170,7 +170,7 @@ static void test_weights_are_shared_until_owned(void **state)
     assert_int_equal(to->graph->n_nodes, 1);
     assert_int_equal(m->graph->n_nodes, 2);
     OK(pare_model_own(to, v, &err));
-    pare_f32(&v->t)[0] = 5;
+    pare_f32_mut(&v->t)[0] = 5;
     assert_true(pare_f32(&old->t)[0] == 1);
     pare_model_free(to);
     pare_model_free(m);

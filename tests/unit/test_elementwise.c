@@ -20,7 +20,7 @@ static void count_up(const struct pare_tensor *t, int16_t by)
 {
     for (int64_t i = 0; i < pare_numel(t); i++)
         if (t->dtype == PARE_F32)
-            pare_f32(t)[i] = (float)(by * i);
+            pare_f32_mut(t)[i] = (float)(by * i);
         else
             ((int16_t *)t->data)[i] = (int16_t)(by * i);
 }

@@ -45,9 +45,9 @@ static int quantize_by_range(struct pare_layer *l, enum pare_quant_site site,
         for (int64_t i = 0; i < pare_numel(x); i++)
             if (q->axis < 0 || i / inner % n == c) {
                 lo = fmin(lo, (double)pare_f32(x)[i]);
-                hi = fmax(hi, (double)pare_f32(x)[i]);
+                hi = fmax(hi, (double)pare_f32_mut(x)[i]);
             }
-        pare_quant_fit(q, lo, hi, pare_f32(s) + c, pare_f32(z) + c);
+        pare_quant_fit(q, lo, hi, pare_f32_mut(s) + c, pare_f32_mut(z) + c);
     }
     pare_quant_apply(q, x, pare_f32(s), pare_f32(z), y);
     return 0;
@@ -92,7 +92,7 @@ static int quantize_to_sign(struct pare_layer *l, const struct pare_tensor *x,
     (void)l;
     (void)e;
     for (int64_t i = 0; i < pare_numel(x); i++)
-        pare_f32(y)[i] = pare_f32(x)[i] < 0 ? -0.7f : 0.7f;
+        pare_f32_mut(y)[i] = pare_f32(x)[i] < 0 ? -0.7f : 0.7f;
     return 0;
 }
 
@@ -102,7 +102,7 @@ static int quantize_to_cube(struct pare_layer *l, const struct pare_tensor *x,
     (void)l;
     (void)e;
     for (int64_t i = 0; i < pare_numel(x); i++)
-        pare_f32(y)[i] = powf(pare_f32(x)[i], 3);
+        pare_f32_mut(y)[i] = powf(pare_f32(x)[i], 3);
     return 0;
 }
 
@@ -491,7 +491,7 @@ static void test_batch_norms_are_folded(void **state)
 
         if (strstr(v->name, "running_") && v->t.data && !pare_model_own(j->model, v, &err))
             for (int64_t k = 0; k < pare_numel(&v->t); k++)
-                pare_f32(&v->t)[k] = 0.5f + 0.01f * (float)(k % 7);
+                pare_f32_mut(&v->t)[k] = 0.5f + 0.01f * (float)(k % 7);
     }
     OK(pare_model_fold_norm(j->model, &folded, &n, &err));
     assert_true(n > 0 && n == norms);

@@ -78,8 +78,8 @@ static void check_step(struct golden *g, const char *name, const char *quantizer
 
     open_step(&s, g, name, quantizer, reference);
     if (scale) { /* not the initial one */
-        *pare_f32(pare_layer_scale(pare_compression_layer(s.compression, 0), PARE_WEIGHT, 1,
-                                   &rig_err)) = *pare_f32(scale);
+        *pare_f32_mut(pare_layer_scale(pare_compression_layer(s.compression, 0), PARE_WEIGHT, 1,
+                                       &rig_err)) = *pare_f32_mut(scale);
         ok(pare_compression_write_weights(s.compression, &rig_err));
     }
     ok(pare_trainer_forward(s.trainer, find_array(g, name, "x"), &out, &rig_err));
@@ -288,9 +288,9 @@ static void test_channels_without_weights(void **state)
     struct job j;
 
     (void)state;
-    pare_f32(rig_weight(m, "bn1.weight"))[2] = 0;
-    pare_f32(rig_weight(m, "bn1.weight"))[3] = -0.8f;
-    memset(pare_f32(rig_weight(m, "conv1.weight")) + 4 * 9, 0, 9 * sizeof(float));
+    pare_f32_mut(rig_weight(m, "bn1.weight"))[2] = 0;
+    pare_f32_mut(rig_weight(m, "bn1.weight"))[3] = -0.8f;
+    memset(pare_f32_mut(rig_weight(m, "conv1.weight")) + 4 * 9, 0, 9 * sizeof(float));
     j = job_open(m, "qat", WEIGHTS("8", ""), NULL, LEARN "epochs=1 limit=256");
     assert_memory_equal(pare_f32(rig_weight(m, "conv1.weight")) + 2 * 9,
                         pare_f32(&rig_layer(j.compression, "conv1")->w) + 2 * 9, 9 * sizeof(float));

@@ -42,14 +42,14 @@ static void test_free_batch_matches_single_items(void **state)
     assert_int_equal(freed->in[0].dim[0], -1);
     assert_string_equal(freed->in[0].sym[0], "N");
     for (int i = 0; i < 60; i++)
-        pare_f32(&x)[i] = 0.1f * (float)(i * 13 % 17 - 8);
+        pare_f32_mut(&x)[i] = 0.1f * (float)(i * 13 % 17 - 8);
     assert_int_equal(pare_plan_make(freed, &five, &p, &err), 0);
     assert_int_equal(pare_plan_make(m, NULL, &one, &err), 0);
     assert_int_equal(pare_plan_execute(p, &x, &y[0], &err), 0);
     assert_int_equal(y[0].dim[0], 5);
     item.dim[0] = 1;
     for (int i = 0; i < 5; i++) {
-        item.data = pare_f32(&x) + 12 * i;
+        item.data = pare_f32_mut(&x) + 12 * i;
         assert_int_equal(pare_plan_execute(one, &item, &y[1], &err), 0);
         for (int k = 0; k < 3; k++)
             assert_float_equal(pare_f32(&y[1])[k], pare_f32(&y[0])[3 * i + k], 1e-5);

@@ -102,7 +102,7 @@ static void compute_gradients(struct one_op *f)
                                      f->out[0]->t.dim, &f->err),
                      0);
     for (int64_t i = 0; i < pare_numel(&f->out[0]->t); i++)
-        pare_f32(&f->out[0]->grad)[i] = 1;
+        pare_f32_mut(&f->out[0]->grad)[i] = 1;
     assert_int_equal(f->node.op->backward(&f->node, &c, &f->err), 0);
 }
 
@@ -183,8 +183,8 @@ static void test_zero_derivatives_stop_infinity(void **state)
         if (i == 3)
             op_attr(&f, "min", "0");
         compute_gradients(&f);
-        pare_f32(&f.in[0]->grad)[0] = 0;
-        pare_f32(&f.out[0]->grad)[0] = INFINITY;
+        pare_f32_mut(&f.in[0]->grad)[0] = 0;
+        pare_f32_mut(&f.out[0]->grad)[0] = INFINITY;
         assert_int_equal(f.node.op->backward(&f.node, &c, &f.err), 0);
         expect_gradient(&f, 0, LIST(0));
         op_end(&f);

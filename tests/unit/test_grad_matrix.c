@@ -144,7 +144,7 @@ static void expect_gradient(const char *type, int64_t count, const double *x, co
         assert_int_equal(pare_tensor_new(f.arena, &v->grad, PARE_F32, v->t.rank, v->t.dim, &f.err),
                          0);
     }
-    pare_f32(&f.out[0]->grad)[0] = 1;
+    pare_f32_mut(&f.out[0]->grad)[0] = 1;
     c = (struct pare_ctx){ .scratch = f.scratch, .results = f.arena, .threads = 1 };
     assert_int_equal(f.node.op->backward(&f.node, &c, &f.err), 0);
     for (int64_t i = 0; i < count; i++)

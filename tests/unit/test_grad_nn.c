@@ -171,7 +171,7 @@ static void expect_grad(struct one_op *f, const double *want)
 
     grad_begin(&g, f, NULL);
     for (int64_t i = 0; i < pare_numel(&f->out[0]->t); i++)
-        pare_f32(&f->out[0]->grad)[i] = (float)(i + 1);
+        pare_f32_mut(&f->out[0]->grad)[i] = (float)(i + 1);
     grad_backward(&g);
     for (int64_t i = 0; i < pare_numel(&f->in[0]->t); i++)
         assert_true((double)pare_f32(&f->in[0]->grad)[i] == want[i]);

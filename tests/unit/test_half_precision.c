@@ -79,8 +79,8 @@ static void run_model(struct pare_model *m, float *y)
     struct pare_plan *p;
 
     for (int i = 0; i < 2 * K; i++) {
-        pare_f32(&in[0])[i] = (float)(i * 5 % 11 - 5) * 100;
-        pare_f32(&in[1])[i] = (float)(i % 3 == 0);
+        pare_f32_mut(&in[0])[i] = (float)(i * 5 % 11 - 5) * 100;
+        pare_f32_mut(&in[1])[i] = (float)(i % 3 == 0);
     }
     if (pare_plan_make(m, &o, &p, &e) || pare_plan_execute(p, in, out, &e))
         fail_msg("%s", e.msg);

@@ -282,7 +282,7 @@ static void test_network(void **state)
     x = build_input(&g.b, PARE_F32, 4, dim);
     g.x = build_tensor(PARE_F32, 4, dim);
     for (int64_t i = 0; i < pare_numel(&g.x); i++)
-        pare_f32(&g.x)[i] = (float)pare_rng_normal(&g.r);
+        pare_f32_mut(&g.x)[i] = (float)pare_rng_normal(&g.r);
     x = dequantize(&g, quantize(&g, x, 0.03f, PARE_U8, 120), 0.03f, PARE_U8, 120);
     x = build_node(&g.b, "Concat", NAMES(x, x, x, x, x, x), at_int("axis", 1));
     x = dequantize(&g, quantize(&g, x, 0.03f, PARE_U8, 120), 0.03f, PARE_U8, 120);

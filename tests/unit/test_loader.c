@@ -19,7 +19,7 @@ static void write_images(struct rig *r, enum pare_dtype dtype)
         pare_convert(dtype, (char *)list[0].t.data + (size_t)(i - 1) * pare_dtype_size(dtype),
                      PARE_I32, &i, 1, &r->err);
     for (int64_t i = 0; i < N; i++)
-        pare_i64(&list[1].t)[i] = i;
+        pare_i64_mut(&list[1].t)[i] = i;
     assert_int_equal(pare_npz_write(rig_path(r, "p.npz"), list, 2, &r->err), 0);
 }
 

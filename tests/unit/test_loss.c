@@ -115,12 +115,12 @@ static void check_differences(const char *text, int rank, const int64_t *dim)
                                      class ? rank - 1 : rank, class ? label_dim : dim, &err),
                      0);
     for (int64_t i = 0; i < n; i++)
-        pare_f32(&x)[i] = (float)(round(pare_rng_normal(&r) * 1024) / 1024);
+        pare_f32_mut(&x)[i] = (float)(round(pare_rng_normal(&r) * 1024) / 1024);
     for (int64_t i = 0; i < pare_numel(&t); i++)
         if (class)
-            pare_i64(&t)[i] = (int64_t)pare_rng_below(&r, (uint64_t)dim[1]);
+            pare_i64_mut(&t)[i] = (int64_t)pare_rng_below(&r, (uint64_t)dim[1]);
         else
-            pare_f32(&t)[i] = (float)pare_rng_uniform(&r) * 3 - 8; /* far from kinks */
+            pare_f32_mut(&t)[i] = (float)pare_rng_uniform(&r) * 3 - 8; /* far from kinks */
     grad = pare_alloc(arena, (size_t)n, sizeof(*grad));
     assert_int_equal(run_term(&k, &x, &t, grad, &loss, &err), 0);
     for (int64_t i = 0; i < n; i += 1 + n / 200) {
@@ -130,10 +130,10 @@ static void check_differences(const char *text, int rank, const int64_t *dim)
         for (int j = 0; j < 4; j++) {
             static const double move[] = { -2, -1, 1, 2 };
 
-            pare_f32(&x)[i] = old + (float)(move[j] * h);
+            pare_f32_mut(&x)[i] = old + (float)(move[j] * h);
             assert_int_equal(run_term(&k, &x, &t, NULL, &l[j], &err), 0);
         }
-        pare_f32(&x)[i] = old;
+        pare_f32_mut(&x)[i] = old;
         d = (8 * (l[2] - l[1]) - (l[3] - l[0])) / (12 * h);
         expect_near(text, (double)grad[i] - (k.loss ? 0 : 1), d, 1e-4);
     }
@@ -180,11 +180,11 @@ static void test_images_match_rows(void **state)
     for (int i = 0; i < 1560; i++) {
         int to = (i / 780 * 130 + i % 130) * 6 + i / 130 % 6;
 
-        pare_f32(&y)[to] = pare_f32(&x)[i] = (float)(5 * pare_rng_normal(&r));
-        pare_f32(&u)[to] = pare_f32(&t)[i] = (float)(5 * pare_rng_normal(&r));
+        pare_f32_mut(&y)[to] = pare_f32_mut(&x)[i] = (float)(5 * pare_rng_normal(&r));
+        pare_f32_mut(&u)[to] = pare_f32_mut(&t)[i] = (float)(5 * pare_rng_normal(&r));
     }
     for (int i = 0; i < 260; i++)
-        pare_i64(&c)[i] = i % 13 ? i % 6 : -100;
+        pare_i64_mut(&c)[i] = i % 13 ? i % 6 : -100;
     for (int k = 0; k < 2; k++) {
         struct term f = make_term(k ? "soft,temperature=2" : "cross_entropy,label_smoothing=0.1");
         struct pare_tensor flat = c;

@@ -427,12 +427,12 @@ static void test_microbatch_errors(void **state)
                      0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pare_plan_execute(p[i], &x, &out, &err[i]), 0);
-    pare_i64(&x)[2] = pare_i64(&x)[9] = 11;
+    pare_i64_mut(&x)[2] = pare_i64_mut(&x)[9] = 11;
     for (int i = 0; i < 2; i++)
         assert_int_not_equal(pare_plan_execute(p[i], &x, &out, &err[i]), 0);
     assert_int_equal(err[0].code, err[1].code);
     assert_string_equal(err[0].msg, err[1].msg);
-    pare_i64(&x)[2] = pare_i64(&x)[9] = 1;
+    pare_i64_mut(&x)[2] = pare_i64_mut(&x)[9] = 1;
     assert_int_equal(pare_plan_execute(p[1], &x, &out, &err[1]), 0);
     x.dim[0]--;
     assert_int_equal(pare_plan_execute(p[1], &x, &out, &err[1]), PARE_ESHAPE);

@@ -224,8 +224,8 @@ static void test_most_sensitive_layer_becomes_float(void **state)
         struct job j;
 
         w = rig_weight(m, "fc2.weight");
-        pare_f32(rig_weight(m, "fc1.bias"))[3] = -1e6f; /* always 0 after the ReLU */
-        pare_f32(w)[3] = 1e4f;
+        pare_f32_mut(rig_weight(m, "fc1.bias"))[3] = -1e6f; /* always 0 after the ReLU */
+        pare_f32_mut(w)[3] = 1e4f;
         j = job_open(m, quantizers[i], WEIGHTS, NULL, LEARN "epochs=0");
         b.user = &j;
         b.least = float_accuracy - 0.05;

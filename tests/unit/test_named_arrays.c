@@ -23,7 +23,7 @@ static struct pare_tensor counting_tensor(struct rig *r, int rank, const int64_t
     memcpy(t.dim, dim, (size_t)rank * sizeof(*dim));
     assert_int_equal(pare_tensor_alloc(r->arena, &t, &r->err), 0);
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = first + (float)i;
+        pare_f32_mut(&t)[i] = first + (float)i;
     return t;
 }
 
@@ -101,7 +101,7 @@ static struct pare_tensor items_first(struct rig *r, int rank)
     for (int i = 0; i < N; i++)
         for (int o = 0; o < 2; o++)
             for (int k = 0; k < 2; k++)
-                pare_f32(&t)[(i * 2 + o) * 2 + k] = (float)(100 + 8 * o + 2 * i + k);
+                pare_f32_mut(&t)[(i * 2 + o) * 2 + k] = (float)(100 + 8 * o + 2 * i + k);
     return t;
 }
 

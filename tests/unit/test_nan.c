@@ -30,7 +30,7 @@ static const char *random_floats(struct build *b, int rank, const int64_t *dim)
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++) /* none is 0: sparse kernels skip 0 times NaN */
-        pare_f32(&t)[i] = (float)(0.1 + pare_rng_uniform(&rng)) * (i % 2 ? 1 : -1);
+        pare_f32_mut(&t)[i] = (float)(0.1 + pare_rng_uniform(&rng)) * (i % 2 ? 1 : -1);
     return build_floats(b, rank, dim, pare_f32(&t));
 }
 
@@ -436,8 +436,8 @@ static void test_kernels_propagate_nan(void **state)
             t.model = build_model(&b);
             t.x = build_tensor(PARE_F32, INTS(2, 16, 8, 8));
             for (int64_t i = 0; i < pare_numel(&t.x); i++)
-                pare_f32(&t.x)[i] = (float)(2 * pare_rng_uniform(&rng) - 1);
-            pare_f32(&t.x)[(5 * 8 + 3) * 8 + 4] = NAN;
+                pare_f32_mut(&t.x)[i] = (float)(2 * pare_rng_uniform(&rng) - 1);
+            pare_f32_mut(&t.x)[(5 * 8 + 3) * 8 + 4] = NAN;
             run_each_kernel(&t);
             train_each_kernel(&t);
             pare_model_free(t.model);

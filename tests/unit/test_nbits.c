@@ -147,7 +147,7 @@ static const char *random_floats(struct build *b, struct pare_rng *r, int rank, 
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = (float)(lo + pare_rng_uniform(r));
+        pare_f32_mut(&t)[i] = (float)(lo + pare_rng_uniform(r));
     return build_floats(b, rank, dim, pare_f32(&t));
 }
 
@@ -176,7 +176,7 @@ static struct pare_tensor random_input(struct pare_rng *r, int rank, const int64
     struct pare_tensor x = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)(pare_rng_uniform(r) * 2 - 1);
+        pare_f32_mut(&x)[i] = (float)(pare_rng_uniform(r) * 2 - 1);
     return x;
 }
 

@@ -222,8 +222,8 @@ static void test_npz_round_trip_and_damage(void **state)
     snprintf(path, sizeof(path), "%s/x.npz", dir);
     assert_int_equal(pare_tensor_new(arena, &list[0].t, PARE_F32, 2, dims, &err), 0);
     assert_int_equal(pare_tensor_new(arena, &list[1].t, PARE_I64, 1, dims, &err), 0);
-    pare_f32(&list[0].t)[3] = 1.5f;
-    pare_i64(&list[1].t)[0] = -7;
+    pare_f32_mut(&list[0].t)[3] = 1.5f;
+    pare_i64_mut(&list[1].t)[0] = -7;
     assert_int_equal(pare_npz_write(path, list, 2, &err), 0);
     assert_int_equal(pare_npz_read(arena, path, &back, &n, &err), 0);
     assert_int_equal(n, 2);

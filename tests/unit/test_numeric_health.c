@@ -54,7 +54,7 @@ static void damage_layer(struct pare_model *m, enum damage h)
     assert_int_equal(pare_model_own(m, v, &err), 0);
     n = pare_numel(&v->t);
     for (int64_t i = 0; i < n; i++) {
-        float *x = &pare_f32(&v->t)[i];
+        float *x = &pare_f32_mut(&v->t)[i];
 
         if (h == DEAD || (h == ZERO_CHANNELS && i / (n / v->t.dim[0]) % 2))
             *x = 0;
@@ -64,9 +64,9 @@ static void damage_layer(struct pare_model *m, enum damage h)
             *x = *x > 0 ? 1e-44f : -1e-44f;
     }
     if (h == ONE_NAN)
-        pare_f32(&v->t)[n / 2] = NAN;
+        pare_f32_mut(&v->t)[n / 2] = NAN;
     if (h == ONE_INF || h == MINUS_INF)
-        pare_f32(&v->t)[n / 2] = h == ONE_INF ? INFINITY : -INFINITY;
+        pare_f32_mut(&v->t)[n / 2] = h == ONE_INF ? INFINITY : -INFINITY;
 }
 
 /* Expects success, or an error with a message; counts both. */

@@ -62,7 +62,7 @@ static struct pare_tensor random_input(const struct pare_model *m)
         dim[i] = io->dim[i] < 0 ? 2 + i : io->dim[i];
     x = build_tensor(PARE_F32, io->rank, dim);
     for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)(i * 37 % 101) / 50 - 1;
+        pare_f32_mut(&x)[i] = (float)(i * 37 % 101) / 50 - 1;
     return x;
 }
 

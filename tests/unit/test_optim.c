@@ -43,7 +43,7 @@ static struct pare_optim_param make_param(const char *name, int64_t n)
     assert_int_equal(pare_tensor_new(arena, &p.value, PARE_F32, 1, &n, &err), 0);
     assert_int_equal(pare_tensor_new(arena, &p.grad, PARE_F32, 1, &n, &err), 0);
     for (int64_t i = 0; i < n; i++)
-        pare_f32(&p.value)[i] = start[i % 5];
+        pare_f32_mut(&p.value)[i] = start[i % 5];
     return p;
 }
 
@@ -52,7 +52,7 @@ static void set_grad(const struct pare_optim_param *p, int step)
     const float *g = pare_f32(find_case_array(list, n_list, "grads")) + step * 5;
 
     for (int64_t i = 0; i < p->grad.dim[0]; i++)
-        pare_f32(&p->grad)[i] = g[i % 5];
+        pare_f32_mut(&p->grad)[i] = g[i % 5];
 }
 
 static void expect_close(const struct pare_named *want, int step, const struct pare_tensor *got,
@@ -231,7 +231,7 @@ static void test_wrong_parameters_are_errors(void **state)
 
     (void)state;
     set_grad(&p, 0);
-    pare_f32(&p.grad)[3] = NAN;
+    pare_f32_mut(&p.grad)[3] = NAN;
     assert_int_equal(pare_optim_step(op, 0.1, &err), PARE_ELIMIT);
     assert_string_equal(err.msg, "the gradient of 'conv1.weight' is not finite");
     assert_memory_equal(p.value.data, pare_f32(find_case_array(list, n_list, "start")), 20);

@@ -44,11 +44,11 @@ static double train_steps(struct pare_model *m, const char *settings, struct par
     int n;
 
     for (int i = 0; i < 15; i++)
-        pare_f32(&x)[i] = 0.3f * (float)(i % 7 - 3);
+        pare_f32_mut(&x)[i] = 0.3f * (float)(i % 7 - 3);
     for (int i = 0; i < 5; i++)
-        pare_i64(&y)[i] = i % 4;
+        pare_i64_mut(&y)[i] = i % 4;
     for (int i = 0; i < 20; i++)
-        pare_f32(&z)[i] = (float)(i % 3 == 0);
+        pare_f32_mut(&z)[i] = (float)(i % 3 == 0);
     assert_int_equal(pare_given_split(settings, pool, &g, &n, &err), 0);
     assert_int_equal(pare_train_options_make(g, n, teacher != NULL, pool, &s, &err), 0);
     s->trainer.teacher = teacher;

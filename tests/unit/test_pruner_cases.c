@@ -100,7 +100,7 @@ static void taylor_step(struct pare_compression *r)
 
         ok(pare_tensor_new(r->arena, &l->grad, PARE_F32, l->w.rank, l->w.dim, &rig_err));
         for (int64_t k = 0; k < pare_numel(&l->w); k++)
-            pare_f32(&l->grad)[k] = k & 1 ? -1 : 1;
+            pare_f32_mut(&l->grad)[k] = k & 1 ? -1 : 1;
     }
     r->in_step = true;
     ok(pare_compression_before_step(r, &rig_err));
@@ -142,7 +142,7 @@ static struct pare_tensor filled_tensor(struct pare_arena *a, int rank, const in
 
     ok(pare_tensor_new(a, &t, PARE_F32, rank, dim, &rig_err));
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = v;
+        pare_f32_mut(&t)[i] = v;
     return t;
 }
 
@@ -284,7 +284,7 @@ static void test_n27_level(void **state)
     (void)state;
     ok(pare_network_make(&net, &o, &m, &rig_err));
     for (int i = 0; i < 100; i++)
-        pare_f32(rig_weight(m, "fc.weight"))[i] = (float)(i % 10) + 0.1f * (float)(i / 10);
+        pare_f32_mut(rig_weight(m, "fc.weight"))[i] = (float)(i % 10) + 0.1f * (float)(i / 10);
     memset(rig_weight(m, "fc.bias")->data, 0, 10 * sizeof(float));
     r = rig_compression(m, "level", "[{\"sparsity\": 0.9, \"op_types\": [\"default\"]}]", NULL);
     ok(pare_compression_compress(r, &rig_err));

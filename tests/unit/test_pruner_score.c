@@ -204,12 +204,12 @@ static void test_admm(void **state)
         pruner_rig_open(&f, "admm", "rho=0.125 iterations=3 training_epochs=1", &w, &g);
         f.layer_prune.sparsity = 0.6;
         ok(f.p->start(&f.compression, &rig_err));
-        z = pare_f32(pare_layer_buffer(&f.layer, "z", PARE_F32, w.rank, w.dim, &rig_err));
-        u = pare_f32(pare_layer_buffer(&f.layer, "u", PARE_F32, w.rank, w.dim, &rig_err));
+        z = pare_f32_mut(pare_layer_buffer(&f.layer, "z", PARE_F32, w.rank, w.dim, &rig_err));
+        u = pare_f32_mut(pare_layer_buffer(&f.layer, "u", PARE_F32, w.rank, w.dim, &rig_err));
         for (int e = 0; e < 3; e++) {
             ok(f.p->on_epoch(&f.compression, e, &rig_err));
             for (int64_t k = 0; e == 1 && k < pare_numel(&w); k++)
-                pare_f32(&w)[k] = 0.5f * pare_f32(&w)[k] + 0.25f * z[k];
+                pare_f32_mut(&w)[k] = 0.5f * pare_f32(&w)[k] + 0.25f * z[k];
         }
         grad = copy_gradient(n.part[2], 0);
         memset(grad.data, 0, (size_t)pare_numel(&w) * sizeof(float));

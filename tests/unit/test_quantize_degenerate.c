@@ -50,12 +50,12 @@ static struct pare_model *degenerate_model(void)
     struct pare_tensor *w = rig_weight(m, "conv1.weight"), *b;
 
     for (int64_t i = 0; i < 18; i++)
-        pare_f32(w)[i] = i < 9 ? 0 : 0.25f;
+        pare_f32_mut(w)[i] = i < 9 ? 0 : 0.25f;
     w = rig_weight(m, "conv2.weight");
     memset(w->data, 0, (size_t)pare_numel(w) * sizeof(float));
     b = rig_weight(m, "fc1.bias");
     for (int64_t i = 0; i < pare_numel(b); i++)
-        pare_f32(b)[i] = -1e6f;
+        pare_f32_mut(b)[i] = -1e6f;
     return m;
 }
 
@@ -81,7 +81,7 @@ static void expect_finite_outputs(struct pare_model *m)
 
     ok(pare_tensor_new(a, &x, PARE_F32, 4, dim, &rig_err));
     for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)(i % 17) / 16;
+        pare_f32_mut(&x)[i] = (float)(i % 17) / 16;
     o.in = &x;
     ok(pare_plan_make(m, &o, &p, &rig_err));
     ok(pare_plan_execute(p, &x, &out, &rig_err));
@@ -132,8 +132,8 @@ static void test_infinite_weights_are_clamped(void **state)
         struct pare_tensor *w = rig_weight(m, "fc2.weight");
         struct job j;
 
-        pare_f32(w)[3] = INFINITY;
-        pare_f32(w)[4] = -INFINITY;
+        pare_f32_mut(w)[3] = INFINITY;
+        pare_f32_mut(w)[4] = -INFINITY;
         j = job_open(m, cases[i].quantizer, cases[i].config,
                      cases[i].settings && strstr(cases[i].settings, "bias") ? NULL
                                                                             : cases[i].settings,

@@ -119,7 +119,7 @@ static void test_many_elements(void **state)
     }
     quantizer_rig_open(&f, "lsq", NULL, NULL, 1u << PARE_OUTPUT, make_quant(8, true, true, -1));
     ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
-    *pare_f32(quantizer_rig_buffer(&f, "output_scale")) = (float)scale;
+    *pare_f32_mut(quantizer_rig_buffer(&f, "output_scale")) = (float)scale;
     ok(quantizer_rig_quantize(&f, PARE_OUTPUT, &tx, &ty));
     ok(f.z->backward(&f.layer, PARE_OUTPUT, &tx, &tg, &to, &rig_err));
     for (int i = 0; i < 70000; i++) {

@@ -175,7 +175,7 @@ static void expect_same_outputs(const struct exported *m, const int64_t chw[3], 
     const struct pare_model *both[2] = { m->model, m->file };
 
     for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)(i % 17) / 8 - 1;
+        pare_f32_mut(&x)[i] = (float)(i % 17) / 8 - 1;
     for (int i = 0; i < 2; i++) {
         struct pare_tensor out;
         struct pare_plan *p;

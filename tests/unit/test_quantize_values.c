@@ -175,7 +175,7 @@ static void test_quantized_weights_are_masked(void **state)
                "\"op_names\": [\"conv1\"]}]";
     ok(pare_add_quantizer(g, &fixed, &rig_err));
     for (int i = 0; i < 72; i++) /* some are outside the range of -137 to 117 steps of 0.5 */
-        pare_f32(rig_weight(m, "conv1.weight"))[i] = (float)(i - 36) * 2.3f;
+        pare_f32_mut(rig_weight(m, "conv1.weight"))[i] = (float)(i - 36) * 2.3f;
     ok(pare_compression_new(m, &o, &r, &rig_err));
     l = pare_compression_layer(r, 0);
     mask = pare_layer_mask(l)->data;

@@ -27,7 +27,7 @@ static struct pare_model *pruned_model(void)
 
         for (int64_t i = 0; i < pare_numel(t); i++)
             if (is_removed(i))
-                pare_f32(t)[i] = 0;
+                pare_f32_mut(t)[i] = 0;
     }
     return m;
 }

@@ -32,7 +32,7 @@ static int round_to_halves(struct pare_layer *l, const struct pare_tensor *x, st
 {
     calls.training = pare_compression_is_training(pare_layer_compression(l));
     for (int64_t i = 0; i < pare_numel(x); i++)
-        pare_f32(y)[i] = rintf(pare_f32(x)[i] * 2) / 2;
+        pare_f32_mut(y)[i] = rintf(pare_f32(x)[i] * 2) / 2;
     return 0;
 }
 
@@ -68,9 +68,9 @@ static int count_backward(struct pare_layer *l, enum pare_quant_site site,
     (void)e;
     calls.back[site]++;
     for (int64_t i = 0; i < pare_numel(x); i++)
-        pare_f32(gx)[i] = site == PARE_WEIGHT                                ? 2 * pare_f32(gy)[i]
-                          : site == PARE_OUTPUT && fabsf(pare_f32(x)[i]) > 1 ? 0
-                                                                             : pare_f32(gy)[i];
+        pare_f32_mut(gx)[i] = site == PARE_WEIGHT ? 2 * pare_f32(gy)[i]
+                              : site == PARE_OUTPUT && fabsf(pare_f32(x)[i]) > 1 ? 0
+                                                                                 : pare_f32(gy)[i];
     return 0;
 }
 

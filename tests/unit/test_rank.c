@@ -128,7 +128,7 @@ static void fill_random(struct layer *l, struct pare_rng *r, bool scored)
         l->r.keep[i] = pare_rng_below(r, 10) >= removed;
     }
     for (int64_t i = 0; i < pare_numel(&l->w); i++)
-        pare_f32(&l->w)[i] = random_number(r, kind);
+        pare_f32_mut(&l->w)[i] = random_number(r, kind);
     l->r.score = scored || !pare_units_single(&l->u) ? s : NULL;
     l->r.regrow = pare_rng_below(r, 2) != 0;
     l->r.sparsity = pare_rng_uniform(r);
@@ -312,7 +312,7 @@ static void test_global_rank_of_many_elements(void **state)
         for (int k = 0; k < 3; k++) {
             make_layer(&l[k], 1, (int64_t[]){ 40000 + 30000 * k }, "element");
             for (int64_t i = 0; i < l[k].u.n; i++) {
-                pare_f32(&l[k].w)[i] = (float)(pare_rng_normal(&r) * (c == 1 ? k * k : 1));
+                pare_f32_mut(&l[k].w)[i] = (float)(pare_rng_normal(&r) * (c == 1 ? k * k : 1));
                 l[k].r.keep[i] = c < 2 || pare_rng_below(&r, 4);
             }
             l[k].r.max_sparsity = 0.9;
@@ -365,7 +365,7 @@ static void test_n22_exact_counts(void **state)
         make_layer(&l[1], 4, (int64_t[]){ 10, 5, 5, 5 }, "element");
         for (int k = 0; k < 2; k++) {
             for (int64_t i = 0; i < l[k].u.n; i++)
-                pare_f32(&l[k].w)[i] = (float)pare_rng_uniform(&rng);
+                pare_f32_mut(&l[k].w)[i] = (float)pare_rng_uniform(&rng);
             l[k].r.sparsity = 0.8;
             l[k].r.max_sparsity = 0.99;
             if (!global_too)
@@ -390,7 +390,7 @@ static void test_n23_balanced_rows(void **state)
     (void)state;
     make_layer(&l, 4, (int64_t[]){ 10, 5, 5, 5 }, "element");
     for (int64_t i = 0; i < 1250; i++)
-        pare_f32(&l.w)[i] = (float)((i * 7919) % 1250) - 600;
+        pare_f32_mut(&l.w)[i] = (float)((i * 7919) % 1250) - 600;
     l.r.sparsity = 0.7;
     ok(pare_rank_balance(&l.r, &(struct pare_ints){ (int64_t[]){ 5 }, 1 }, 2, arena, &err));
     assert_int_equal(count_kept(&l), 500);

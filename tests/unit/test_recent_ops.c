@@ -153,7 +153,7 @@ static void test_unused_nodes_that_cannot_run(void **state)
     build_node(&b, "Relu", NAMES(unknown), NOTHING);
     build_output(&b, build_node(&b, "Add", NAMES(in, build_scalar(&b, one)), NOTHING));
     m = build_model(&b);
-    pare_f32(&x)[0] = 3;
+    pare_f32_mut(&x)[0] = 3;
     assert_int_equal(pare_plan_make(m, &o, &p, &err), 0);
     assert_int_equal(pare_plan_execute(p, &x, &y, &err), 0);
     assert_true(pare_f32(&y)[0] == 4);

@@ -50,7 +50,7 @@ static struct pare_tensor random_tensor(struct rig *g, int rank, const int64_t *
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = random_value(g);
+        pare_f32_mut(&t)[i] = random_value(g);
     return t;
 }
 
@@ -69,14 +69,14 @@ static struct pare_tensor random_weights(struct rig *g, int rank, const int64_t 
     int64_t O = dim[transposed ? rank - 1 : 0], K = pare_numel(&t) / O;
 
     for (int64_t i = 0; i < O * K; i++)
-        pare_f32(&t)[i] *= (float)(1 / sqrt((double)K));
+        pare_f32_mut(&t)[i] *= (float)(1 / sqrt((double)K));
     for (int64_t o = 0; o < O; o += g->rows)
         for (int64_t k = 0; k < K; k++) {
             bool gone = random_chance(g, g->zeros);
 
             for (int64_t r = o; r < o + g->rows && r < O && gone; r++)
-                pare_f32(&t)[transposed ? k * O + r : r * K + k] = random_chance(g, 0.1) ? -0.0f
-                                                                                         : 0;
+                pare_f32_mut(&t)[transposed ? k * O + r : r * K + k] = random_chance(g, 0.1) ? -0.0f
+                                                                                             : 0;
         }
     return t;
 }
@@ -189,7 +189,7 @@ static const char *add_norm(struct rig *g, const char *x, int64_t C)
     struct pare_tensor var = random_tensor(g, 1, &C);
 
     for (int64_t i = 0; i < C; i++)
-        pare_f32(&var)[i] = 0.5f + fabsf(pare_f32(&var)[i]);
+        pare_f32_mut(&var)[i] = 0.5f + fabsf(pare_f32(&var)[i]);
     return build_node(&g->b, "BatchNormalization",
                       NAMES(x, random_const(g, 1, &C), random_const(g, 1, &C),
                             random_const(g, 1, &C), build_floats(&g->b, 1, &C, pare_f32(&var))),

@@ -163,7 +163,7 @@ static void test_different_channels_of_groups(void **state)
         n.unpadded = n.zero_bias = true;
         for (int64_t i = 0; i < pare_numel(&t); i++)
             if (i / 27 / 2 == 1 || i / 27 / 2 == 2)
-                pare_f32(&t)[i] = 0;
+                pare_f32_mut(&t)[i] = 0;
         w = build_floats(&n.b, 4, t.dim, pare_f32(&t));
         x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w), NOTHING));
         if (back)
@@ -187,7 +187,7 @@ static void test_unbalanced_groups(void **state)
     n.unpadded = n.zero_bias = true;
     for (int64_t i = 0; i < pare_numel(&t); i++)
         if (i / 27 == 1 || i / 27 >= 5)
-            pare_f32(&t)[i] = 0;
+            pare_f32_mut(&t)[i] = 0;
     w = build_floats(&n.b, 4, t.dim, pare_f32(&t));
     x = net_relu(&n, build_node(&n.b, "Conv", NAMES(x, w), NOTHING));
     x = build_node(&n.b, "Conv", NAMES(x, WEIGHT(&n, HALF, 0, 6, 4, 3, 3)), at_int("group", 2));
@@ -423,7 +423,7 @@ static const char *periodic_weight(struct net *n, int rank, const int64_t *dim, 
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
         if (i / each % of >= some)
-            pare_f32(&t)[i] = 0;
+            pare_f32_mut(&t)[i] = 0;
     return build_floats(&n->b, rank, dim, pare_f32(&t));
 }
 

@@ -59,7 +59,7 @@ static void clear_index(const struct pare_tensor *t, int axis, int64_t i)
         inner *= t->dim[k];
     for (int64_t at = 0; at < n; at++)
         if (at / inner % t->dim[axis] == i)
-            pare_f32(t)[at] = 0;
+            pare_f32_mut(t)[at] = 0;
 }
 
 /* Masks half of the output or input channels of a layer, and sometimes its bias. */
@@ -109,7 +109,7 @@ static void random_inputs(struct fg *g, const struct pare_graph *analyzed, struc
         while (g->fixed[i] < 0 && is_analyzed(analyzed, i, dim[i]));
     x[0] = build_tensor(PARE_F32, rank, dim);
     for (int64_t i = 0; i < pare_numel(&x[0]); i++)
-        pare_f32(&x[0])[i] = (float)(2 * pare_rng_uniform(&g->r) - 1);
+        pare_f32_mut(&x[0])[i] = (float)(2 * pare_rng_uniform(&g->r) - 1);
     if (!g->ids)
         return;
     x[1] = build_tensor(PARE_I64, 2, dim);

@@ -122,7 +122,7 @@ static void test_attention_heads(void **state)
 
         for (int64_t k = 0; k < 144; k++)
             if (k % 12 / 4 == 1)
-                pare_f32(&t)[k] = 0;
+                pare_f32_mut(&t)[k] = 0;
         w = build_floats(&n.b, INTS(12, 12), pare_f32(&t));
         p[i] = build_node(&n.b, "MatMul", NAMES(x, w), NOTHING);
         p[i] = build_node(&n.b, "Reshape", NAMES(p[i], shape), NOTHING);

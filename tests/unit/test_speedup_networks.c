@@ -323,10 +323,10 @@ static const char *add_fused_attention(struct net *n, const char *x, bool split)
 
     for (int64_t i = 0; i < pare_numel(&w); i++)
         if (i % E >= E / 2)
-            pare_f32(&w)[i] = 0;
+            pare_f32_mut(&w)[i] = 0;
     for (int64_t i = 0; i < 3 * E; i++)
         if (i % E >= E / 2)
-            pare_f32(&b)[i] = 0;
+            pare_f32_mut(&b)[i] = 0;
     x = build_node(&n->b, "MatMul", NAMES(x, build_floats(&n->b, 2, w.dim, pare_f32(&w))), NOTHING);
     x = net_add(n, x, build_floats(&n->b, 1, b.dim, pare_f32(&b)));
     if (split) {

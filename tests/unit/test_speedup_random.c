@@ -161,7 +161,7 @@ static void clear_index(const struct pare_tensor *t, int axis, int64_t i)
         inner *= t->dim[k];
     for (int64_t at = 0; at < n; at++)
         if (at / inner % t->dim[axis] == i)
-            pare_f32(t)[at] = 0;
+            pare_f32_mut(t)[at] = 0;
 }
 
 /* Sets state h of every gate to 0; `axis` of v is (gates, H). */

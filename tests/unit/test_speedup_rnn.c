@@ -24,7 +24,7 @@ static const char *masked_rows(struct net *n, const struct rnn *r, int64_t times
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
         if (!net_keeps(r->which, i / (rank == 3 ? cols : 1) % H, H))
-            pare_f32(&t)[i] = 0;
+            pare_f32_mut(&t)[i] = 0;
     return build_floats(&n->b, rank, dim, pare_f32(&t));
 }
 
@@ -36,7 +36,7 @@ static const char *initial_states(struct net *n, const struct rnn *r)
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
         if (!net_keeps(r->which, i % H, H))
-            pare_f32(&t)[i] = 0;
+            pare_f32_mut(&t)[i] = 0;
     return build_floats(&n->b, 3, dim, pare_f32(&t));
 }
 
@@ -280,7 +280,7 @@ static const char *add_half_conv(struct net *n, const char *x, int which, int64_
 
     for (int64_t i = 0; i < pare_numel(&w); i++)
         if (!net_keeps(which, i / (in * K * K), out))
-            pare_f32(&w)[i] = 0;
+            pare_f32_mut(&w)[i] = 0;
     wn = add_half_const(n, w);
     bn = add_half_const(n, b);
     return build_node(&n->b, "Conv", NAMES(x, wn, bn),

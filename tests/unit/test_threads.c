@@ -80,7 +80,7 @@ static struct pare_tensor random_tensor(int rank, const int64_t *dim, uint64_t s
 
     pare_rng_init(&r, seed);
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = (float)pare_rng_uniform(&r) - 0.5f;
+        pare_f32_mut(&t)[i] = (float)pare_rng_uniform(&r) - 0.5f;
     return t;
 }
 
@@ -130,7 +130,7 @@ static void test_sparse_row(void **state)
     (void)state;
     for (int64_t i = 0; i < K * N; i++)
         if (i / N % 16 || i % N / 8 % 2) /* blocks of 8 outputs are not 0 */
-            pare_f32(&w)[i] = 0;
+            pare_f32_mut(&w)[i] = 0;
     y = build_node(&b, "MatMul", NAMES(y, build_floats(&b, 2, w.dim, w.data)), NOTHING);
     build_output(&b, y);
     check_threads(&b, &x, "linear_sparse");

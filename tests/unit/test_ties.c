@@ -123,7 +123,7 @@ static void clear_removed(struct rig *r)
     for (int k = 0; k < r->f.node.n_in; k++)
         for (int64_t i = 0; r->f.in[k] && i < pare_numel(&r->f.in[k]->t); i++)
             if (r->f.in[k]->t.dtype == PARE_F32 && smaller_index(r, r->f.in[k], i) < 0)
-                pare_f32(&r->f.in[k]->t)[i] = 0;
+                pare_f32_mut(&r->f.in[k]->t)[i] = 0;
 }
 
 /* Normalizations of rows read zeros at removed channels: shrink() inserts them again. */
@@ -184,14 +184,14 @@ static int64_t kept_before(struct rig *r, const struct pare_value *v, int axis, 
 static void adapt_inputs(struct rig *r, struct pare_node *m)
 {
     const struct pare_value *x = r->f.in[0], *y = r->f.out[0];
-    int64_t *one = m->n_in > 1 && m->in[1] ? pare_i64(&m->in[1]->t) : NULL;
+    int64_t *one = m->n_in > 1 && m->in[1] ? pare_i64_mut(&m->in[1]->t) : NULL;
 
     if (!strcmp(m->type, "Reshape") || !strcmp(m->type, "Expand"))
         for (int i = 0; i < y->t.rank; i++)
             one[i] = pare_keep_sets_count(r->k, y, i);
     if (!strcmp(m->type, "Resize"))
         for (int i = 0; i < y->t.rank; i++)
-            pare_i64(&m->in[3]->t)[i] = pare_keep_sets_count(r->k, y, i);
+            pare_i64_mut(&m->in[3]->t)[i] = pare_keep_sets_count(r->k, y, i);
     if (!strcmp(m->type, "AffineGrid"))
         one[0] = pare_keep_sets_count(r->k, y, 0);
     if (!strcmp(m->type, "Split"))
@@ -199,7 +199,7 @@ static void adapt_inputs(struct rig *r, struct pare_node *m)
             one[i] = pare_keep_sets_count(r->k, r->f.out[i], 1);
     if (!strcmp(m->type, "Slice")) /* rows slice axis 1 */
         for (int i = 1; i < 3; i++)
-            pare_i64(&m->in[i]->t)[0] = kept_before(r, x, 1, pare_i64(&m->in[i]->t)[0]);
+            pare_i64_mut(&m->in[i]->t)[0] = kept_before(r, x, 1, pare_i64(&m->in[i]->t)[0]);
     if (!strcmp(m->type, "Gather")) /* axis 0 */
         for (int64_t i = 0; i < m->in[1]->t.dim[0]; i++)
             one[i] = kept_before(r, x, 0, one[i] < 0 ? one[i] + x->t.dim[0] : one[i]);

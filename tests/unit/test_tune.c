@@ -33,7 +33,7 @@ static const char *random_weights(struct build *b, struct pare_rng *r, float sca
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32(&t)[i] = scale * (float)(2 * pare_rng_uniform(r) - 1);
+        pare_f32_mut(&t)[i] = scale * (float)(2 * pare_rng_uniform(r) - 1);
     return build_floats(b, rank, dim, t.data);
 }
 
@@ -73,7 +73,7 @@ static void make_network(void)
     net.model = build_model(b);
     net.x = build_tensor(PARE_F32, INTS(2, 16, 12, 12));
     for (int64_t i = 0; i < pare_numel(&net.x); i++)
-        pare_f32(&net.x)[i] = (float)(2 * pare_rng_uniform(&r) - 1);
+        pare_f32_mut(&net.x)[i] = (float)(2 * pare_rng_uniform(&r) - 1);
     assert_int_equal(pare_plan_make(net.model, &o, &p, &err), 0);
     assert_int_equal(pare_plan_execute(p, &net.x, &out, &err), 0);
     net.want = build_copy(&out);
@@ -436,7 +436,7 @@ static void check_zeros_in_keys(bool blocks)
 
     b->opset = 17;
     for (int64_t i = 0; i < pare_numel(&w); i++)
-        pare_f32(&w)[i] = (blocks ? i % 144 * 7 + i / 576 * 3 : i) % 10 < 7 ? 0 : 1;
+        pare_f32_mut(&w)[i] = (blocks ? i % 144 * 7 + i / 576 * 3 : i) % 10 < 7 ? 0 : 1;
     x = build_input(b, PARE_F32, INTS(1, 16, 8, 8));
     build_output(b, build_node(b, "Conv", NAMES(x, build_floats(b, INTS(16, 16, 3, 3), w.data)),
                                at_text("auto_pad", "SAME_UPPER")));

@@ -227,7 +227,7 @@ static void check_units(const struct pare_tensor *w, const struct pare_units *u,
                         struct pare_rng *rng)
 {
     for (int64_t i = 0; i < pare_numel(w); i++)
-        pare_f32(w)[i] = (float)pare_rng_normal(rng);
+        pare_f32_mut(w)[i] = (float)pare_rng_normal(rng);
     check_sum(u, w, 1);
     check_sum(u, w, 2);
     check_masks(u, w, rng);
@@ -322,9 +322,9 @@ static void test_nan_and_infinity(void **state)
     float s[3];
 
     (void)state;
-    pare_f32(&w)[7] = NAN;
-    pare_f32(&w)[47] = -INFINITY;
-    pare_f32(&w)[87] = -3e38f;
+    pare_f32_mut(&w)[7] = NAN;
+    pare_f32_mut(&w)[47] = -INFINITY;
+    pare_f32_mut(&w)[87] = -3e38f;
     pare_units_sum(&u, &w, 1, s);
     assert_true(isnan(s[0]) && isinf(s[1]) && s[1] > 0 && s[2] == 3e38f);
 }
@@ -342,9 +342,9 @@ static void test_n17_n19_norms(void **state)
 
     (void)state;
     for (int i = 0; i < 27; i++)
-        pare_f32(&a)[i] = 1;
+        pare_f32_mut(&a)[i] = 1;
     for (int i = 0; i < 16; i++)
-        pare_f32(&b)[i] = 2;
+        pare_f32_mut(&b)[i] = 2;
     pare_units_sum(&u, &a, 2, s);
     for (int i = 0; i < 3; i++)
         assert_true(sqrtf(s[i]) == 3);
@@ -382,7 +382,7 @@ static void test_n25_blocks(void **state)
     expect_dims(u.grid, 3, (int64_t[]){ 10, 10, 1 });
 
     for (int i = 0; i < 24; i++)
-        pare_f32(&v)[i] = (float)i;
+        pare_f32_mut(&v)[i] = (float)i;
     g.block = INTS(1, -1, -1);
     u = make_units(&v, &g);
     pare_units_sum(&u, &v, 1, s);

@@ -148,9 +148,9 @@ static void check_training(const char *name, int64_t side)
     assert_int_equal(pare_tensor_new(a, &x, PARE_F32, 4, (int64_t[]){ 4, 3, side, side }, &err), 0);
     assert_int_equal(pare_tensor_new(a, &y, PARE_I64, 1, (int64_t[]){ 4 }, &err), 0);
     for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)pare_rng_normal(&rng);
+        pare_f32_mut(&x)[i] = (float)pare_rng_normal(&rng);
     for (int64_t i = 0; i < 4; i++)
-        pare_i64(&y)[i] = i * 3 % 10;
+        pare_i64_mut(&y)[i] = i * 3 % 10;
     if (pare_trainer_new(m, &s->trainer, &t, &err))
         fail_msg("%s: %s", name, err.msg);
     for (int i = 0; i < 3; i++) {

@@ -69,7 +69,7 @@ static inline void randomize_vectors(struct pare_model *m)
             continue;
         assert_int_equal(pare_model_own(m, v, &err), 0);
         for (int64_t k = 0; k < pare_numel(&v->t); k++)
-            pare_f32(&v->t)[k] += 0.3f * (float)pare_rng_normal(&r);
+            pare_f32_mut(&v->t)[k] += 0.3f * (float)pare_rng_normal(&r);
     }
 }
 
@@ -91,9 +91,9 @@ static inline void step_prepare(struct training_step *t, struct pare_model *m, c
                      0);
     assert_int_equal(pare_tensor_new(t->arena, &t->y, PARE_I64, 1, (int64_t[]){ BATCH }, &err), 0);
     for (int64_t i = 0; i < pare_numel(&t->x); i++)
-        pare_f32(&t->x)[i] = (float)pare_rng_normal(&r);
+        pare_f32_mut(&t->x)[i] = (float)pare_rng_normal(&r);
     for (int64_t i = 0; i < BATCH; i++)
-        pare_i64(&t->y)[i] = i * 3 % 10;
+        pare_i64_mut(&t->y)[i] = i * 3 % 10;
 }
 
 static inline void step_run_without(struct training_step *t, struct pare_model *m,

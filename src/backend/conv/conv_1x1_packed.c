@@ -183,7 +183,7 @@ static const float *apply_prologue(const struct conv *c, struct pare_step *s, in
 {
     const struct pare_conv_prologue *f = &c->prologue;
     const int64_t plane = c->pixels * block, count = (r->to - r->from) * block;
-    float *to = pare_f32(&s->work[0]->t) +
+    float *to = pare_f32_mut(&s->work[0]->t) +
                 omp_get_thread_num() * GROUP * c->in_blocks * (int64_t)block;
     const float *gate = NULL;
 
@@ -206,7 +206,7 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
     struct pare_packed_gemm p = {
         .x = pare_f32(&s->in_buf[0]->t) + r->image * c->in_blocks * plane + r->from * block,
         .w = c->w + r->first * block * c->in,
-        .y = pare_f32(&s->out_buf[0]->t) + at,
+        .y = pare_f32_mut(&s->out_buf[0]->t) + at,
         .bias = c->bias + r->first * block,
         .start = c->sum ? sum : NULL,
         .clamp = c->clamp,

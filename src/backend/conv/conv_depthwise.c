@@ -94,7 +94,7 @@ static int conv_depthwise_run(struct pare_step *s, struct pare_backend *b, struc
                               : 1;
     const float *x = pare_f32(&s->in_buf[0]->t);
     const float *sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL;
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) schedule(static)

@@ -386,7 +386,7 @@ static int conv_im2col_run(struct pare_step *s, struct pare_backend *b, struct p
     const struct pare_im2col *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *w = pare_f32(&s->in_buf[1]->t);
     const float *bias = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL;
-    float *y = pare_f32(&s->out_buf[0]->t), *work = pare_f32(&s->work[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t), *work = pare_f32_mut(&s->work[0]->t);
 
     (void)err;
 #pragma omp parallel num_threads(b->threads)

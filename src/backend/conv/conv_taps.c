@@ -198,7 +198,7 @@ static void run_line(const struct conv *c, const struct pare_step *s, int block,
     struct pare_packed_gemm p = {
         .x = x + (image * c->planes * c->size[0] + row * w->stride[0]) * c->size[1] * c->lane,
         .w = c->w + first * block * c->K,
-        .y = pare_f32(&s->out_buf[0]->t) + y,
+        .y = pare_f32_mut(&s->out_buf[0]->t) + y,
         .bias = c->bias + first * block,
         .clamp = c->clamp,
         .low = c->low,
@@ -232,7 +232,7 @@ static int conv_taps_run(struct pare_step *s, struct pare_backend *b, struct par
     const int64_t parts = (c->out_blocks + some - 1) / some;
     const int64_t from = w->in[0] * w->in[1] * c->lane, to = c->size[0] * c->size[1] * c->lane;
     const float *x = pare_f32(&s->in_buf[0]->t);
-    float *frame = c->frame ? pare_f32(&s->work[0]->t) : NULL;
+    float *frame = c->frame ? pare_f32_mut(&s->work[0]->t) : NULL;
 
     (void)err;
     if (frame) {

@@ -133,8 +133,8 @@ static int conv_winograd_run(struct pare_step *s, struct pare_backend *b, struct
         .sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL,
         .post = c->post,
         .n_post = c->fuse.post.n,
-        .y = pare_f32(&s->out_buf[0]->t),
-        .work = pare_f32(&s->work[0]->t),
+        .y = pare_f32_mut(&s->out_buf[0]->t),
+        .work = pare_f32_mut(&s->work[0]->t),
     };
 
     (void)b;

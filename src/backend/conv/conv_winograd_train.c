@@ -168,13 +168,13 @@ static int conv_winograd_train_run(struct pare_step *s, struct pare_backend *b,
 {
     struct conv *c = s->state;
     struct pare_winograd_filters f = c->filters;
-    float *u = pare_f32(&s->work[0]->t);
+    float *u = pare_f32_mut(&s->work[0]->t);
     struct pare_winograd_run r = {
         .x = pare_f32(&s->in_buf[0]->t),
         .u = u,
         .f = &f,
         .bias = c->bias,
-        .y = pare_f32(&s->out_buf[0]->t),
+        .y = pare_f32_mut(&s->out_buf[0]->t),
         .work = u + c->u,
     };
 
@@ -225,20 +225,20 @@ static int conv_winograd_train_backward(struct pare_step *s, struct pare_backend
     struct conv *c = s->state;
     const float *gy = pare_f32(&s->out_buf[0]->grad->t);
     struct pare_winograd_filters f = c->filters;
-    float *u = s->work[1] ? pare_f32(&s->work[1]->t) : NULL;
+    float *u = s->work[1] ? pare_f32_mut(&s->work[1]->t) : NULL;
 
     (void)b;
     (void)err;
     f.blocked = s->blocked_filters;
     if (c->want_b)
-        bias_grad(c, gy, s->grad_assign[2], pare_f32(&s->in_buf[2]->grad->t));
+        bias_grad(c, gy, s->grad_assign[2], pare_f32_mut(&s->in_buf[2]->grad->t));
     if (c->want_w) {
         struct pare_winograd_grad r = {
             .x = pare_f32(&s->in_buf[0]->t),
             .gy = gy,
             .f = &f,
             .add = !s->grad_assign[1],
-            .gw = pare_f32(&s->in_buf[1]->grad->t),
+            .gw = pare_f32_mut(&s->in_buf[1]->grad->t),
             .u = u,
             .work = u + c->u,
         };
@@ -251,7 +251,7 @@ static int conv_winograd_train_backward(struct pare_step *s, struct pare_backend
             .u = u,
             .f = &f,
             .add = !s->grad_assign[0],
-            .y = pare_f32(&s->in_buf[0]->grad->t),
+            .y = pare_f32_mut(&s->in_buf[0]->grad->t),
             .work = u + c->u,
         };
 

@@ -258,7 +258,7 @@ static void sum_groups(const struct pare_im2col *c, const float *from, int64_t o
 
 static void bias_grad(struct pare_step *s, const struct pare_im2col *c)
 {
-    float *gb = pare_f32(&s->in_buf[2]->grad->t);
+    float *gb = pare_f32_mut(&s->in_buf[2]->grad->t);
 
     for (int64_t o = 0; o < c->O; o++) {
         double sum = s->grad_assign[2] ? 0 : (double)gb[o];
@@ -302,14 +302,15 @@ static void run_group(struct pare_step *s, int64_t g, struct own *own, const flo
         if (c->want_w)
             image_weights(c, pare_f32(&s->in_buf[0]->t) + i * size, own, gw);
         if (c->want_x)
-            image_data(c, w, own, !s->grad_assign[0], pare_f32(&s->in_buf[0]->grad->t) + i * size);
+            image_data(c, w, own, !s->grad_assign[0],
+                       pare_f32_mut(&s->in_buf[0]->grad->t) + i * size);
     }
 }
 
 int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_im2col *c = s->state;
-    float *w = pare_f32(&s->work[1]->t), *gw = w + pare_round_up(c->O * c->taps.size, 16);
+    float *w = pare_f32_mut(&s->work[1]->t), *gw = w + pare_round_up(c->O * c->taps.size, 16);
     const int64_t size = pare_round_up(c->O * c->for_w.size, 16);
 
     (void)err;
@@ -328,7 +329,7 @@ int pare_im2col_grad(struct pare_step *s, struct pare_backend *b, struct pare_er
 #pragma omp for schedule(static)
         for (int64_t o = 0; o < c->O; o++)
             if (c->want_w)
-                sum_groups(c, gw, o, !s->grad_assign[1], pare_f32(&s->in_buf[1]->grad->t));
+                sum_groups(c, gw, o, !s->grad_assign[1], pare_f32_mut(&s->in_buf[1]->grad->t));
     }
     if (c->want_b)
         bias_grad(s, c);

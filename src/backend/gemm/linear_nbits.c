@@ -353,7 +353,7 @@ static int linear_nbits_run(struct pare_step *s, struct pare_backend *b, struct 
 {
     const struct linear *l = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
-    float *y = pare_f32(&s->out_buf[0]->t), *work = pare_f32(&s->work[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t), *work = pare_f32_mut(&s->work[0]->t);
     int64_t strips;
     int failed = 0;
 

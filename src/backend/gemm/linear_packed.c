@@ -145,7 +145,7 @@ static int linear_packed_run(struct pare_step *s, struct pare_backend *b, struct
 {
     const struct linear *l = s->state;
     const struct pare_linear_fuse *h = &l->fuse;
-    struct rest rest = { &l->links, pare_f32(&s->out_buf[0]->t) };
+    struct rest rest = { &l->links, pare_f32_mut(&s->out_buf[0]->t) };
     struct pare_packed_gemm p = pare_packed_gemm_matrix(h->M, h->K, h->N, b->block);
 
     (void)err;

@@ -385,7 +385,7 @@ PARE_SIMD static void add(float *y, const float *x, int64_t n)
 
 static void add_bias(struct pare_step *s, const float *gb)
 {
-    float *to = pare_f32(&s->in_buf[2]->grad->t);
+    float *to = pare_f32_mut(&s->in_buf[2]->grad->t);
 
     if (s->grad_assign[2])
         memcpy(to, gb, s->in_buf[2]->bytes);
@@ -409,7 +409,7 @@ static int conv_train_backward(struct pare_step *s, struct pare_backend *b, stru
             PARE_TRY(execute(&c->pack_back, b, err));
         PARE_TRY(execute(&c->data, b, err));
         if (c->gx)
-            add(pare_f32(&s->in_buf[0]->grad->t), c->gx,
+            add(pare_f32_mut(&s->in_buf[0]->grad->t), c->gx,
                 (int64_t)(s->in_buf[0]->bytes / sizeof(float)));
     }
     return 0;

@@ -118,7 +118,7 @@ static int linear_onednn_run(struct pare_step *s, struct pare_backend *b, struct
         { DNNL_ARG_DST, l->dst },
     };
     int n = 3;
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     if (l->bias)
         args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_BIAS, l->bias };

@@ -71,13 +71,13 @@ static void run_panels(const struct pare_step *s, const struct pare_backend *b)
 {
     const struct linear *l = s->state;
     const struct pare_packed_gemm_weights w = { s->in_buf[1]->t.data, l->K, l->N, l->tb };
-    float *packed = pare_f32(&s->work[0]->t);
+    float *packed = pare_f32_mut(&s->work[0]->t);
     struct pare_packed_gemm p = pare_packed_gemm_matrix(l->M, l->K, l->N, b->block);
 
     p.x = pare_f32(&s->in_buf[0]->t);
     p.w = packed;
     p.bias = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL;
-    p.y = pare_f32(&s->out_buf[0]->t);
+    p.y = pare_f32_mut(&s->out_buf[0]->t);
     pare_packed_gemm_pack(b, &w, packed);
     pare_packed_gemm_multiply(b, &p, NULL, NULL);
 }
@@ -85,7 +85,7 @@ static void run_panels(const struct pare_step *s, const struct pare_backend *b)
 static int linear_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     if (l->panels) {
         run_panels(s, b);
@@ -129,12 +129,12 @@ static int multiply_backward(struct pare_step *s, const struct operands *w, stru
     if (gw && l->tb) /* (N, K) = dY' X */
         PARE_TRY(pare_dnnl(err,
                            dnnl_sgemm('T', 'N', l->N, l->K, w->M, 1, gy, l->N, x, l->K,
-                                      s->grad_assign[1] ? 0 : 1, pare_f32(&gw->t), l->K),
+                                      s->grad_assign[1] ? 0 : 1, pare_f32_mut(&gw->t), l->K),
                            "product"));
     if (gw && !l->tb) /* (K, N) = X' dY */
         PARE_TRY(pare_dnnl(err,
                            dnnl_sgemm('T', 'N', l->K, l->N, w->M, 1, x, l->K, gy, l->N,
-                                      s->grad_assign[1] ? 0 : 1, pare_f32(&gw->t), l->N),
+                                      s->grad_assign[1] ? 0 : 1, pare_f32_mut(&gw->t), l->N),
                            "product"));
     return 0;
 }
@@ -167,7 +167,7 @@ static int backward_few(struct pare_step *s, const struct operands *all, int64_t
                         struct operands *few, struct pare_err *err)
 {
     const struct linear *l = s->state;
-    float *gy = pare_f32(&s->work[1]->t), *x = gy + n * l->N, *gx = x + n * l->K;
+    float *gy = pare_f32_mut(&s->work[1]->t), *x = gy + n * l->N, *gx = x + n * l->K;
     const size_t row = (size_t)l->K * sizeof(float);
 
     for (int64_t i = 0; i < n; i++) {
@@ -192,7 +192,7 @@ static int linear_train_backward(struct pare_step *s, struct pare_backend *b, st
         .M = l->M,
         .gy = pare_f32(&s->out_buf[0]->grad->t),
         .x = pare_f32(&s->in_buf[0]->t),
-        .gx = gx ? pare_f32(&gx->t) : NULL,
+        .gx = gx ? pare_f32_mut(&gx->t) : NULL,
         .add = gx && !s->grad_assign[0],
     };
     struct operands few = all;
@@ -206,7 +206,7 @@ static int linear_train_backward(struct pare_step *s, struct pare_backend *b, st
     if (gb && s->grad_assign[2])
         memset(gb->t.data, 0, gb->bytes);
     if (gb)
-        add_rows(few.gy, few.M, l->N, pare_f32(&gb->t));
+        add_rows(few.gy, few.M, l->N, pare_f32_mut(&gb->t));
     return 0;
 }
 

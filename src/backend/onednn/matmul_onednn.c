@@ -43,7 +43,7 @@ static int matmul_onednn_run(struct pare_step *s, struct pare_backend *b, struct
 {
     const struct matmul *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *w = pare_f32(&s->in_buf[1]->t);
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
     int64_t M = c->m.M, N = c->m.N, K = c->m.K;
     int failed = 0;
 

@@ -77,7 +77,7 @@ static int matmul_train_run(struct pare_step *s, struct pare_backend *b, struct 
                          m->K,
                          pare_f32(&s->in_buf[0]->t),
                          pare_f32(&s->in_buf[1]->t),
-                         pare_f32(&s->out_buf[0]->t),
+                         pare_f32_mut(&s->out_buf[0]->t),
                          0 };
 
     return multiply(&p, m->stack, b, err);
@@ -92,14 +92,14 @@ static int matmul_train_backward(struct pare_step *s, struct pare_backend *b, st
 
     if (gx) {
         struct product p = {
-            'N', 'T', m->M, m->K, m->N, gy, z, pare_f32(&gx->t), s->grad_assign[0] ? 0.0f : 1.0f
+            'N', 'T', m->M, m->K, m->N, gy, z, pare_f32_mut(&gx->t), s->grad_assign[0] ? 0.0f : 1.0f
         };
 
         PARE_TRY(multiply(&p, m->stack, b, err));
     }
     if (gz) {
         struct product p = {
-            'T', 'N', m->K, m->N, m->M, x, gy, pare_f32(&gz->t), s->grad_assign[1] ? 0.0f : 1.0f
+            'T', 'N', m->K, m->N, m->M, x, gy, pare_f32_mut(&gz->t), s->grad_assign[1] ? 0.0f : 1.0f
         };
 
         PARE_TRY(multiply(&p, m->stack, b, err));

@@ -45,8 +45,8 @@ static int any_layout_run(struct pare_step *s, struct pare_backend *b, struct pa
     const struct any_layout *c = s->state;
 
     (void)b;
-    return s->node->op->map_tensor(s->node, pare_f32(&s->in_buf[0]->t), pare_f32(&s->out_buf[0]->t),
-                                   c->train, err);
+    return s->node->op->map_tensor(s->node, pare_f32(&s->in_buf[0]->t),
+                                   pare_f32_mut(&s->out_buf[0]->t), c->train, err);
 }
 
 PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
@@ -59,7 +59,8 @@ PARE_SIMD static void add_row(float *y, const float *x, int64_t n)
 static int any_layout_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct any_layout *c = s->state;
-    float *gx = pare_f32(&s->in_buf[0]->grad->t), *to = s->grad_assign[0] ? gx : s->work[1]->t.data;
+    float *gx = pare_f32_mut(&s->in_buf[0]->grad->t),
+          *to = s->grad_assign[0] ? gx : s->work[1]->t.data;
     int threads = c->count > 32768 ? b->threads : 1;
 
     PARE_TRY(s->node->op->dmap_tensor(s->node, pare_f32(&s->in_buf[0]->t),

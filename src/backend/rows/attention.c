@@ -363,14 +363,14 @@ static void run_part(const struct pare_step *s, int64_t i, int64_t from, int64_t
         if (q.element_stride != 1)
             r = (struct rows){ copy, a->D, r.n };
         compute_rows(a, &r, panels, scores,
-                     pare_f32(&s->out_buf[0]->t) + a->y_place[i] + t * a->y_step);
+                     pare_f32_mut(&s->out_buf[0]->t) + a->y_place[i] + t * a->y_step);
     }
 }
 
 static int attention_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct attention *a = s->state;
-    float *work = pare_f32(&s->work[0]->t);
+    float *work = pare_f32_mut(&s->work[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) schedule(static)

@@ -292,8 +292,8 @@ static struct rows weights(const struct attention *a, int64_t i)
 static int attention_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct attention *a = s->state;
-    float *x = pare_f32(&s->in_buf[0]->t), *y = pare_f32(&s->out_buf[0]->t);
-    float *work = pare_f32(&s->work[0]->t);
+    float *x = pare_f32_mut(&s->in_buf[0]->t), *y = pare_f32_mut(&s->out_buf[0]->t);
+    float *work = pare_f32_mut(&s->work[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) schedule(static)
@@ -313,9 +313,9 @@ static int attention_train_run(struct pare_step *s, struct pare_backend *b, stru
 
 static void head_backward(const struct attention *a, struct pare_step *s, int64_t i, float *columns)
 {
-    float *x = pare_f32(&s->in_buf[0]->t), *gx = pare_f32(&s->in_buf[0]->grad->t);
+    float *x = pare_f32_mut(&s->in_buf[0]->t), *gx = pare_f32_mut(&s->in_buf[0]->grad->t);
     struct rows q = part_rows(a, x, i, 0), k = part_rows(a, x, i, 1), z = part_rows(a, x, i, 2);
-    struct rows p = weights(a, i), gy = result_rows(a, pare_f32(&s->out_buf[0]->grad->t), i);
+    struct rows p = weights(a, i), gy = result_rows(a, pare_f32_mut(&s->out_buf[0]->grad->t), i);
     struct rows g = { columns + round_up(a->tokens * round_up(a->D, 32), 16), a->tokens };
     struct rows one = { g.at + round_up(a->T * a->tokens, 16), a->D }, to[3];
 
@@ -340,7 +340,7 @@ static int attention_train_backward(struct pare_step *s, struct pare_backend *b,
                                     struct pare_err *err)
 {
     const struct attention *a = s->state;
-    float *work = pare_f32(&s->work[1]->t);
+    float *work = pare_f32_mut(&s->work[1]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) schedule(static)

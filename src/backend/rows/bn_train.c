@@ -240,8 +240,8 @@ static void update_statistics(const struct part *p, const struct pare_step *s, c
                               const double *var)
 {
     const struct bn *c = p->c;
-    float *run_mean = pare_f32(&s->in[3]->t) + p->first,
-          *run_var = pare_f32(&s->in[4]->t) + p->first;
+    float *run_mean = pare_f32_mut(&s->in[3]->t) + p->first,
+          *run_var = pare_f32_mut(&s->in[4]->t) + p->first;
 
     for (int k = 0; k < p->used; k++) {
         double unbiased = c->n > 1 ? var[k] * c->n / (c->n - 1) : var[k];
@@ -258,7 +258,7 @@ static void apply_block(const struct part *p, struct pare_step *s)
     const struct bn *c = p->c;
     const float *x = pare_f32(&s->in_buf[0]->t), *z = c->add ? pare_f32(&s->in_buf[Z]->t) : NULL;
     struct pare_bn_apply how = { .low = c->low, .high = c->high, .act = c->act };
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     affine(p, s, how.scale, how.shift);
     for (int64_t i = 0; i < c->N; i++)
@@ -344,7 +344,7 @@ static void backward_sums(const struct part *p, struct pare_step *s, struct pare
             .x = pare_f32(&s->in_buf[0]->t) + at,
             .y = c->add && c->act ? pare_f32(&s->out_buf[0]->t) + at : NULL,
             .gy = pare_f32(&s->out_buf[0]->grad->t) + at,
-            .gz = gz ? pare_f32(&gz->t) + at : NULL,
+            .gz = gz ? pare_f32_mut(&gz->t) + at : NULL,
         };
 
         pare_bn_back_sums(how, &a, c->size, sum, dot);
@@ -368,7 +368,7 @@ static void backward_apply(const struct part *p, struct pare_step *s, struct par
             .x = pare_f32(&s->in_buf[0]->t) + at,
             .y = c->add && c->act ? pare_f32(&s->out_buf[0]->t) + at : NULL,
             .gy = pare_f32(ready ? &gz->t : &s->out_buf[0]->grad->t) + at,
-            .gx = pare_f32(&gx->t) + at,
+            .gx = pare_f32_mut(&gx->t) + at,
         };
 
         pare_bn_back_apply(how, &a, c->size);
@@ -400,9 +400,9 @@ static void store_sums(const struct part *p, struct pare_step *s, const double *
         double inv = (double)p->c->inv[p->first + k];
 
         if (gg)
-            store_grad(pare_f32(&gg->t) + p->first + k, dots[k] * inv, s->grad_assign[1]);
+            store_grad(pare_f32_mut(&gg->t) + p->first + k, dots[k] * inv, s->grad_assign[1]);
         if (gb)
-            store_grad(pare_f32(&gb->t) + p->first + k, total[k], s->grad_assign[2]);
+            store_grad(pare_f32_mut(&gb->t) + p->first + k, total[k], s->grad_assign[2]);
     }
 }
 

@@ -70,7 +70,7 @@ static int elementwise_chain_init(struct pare_step *s, struct pare_backend *b, s
 static int elementwise_chain_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_chain *c = s->state;
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
     int64_t total = c->rows * c->length, items = (total + PIECE - 1) / PIECE;
 
     (void)err;

@@ -100,7 +100,7 @@ static int elementwise_train_run(struct pare_step *s, struct pare_backend *b, st
     const struct map *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
     const float *z = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL;
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->count > 16384)
@@ -138,9 +138,9 @@ static void backward_two(struct pare_step *s, int64_t i, int64_t n)
     s->node->op->dmap2(s->node, a, 1, z, 1, pare_f32(&s->out_buf[0]->grad->t) + i, ga ? pa : NULL,
                        gz ? pz : NULL, n);
     if (ga)
-        store_grad(pare_f32(&ga->t) + i, pa, n, s->grad_assign[0]);
+        store_grad(pare_f32_mut(&ga->t) + i, pa, n, s->grad_assign[0]);
     if (gz)
-        store_grad(pare_f32(&gz->t) + i, pz, n, s->grad_assign[1]);
+        store_grad(pare_f32_mut(&gz->t) + i, pz, n, s->grad_assign[1]);
 }
 
 static void backward_scalar(struct pare_step *s, const struct map *c, int64_t i, int64_t n)
@@ -152,7 +152,7 @@ static void backward_scalar(struct pare_step *s, const struct map *c, int64_t i,
         s->node->op->dmap2(s->node, x, 1, c->number, 0, gy, part, NULL, n);
     else
         s->node->op->dmap2(s->node, c->number, 0, x, 1, gy, NULL, part, n);
-    store_grad(pare_f32(&s->in_buf[0]->grad->t) + i, part, n, s->grad_assign[0]);
+    store_grad(pare_f32_mut(&s->in_buf[0]->grad->t) + i, part, n, s->grad_assign[0]);
 }
 
 static int elementwise_train_backward(struct pare_step *s, struct pare_backend *b,
@@ -172,7 +172,7 @@ static int elementwise_train_backward(struct pare_step *s, struct pare_backend *
         } else if (s->n_in > 1) {
             backward_two(s, i, n);
         } else {
-            float *gx = pare_f32(&s->in_buf[0]->grad->t) + i, part[CHUNK];
+            float *gx = pare_f32_mut(&s->in_buf[0]->grad->t) + i, part[CHUNK];
 
             if (s->grad_assign[0]) { /* into a separate chunk, since gx may be gy */
                 memset(part, 0, (size_t)n * sizeof(*part));
@@ -185,7 +185,7 @@ static int elementwise_train_backward(struct pare_step *s, struct pare_backend *
     }
     for (int k = 0; k < s->n_in; k++)
         if (s->in_buf[k]->grad)
-            clear_padding(c, pare_f32(&s->in_buf[k]->grad->t));
+            clear_padding(c, pare_f32_mut(&s->in_buf[k]->grad->t));
     return 0;
 }
 

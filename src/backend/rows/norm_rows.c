@@ -102,7 +102,7 @@ static int norm_rows_run(struct pare_step *s, struct pare_backend *b, struct par
 {
     const struct norm *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 8192)

@@ -90,7 +90,7 @@ static int norm_train_run(struct pare_step *s, struct pare_backend *b, struct pa
     const struct norm *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *gamma = pare_f32(&s->in_buf[1]->t);
     const float *beta = s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL;
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 8192)
@@ -150,12 +150,12 @@ static int norm_train_backward(struct pare_step *s, struct pare_backend *b, stru
     const struct norm *c = s->state;
     struct pare_buf *gx = s->in_buf[0]->grad, *gw = s->in_buf[1]->grad;
     struct pare_buf *gb = s->n_in > 2 ? s->in_buf[2]->grad : NULL;
-    float *sums = pare_f32(&s->work[1]->t);
+    float *sums = pare_f32_mut(&s->work[1]->t);
     struct row_pass w = {
         .x = pare_f32(&s->in_buf[0]->t),
         .gamma = pare_f32(&s->in_buf[1]->t),
         .gy = pare_f32(&s->out_buf[0]->grad->t),
-        .gx = gx ? pare_f32(&gx->t) : NULL,
+        .gx = gx ? pare_f32_mut(&gx->t) : NULL,
         .add = gx && !s->grad_assign[0],
     };
 
@@ -169,9 +169,9 @@ static int norm_train_backward(struct pare_step *s, struct pare_backend *b, stru
             row_backward(c, &w, r, own, own + c->length);
     }
     if (gw)
-        sum_groups(c, sums, s->grad_assign[1], pare_f32(&gw->t));
+        sum_groups(c, sums, s->grad_assign[1], pare_f32_mut(&gw->t));
     if (gb)
-        sum_groups(c, sums + c->length, s->grad_assign[2], pare_f32(&gb->t));
+        sum_groups(c, sums + c->length, s->grad_assign[2], pare_f32_mut(&gb->t));
     return 0;
 }
 

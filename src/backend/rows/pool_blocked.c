@@ -273,7 +273,7 @@ static int pool_blocked_run(struct pare_step *s, struct pare_backend *b, struct 
 {
     const struct pool *p = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (p->planes * p->in_size > 16384)

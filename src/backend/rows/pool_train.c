@@ -199,7 +199,7 @@ static void sum_plane(const float *x, float *y, int64_t space, int b)
 static int pool_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pool *p = s->state;
-    float *x = pare_f32(&s->in_buf[0]->t), *y = pare_f32(&s->out_buf[0]->t);
+    float *x = pare_f32_mut(&s->in_buf[0]->t), *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads)
@@ -220,7 +220,7 @@ static int pool_train_run(struct pare_step *s, struct pare_backend *b, struct pa
 static int pool_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pool *p = s->state;
-    float *gx = pare_f32(&s->in_buf[0]->grad->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
+    float *gx = pare_f32_mut(&s->in_buf[0]->grad->t), *gy = pare_f32_mut(&s->out_buf[0]->grad->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads)

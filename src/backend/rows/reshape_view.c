@@ -37,7 +37,7 @@ static int reshape_view_backward(struct pare_step *s, struct pare_backend *b, st
     (void)b, (void)err;
     if (!in->grad || in->grad->t.data == out->grad->t.data)
         return 0;
-    gx = pare_f32(&in->grad->t);
+    gx = pare_f32_mut(&in->grad->t);
     gy = pare_f32(&out->grad->t);
     if (s->grad_assign[0])
         memcpy(gx, gy, in->bytes);

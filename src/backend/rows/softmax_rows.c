@@ -72,7 +72,7 @@ static int softmax_rows_run(struct pare_step *s, struct pare_backend *b, struct 
 {
     const struct softmax *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
-    float *y = pare_f32(&s->out_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)
@@ -101,7 +101,7 @@ static int softmax_rows_backward(struct pare_step *s, struct pare_backend *b, st
 {
     const struct softmax *c = s->state;
     const float *y = pare_f32(&s->out_buf[0]->t), *gy = pare_f32(&s->out_buf[0]->grad->t);
-    float *gx = pare_f32(&s->in_buf[0]->grad->t);
+    float *gx = pare_f32_mut(&s->in_buf[0]->grad->t);
 
     (void)err;
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)

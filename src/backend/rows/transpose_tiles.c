@@ -216,9 +216,9 @@ static int transpose_tiles_run(struct pare_step *s, struct pare_backend *b, stru
 
     (void)err;
     if (t->from_block > 1 || t->to_block > 1)
-        run_blocked(t, pare_f32(&s->in_buf[0]->t), pare_f32(&s->out_buf[0]->t), b->threads);
+        run_blocked(t, pare_f32(&s->in_buf[0]->t), pare_f32_mut(&s->out_buf[0]->t), b->threads);
     else
-        run_plain(t, pare_f32(&s->in_buf[0]->t), pare_f32(&s->out_buf[0]->t), b->threads);
+        run_plain(t, pare_f32(&s->in_buf[0]->t), pare_f32_mut(&s->out_buf[0]->t), b->threads);
     return 0;
 }
 
@@ -232,8 +232,8 @@ static int transpose_tiles_backward(struct pare_step *s, struct pare_backend *b,
                                     struct pare_err *err)
 {
     const struct transpose *t = s->state;
-    float *gx = pare_f32(&s->in_buf[0]->grad->t);
-    float *to = s->grad_assign[0] ? gx : pare_f32(&s->work[1]->t);
+    float *gx = pare_f32_mut(&s->in_buf[0]->grad->t);
+    float *to = s->grad_assign[0] ? gx : pare_f32_mut(&s->work[1]->t);
 
     (void)err;
     run_plain(t->back, pare_f32(&s->out_buf[0]->grad->t), to, b->threads);

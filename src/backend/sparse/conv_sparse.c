@@ -104,8 +104,8 @@ static int conv_sparse_run(struct pare_step *s, struct pare_backend *b, struct p
         .x = pare_f32(&s->in_buf[0]->t),
         .bias = c->bias,
         .sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL,
-        .y = pare_f32(&s->out_buf[0]->t),
-        .work = pare_f32(&s->work[0]->t),
+        .y = pare_f32_mut(&s->out_buf[0]->t),
+        .work = pare_f32_mut(&s->work[0]->t),
         .end = pare_post_end(&c->fuse.post),
     };
 

@@ -131,7 +131,7 @@ static int linear_sparse_run(struct pare_step *s, struct pare_backend *b, struct
         .w = &l->w,
         .x = pare_f32(&s->in_buf[0]->t),
         .bias = l->bias,
-        .y = pare_f32(&s->out_buf[0]->t),
+        .y = pare_f32_mut(&s->out_buf[0]->t),
         .end = pare_post_end(&l->post),
     };
 
@@ -140,7 +140,7 @@ static int linear_sparse_run(struct pare_step *s, struct pare_backend *b, struct
         run_row(l, r.x, r.y, b->threads);
         return 0;
     }
-    r.work = pare_f32(&s->work[0]->t);
+    r.work = pare_f32_mut(&s->work[0]->t);
     pare_sparse_run(&l->shape, &r);
     return 0;
 }

@@ -44,7 +44,7 @@ static const struct pare_opt analyze_opts[] = {
                 "--early-stop-value, or has dropped or raised by more than it from the model's own",
                 "none", "none|minimize|maximize|dropped|raised"),
     PARE_FLOAT("early-stop-value", offsetof(struct analyze, early_stop_value),
-               "threshold of --early-stop", 0, PARE_ANY),
+               "threshold of --early-stop", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INTS("bits", offsetof(struct analyze, bits),
               "quantization: bit widths to try (default: 8,4)", 2, 16),
     PARE_FLAG("weights-only", offsetof(struct analyze, weights_only),

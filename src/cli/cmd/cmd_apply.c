@@ -16,7 +16,8 @@ struct apply {
 
 static const struct pare_opt apply_opts[] = {
     { "masks", "read the masks from FILE: .pth (as NNI writes it), .safetensors or .npz",
-      PARE_OPT_STR, offsetof(struct apply, masks), 0, PARE_ANY, NULL, NULL, true, "FILE" },
+      PARE_OPT_STR, offsetof(struct apply, masks), 0, PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, true,
+      "FILE" },
     PARE_TEXT("output", offsetof(struct apply, output), "FILE",
               "write the masked model to FILE (default: MODEL-masked.onnx)", NULL),
     PARE_FLAG("json", offsetof(struct apply, json), "print the result as JSON", 0),

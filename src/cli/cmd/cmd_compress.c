@@ -131,6 +131,7 @@ static int apply_options(struct job *j, struct pare_err *err)
     r->threads = o->threads >= 0 ? o->threads : r->threads;
     r->seconds = o->seconds >= 0 ? o->seconds : r->seconds;
     r->keep_steps |= o->keep_steps;
+    r->keep_training_mode = j->c->keep_training_mode;
     r->dist = j->c->dist;
     r->output = o->output ? o->output : r->output;
     if (!r->output)
@@ -335,7 +336,6 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
     rc = pare_recipe_call(&j->r, i, &f, c.arena, &k, err);
     if (!rc)
         rc = pare_cli_fill(&k, &c, err);
-    c.keep_training_mode = j->c->keep_training_mode;
     if (!rc)
         rc = pare_recipe_mpi(j->r.dist, &k, &c.dist, err);
     if (!rc)

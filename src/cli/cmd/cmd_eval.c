@@ -19,7 +19,7 @@ struct eval {
 
 static const struct pare_opt eval_opts[] = {
     { "data", "evaluate on this set: digits, fashion-mnist, a file or a folder", PARE_OPT_STR,
-      offsetof(struct eval, data), 0, PARE_ANY, NULL, NULL, true, "SET" },
+      offsetof(struct eval, data), 0, PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, true, "SET" },
     PARE_CHOICE("split", offsetof(struct eval, split), "part of the set to use", "test",
                 "train|val|test"),
     PARE_TEXT("against", offsetof(struct eval, against), "MODEL",
@@ -31,102 +31,107 @@ static const struct pare_opt eval_opts[] = {
     PARE_OPT_END
 };
 
-static double fraction(int64_t some, int64_t all)
+struct result {
+    const char *data;
+    struct pare_metrics all;
+    struct pare_class_metrics by_class;
+};
+
+static double accuracy(const struct pare_class_metrics *m, int64_t i)
 {
-    return all ? (double)some / (double)all : 0;
+    return m->items[i] ? (double)m->right[i] / (double)m->items[i] : 0;
 }
 
-static const char *class_name(struct pare_arena *a, const struct pare_data *d, int64_t i)
+static const char *class_name(struct pare_arena *a, const struct pare_class_metrics *m, int64_t i)
 {
-    const char *s = d->class_name ? d->class_name[i] : pare_sprintf(a, "%lld", (long long)i);
+    const char *s = m->name ? m->name[i] : pare_sprintf(a, "%lld", (long long)i);
 
     return s ? s : "";
 }
 
-static json_t *class_json(struct pare_arena *a, const struct pare_data *d,
-                          const struct pare_eval *e)
+static json_t *class_json(struct pare_arena *a, const struct pare_class_metrics *m)
 {
     json_t *all = json_array();
 
-    for (int64_t i = 0; i < e->classes; i++)
+    for (int64_t i = 0; i < m->n; i++)
         json_array_append_new(all,
                               json_pack("{s:o, s:I, s:I}", "class",
-                                        pare_json_text(class_name(a, d, i)), "items",
-                                        (json_int_t)e->count[i], "right", (json_int_t)e->right[i]));
+                                        pare_json_text(class_name(a, m, i)), "items",
+                                        (json_int_t)m->items[i], "right", (json_int_t)m->right[i]));
     return all;
 }
 
-static int print_json(struct pare_cli *c, const struct pare_data *d, const struct pare_eval *e,
-                      struct pare_err *err)
+static int print_json(struct pare_cli *c, const struct result *r, struct pare_err *err)
 {
     const struct eval *o = c->opts;
+    const struct pare_metrics *m = &r->all;
     json_t *j = json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}", "file", pare_json_text(c->arg[0]),
-                          "data", pare_json_text(d->name), "items", (json_int_t)e->n, "loss",
-                          pare_json_real(e->loss), "seconds", pare_json_real(e->seconds),
+                          "data", pare_json_text(r->data), "items", (json_int_t)m->n, "loss",
+                          pare_json_real(m->loss), "seconds", pare_json_real(m->seconds),
                           "items_per_second",
-                          pare_json_real(e->seconds > 0 ? (double)e->n / e->seconds : 0));
+                          pare_json_real(m->seconds > 0 ? (double)m->n / m->seconds : 0));
 
-    if (j && e->classes) {
-        json_object_set_new(j, "top1", pare_json_real(fraction(e->top1, e->n)));
-        json_object_set_new(j, "top5", pare_json_real(fraction(e->top5, e->n)));
+    if (j && r->by_class.n) {
+        json_object_set_new(j, "top1", pare_json_real(fmax(m->top1, 0)));
+        json_object_set_new(j, "top5", pare_json_real(fmax(m->top5, 0)));
         if (o->per_class)
-            json_object_set_new(j, "classes", class_json(c->arena, d, e));
+            json_object_set_new(j, "classes", class_json(c->arena, &r->by_class));
     }
     return pare_json_result(c, j, err);
 }
 
-static void print_classes(struct pare_cli *c, const struct pare_data *d, const struct pare_eval *e)
+static void print_classes(struct pare_cli *c, const struct pare_class_metrics *m)
 {
     struct pare_table *t = pare_table_new(c->arena, "lrrr");
 
     pare_table_row(t, "class", "items", "right", "accuracy");
-    for (int64_t i = 0; i < e->classes; i++)
-        pare_table_row(t, class_name(c->arena, d, i),
-                       pare_sprintf(c->arena, "%lld", (long long)e->count[i]),
-                       pare_sprintf(c->arena, "%lld", (long long)e->right[i]),
-                       pare_sprintf(c->arena, "%.2f%%", 100 * fraction(e->right[i], e->count[i])));
+    for (int64_t i = 0; i < m->n; i++)
+        pare_table_row(t, class_name(c->arena, m, i),
+                       pare_sprintf(c->arena, "%lld", (long long)m->items[i]),
+                       pare_sprintf(c->arena, "%lld", (long long)m->right[i]),
+                       pare_sprintf(c->arena, "%.2f%%", 100 * accuracy(m, i)));
     printf("\n");
     pare_table_print(t, stdout);
 }
 
-static void print_text(struct pare_cli *c, const struct pare_data *d, const struct pare_eval *e)
+static void print_text(struct pare_cli *c, const struct result *r)
 {
     const struct eval *o = c->opts;
+    const struct pare_metrics *m = &r->all;
     char whole[PARE_NUM_TEXT], time[PARE_NUM_TEXT], speed[PARE_NUM_TEXT];
 
-    printf("items  %s\n", pare_whole_text(e->n, whole, sizeof(whole)));
-    printf("loss   %.4f\n", e->loss);
-    if (e->classes)
-        printf("top-1  %.2f%%\ntop-5  %.2f%%\n", 100 * fraction(e->top1, e->n),
-               100 * fraction(e->top5, e->n));
-    printf("time   %s, %s items/s\n", pare_time_text(e->seconds, time, sizeof(time)),
-           pare_count_text(e->seconds > 0 ? (double)e->n / e->seconds : -1, speed, sizeof(speed)));
-    if (o->per_class && e->classes)
-        print_classes(c, d, e);
+    printf("items  %s\n", pare_whole_text(m->n, whole, sizeof(whole)));
+    printf("loss   %.4f\n", m->loss);
+    if (r->by_class.n)
+        printf("top-1  %.2f%%\ntop-5  %.2f%%\n", 100 * fmax(m->top1, 0), 100 * fmax(m->top5, 0));
+    printf("time   %s, %s items/s\n", pare_time_text(m->seconds, time, sizeof(time)),
+           pare_count_text(m->seconds > 0 ? (double)m->n / m->seconds : -1, speed, sizeof(speed)));
+    if (o->per_class && r->by_class.n)
+        print_classes(c, &r->by_class);
 }
 
 static int evaluate(struct pare_cli *c, const struct pare_train_options *s,
                     const struct pare_model *m, const struct pare_data *d, struct pare_err *err)
 {
     const struct eval *o = c->opts;
-    struct pare_eval_opts opts = {
-        .dist = c->dist,
-        .threads = s->trainer.threads ? s->trainer.threads : pare_dist_threads(c->dist),
-        .loss = s->trainer.loss,
-        .loss_conf = s->trainer.loss_conf,
+    struct result r = { .data = d->name };
+    struct pare_evaluate_opts opts = {
+        .given = c->given,
+        .n_given = c->n_given,
         .tune = o->tune,
         .choices = o->choices,
         .cache = pare_cache_folder(c->arena),
+        .classes = &r.by_class,
+        .arena = c->arena,
     };
-    struct pare_eval e;
 
     PARE_TRY(pare_model_fits(m, d, err));
     pare_data_note(c, d);
-    pare_logits_note(c, m, opts.loss);
-    PARE_TRY(pare_evaluate_model(m, d, &opts, c->arena, &e, err));
+    pare_logits_note(c, m, s->trainer.loss);
+    PARE_TRY(pare_evaluate_shared(m, d, &opts, c->dist, &r.all, err));
     if (o->json)
-        return print_json(c, d, &e, err);
-    print_text(c, d, &e);
+        return print_json(c, &r, err);
+    print_text(c, &r);
     return 0;
 }
 

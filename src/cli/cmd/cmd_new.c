@@ -24,8 +24,8 @@ static const struct pare_opt new_opts[] = {
     PARE_FLOAT("width", offsetof(struct new, width),
                "multiply the channels of hidden layers by X; 0: keep them", 0, 0, 64),
     PARE_INT("seed", offsetof(struct new, seed), "seed of the initial weights", 0, 0, 9e15),
-    { "output", "write the model to FILE", PARE_OPT_STR, offsetof(struct new, output), 0, PARE_ANY,
-      NULL, NULL, true, "FILE" },
+    { "output", "write the model to FILE", PARE_OPT_STR, offsetof(struct new, output), 0,
+      PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, true, "FILE" },
     PARE_OPT_END
 };
 
@@ -92,4 +92,5 @@ const struct pare_command pare_command_new = {
     .run = cmd_new_run,
     .word = word,
     .only_words = "network",
+    .no_model = true,
 };

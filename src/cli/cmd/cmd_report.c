@@ -62,4 +62,5 @@ const struct pare_command pare_command_report = {
     .max_args = MOST_RUNS,
     .writes = (const char *const[]){ "output", NULL },
     .run = cmd_report_run,
+    .no_model = true,
 };

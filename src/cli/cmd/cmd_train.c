@@ -14,7 +14,7 @@ struct train {
 
 static const struct pare_opt train_opts[] = {
     { "data", "train on this set: digits, fashion-mnist, a file or a folder", PARE_OPT_STR,
-      offsetof(struct train, data), 0, PARE_ANY, NULL, NULL, true, "SET" },
+      offsetof(struct train, data), 0, PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, true, "SET" },
     PARE_TEXT("valid", offsetof(struct train, valid), "SET",
               "validate on this set; none: do not validate (default: the test part of --data)",
               NULL),

@@ -82,7 +82,7 @@ static int print_all(const struct pare_command *cmd, struct pare_table *t, struc
     pare_table_row(t, "options:", "");
     for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
         option_row(t, a, o);
-    for (const struct pare_opt *o = pare_common_opts; !cmd->brief && o->name; o++)
+    for (const struct pare_opt *o = pare_common_opts(cmd); o->name; o++)
         option_row(t, a, o);
     pare_table_row(t, "  -h, --help", cmd->first ? "print the short help" : "print this help");
     if (cmd->first)

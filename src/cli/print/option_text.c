@@ -146,7 +146,7 @@ int pare_options_each(const struct pare_command *cmd, struct pare_arena *a, pare
         PARE_TRY(cmd->groups(a, &group, &n, err));
     for (const struct pare_opt *o = cmd->opts; o && o->name; o++)
         fn(&(struct pare_option_at){ NULL, o, has_option(cmd->opts, o, o->name) }, user);
-    for (const struct pare_opt *o = pare_common_opts; !cmd->brief && o->name; o++)
+    for (const struct pare_opt *o = pare_common_opts(cmd); o->name; o++)
         fn(&(struct pare_option_at){ NULL, o, false }, user);
     for (int i = 0; i < n; i++)
         for (const struct pare_opt *o = group[i].opts; o && o->name; o++) {

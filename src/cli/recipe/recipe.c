@@ -9,8 +9,8 @@
 #define AT(field) offsetof(struct pare_recipe, field)
 
 const struct pare_opt pare_recipe_keys[] = {
-    { "model", "model to compress", PARE_OPT_STR, AT(model), 0, PARE_ANY, NULL, NULL, true,
-      "FILE" },
+    { "model", "model to compress", PARE_OPT_STR, AT(model), 0, PARE_NO_MIN, PARE_NO_MAX, NULL,
+      NULL, true, "FILE" },
     PARE_TEXT("data", AT(data), "SET", "data set to train, calibrate and evaluate with", NULL),
     PARE_TEXT("valid", AT(valid), "SET", "evaluate on this set instead of the test part of data",
               NULL),
@@ -345,7 +345,9 @@ int pare_recipe_call(const struct pare_recipe *r, int i, const struct pare_step_
     PARE_TRY(add_defaults(&b, f, err));
     arg[0] = b.s->word ? b.s->word : f->model;
     arg[1] = f->model;
-    *k = (struct pare_call){ b.s->cmd, b.given, b.n, arg, b.s->word ? 2 : 1 };
+    *k = (struct pare_call){
+        b.s->cmd, b.given, b.n, arg, b.s->word ? 2 : 1, r->keep_training_mode
+    };
     return 0;
 }
 

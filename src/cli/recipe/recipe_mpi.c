@@ -12,7 +12,7 @@
 #include "../../base/arena.h"
 
 struct call_header {
-    int64_t bytes, n_given, n_args;
+    int64_t bytes, n_given, n_args, keep_training_mode;
 };
 
 /* ---- the first process ---------------------------------------------------------------------- */
@@ -52,7 +52,9 @@ static int send_call(struct pare_dist *d, struct call_header *h, char *text, str
 int pare_recipe_mpi(struct pare_dist *d, const struct pare_call *k, struct pare_dist **dist,
                     struct pare_err *err)
 {
-    struct call_header h = { .n_given = k->n_given, .n_args = k->n_args };
+    struct call_header h = { .n_given = k->n_given,
+                             .n_args = k->n_args,
+                             .keep_training_mode = k->keep_training_mode };
     struct pare_arena *a;
     char *text;
     int rc;
@@ -107,6 +109,7 @@ static int run_call(struct pare_cli *c, const struct call_header *h, char *text,
         arg[i] = next_text(&text);
     k.given = given;
     k.arg = arg;
+    k.keep_training_mode = h->keep_training_mode != 0;
     PARE_TRY(pare_cli_fill(&k, c, err));
     return k.cmd->run(c, err);
 }

@@ -100,7 +100,7 @@ static int evaluate(const struct pare_recipe *r, struct pare_arena *a, const cha
         { "same_top1", "same_top1" },
     };
     struct pare_given *g = pare_alloc(a, (size_t)r->n_options + 4, sizeof(*g));
-    struct pare_call k = { pare_find_command("eval"), g, 0, &path, 1 };
+    struct pare_call k = { pare_find_command("eval"), g, 0, &path, 1, r->keep_training_mode };
     json_t *e;
 
     if (!g)
@@ -127,7 +127,7 @@ int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const c
                       json_t **facts, json_t **inspected, struct pare_err *err)
 {
     static const struct pare_given g[] = { { "weights", "true" }, { "json", "true" } };
-    struct pare_call k = { pare_find_command("inspect"), g, 2, &path, 1 };
+    struct pare_call k = { pare_find_command("inspect"), g, 2, &path, 1, r->keep_training_mode };
     char sha[PARE_SHA256_TEXT];
     json_t *look;
     int rc;
@@ -192,7 +192,10 @@ int pare_record_latency(const struct pare_recipe *r, struct pare_arena *a, json_
         { "seed", pare_sprintf(a, "%lld", (long long)r->seed) },
         { "json", "true" },
     };
-    struct pare_call k = { .cmd = pare_find_command("bench"), .given = g, .n_given = 4 };
+    struct pare_call k = { .cmd = pare_find_command("bench"),
+                           .given = g,
+                           .n_given = 4,
+                           .keep_training_mode = r->keep_training_mode };
     const json_t *steps = json_object_get(run, "steps");
     struct models m = { .n = 0 };
 

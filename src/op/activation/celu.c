@@ -7,7 +7,7 @@ struct celu {
 
 static const struct pare_opt celu_attrs[] = {
     PARE_FLOAT("alpha", offsetof(struct celu, alpha), "limit for large negative values is -alpha",
-               1, PARE_ANY),
+               1, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

@@ -97,8 +97,8 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 {
     const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
     const float low = (float)lo(n), high = (float)hi(n);
-    float *g_low = bound(n, 1) ? pare_f32(&n->in[1]->grad) : NULL;
-    float *g_high = bound(n, 2) ? pare_f32(&n->in[2]->grad) : NULL;
+    float *g_low = bound(n, 1) ? pare_f32_mut(&n->in[1]->grad) : NULL;
+    float *g_high = bound(n, 2) ? pare_f32_mut(&n->in[2]->grad) : NULL;
     int64_t count = pare_numel(&n->in[0]->t);
     double below = 0, above = 0;
 

@@ -7,7 +7,7 @@ struct elu {
 
 static const struct pare_opt elu_attrs[] = { PARE_FLOAT("alpha", offsetof(struct elu, alpha),
                                                         "limit for large negative values is -alpha",
-                                                        1, PARE_ANY),
+                                                        1, PARE_NO_MIN, PARE_NO_MAX),
                                              PARE_OPT_END };
 
 static inline double alpha(const struct pare_node *n)

@@ -29,7 +29,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     (void)c, (void)err;
     for (int64_t i = 0; i < total; i += len)
-        row(pare_f32(x) + i, bias, pare_f32(y) + i, len);
+        row(pare_f32_mut(x) + i, bias, pare_f32_mut(y) + i, len);
     return 0;
 }
 
@@ -48,7 +48,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     const struct pare_tensor *x = &n->in[0]->t;
     const struct pare_value *b = n->n_in > 1 ? n->in[1] : NULL;
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), *gb = b ? pare_f32(&b->grad) : NULL, g[PIECE];
+    float *gx = pare_f32_mut(&n->in[0]->grad), *gb = b ? pare_f32_mut(&b->grad) : NULL, g[PIECE];
     int64_t total = pare_numel(x), len = b ? x->dim[x->rank - 1] : total;
 
     (void)c, (void)err;

@@ -6,8 +6,10 @@ struct hard_sigmoid {
 };
 
 static const struct pare_opt hard_sigmoid_attrs[] = {
-    PARE_FLOAT("alpha", offsetof(struct hard_sigmoid, alpha), "slope", 0.2, PARE_ANY),
-    PARE_FLOAT("beta", offsetof(struct hard_sigmoid, beta), "value at 0", 0.5, PARE_ANY),
+    PARE_FLOAT("alpha", offsetof(struct hard_sigmoid, alpha), "slope", 0.2, PARE_NO_MIN,
+               PARE_NO_MAX),
+    PARE_FLOAT("beta", offsetof(struct hard_sigmoid, beta), "value at 0", 0.5, PARE_NO_MIN,
+               PARE_NO_MAX),
     PARE_OPT_END
 };
 

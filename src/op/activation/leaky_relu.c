@@ -7,7 +7,7 @@ struct leaky_relu {
 
 static const struct pare_opt leaky_relu_attrs[] = {
     PARE_FLOAT("alpha", offsetof(struct leaky_relu, alpha), "slope for negative values", 0.01,
-               PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

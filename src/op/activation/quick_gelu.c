@@ -7,7 +7,7 @@ struct quick_gelu {
 
 static const struct pare_opt quick_gelu_attrs[] = {
     PARE_FLOAT("alpha", offsetof(struct quick_gelu, alpha), "slope of the sigmoid", 1.702,
-               PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

@@ -8,9 +8,9 @@ struct selu {
 static const struct pare_opt selu_attrs[] = {
     PARE_FLOAT("alpha", offsetof(struct selu, alpha),
                "limit for large negative values is -gamma alpha", 1.67326319217681884765625,
-               PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
     PARE_FLOAT("gamma", offsetof(struct selu, gamma), "scale of the result",
-               1.05070102214813232421875, PARE_ANY),
+               1.05070102214813232421875, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

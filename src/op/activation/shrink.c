@@ -7,9 +7,9 @@ struct shrink {
 
 static const struct pare_opt shrink_attrs[] = {
     PARE_FLOAT("bias", offsetof(struct shrink, bias), "amount by which large values move toward 0",
-               0, PARE_ANY),
+               0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_FLOAT("lambd", offsetof(struct shrink, lambd), "values of at most this magnitude become 0",
-               0.5, PARE_ANY),
+               0.5, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

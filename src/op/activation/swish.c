@@ -6,7 +6,8 @@ struct swish {
 };
 
 static const struct pare_opt swish_attrs[] = { PARE_FLOAT("alpha", offsetof(struct swish, alpha),
-                                                          "slope of the sigmoid", 1, PARE_ANY),
+                                                          "slope of the sigmoid", 1, PARE_NO_MIN,
+                                                          PARE_NO_MAX),
                                                PARE_OPT_END };
 
 static inline double alpha(const struct pare_node *n)

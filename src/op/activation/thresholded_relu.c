@@ -6,7 +6,8 @@ struct thresholded_relu {
 };
 
 static const struct pare_opt thresholded_relu_attrs[] = {
-    PARE_FLOAT("alpha", offsetof(struct thresholded_relu, alpha), "the threshold", 1, PARE_ANY),
+    PARE_FLOAT("alpha", offsetof(struct thresholded_relu, alpha), "the threshold", 1, PARE_NO_MIN,
+               PARE_NO_MAX),
     PARE_OPT_END
 };
 

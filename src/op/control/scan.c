@@ -12,7 +12,8 @@ struct scan {
     struct pare_ints in_axes, in_directions, out_axes, out_directions;
 };
 
-#define LIST(attr, name, help) PARE_INTS(name, offsetof(struct scan, attr), help, PARE_ANY)
+#define LIST(attr, name, help) \
+    PARE_INTS(name, offsetof(struct scan, attr), help, PARE_NO_MIN, PARE_NO_MAX)
 
 static const struct pare_opt scan_attrs[] = {
     { "body", "body to repeat", PARE_OPT_GRAPH, offsetof(struct scan, body), 0, 0, 0, NULL, NULL,

@@ -24,9 +24,9 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     (void)c, (void)err;
     for (int64_t i = 0; i < total; i++)
-        pare_f32(&n->out[0]->t)[i] = pare_f32(&n->in[X]->t)[i] +
-                                     pare_f32(&n->in[BIAS]->t)[i % len] +
-                                     pare_f32(&n->in[SKIP]->t)[i];
+        pare_f32_mut(&n->out[0]->t)[i] = pare_f32(&n->in[X]->t)[i] +
+                                         pare_f32(&n->in[BIAS]->t)[i % len] +
+                                         pare_f32(&n->in[SKIP]->t)[i];
     return 0;
 }
 
@@ -38,7 +38,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     (void)c, (void)err;
     for (int k = X; gy && k <= SKIP; k++)
         for (int64_t i = 0; n->in[k]->grad.data && i < total; i++)
-            pare_f32(&n->in[k]->grad)[k == BIAS ? i % len : i] += gy[i];
+            pare_f32_mut(&n->in[k]->grad)[k == BIAS ? i % len : i] += gy[i];
     return 0;
 }
 

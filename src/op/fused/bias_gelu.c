@@ -21,8 +21,8 @@ static int each(const struct pare_node *n, bool back)
 {
     const float *x = pare_f32(&n->in[X]->t), *b = pare_f32(&n->in[BIAS]->t);
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *y = pare_f32(&n->out[0]->t), sum[PIECE], g[PIECE];
-    float *gx = pare_f32(&n->in[X]->grad), *gb = pare_f32(&n->in[BIAS]->grad);
+    float *y = pare_f32_mut(&n->out[0]->t), sum[PIECE], g[PIECE];
+    float *gx = pare_f32_mut(&n->in[X]->grad), *gb = pare_f32_mut(&n->in[BIAS]->grad);
     int64_t total = pare_numel(&n->in[X]->t), len = n->in[BIAS]->t.dim[0];
 
     for (int64_t i = 0; i < total;) {

@@ -42,7 +42,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
         halves(n, i, &left, &right, &at);
         pare_op_ms_gelu.map(n, &right, &right, 1);
-        pare_f32(&n->out[0]->t)[i] = left * right;
+        pare_f32_mut(&n->out[0]->t)[i] = left * right;
     }
     return 0;
 }
@@ -50,7 +50,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[X]->grad), *gb = pare_f32(&n->in[BIAS]->grad);
+    float *gx = pare_f32_mut(&n->in[X]->grad), *gb = pare_f32_mut(&n->in[BIAS]->grad);
     int64_t total = gy ? pare_numel(&n->out[0]->t) : 0, half = n->in[BIAS]->t.dim[0] / 2, at;
 
     (void)c, (void)err;

@@ -18,7 +18,7 @@ struct embed {
 
 static const struct pare_opt attrs[] = {
     PARE_FLOAT("epsilon", offsetof(struct embed, epsilon), "added to the variance", 1e-12,
-               PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("mask_index_type", offsetof(struct embed, mask_index_type),
              "1: output 1 is the length of each sequence", 0, 0, 1),
     PARE_OPT_END
@@ -103,12 +103,13 @@ static int add_up(const struct pare_node *n, struct pare_tensor *sum, bool back,
 
     for (int64_t i = 0; i < rows && H; i++)
         for (int k = 0; k < 3; k++) {
-            float *to = pare_f32(sum) + i * H, *from;
+            float *to = pare_f32_mut(sum) + i * H, *from;
 
             if (!pare_given(n, table[k][0]))
                 continue;
             PARE_TRY(row_of(n, table[k][0], table[k][1], i, &row, err));
-            from = back ? pare_f32(&n->in[table[k][0]]->grad) : pare_f32(&n->in[table[k][0]]->t);
+            from = back ? pare_f32_mut(&n->in[table[k][0]]->grad)
+                        : pare_f32_mut(&n->in[table[k][0]]->t);
             for (int64_t h = 0; from && h < H; h++)
                 if (back)
                     from[row * H + h] += to[h];
@@ -163,7 +164,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     PARE_TRY(start(n, true, c, &sum, &norm, err));
     PARE_TRY(norm.node.op->backward(&norm.node, c, err));
     for (int64_t i = 0; out && out->grad.data && i < pare_numel(&sum.t); i++)
-        pare_f32(&sum.grad)[i] += pare_f32(&out->grad)[i];
+        pare_f32_mut(&sum.grad)[i] += pare_f32(&out->grad)[i];
     return add_up(n, &sum.grad, true, err);
 }
 

@@ -51,7 +51,7 @@ float pare_fused_act_at(const struct pare_act_spec *s, float v)
 void pare_fused_act_run(const struct pare_inner *act, const struct pare_tensor *y)
 {
     if (act->node.op && pare_numel(y))
-        act->node.op->map(&act->node, pare_f32(y), pare_f32(y), pare_numel(y));
+        act->node.op->map(&act->node, pare_f32(y), pare_f32_mut(y), pare_numel(y));
 }
 
 void pare_fused_act_back(const struct pare_inner *act, const float *x, const float *y,

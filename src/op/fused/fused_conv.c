@@ -15,7 +15,7 @@ static const struct pare_opt attrs[] = {
     PARE_TEXT("activation", offsetof(struct fused_conv, activation), "NAME",
               "the activation, an operator such as Relu", ""),
     PARE_FLOATS("activation_params", offsetof(struct fused_conv, activation_params),
-                "the attributes of the activation, in order", PARE_ANY),
+                "the attributes of the activation, in order", PARE_NO_MIN, PARE_NO_MAX),
     PARE_WINDOW_AUTO_PAD,
     PARE_WINDOW_DILATIONS,
     PARE_WINDOW_INT(group, "number of groups of channels", 1, 1, INT32_MAX),
@@ -68,7 +68,7 @@ static int sum(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 
     PARE_TRY(pare_op_conv.forward(n, c, err));
     for (int64_t i = 0; added(n) && i < pare_numel(y); i++)
-        pare_f32(y)[i] += pare_f32(&added(n)->t)[i];
+        pare_f32_mut(y)[i] += pare_f32(&added(n)->t)[i];
     return 0;
 }
 
@@ -96,9 +96,9 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     inner.out = out;
     PARE_TRY(sum(&inner, c, err));
     pare_fused_act_back(&act, pare_f32(&pre.t), pare_f32(&n->out[0]->t), pare_f32(&n->out[0]->grad),
-                        pare_f32(&pre.grad), count);
+                        pare_f32_mut(&pre.grad), count);
     for (int64_t i = 0; added(n) && added(n)->grad.data && i < count; i++)
-        pare_f32(&added(n)->grad)[i] += pare_f32(&pre.grad)[i];
+        pare_f32_mut(&added(n)->grad)[i] += pare_f32(&pre.grad)[i];
     return pare_op_conv.backward(&inner, c, err);
 }
 

@@ -13,15 +13,15 @@ struct fused_gemm {
 static const struct pare_opt attrs[] = {
     PARE_TEXT("activation", AT(activation), "NAME", "the activation, an operator such as Relu", ""),
     PARE_FLOAT("activation_alpha", AT(activation_alpha), "its attribute alpha", PARE_ACT_ABSENT,
-               PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
     PARE_FLOAT("activation_beta", AT(activation_beta), "its attribute beta", PARE_ACT_ABSENT,
-               PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
     PARE_FLOAT("activation_gamma", AT(activation_gamma), "its attribute gamma", PARE_ACT_ABSENT,
-               PARE_ANY),
-    PARE_FLOAT("alpha", AT(gemm.alpha), "factor of the product", 1, PARE_ANY),
-    PARE_FLOAT("beta", AT(gemm.beta), "factor of C", 1, PARE_ANY),
-    PARE_INT("transA", AT(gemm.transA), "A is stored transposed", 0, PARE_ANY),
-    PARE_INT("transB", AT(gemm.transB), "B is stored transposed", 0, PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
+    PARE_FLOAT("alpha", AT(gemm.alpha), "factor of the product", 1, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_FLOAT("beta", AT(gemm.beta), "factor of C", 1, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("transA", AT(gemm.transA), "A is stored transposed", 0, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("transB", AT(gemm.transB), "B is stored transposed", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -76,7 +76,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     inner.out = out;
     PARE_TRY(pare_op_gemm.forward(&inner, c, err));
     pare_fused_act_back(&act, pare_f32(&pre.t), pare_f32(&n->out[0]->t), pare_f32(&n->out[0]->grad),
-                        pare_f32(&pre.grad), count);
+                        pare_f32_mut(&pre.grad), count);
     return pare_op_gemm.backward(&inner, c, err);
 }
 

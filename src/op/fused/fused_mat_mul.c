@@ -16,13 +16,15 @@ struct fused_mat_mul {
 
 #define AT(field) offsetof(struct fused_mat_mul, field)
 static const struct pare_opt attrs[] = {
-    PARE_FLOAT("alpha", AT(alpha), "factor of the product", 1, PARE_ANY),
-    PARE_INT("transA", AT(trans[A]), "exchange the last two axes of A", 0, PARE_ANY),
-    PARE_INT("transB", AT(trans[B]), "exchange the last two axes of B", 0, PARE_ANY),
+    PARE_FLOAT("alpha", AT(alpha), "factor of the product", 1, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("transA", AT(trans[A]), "exchange the last two axes of A", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
+    PARE_INT("transB", AT(trans[B]), "exchange the last two axes of B", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_INT("transBatchA", AT(batch[A]), "the first axis of A follows its batch axes", 0,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("transBatchB", AT(batch[B]), "the first axis of B follows its batch axes", 0,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -110,7 +112,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     PARE_TRY(copy(n, B, false, c->scratch, &b, err));
     pare_matmul_run(&a.t, &b.t, y);
     for (int64_t i = 0; attr->alpha != 1 && i < pare_numel(y); i++)
-        pare_f32(y)[i] *= (float)attr->alpha;
+        pare_f32_mut(y)[i] *= (float)attr->alpha;
     return 0;
 }
 
@@ -126,7 +128,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     PARE_TRY(pare_inner_init(&inner, &pare_op_mat_mul, 13, err));
     PARE_TRY(pare_inner_temp(&y, n->out[0], true, c->scratch, err));
     for (int64_t i = 0; i < count; i++)
-        pare_f32(&y.grad)[i] = (float)attr->alpha * pare_f32(&n->out[0]->grad)[i];
+        pare_f32_mut(&y.grad)[i] = (float)attr->alpha * pare_f32(&n->out[0]->grad)[i];
     for (int k = 0; k < 2; k++) {
         PARE_TRY(copy(n, k, n->in[k]->grad.data != NULL, c->scratch, &v[k], err));
         pare_inner_in(&inner, &v[k]);
@@ -134,7 +136,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     pare_inner_out(&inner, &y);
     PARE_TRY(pare_op_mat_mul.backward(&inner.node, c, err));
     for (int k = 0; k < 2; k++) {
-        struct pare_flow f = { .gx = pare_f32(&n->in[k]->grad), .gy = pare_f32(&v[k].grad) };
+        struct pare_flow f = { .gx = pare_f32_mut(&n->in[k]->grad), .gy = pare_f32(&v[k].grad) };
         struct pare_move m = moves(n, k);
 
         if (f.gx && f.gx != f.gy)

@@ -8,7 +8,7 @@ enum { Y, MEAN, INV_STD, SUM };
 
 const struct pare_opt pare_skip_norm_attrs[] = {
     PARE_FLOAT("epsilon", offsetof(struct pare_skip_norm_attr, epsilon), "added to the variance",
-               1e-12, PARE_ANY),
+               1e-12, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -93,8 +93,8 @@ static int sum_up(const struct pare_node *n, const struct pare_skip_norm *how, b
     PARE_TRY(pare_inner_temp(sum, n->in[X], grad, c->scratch, err));
     pare_walk_start(&w, &sum->t, in, bias ? 2 : 1);
     for (int64_t i = 0; i < pare_numel(&sum->t); i++, pare_walk_next(&w))
-        pare_f32(&sum->t)[i] = pare_f32(&n->in[X]->t)[i] + pare_f32(in[0])[w.at[0]] +
-                               (bias ? pare_f32(in[1])[w.at[1]] : 0);
+        pare_f32_mut(&sum->t)[i] = pare_f32(&n->in[X]->t)[i] + pare_f32(in[0])[w.at[0]] +
+                                   (bias ? pare_f32(in[1])[w.at[1]] : 0);
     return 0;
 }
 
@@ -121,7 +121,7 @@ static void give(const struct pare_value *sum, const struct pare_value *v)
         return;
     pare_walk_start(&w, &sum->t, in, 1);
     for (int64_t i = 0; i < pare_numel(&sum->t); i++, pare_walk_next(&w))
-        pare_f32(in[0])[w.at[0]] += pare_f32(&sum->grad)[i];
+        pare_f32_mut(in[0])[w.at[0]] += pare_f32(&sum->grad)[i];
 }
 
 int pare_skip_norm_backward(struct pare_node *n, const struct pare_skip_norm *how,
@@ -137,7 +137,7 @@ int pare_skip_norm_backward(struct pare_node *n, const struct pare_skip_norm *ho
     PARE_TRY(norm_of(n, how, &sum, &norm, err));
     PARE_TRY(how->norm->backward(&norm.node, c, err));
     for (int64_t i = 0; out && out->grad.data && i < pare_numel(&sum.t); i++)
-        pare_f32(&sum.grad)[i] += pare_f32(&out->grad)[i];
+        pare_f32_mut(&sum.grad)[i] += pare_f32(&out->grad)[i];
     give(&sum, n->in[X]);
     give(&sum, n->in[SKIP]);
     give(&sum, input(n, how->bias));

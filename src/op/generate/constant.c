@@ -26,8 +26,10 @@ static const struct pare_opt constant_attrs[] = {
                -INFINITY, INFINITY),
     PARE_FLOATS("value_floats", offsetof(struct constant, reals), "a float32 list", -INFINITY,
                 INFINITY),
-    PARE_INT("value_int", offsetof(struct constant, whole), "an int64 scalar", NO_WHOLE, PARE_ANY),
-    PARE_INTS("value_ints", offsetof(struct constant, wholes), "an int64 list", PARE_ANY),
+    PARE_INT("value_int", offsetof(struct constant, whole), "an int64 scalar", NO_WHOLE,
+             PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INTS("value_ints", offsetof(struct constant, wholes), "an int64 list", PARE_NO_MIN,
+              PARE_NO_MAX),
     PARE_TEXT("value_string", offsetof(struct constant, text), NULL, "a string scalar", NULL),
     PARE_TEXTS("value_strings", offsetof(struct constant, texts), NULL, "a string list"),
     PARE_OPT_END
@@ -61,8 +63,8 @@ static int infer(struct pare_node *n, struct pare_err *err)
 static void store_element(const struct pare_tensor *y, int64_t i, const struct constant *a)
 {
     switch ((int)y->dtype) {
-    case PARE_F32: pare_f32(y)[i] = (float)(a->reals.v ? a->reals.v[i] : a->real); break;
-    case PARE_I64: pare_i64(y)[i] = a->wholes.v ? a->wholes.v[i] : a->whole; break;
+    case PARE_F32: pare_f32_mut(y)[i] = (float)(a->reals.v ? a->reals.v[i] : a->real); break;
+    case PARE_I64: pare_i64_mut(y)[i] = a->wholes.v ? a->wholes.v[i] : a->whole; break;
     default: {
         const char *s = a->texts.v ? a->texts.v[i] : a->text;
 

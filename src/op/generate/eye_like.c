@@ -9,7 +9,7 @@ static const struct pare_opt eye_like_attrs[] = {
     PARE_INT("dtype", offsetof(struct eye_like, dtype), "element type (default: the input's)", 0, 0,
              64),
     PARE_INT("k", offsetof(struct eye_like, k), "diagonal; positive: above the main one", 0,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

@@ -24,7 +24,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         if (pare_get(x, i) == 0)
             continue;
         for (int64_t a = 0; a < y->dim[0]; a++)
-            pare_i64(y)[a * y->dim[1] + k] = w.idx[a];
+            pare_i64_mut(y)[a * y->dim[1] + k] = w.idx[a];
         k++;
     }
     return 0;

@@ -10,7 +10,7 @@ struct one_hot {
 
 static const struct pare_opt one_hot_attrs[] = {
     PARE_INT("axis", offsetof(struct one_hot, axis), "position of the new axis in the result", -1,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END,
 };
 

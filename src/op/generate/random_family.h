@@ -20,7 +20,7 @@ struct pare_random {
 /* One row of an attribute table. */
 #define PARE_RANDOM_SEED                                                                 \
     PARE_FLOAT("seed", offsetof(struct pare_random, seed), "seed of the random numbers", \
-               PARE_NO_SEED, PARE_ANY)
+               PARE_NO_SEED, PARE_NO_MIN, PARE_NO_MAX)
 #define PARE_RANDOM_DTYPE(def)                                                                     \
     PARE_INT("dtype", offsetof(struct pare_random, dtype), "element type of the result", (def), 0, \
              64)
@@ -30,7 +30,7 @@ struct pare_random {
             1e15, NULL, NULL, true, NULL                                                          \
     }
 #define PARE_RANDOM_REAL(name, help, field, def) \
-    PARE_FLOAT(name, offsetof(struct pare_random, field), help, (def), PARE_ANY)
+    PARE_FLOAT(name, offsetof(struct pare_random, field), help, (def), PARE_NO_MIN, PARE_NO_MAX)
 
 /* The shape of input 0, or of the attribute if there are no inputs. */
 int pare_random_infer(struct pare_node *n, struct pare_err *err);

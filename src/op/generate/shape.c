@@ -8,8 +8,9 @@ struct shape {
 #define TO_THE_END 9e18 /* exact as a double, and clamped like any end beyond the last axis */
 
 static const struct pare_opt shape_attrs[] = {
-    PARE_INT("start", offsetof(struct shape, start), "the first axis", 0, PARE_ANY),
-    PARE_INT("end", offsetof(struct shape, end), "one past the last axis", TO_THE_END, PARE_ANY),
+    PARE_INT("start", offsetof(struct shape, start), "the first axis", 0, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("end", offsetof(struct shape, end), "one past the last axis", TO_THE_END, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -43,7 +44,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     (void)c, (void)err;
     for (int64_t i = 0; i < y->dim[0]; i++)
-        pare_i64(y)[i] = x->dim[bound(a->start, x->rank) + i];
+        pare_i64_mut(y)[i] = x->dim[bound(a->start, x->rank) + i];
     return 0;
 }
 

@@ -9,7 +9,7 @@ static int infer(struct pare_node *n, struct pare_err *err)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c, (void)err;
-    pare_i64(&n->out[0]->t)[0] = pare_numel(&n->in[0]->t);
+    pare_i64_mut(&n->out[0]->t)[0] = pare_numel(&n->in[0]->t);
     return 0;
 }
 

@@ -9,7 +9,7 @@ struct bit_cast {
 
 static const struct pare_opt bit_cast_attrs[] = {
     { "to", "the element type, as a TensorProto.DataType number", PARE_OPT_INT,
-      offsetof(struct bit_cast, to), 0, PARE_ANY, NULL, NULL, true, NULL },
+      offsetof(struct bit_cast, to), 0, PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
 

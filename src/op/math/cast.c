@@ -16,7 +16,7 @@ struct cast {
 
 static const struct pare_opt cast_attrs[] = {
     { "to", "the element type, as a TensorProto.DataType number", PARE_OPT_INT,
-      offsetof(struct cast, to), 0, PARE_ANY, NULL, NULL, true, NULL },
+      offsetof(struct cast, to), 0, PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, true, NULL },
     PARE_INT("saturate", offsetof(struct cast, saturate), "for float8, which is not supported", 1,
              0, 1),
     PARE_TEXT("round_mode", offsetof(struct cast, round_mode), NULL,

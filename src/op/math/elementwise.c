@@ -40,7 +40,7 @@ int pare_apply_map2(const struct pare_node *n, const struct pare_tensor *const *
     pare_rows_start(&r, y, in, 2);
     for (int64_t i = 0; i < r.n; i++, pare_walk_next(&r.w))
         n->op->map2(n, pare_f32(in[0]) + r.w.at[0], r.step[0], pare_f32(in[1]) + r.w.at[1],
-                    r.step[1], pare_f32(y) + i * r.len, r.len);
+                    r.step[1], pare_f32_mut(y) + i * r.len, r.len);
     return 0;
 }
 
@@ -91,7 +91,8 @@ int pare_apply_all(const struct pare_node *n, pare_apply2_fn apply, struct pare_
 
 const struct pare_opt pare_old_broadcast_attrs[] = {
     PARE_INT("axis", offsetof(struct pare_old_broadcast, axis),
-             "before opset 7: axis where the second input's shape starts", NO_AXIS, PARE_ANY),
+             "before opset 7: axis where the second input's shape starts", NO_AXIS, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_INT("broadcast", offsetof(struct pare_old_broadcast, broadcast),
              "before opset 7: allow a smaller second input", 0, 0, 1),
     PARE_OPT_END

@@ -16,7 +16,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         if (y->dtype == PARE_F64)
             ((double *)y->data)[i] /= (double)inputs;
         else
-            pare_f32(y)[i] /= (float)inputs;
+            pare_f32_mut(y)[i] /= (float)inputs;
     return 0;
 }
 
@@ -32,7 +32,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         inputs += n->in[i] != NULL;
     PARE_TRY(pare_tensor_alloc(c->scratch, &part, err));
     for (int64_t i = 0; i < count; i++)
-        pare_f32(&part)[i] = pare_f32(gy)[i] / (float)inputs;
+        pare_f32_mut(&part)[i] = pare_f32(gy)[i] / (float)inputs;
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] && n->in[i]->grad.data)
             pare_unspread(&n->in[i]->grad, &part);

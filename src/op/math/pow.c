@@ -99,10 +99,10 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
             v = pare_whole(p);
         }
         switch ((int)y->dtype) {
-        case PARE_F32: pare_f32(y)[i] = (float)p; break;
+        case PARE_F32: pare_f32_mut(y)[i] = (float)p; break;
         case PARE_F64: ((double *)y->data)[i] = p; break;
         case PARE_I32: ((int32_t *)y->data)[i] = (int32_t)v; break;
-        default: pare_i64(y)[i] = v; break;
+        default: pare_i64_mut(y)[i] = v; break;
         }
     }
     return 0;

@@ -80,7 +80,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
             for (int k = 1; k <= 2; k++) {
                 const uint8_t *cond = (const uint8_t *)in[0]->data + r.w.at[0] + at * r.step[0];
                 int64_t len = r.len - at < PIECE ? r.len - at : PIECE;
-                float *grad = pare_f32(&n->in[k]->grad);
+                float *grad = pare_f32_mut(&n->in[k]->grad);
 
                 if (!grad)
                     continue;

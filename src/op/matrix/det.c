@@ -120,7 +120,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         return pare_no_memory(err, "for a matrix of %lld rows", (long long)side);
     for (int64_t m = 0; n->in[0]->grad.data && gy && m < count; m++) {
         const float *from = pare_f32(x) + m * side * side;
-        float *to = pare_f32(&n->in[0]->grad) + m * side * side;
+        float *to = pare_f32_mut(&n->in[0]->grad) + m * side * side;
         bool whole;
 
         for (int64_t k = 0; k < side * side; k++)

@@ -16,7 +16,7 @@ struct einsum {
 
 static const struct pare_opt einsum_attrs[] = {
     { "equation", "labels of the axes, for example 'ij,jk->ik'", PARE_OPT_STR,
-      offsetof(struct einsum, equation), 0, PARE_ANY, NULL, NULL, true, NULL },
+      offsetof(struct einsum, equation), 0, PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, true, NULL },
     PARE_OPT_END
 };
 
@@ -276,7 +276,7 @@ static void backward_row(const struct pare_node *n, float gy, const int64_t *at,
                          const int64_t *step, int64_t len)
 {
     for (int k = 0; k < n->n_in; k++) {
-        float *g = pare_f32(&n->in[k]->grad);
+        float *g = pare_f32_mut(&n->in[k]->grad);
         double sum = 0;
 
         for (int64_t i = 0; g && i < len; i++) {

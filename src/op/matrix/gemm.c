@@ -5,14 +5,15 @@ enum { A, B, C };
 
 static const struct pare_opt gemm_attrs[] = {
     PARE_FLOAT("alpha", offsetof(struct pare_gemm_raw, alpha), "factor of the product", 1,
-               PARE_ANY),
-    PARE_FLOAT("beta", offsetof(struct pare_gemm_raw, beta), "factor of C", 1, PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
+    PARE_FLOAT("beta", offsetof(struct pare_gemm_raw, beta), "factor of C", 1, PARE_NO_MIN,
+               PARE_NO_MAX),
     PARE_INT("transA", offsetof(struct pare_gemm_raw, transA), "A is stored transposed", 0,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("transB", offsetof(struct pare_gemm_raw, transB), "B is stored transposed", 0,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("broadcast", offsetof(struct pare_gemm_raw, broadcast),
-             "C is broadcast; from opset 7 on it always is", 0, PARE_ANY),
+             "C is broadcast; from opset 7 on it always is", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -136,7 +137,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static void backward_bias(const struct pare_node *n, const float *gy)
 {
     const struct pare_tensor *c = &bias(n)->t, *y = &n->out[0]->t;
-    float *gc = pare_f32(&bias(n)->grad), beta = (float)pare_gemm_get(n).beta;
+    float *gc = pare_f32_mut(&bias(n)->grad), beta = (float)pare_gemm_get(n).beta;
     struct pare_walk w;
 
     pare_walk_start(&w, y, &c, 1);

@@ -11,7 +11,7 @@
 static const struct pare_opt gru_attrs[] = {
     PARE_RNN_ATTRS,
     PARE_INT("linear_before_reset", offsetof(struct pare_rnn, linear_before_reset),
-             "reset after the product with R, not before", 0, PARE_ANY),
+             "reset after the product with R, not before", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

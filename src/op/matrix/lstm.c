@@ -10,7 +10,7 @@
 static const struct pare_opt lstm_attrs[] = {
     PARE_RNN_ATTRS,
     PARE_INT("input_forget", offsetof(struct pare_rnn, input_forget),
-             "the forget gate is one minus the input gate", 0, PARE_ANY),
+             "the forget gate is one minus the input gate", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

@@ -207,11 +207,11 @@ void pare_matmul_backward(const struct pare_node *n)
         };
 
         if (a->grad.data) {
-            ga.y = pare_f32(&a->grad) + at;
+            ga.y = pare_f32_mut(&a->grad) + at;
             pare_mm(PARE_F32, &ga);
         }
         if (b->grad.data) {
-            gb.y = pare_f32(&b->grad) + bt;
+            gb.y = pare_f32_mut(&b->grad) + bt;
             pare_mm(PARE_F32, &gb);
         }
     }

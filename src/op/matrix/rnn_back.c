@@ -22,7 +22,7 @@ struct back {
 
 static float *grad_in(const struct pare_node *n, int i)
 {
-    return i < n->n_in && n->in[i] ? pare_f32(&n->in[i]->grad) : NULL;
+    return i < n->n_in && n->in[i] ? pare_f32_mut(&n->in[i]->grad) : NULL;
 }
 
 static const float *grad_out(const struct pare_node *n, int i)

@@ -221,7 +221,7 @@ static void store_states(const struct forward *f, int64_t d)
 
     for (int i = 1; i < n->n_out; i++)
         for (int64_t b = 0; n->out[i] && b < f->s.B; b++)
-            memcpy(pare_f32(&n->out[i]->t) + pare_rnn_state_at(&f->s, d, b),
+            memcpy(pare_f32_mut(&n->out[i]->t) + pare_rnn_state_at(&f->s, d, b),
                    (i == 1 ? f->h : f->c) + b * f->s.H, (size_t)f->s.H * sizeof(float));
 }
 
@@ -231,7 +231,7 @@ static void store_step(const struct forward *f, int64_t d, int64_t t, int64_t b,
     const struct pare_node *n = f->s.n;
 
     if (n->n_out > 0 && n->out[0])
-        memcpy(pare_f32(&n->out[0]->t) + pare_rnn_step_at(&f->s, d, t, b), h,
+        memcpy(pare_f32_mut(&n->out[0]->t) + pare_rnn_step_at(&f->s, d, t, b), h,
                (size_t)f->s.H * sizeof(float));
 }
 

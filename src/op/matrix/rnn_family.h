@@ -25,18 +25,19 @@ struct pare_rnn {
 };
 
 #define PARE_RNN_AT(field) offsetof(struct pare_rnn, field)
-#define PARE_RNN_ATTRS                                                                           \
-    PARE_FLOATS("activation_alpha", PARE_RNN_AT(activation_alpha),                               \
-                "first parameters of the activations", PARE_ANY),                                \
-        PARE_FLOATS("activation_beta", PARE_RNN_AT(activation_beta),                             \
-                    "second parameters of the activations", PARE_ANY),                           \
-        PARE_TEXTS("activations", PARE_RNN_AT(activations), NULL,                                \
-                   "names of the activations, for each direction"),                              \
-        PARE_FLOAT("clip", PARE_RNN_AT(clip),                                                    \
-                   "clamp inputs of activations to [-clip, clip]; 0: no clamping", 0, 0, 1e300), \
-        PARE_CHOICE("direction", PARE_RNN_AT(direction), "direction of the steps", "forward",    \
-                    "forward|reverse|bidirectional"),                                            \
-        PARE_INT("hidden_size", PARE_RNN_AT(hidden_size), "number of states", 0, 0, 1e15),       \
+#define PARE_RNN_ATTRS                                                                        \
+    PARE_FLOATS("activation_alpha", PARE_RNN_AT(activation_alpha),                            \
+                "first parameters of the activations", PARE_NO_MIN, PARE_NO_MAX),             \
+        PARE_FLOATS("activation_beta", PARE_RNN_AT(activation_beta),                          \
+                    "second parameters of the activations", PARE_NO_MIN, PARE_NO_MAX),        \
+        PARE_TEXTS("activations", PARE_RNN_AT(activations), NULL,                             \
+                   "names of the activations, for each direction"),                           \
+        PARE_FLOAT("clip", PARE_RNN_AT(clip),                                                 \
+                   "clamp inputs of activations to [-clip, clip]; 0: no clamping", 0, 0,      \
+                   PARE_NO_MAX),                                                              \
+        PARE_CHOICE("direction", PARE_RNN_AT(direction), "direction of the steps", "forward", \
+                    "forward|reverse|bidirectional"),                                         \
+        PARE_INT("hidden_size", PARE_RNN_AT(hidden_size), "number of states", 0, 0, 1e15),    \
         PARE_INT("layout", PARE_RNN_AT(layout), "1: sequences before steps", 0, 0, 1)
 
 struct pare_rnn_act {

@@ -89,7 +89,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
             if (y->dtype == PARE_F64)
                 ((double *)y->data)[p * nd + i] = sum;
             else
-                pare_f32(y)[p * nd + i] = (float)sum;
+                pare_f32_mut(y)[p * nd + i] = (float)sum;
         }
     }
     return 0;
@@ -99,7 +99,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 {
     const struct pare_tensor *y = &n->out[0]->t;
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *g = pare_f32(&n->in[THETA]->grad);
+    float *g = pare_f32_mut(&n->in[THETA]->grad);
     int nd = y->rank - 2;
     int64_t places = pare_is_empty(y) ? 0 : pare_span(y, 1, nd + 1);
     double at[MAX_ND + 1];

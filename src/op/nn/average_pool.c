@@ -50,7 +50,7 @@ static float mean(const struct pare_pool *p, const float *x, bool counts_pad)
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *x = pare_f32(&n->in[0]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     int64_t total = pare_numel(&n->out[0]->t);
     struct pare_window w;
     struct pare_pool p;
@@ -75,7 +75,7 @@ static void spread(const struct pare_pool *p, float *gx, float v)
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     int64_t total = pare_numel(&n->out[0]->t);
     struct pare_window w;
     struct pare_pool p;

@@ -24,10 +24,12 @@ struct batch_norm {
 
 #define AT(field) offsetof(struct batch_norm, field)
 static const struct pare_opt attrs[] = {
-    PARE_INTS("consumed_inputs", AT(consumed_inputs), "ignored (opset 1)", PARE_ANY),
-    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
+    PARE_INTS("consumed_inputs", AT(consumed_inputs), "ignored (opset 1)", PARE_NO_MIN,
+              PARE_NO_MAX),
+    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("is_test", AT(is_test), "use the given moments, before opset 7", 0, 0, 1),
-    PARE_FLOAT("momentum", AT(momentum), "factor of the old running moments", 0.9, PARE_ANY),
+    PARE_FLOAT("momentum", AT(momentum), "factor of the old running moments", 0.9, PARE_NO_MIN,
+               PARE_NO_MAX),
     PARE_INT("spatial", AT(spatial), "moments are per channel, not per element", 1, 0, 1),
     PARE_INT("training_mode", AT(training_mode), "normalize with the batch's moments", 0, 0, 1),
     PARE_OPT_END
@@ -219,7 +221,7 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
 {
     const struct batch_norm *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     bool trains = ctx->train || pare_bn_trains(n), synced = ctx->train && ctx->sync;
     struct pare_moments all;
     struct view v;
@@ -252,7 +254,7 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
 static void add_grad(const struct pare_node *n, int i, int64_t c, double v)
 {
     if (n->in[i]->grad.data)
-        pare_f32(&n->in[i]->grad)[c] += (float)v;
+        pare_f32_mut(&n->in[i]->grad)[c] += (float)v;
 }
 
 /* The moments used for channel c: mean and 1 / deviation. */
@@ -295,7 +297,7 @@ static void back_channel(const struct pare_node *n, const struct view *v, int64_
                          const double sum[2])
 {
     const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), f[4] = { 0 };
+    float *gx = pare_f32_mut(&n->in[0]->grad), f[4] = { 0 };
     double scale = pare_get(&n->in[1]->t, c), m[2];
 
     used_moments(n, v, c, trains, m);

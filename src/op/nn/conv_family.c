@@ -321,7 +321,7 @@ void pare_conv_fill(const struct pare_tensor *y, const struct pare_value *b)
 {
     int64_t planes = pare_numel(y) ? y->dim[0] * y->dim[1] : 0;
     int64_t plane = planes ? pare_numel(y) / planes : 0;
-    float *to = pare_f32(y);
+    float *to = pare_f32_mut(y);
 
     for (int64_t i = 0; i < planes; i++, to += plane) {
         float v = b ? pare_f32(&b->t)[i % y->dim[1]] : 0;
@@ -344,7 +344,7 @@ void pare_conv_fill_back(const struct pare_value *y, const struct pare_value *b)
 
         for (int64_t k = 0; k < plane; k++)
             sum += (double)from[k];
-        pare_f32(&b->grad)[i % y->t.dim[1]] += (float)sum;
+        pare_f32_mut(&b->grad)[i % y->t.dim[1]] += (float)sum;
     }
 }
 

@@ -59,7 +59,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     PARE_TRY(start(n, &v, c, err));
     pare_conv_fill(y, bias(n));
-    pare_conv_scatter(&v, pare_f32(x), pare_f32(w), pare_f32(y));
+    pare_conv_scatter(&v, pare_f32(x), pare_f32(w), pare_f32_mut(y));
     return 0;
 }
 
@@ -73,9 +73,9 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     PARE_TRY(start(n, &v, c, err));
     pare_conv_fill_back(y, bias(n));
     if (x->grad.data)
-        pare_conv_gather(&v, pare_f32(&y->grad), pare_f32(&w->t), pare_f32(&x->grad));
+        pare_conv_gather(&v, pare_f32(&y->grad), pare_f32(&w->t), pare_f32_mut(&x->grad));
     if (w->grad.data)
-        pare_conv_correlate(&v, pare_f32(&y->grad), pare_f32(&x->t), pare_f32(&w->grad));
+        pare_conv_correlate(&v, pare_f32(&y->grad), pare_f32(&x->t), pare_f32_mut(&w->grad));
     return 0;
 }
 

@@ -173,8 +173,8 @@ static void gather(const struct visit *v, int64_t channel, double mask)
     for (int64_t m = first; m < first + Mg; m++) {
         float w = pare_f32(&n->in[W]->t)[(m * Cg + channel % Cg) * v->taps + v->tap];
 
-        pare_f32(&n->out[0]->t)[(v->sample * M + m) * v->places + v->place] += w *
-                                                                               (float)(mask * sum);
+        pare_f32_mut(
+            &n->out[0]->t)[(v->sample * M + m) * v->places + v->place] += w * (float)(mask * sum);
     }
 }
 
@@ -185,9 +185,9 @@ static void scatter(const struct visit *v, int64_t channel, double mask)
     int64_t Mg = M / (C / Cg), first = channel / Cg * Mg;
     int64_t base = (v->sample * C + channel) * v->plane;
     const float *x = pare_f32(&n->in[X]->t) + base;
-    float *gx = pare_f32(&n->in[X]->grad), *gw = pare_f32(&n->in[W]->grad);
-    float *go = pare_f32(&n->in[OFFSET]->grad);
-    float *gm = input(n, MASK) ? pare_f32(&n->in[MASK]->grad) : NULL;
+    float *gx = pare_f32_mut(&n->in[X]->grad), *gw = pare_f32_mut(&n->in[W]->grad);
+    float *go = pare_f32_mut(&n->in[OFFSET]->grad);
+    float *gm = input(n, MASK) ? pare_f32_mut(&n->in[MASK]->grad) : NULL;
     double sum = 0, g = 0;
 
     for (int i = 0; i < v->c.n; i++)

@@ -18,8 +18,9 @@ struct dropout {
 static const struct pare_opt attrs[] = {
     PARE_INT("is_test", offsetof(struct dropout, is_test), "only copy, before opset 7", 0, 0, 1),
     PARE_FLOAT("ratio", offsetof(struct dropout, ratio), "fraction of elements to drop in training",
-               0.5, PARE_ANY),
-    PARE_INT("seed", offsetof(struct dropout, seed), "seed of the random numbers", 0, PARE_ANY),
+               0.5, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("seed", offsetof(struct dropout, seed), "seed of the random numbers", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -102,7 +103,7 @@ static void set_mask(const struct pare_node *n, int64_t i, bool kept)
     switch ((int)m->dtype) {
     case PARE_BOOL: ((uint8_t *)m->data)[i] = kept; break;
     case PARE_F64: ((double *)m->data)[i] = kept; break;
-    default: pare_f32(m)[i] = kept; break;
+    default: pare_f32_mut(m)[i] = kept; break;
     }
 }
 
@@ -129,7 +130,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         if (x->dtype == PARE_F64)
             ((double *)y->data)[i] = kept[i] ? ((double *)x->data)[i] * scale : 0;
         else
-            pare_f32(y)[i] = kept[i] ? (float)((double)pare_f32(x)[i] * scale) : 0;
+            pare_f32_mut(y)[i] = kept[i] ? (float)((double)pare_f32(x)[i] * scale) : 0;
         set_mask(n, i, kept[i]);
     }
     return 0;
@@ -138,7 +139,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), scale;
+    float *gx = pare_f32_mut(&n->in[0]->grad), scale;
     int64_t total = pare_numel(&n->in[0]->t);
     uint8_t *kept;
     struct run r;

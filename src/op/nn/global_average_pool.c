@@ -5,7 +5,7 @@
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *x = pare_f32(&n->in[0]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
 
     (void)c;
@@ -23,7 +23,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
 
     (void)c;

@@ -16,7 +16,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 {
     const struct global_lp *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
 
     (void)c;
@@ -36,7 +36,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     const struct global_lp *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t), *y = pare_f32(&n->out[0]->t);
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     int64_t planes = n->in[0]->t.dim[0] * n->in[0]->t.dim[1], inner;
 
     (void)c;

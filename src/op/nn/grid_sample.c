@@ -217,7 +217,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
         find_place(n, grid, s.axis, t);
         for (int64_t k = 0; k < C; k++)
-            pare_f32(y)[(first + k) * s.places + p % s.places] = (float)
+            pare_f32_mut(y)[(first + k) * s.places + p % s.places] = (float)
                 sample(pare_f32(x) + (first + k) * s.plane, t, s.axis);
     }
     return 0;
@@ -227,7 +227,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 {
     const struct pare_tensor *x = &n->in[0]->t;
     const float *grid, *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), *gg = pare_f32(&n->in[1]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad), *gg = pare_f32_mut(&n->in[1]->grad);
     int64_t C = x->dim[1];
     int nd = x->rank - 2;
     struct pare_tensor g = n->in[1]->t;

@@ -16,7 +16,7 @@ struct group_norm {
 
 #define AT(field) offsetof(struct group_norm, field)
 static const struct pare_opt attrs[] = {
-    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
+    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_NO_MIN, PARE_NO_MAX),
     { "num_groups", "number of groups of channels", PARE_OPT_INT, AT(num_groups), 1, 1, INT32_MAX,
       NULL, NULL, true, NULL },
     PARE_INT("stash_type", AT(stash_type), "element type to compute the moments in", 1, 1, 16),
@@ -64,7 +64,7 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
 {
     const float *x = pare_f32(&n->in[0]->t);
     const float *scale = pare_f32(&n->in[1]->t), *bias = pare_f32(&n->in[2]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     int64_t G = pare_group_norm_groups(n), C = n->in[0]->t.dim[1] / G, inner;
     int64_t count = C ? n->in[0]->t.dim[0] * G : 0;
 
@@ -88,8 +88,8 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
 static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
-    float *gx = pare_f32(&n->in[0]->grad), *gscale = pare_f32(&n->in[1]->grad);
-    float *gbias = pare_f32(&n->in[2]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad), *gscale = pare_f32_mut(&n->in[1]->grad);
+    float *gbias = pare_f32_mut(&n->in[2]->grad);
     int64_t G = pare_group_norm_groups(n), C = x->dim[1] / G, inner;
     int64_t count = C ? x->dim[0] * G : 0, step = pare_group_norm_per_channel(n);
 

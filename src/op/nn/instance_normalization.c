@@ -10,10 +10,11 @@ struct instance_norm {
     double epsilon;
 };
 
-static const struct pare_opt attrs[] = { PARE_FLOAT("epsilon",
-                                                    offsetof(struct instance_norm, epsilon),
-                                                    "added to the variance", 1e-5, PARE_ANY),
-                                         PARE_OPT_END };
+static const struct pare_opt attrs[] = {
+    PARE_FLOAT("epsilon", offsetof(struct instance_norm, epsilon), "added to the variance", 1e-5,
+               PARE_NO_MIN, PARE_NO_MAX),
+    PARE_OPT_END
+};
 
 double pare_instance_norm_epsilon(const struct pare_node *n)
 {
@@ -37,7 +38,7 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
 {
     const float *x = pare_f32(&n->in[0]->t);
     const float *scale = pare_f32(&n->in[1]->t), *bias = pare_f32(&n->in[2]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     int64_t C = n->in[0]->t.dim[1], planes = n->in[0]->t.dim[0] * C, inner;
 
     (void)ctx;
@@ -57,8 +58,8 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
 static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
-    float *gx = pare_f32(&n->in[0]->grad), *gscale = pare_f32(&n->in[1]->grad);
-    float *gbias = pare_f32(&n->in[2]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad), *gscale = pare_f32_mut(&n->in[1]->grad);
+    float *gbias = pare_f32_mut(&n->in[2]->grad);
     int64_t C = x->dim[1], planes = x->dim[0] * C, inner;
 
     (void)ctx;

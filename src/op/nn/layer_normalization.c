@@ -15,8 +15,8 @@ struct layer_norm {
 
 #define AT(field) offsetof(struct layer_norm, field)
 static const struct pare_opt attrs[] = {
-    PARE_INT("axis", AT(axis), "first axis to normalize", -1, PARE_ANY),
-    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_ANY),
+    PARE_INT("axis", AT(axis), "first axis to normalize", -1, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_FLOAT("epsilon", AT(epsilon), "added to the variance", 1e-5, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("stash_type", AT(stash_type), "element type of mean and inverse deviation", 1, 1, 16),
     PARE_OPT_END
 };
@@ -125,7 +125,7 @@ static int stash(const struct pare_node *n, int i, int64_t at, double v, struct 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *x = pare_f32(&n->in[0]->t), *scale, *bias;
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     bool stashes = (n->n_out > 1 && n->out[1]) || (n->n_out > 2 && n->out[2]);
     int64_t inner, rows = 1;
 
@@ -185,7 +185,7 @@ static double grad_of(const struct pare_node *n, int i, int64_t at)
 static void back_row(const struct pare_node *n, struct back *b, int64_t row)
 {
     const float *x = pare_f32(&n->in[0]->t) + row * b->inner, *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), f[4];
+    float *gx = pare_f32_mut(&n->in[0]->grad), f[4];
     double m[2], sum[2] = { 0, 0 }, count = (double)b->inner;
 
     pare_moments(x, b->inner, &m[0], &m[1]);
@@ -218,7 +218,7 @@ static void unspread(const struct pare_node *n, int i, const double *sum, int64_
         return;
     pare_walk_start(&w, &t, in, 1);
     for (int64_t k = 0; k < inner; k++, pare_walk_next(&w))
-        pare_f32(in[0])[w.at[0]] += (float)sum[k];
+        pare_f32_mut(in[0])[w.at[0]] += (float)sum[k];
 }
 
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

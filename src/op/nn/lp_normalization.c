@@ -11,7 +11,8 @@ struct lp_norm {
 };
 
 static const struct pare_opt attrs[] = {
-    PARE_INT("axis", offsetof(struct lp_norm, axis), "axis to normalize", -1, PARE_ANY),
+    PARE_INT("axis", offsetof(struct lp_norm, axis), "axis to normalize", -1, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_INT("p", offsetof(struct lp_norm, p), "norm: 1 or 2", 2, 1, 2), PARE_OPT_END
 };
 
@@ -43,7 +44,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     for (int64_t i = 0; i < outer && D && inner; i++)
         for (int64_t k = 0; k < inner; k++) {
             const float *from = pare_f32(x) + i * D * inner + k;
-            float *to = pare_f32(&n->out[0]->t) + i * D * inner + k;
+            float *to = pare_f32_mut(&n->out[0]->t) + i * D * inner + k;
             double norm = 0;
 
             for (int64_t d = 0; d < D; d++) {
@@ -65,7 +66,7 @@ static void back_lane(const struct pare_node *n, int64_t at, int64_t D, int64_t 
     const struct lp_norm *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t) + at, *y = pare_f32(&n->out[0]->t) + at;
     const float *gy = pare_f32(&n->out[0]->grad) + at;
-    float *gx = pare_f32(&n->in[0]->grad) + at;
+    float *gx = pare_f32_mut(&n->in[0]->grad) + at;
     double norm = 0, sum = 0;
 
     for (int64_t d = 0; d < D; d++) {

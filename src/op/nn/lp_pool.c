@@ -30,7 +30,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 {
     const struct pare_window_attr *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     int64_t total = pare_numel(&n->out[0]->t);
     struct pare_window w;
     struct pare_pool p;
@@ -47,7 +47,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 {
     const struct pare_window_attr *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     int64_t total = pare_numel(&n->out[0]->t), at;
     struct pare_window w;
     struct pare_pool p;

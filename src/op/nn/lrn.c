@@ -15,9 +15,9 @@ struct lrn {
 
 #define AT(field) offsetof(struct lrn, field)
 static const struct pare_opt attrs[] = {
-    PARE_FLOAT("alpha", AT(alpha), "factor of the squares", 1e-4, PARE_ANY),
-    PARE_FLOAT("beta", AT(beta), "exponent", 0.75, PARE_ANY),
-    PARE_FLOAT("bias", AT(bias), "added to the squares", 1, PARE_ANY),
+    PARE_FLOAT("alpha", AT(alpha), "factor of the squares", 1e-4, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_FLOAT("beta", AT(beta), "exponent", 0.75, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_FLOAT("bias", AT(bias), "added to the squares", 1, PARE_NO_MIN, PARE_NO_MAX),
     { "size", "number of channels to sum", PARE_OPT_INT, AT(size), 1, 1, INT32_MAX, NULL, NULL,
       true, NULL },
     PARE_OPT_END
@@ -35,7 +35,7 @@ static int forward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *e
 {
     const struct lrn *a = n->attr;
     const float *x = pare_f32(&n->in[0]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     int64_t C = n->in[0]->t.dim[1], planes = n->in[0]->t.dim[0] * C, inner;
     int64_t before = (a->size - 1) / 2, after = a->size - 1 - before;
 
@@ -113,7 +113,7 @@ static int backward(struct pare_node *n, struct pare_ctx *ctx, struct pare_err *
     const struct lrn *a = n->attr;
     struct sample s = { .x = pare_f32(&n->in[0]->t),
                         .gy = pare_f32(&n->out[0]->grad),
-                        .gx = pare_f32(&n->in[0]->grad),
+                        .gx = pare_f32_mut(&n->in[0]->grad),
                         .C = n->in[0]->t.dim[1] };
     int64_t total = pare_numel(&n->in[0]->t);
 

@@ -69,7 +69,7 @@ static int64_t pool(const struct pare_pool *p, const struct pare_tensor *x,
         CASE(PARE_U8, uint8_t, best_u8)
         CASE(PARE_I8, int8_t, best_i8)
 #undef CASE
-    default: pare_f32(y)[i] = best_f32(p, pare_f32(x) + p->plane, &at); break;
+    default: pare_f32_mut(y)[i] = best_f32(p, pare_f32(x) + p->plane, &at); break;
     }
     return at;
 }
@@ -78,7 +78,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 {
     const struct pare_window_attr *a = n->attr;
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    int64_t *index = n->n_out > 1 && n->out[1] ? pare_i64(&n->out[1]->t) : NULL;
+    int64_t *index = n->n_out > 1 && n->out[1] ? pare_i64_mut(&n->out[1]->t) : NULL;
     int64_t total = pare_numel(y);
     struct pare_window w;
     struct pare_pool p;
@@ -101,7 +101,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *x = pare_f32(&n->in[0]->t), *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     int64_t total = pare_numel(&n->out[0]->t), at;
     struct pare_window w;
     struct pare_pool p;

@@ -15,7 +15,7 @@ static const struct pare_opt attrs[] = {
     { "pooled_shape", "bins of a region: height and width", PARE_OPT_INTS,
       offsetof(struct max_roi_pool, pooled_shape), 0, 1, INT32_MAX, NULL, NULL, true, NULL },
     PARE_FLOAT("spatial_scale", offsetof(struct max_roi_pool, spatial_scale),
-               "factor from a region's coordinates to X's", 1, PARE_ANY),
+               "factor from a region's coordinates to X's", 1, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -99,9 +99,9 @@ static int regions(struct pare_node *n, bool back, struct pare_err *err)
                 find_bin(cols, b % wide[1], wide, &w[0], &w[1]);
                 at = find_largest(pare_f32(x) + plane, W, h, w);
                 if (!back)
-                    pare_f32(y)[to] = at < 0 ? without(h, w) : pare_f32(x)[plane + at];
+                    pare_f32_mut(y)[to] = at < 0 ? without(h, w) : pare_f32(x)[plane + at];
                 else if (at >= 0)
-                    pare_f32(&n->in[0]->grad)[plane + at] += gy[to];
+                    pare_f32_mut(&n->in[0]->grad)[plane + at] += gy[to];
             }
     }
     return 0;

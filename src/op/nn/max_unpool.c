@@ -85,14 +85,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     PARE_TRY(source(n, &s, err));
     PARE_TRY(pare_tensor_size(&s, &total, NULL, err));
     for (int64_t i = 0; i < room; i++)
-        pare_f32(y)[i] = 0;
+        pare_f32_mut(y)[i] = 0;
     for (int64_t i = 0; i < pare_numel(x); i++) {
         int64_t at = index[i] < 0 || index[i] >= total ? -1 : place(&s, y, index[i]);
 
         if (at < 0)
             return pare_fail(err, PARE_ESHAPE, "index %lld is outside the output",
                              (long long)index[i]);
-        pare_f32(y)[at] = pare_f32(x)[i];
+        pare_f32_mut(y)[at] = pare_f32(x)[i];
     }
     return 0;
 }
@@ -104,7 +104,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     const struct pare_tensor *y = &n->out[0]->t;
     const int64_t *index = pare_i64(&n->in[1]->t);
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     struct pare_tensor s = { 0 };
     bool *taken;
 

@@ -12,7 +12,8 @@ struct mvn {
 
 static const struct pare_opt attrs[] = {
     PARE_INTS("axes", offsetof(struct mvn, axes),
-              "axes to normalize (default: all but channels of a 4-D tensor)", PARE_ANY),
+              "axes to normalize (default: all but channels of a 4-D tensor)", PARE_NO_MIN,
+              PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -62,7 +63,7 @@ static void reduce(const struct pare_tensor *x, const struct pare_tensor *m, con
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t, *in[1];
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     int64_t total = pare_numel(x);
     struct pare_tensor shape, mean, var;
     struct pare_walk w;
@@ -109,7 +110,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 {
     const struct pare_tensor *x = &n->in[0]->t, *in[1];
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     int64_t total = pare_numel(x);
     struct pare_tensor shape, m[4]; /* mean, variance, mean of gy, mean of gy d */
     struct pare_walk w;

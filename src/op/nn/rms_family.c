@@ -9,8 +9,8 @@
 
 #define AT(field) offsetof(struct pare_rms, field)
 const struct pare_opt pare_rms_attrs[] = {
-    PARE_INT("axis", AT(axis), "first axis to normalize", -1, PARE_ANY),
-    PARE_FLOAT("epsilon", AT(epsilon), "added to the mean square", 1e-5, PARE_ANY),
+    PARE_INT("axis", AT(axis), "first axis to normalize", -1, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_FLOAT("epsilon", AT(epsilon), "added to the mean square", 1e-5, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("stash_type", AT(stash_type), "element type to compute in; float32 or float64", 1, 1,
              16),
     PARE_OPT_END
@@ -102,8 +102,8 @@ static double inverse(const struct pare_node *n, const float *x, int64_t inner)
 int pare_rms_forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *x = pare_f32(&n->in[0]->t), *scale = pare_f32(&n->in[1]->t);
-    float *y = pare_f32(&n->out[0]->t);
-    float *stash = n->n_out > 1 && n->out[1] ? pare_f32(&n->out[1]->t) : NULL;
+    float *y = pare_f32_mut(&n->out[0]->t);
+    float *stash = n->n_out > 1 && n->out[1] ? pare_f32_mut(&n->out[1]->t) : NULL;
     int64_t inner, rows, *at;
 
     PARE_TRY(pare_norm_inner(&n->in[0]->t, first_axis(n), &inner, err));
@@ -130,7 +130,7 @@ static void back_row(const struct pare_node *n, int64_t row, int64_t inner, cons
 {
     const float *x = pare_f32(&n->in[0]->t) + row * inner, *scale = pare_f32(&n->in[1]->t);
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     double r = inverse(n, x, inner), sum = 0;
 
     for (int64_t k = 0; gy && k < inner; k++) {
@@ -164,7 +164,7 @@ int pare_rms_backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *
     for (int64_t i = 0; i < rows; i++)
         back_row(n, i, inner, at, gscale);
     for (int64_t k = 0; n->in[1]->grad.data && k < pare_numel(&n->in[1]->t); k++)
-        pare_f32(&n->in[1]->grad)[k] += (float)gscale[k];
+        pare_f32_mut(&n->in[1]->grad)[k] += (float)gscale[k];
     return 0;
 }
 

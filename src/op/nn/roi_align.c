@@ -25,7 +25,7 @@ static const struct pare_opt attrs[] = {
              "samples along each side of a bin (default 0: as many as it has elements)", 0, 0,
              4096),
     PARE_FLOAT("spatial_scale", AT(spatial_scale), "factor from a region's coordinates to X's", 1,
-               PARE_ANY),
+               PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -171,10 +171,10 @@ static int regions(struct pare_node *n, bool back, struct pare_err *err)
                 int64_t bin[2] = { b / y->dim[3], b % y->dim[3] }, from = (image * C + c) * plane;
 
                 if (back)
-                    pool_back(pare_f32(x) + from, pare_f32(&n->in[0]->grad) + from, s, bin, max,
-                              gy[at]);
+                    pool_back(pare_f32_mut(x) + from, pare_f32_mut(&n->in[0]->grad) + from, s, bin,
+                              max, gy[at]);
                 else
-                    pare_f32(y)[at] = pool(pare_f32(x) + from, s, bin, max);
+                    pare_f32_mut(y)[at] = pool(pare_f32(x) + from, s, bin, max);
             }
     }
     return 0;

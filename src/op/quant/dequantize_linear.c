@@ -8,7 +8,8 @@ struct dequantize {
 };
 
 static const struct pare_opt dequantize_attrs[] = {
-    PARE_INT("axis", offsetof(struct dequantize, axis), "axis of a list of scales", 1, PARE_ANY),
+    PARE_INT("axis", offsetof(struct dequantize, axis), "axis of a list of scales", 1, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_INT("block_size", offsetof(struct dequantize, block_size),
              "elements along the axis that share a scale; 0: no blocks", 0, 0, 1e15),
     PARE_INT("output_dtype", offsetof(struct dequantize, output_dtype),
@@ -92,7 +93,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         for (int64_t k = 0; k < g.l.len; k++) {
             int64_t p = o * g.so + k / g.block * g.sk;
 
-            run(x, (o * g.l.len + k) * g.l.inner, &g, pare_f32(&y), s + p, z + p);
+            run(x, (o * g.l.len + k) * g.l.inner, &g, pare_f32_mut(&y), s + p, z + p);
         }
     if (y.data == n->out[0]->t.data)
         return 0;

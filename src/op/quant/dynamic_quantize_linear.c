@@ -33,7 +33,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     zero = rintf(-lo / scale);
     zero = zero > 0 ? (zero < 255 ? zero : 255) : 0;
     pare_quantize_values(PARE_U8, n->out[Y]->t.data, pare_f32(x), count, &scale, &zero, 0);
-    *pare_f32(&n->out[SCALE]->t) = scale;
+    *pare_f32_mut(&n->out[SCALE]->t) = scale;
     *(uint8_t *)n->out[ZERO]->t.data = (uint8_t)zero;
     return 0;
 }

@@ -13,7 +13,7 @@ enum { INPUTS = 8, W_SCALE = INPUTS, W_ZERO, R_SCALE, R_ZERO };
 static const struct pare_opt attrs[] = {
     PARE_RNN_ATTRS,
     PARE_INT("input_forget", offsetof(struct pare_rnn, input_forget),
-             "the forget gate is one minus the input gate", 0, PARE_ANY),
+             "the forget gate is one minus the input gate", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -96,9 +96,9 @@ static int dequantize(const struct pare_node *n, int w, int scale, struct pare_c
         int64_t k = i % columns, r = i / columns % rows, d = i / columns / rows;
         int64_t si = s->rank == 2 ? d * columns + k : d, zi = z->rank == 2 ? d * columns + k : d;
 
-        pare_f32(to)[(d * columns + k) * rows + r] = (float)(pare_get_int(t, i) -
-                                                             pare_get_int(z, zi)) *
-                                                     pare_f32(s)[si];
+        pare_f32_mut(to)[(d * columns + k) * rows + r] = (float)(pare_get_int(t, i) -
+                                                                 pare_get_int(z, zi)) *
+                                                         pare_f32(s)[si];
     }
     return 0;
 }

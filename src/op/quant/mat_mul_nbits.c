@@ -16,7 +16,7 @@ static const struct pare_opt mat_mul_nbits_attrs[] = {
     { "block_size", "weights that share a scale", PARE_OPT_INT,
       offsetof(struct mat_mul_nbits, block_size), 0, 1, 1e15, NULL, NULL, true, NULL },
     PARE_INT("accuracy_level", offsetof(struct mat_mul_nbits, accuracy_level),
-             "ignored: products are computed in float32", 0, PARE_ANY),
+             "ignored: products are computed in float32", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("weight_prepacked", offsetof(struct mat_mul_nbits, weight_prepacked),
              "packing of B for a certain machine, which is not supported", 0, 0, 0),
     PARE_OPT_END
@@ -150,7 +150,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
             for (int64_t k = 0; k < a.K; k++)
                 sum += (double)pare_f32(x)[i * a.K + k] * (double)w[k];
-            pare_f32(y)[i * a.N + j] = (float)sum;
+            pare_f32_mut(y)[i * a.N + j] = (float)sum;
         }
     }
     return 0;

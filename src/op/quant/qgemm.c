@@ -18,9 +18,12 @@ struct qgemm {
 };
 
 static const struct pare_opt attrs[] = {
-    PARE_FLOAT("alpha", offsetof(struct qgemm, alpha), "factor of the product", 1, PARE_ANY),
-    PARE_INT("transA", offsetof(struct qgemm, transA), "A is stored transposed", 0, PARE_ANY),
-    PARE_INT("transB", offsetof(struct qgemm, transB), "B is stored transposed", 0, PARE_ANY),
+    PARE_FLOAT("alpha", offsetof(struct qgemm, alpha), "factor of the product", 1, PARE_NO_MIN,
+               PARE_NO_MAX),
+    PARE_INT("transA", offsetof(struct qgemm, transA), "A is stored transposed", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
+    PARE_INT("transB", offsetof(struct qgemm, transB), "B is stored transposed", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -100,7 +103,7 @@ static void finish(const struct pare_node *n, const int32_t *acc, int64_t M, int
         float v = (float)sum * (unit * (float)at(n->in[B_SCALE], i % N) / scale);
 
         if (!ys) {
-            pare_f32(y)[i] = v;
+            pare_f32_mut(y)[i] = v;
             continue;
         }
         v = rintf(v) + (float)at(input(n, Y_ZERO), 0);

@@ -13,8 +13,8 @@ struct concat {
 };
 
 static const struct pare_opt attrs[] = { { "axis", "axis to concatenate along", PARE_OPT_INT,
-                                           offsetof(struct concat, axis), 1, PARE_ANY, NULL, NULL,
-                                           true, NULL },
+                                           offsetof(struct concat, axis), 1, PARE_NO_MIN,
+                                           PARE_NO_MAX, NULL, NULL, true, NULL },
                                          PARE_OPT_END };
 
 static const struct pare_qlinear how = { .real = &pare_op_concat, .first = FIRST };

@@ -7,7 +7,8 @@ struct leaky {
 };
 
 static const struct pare_opt attrs[] = { PARE_FLOAT("alpha", offsetof(struct leaky, alpha),
-                                                    "slope for negative values", 0.01, PARE_ANY),
+                                                    "slope for negative values", 0.01, PARE_NO_MIN,
+                                                    PARE_NO_MAX),
                                          PARE_OPT_END };
 
 static const struct pare_qlinear how = { .real = &pare_op_leaky_relu, .n = 1, .y = 3 };

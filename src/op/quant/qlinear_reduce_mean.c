@@ -2,12 +2,13 @@
 #include "../reduce/reduce_family.h"
 #include "qlinear_family.h"
 
-static const struct pare_opt attrs[] = { PARE_INTS("axes", offsetof(struct pare_reduce, axes),
-                                                   "axes to reduce (default: all)", PARE_ANY),
-                                         PARE_INT("keepdims",
-                                                  offsetof(struct pare_reduce, keepdims),
-                                                  "keep reduced axes with size 1", 1, PARE_ANY),
-                                         PARE_OPT_END };
+static const struct pare_opt attrs[] = {
+    PARE_INTS("axes", offsetof(struct pare_reduce, axes), "axes to reduce (default: all)",
+              PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("keepdims", offsetof(struct pare_reduce, keepdims), "keep reduced axes with size 1", 1,
+             PARE_NO_MIN, PARE_NO_MAX),
+    PARE_OPT_END
+};
 
 static const struct pare_qlinear how = { .real = &pare_op_reduce_mean, .n = 1, .y = 3 };
 

@@ -9,7 +9,8 @@ struct quantize {
 };
 
 static const struct pare_opt quantize_attrs[] = {
-    PARE_INT("axis", offsetof(struct quantize, axis), "axis of a list of scales", 1, PARE_ANY),
+    PARE_INT("axis", offsetof(struct quantize, axis), "axis of a list of scales", 1, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_INT("block_size", offsetof(struct quantize, block_size),
              "elements along the axis that share a scale; 0: no blocks", 0, 0, 1e15),
     PARE_INT("output_dtype", offsetof(struct quantize, output_dtype),
@@ -17,7 +18,7 @@ static const struct pare_opt quantize_attrs[] = {
     PARE_INT("precision", offsetof(struct quantize, precision),
              "type to divide in; 0 and float32 are supported", 0, 0, 31),
     PARE_INT("saturate", offsetof(struct quantize, saturate),
-             "for float8 results, which are not supported", 1, PARE_ANY),
+             "for float8 results, which are not supported", 1, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

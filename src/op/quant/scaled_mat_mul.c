@@ -39,7 +39,7 @@ int pare_scaled_mat_mul_run(struct pare_node *n, const struct pare_scaled_mat_mu
     const struct pare_tensor *bs = input(n, s->b_scale), *bias = input(n, s->bias);
     struct pare_tensor left, right, bz, sum = n->out[0]->t;
     int64_t columns = input(n, s->b)->rank > 1 ? sum.dim[sum.rank - 1] : 1;
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
 
     if (input(n, s->b_zero))
         PARE_TRY(pare_quant_view(&bz, input(n, s->b_zero), input(n, s->b), -1, err));

@@ -4,11 +4,12 @@
 #include "lanes.h"
 
 const struct pare_opt pare_arg_attrs[] = {
-    PARE_INT("axis", offsetof(struct pare_arg, axis), "axis to search", 0, PARE_ANY),
+    PARE_INT("axis", offsetof(struct pare_arg, axis), "axis to search", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_INT("keepdims", offsetof(struct pare_arg, keepdims), "keep the axis, with one element", 1,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("select_last_index", offsetof(struct pare_arg, select_last_index),
-             "of equal elements select the last", 0, PARE_ANY),
+             "of equal elements select the last", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -55,7 +56,7 @@ void pare_arg_forward(const struct pare_node *n, bool largest)
                 PARE_NUMERIC_TYPES(LANE)
             default: break;
             }
-            pare_i64(&n->out[0]->t)[o * l.inner + i] = best;
+            pare_i64_mut(&n->out[0]->t)[o * l.inner + i] = best;
         }
 }
 

@@ -9,8 +9,9 @@ struct cumprod {
 
 static const struct pare_opt cumprod_attrs[] = {
     PARE_INT("exclusive", offsetof(struct cumprod, exclusive), "exclude the element itself", 0,
-             PARE_ANY),
-    PARE_INT("reverse", offsetof(struct cumprod, reverse), "multiply from the end", 0, PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("reverse", offsetof(struct cumprod, reverse), "multiply from the end", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -72,7 +73,7 @@ static void back_lane(const struct pare_node *n, const struct pare_lanes *l, int
 {
     const struct cumprod *a = n->attr;
     const float *x = pare_f32(&n->in[X]->t), *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[X]->grad);
+    float *gx = pare_f32_mut(&n->in[X]->grad);
     int64_t step = a->reverse ? -l->inner : l->inner;
     double before = 1;
 

@@ -9,8 +9,9 @@ struct cumsum {
 
 static const struct pare_opt cumsum_attrs[] = {
     PARE_INT("exclusive", offsetof(struct cumsum, exclusive), "exclude the element itself", 0,
-             PARE_ANY),
-    PARE_INT("reverse", offsetof(struct cumsum, reverse), "sum from the end", 0, PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("reverse", offsetof(struct cumsum, reverse), "sum from the end", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -72,7 +73,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     const struct cumsum *a = n->attr;
     const struct pare_tensor *x = &n->in[X]->t;
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[X]->grad);
+    float *gx = pare_f32_mut(&n->in[X]->grad);
     struct pare_lanes l;
     int axis;
 

@@ -9,7 +9,7 @@ enum { X, LABEL, WEIGHT };
 
 const struct pare_opt pare_loss_attrs[] = {
     PARE_INT("ignore_index", offsetof(struct pare_loss, ignore_index), "class to ignore", ABSENT,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_CHOICE("reduction", offsetof(struct pare_loss, reduction), "how to reduce the losses",
                 "mean", "none|sum|mean"),
     PARE_OPT_END
@@ -57,7 +57,7 @@ int pare_loss_forward(const struct pare_node *n, const float *log_prob, struct p
     const struct pare_loss *a = n->attr;
     struct pare_lanes l = pare_lanes(&n->in[X]->t, 1, 1);
     int64_t count = pare_numel(&n->in[LABEL]->t);
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
     bool each = !strcmp(a->reduction, "none");
     double sum = 0, total = 0;
 
@@ -91,7 +91,7 @@ void pare_loss_backward(const struct pare_node *n, const float *log_prob, float 
 {
     const struct pare_loss *a = n->attr;
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gw = n->n_in > WEIGHT && n->in[WEIGHT] ? pare_f32(&n->in[WEIGHT]->grad) : NULL;
+    float *gw = n->n_in > WEIGHT && n->in[WEIGHT] ? pare_f32_mut(&n->in[WEIGHT]->grad) : NULL;
     struct pare_lanes l = pare_lanes(&n->in[X]->t, 1, 1);
     int64_t count = pare_numel(&n->in[LABEL]->t), label;
     bool each = !strcmp(a->reduction, "none"), mean = !strcmp(a->reduction, "mean");

@@ -10,7 +10,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     (void)c, (void)err;
-    pare_loss_backward(n, pare_f32(&n->in[0]->t), pare_f32(&n->in[0]->grad));
+    pare_loss_backward(n, pare_f32(&n->in[0]->t), pare_f32_mut(&n->in[0]->grad));
     return 0;
 }
 

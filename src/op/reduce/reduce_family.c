@@ -13,11 +13,11 @@ enum { CHUNK = 512 }; /* elements to convert at a time */
 
 const struct pare_opt pare_reduce_attrs[] = {
     PARE_INTS("axes", offsetof(struct pare_reduce, axes),
-              "axes to reduce; empty: all (an input in later opsets)", PARE_ANY),
+              "axes to reduce; empty: all (an input in later opsets)", PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("keepdims", offsetof(struct pare_reduce, keepdims),
-             "keep reduced axes, with one element", 1, PARE_ANY),
+             "keep reduced axes, with one element", 1, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("noop_with_empty_axes", offsetof(struct pare_reduce, noop_with_empty_axes),
-             "empty axes mean none, not all", 0, PARE_ANY),
+             "empty axes mean none, not all", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -294,7 +294,7 @@ int pare_reduce_backward(const struct pare_node *n, struct pare_ctx *c,
     const struct pare_value *x = n->in[0], *y = n->out[0];
     struct pare_reduce_row all = {
         .x = pare_f32(&x->t),
-        .gx = pare_f32(&x->grad),
+        .gx = pare_f32_mut(&x->grad),
         .y = pare_f32(&y->t),
         .gy = pare_f32(&y->grad),
     };

@@ -40,7 +40,7 @@ static void log_softmax_all(const struct pare_tensor *x, const struct pare_tenso
         for (int64_t i = 0; i < l.inner; i++) {
             int64_t at = o * l.len * l.inner + i;
 
-            log_softmax(pare_f32(x) + at, pare_f32(y) + at, l.len, l.inner);
+            log_softmax(pare_f32_mut(x) + at, pare_f32_mut(y) + at, l.len, l.inner);
         }
 }
 
@@ -95,9 +95,9 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
         memcpy(d.data, log_prob->grad.data, bytes);
     else
         memset(d.data, 0, bytes);
-    pare_loss_backward(n, pare_f32(&y), pare_f32(&d));
+    pare_loss_backward(n, pare_f32(&y), pare_f32_mut(&d));
     if (x->grad.data)
-        through_softmax(&y, pare_f32(&d), pare_f32(&x->grad));
+        through_softmax(&y, pare_f32(&d), pare_f32_mut(&x->grad));
     return 0;
 }
 

@@ -52,7 +52,8 @@ void pare_softmax_each(const struct pare_node *n,
     struct pare_lanes l = pare_lanes(x, axis, flatten ? x->rank - 1 : axis);
 
     for (int64_t o = 0; o < l.outer; o++)
-        f(pare_f32(x) + o * l.len * l.inner, pare_f32(y) + o * l.len * l.inner, l.len, l.inner);
+        f(pare_f32_mut(x) + o * l.len * l.inner, pare_f32_mut(y) + o * l.len * l.inner, l.len,
+          l.inner);
 }
 
 int pare_softmax_backward(const struct pare_node *n,
@@ -61,7 +62,7 @@ int pare_softmax_backward(const struct pare_node *n,
 {
     const struct pare_tensor *x = &n->in[0]->t;
     const float *y = pare_f32(&n->out[0]->t), *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     bool flatten;
     int axis = pare_softmax_axis(n, &flatten);
     struct pare_lanes l = pare_lanes(x, axis, flatten ? x->rank - 1 : axis);

@@ -15,12 +15,13 @@ struct topk {
 };
 
 static const struct pare_opt topk_attrs[] = {
-    PARE_INT("axis", offsetof(struct topk, axis), "axis to search", -1, PARE_ANY),
-    PARE_INT("k", offsetof(struct topk, k), "number of elements, before opset 10", -1, PARE_ANY),
+    PARE_INT("axis", offsetof(struct topk, axis), "axis to search", -1, PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INT("k", offsetof(struct topk, k), "number of elements, before opset 10", -1, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_INT("largest", offsetof(struct topk, largest), "select the largest, not the smallest", 1,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("sorted", offsetof(struct topk, sorted), "ignored: elements are always sorted", 1,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -116,7 +117,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
                     memcpy((char *)val->data + (size_t)(to + j * l.inner) * size,
                            (char *)x->data + (size_t)(from + item[j].index * l.inner) * size, size);
                 if (idx)
-                    pare_i64(idx)[to + j * l.inner] = item[j].index;
+                    pare_i64_mut(idx)[to + j * l.inner] = item[j].index;
             }
         }
     return 0;
@@ -129,7 +130,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     const struct pare_tensor *x = &n->in[X]->t;
     const float *gy = n->n_out > 0 && n->out[0] ? pare_f32(&n->out[0]->grad) : NULL;
     const int64_t *idx = n->n_out > 1 && n->out[1] ? pare_i64(&n->out[1]->t) : NULL;
-    float *gx = pare_f32(&n->in[X]->grad);
+    float *gx = pare_f32_mut(&n->in[X]->grad);
     int axis = (int)(a->axis < 0 ? a->axis + x->rank : a->axis);
     struct pare_lanes l = pare_lanes(x, axis, axis);
     struct item *item = NULL;

@@ -6,8 +6,8 @@ struct join {
 };
 
 static const struct pare_opt join_attrs[] = {
-    { "axis", "axis to concatenate along", PARE_OPT_INT, offsetof(struct join, axis), 0, PARE_ANY,
-      NULL, NULL, true, NULL },
+    { "axis", "axis to concatenate along", PARE_OPT_INT, offsetof(struct join, axis), 0,
+      PARE_NO_MIN, PARE_NO_MAX, NULL, NULL, true, NULL },
     PARE_INT("new_axis", offsetof(struct join, new_axis), "1: the axis is new", 0, 0, 1),
     PARE_OPT_END
 };

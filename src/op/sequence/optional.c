@@ -7,7 +7,7 @@ struct optional {
 
 static const struct pare_opt optional_attrs[] = { PARE_INT("type", offsetof(struct optional, type),
                                                            "ignored: values know their type", 0,
-                                                           PARE_ANY),
+                                                           PARE_NO_MIN, PARE_NO_MAX),
                                                   PARE_OPT_END };
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

@@ -7,7 +7,7 @@ struct empty {
 
 static const struct pare_opt empty_attrs[] = { PARE_INT("dtype", offsetof(struct empty, dtype),
                                                         "ignored: elements know their type", 1,
-                                                        PARE_ANY),
+                                                        PARE_NO_MIN, PARE_NO_MAX),
                                                PARE_OPT_END };
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)

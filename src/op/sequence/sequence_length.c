@@ -4,7 +4,7 @@
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     PARE_TRY(pare_tensor_new(c->results, &n->out[0]->t, PARE_I64, 0, NULL, err));
-    *pare_i64(&n->out[0]->t) = n->in[0]->t.dim[0];
+    *pare_i64_mut(&n->out[0]->t) = n->in[0]->t.dim[0];
     return 0;
 }
 

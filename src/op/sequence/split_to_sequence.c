@@ -6,7 +6,7 @@ struct split {
 };
 
 static const struct pare_opt split_attrs[] = {
-    PARE_INT("axis", offsetof(struct split, axis), "axis to split", 0, PARE_ANY),
+    PARE_INT("axis", offsetof(struct split, axis), "axis to split", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("keepdims", offsetof(struct split, keepdims),
              "0: without sizes, elements lose the axis", 1, 0, 1),
     PARE_OPT_END

@@ -10,7 +10,7 @@ struct center_crop_pad {
 
 static const struct pare_opt center_crop_pad_attrs[] = {
     PARE_INTS("axes", offsetof(struct center_crop_pad, axes), "axes of the shape (default: all)",
-              PARE_ANY),
+              PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

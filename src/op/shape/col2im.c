@@ -131,7 +131,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
                 int64_t to = p * pixels + at, from = (p * g.blocks + b) * g.all_places + l;
 
                 if (y->dtype == PARE_F32)
-                    pare_f32(y)[to] += pare_f32(x)[from];
+                    pare_f32_mut(y)[to] += pare_f32(x)[from];
                 else
                     ((double *)y->data)[to] += ((const double *)x->data)[from];
             }
@@ -143,7 +143,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
 {
     const struct pare_tensor *y = &n->out[0]->t;
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad);
     int64_t planes = y->dim[0] * y->dim[1], pixels = pare_span(y, 2, y->rank);
     struct grid g;
 

@@ -9,7 +9,8 @@ struct compress {
 
 static const struct pare_opt compress_attrs[] = {
     PARE_INT("axis", offsetof(struct compress, axis),
-             "axis to select along (default: the flattened input)", NO_AXIS, PARE_ANY),
+             "axis to select along (default: the flattened input)", NO_AXIS, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_OPT_END
 };
 

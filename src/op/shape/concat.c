@@ -6,8 +6,8 @@ struct concat {
 };
 
 static const struct pare_opt concat_attrs[] = { { "axis", "axis to concatenate along", PARE_OPT_INT,
-                                                  offsetof(struct concat, axis), 1, PARE_ANY, NULL,
-                                                  NULL, true, NULL },
+                                                  offsetof(struct concat, axis), 1, PARE_NO_MIN,
+                                                  PARE_NO_MAX, NULL, NULL, true, NULL },
                                                 PARE_OPT_END };
 
 int pare_concat_axis(const struct pare_node *n)

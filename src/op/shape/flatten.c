@@ -7,7 +7,7 @@ struct flatten {
 
 static const struct pare_opt flatten_attrs[] = { PARE_INT("axis", offsetof(struct flatten, axis),
                                                           "first axis that is part of the columns",
-                                                          1, PARE_ANY),
+                                                          1, PARE_NO_MIN, PARE_NO_MAX),
                                                  PARE_OPT_END };
 
 /* Unlike in other operators the axis may be the rank: all axes become rows. */

@@ -7,7 +7,8 @@
 #define MAX_PICKED 4096 /* constant indices that may select among fewer channels */
 
 static const struct pare_opt gather_attrs[] = {
-    PARE_INT("axis", offsetof(struct pare_gather, axis), "axis to select along", 0, PARE_ANY),
+    PARE_INT("axis", offsetof(struct pare_gather, axis), "axis to select along", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_OPT_END,
 };
 

@@ -6,7 +6,8 @@ struct gather_elements {
 };
 
 static const struct pare_opt gather_elements_attrs[] = {
-    PARE_INT("axis", offsetof(struct gather_elements, axis), "axis to select along", 0, PARE_ANY),
+    PARE_INT("axis", offsetof(struct gather_elements, axis), "axis to select along", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_OPT_END
 };
 

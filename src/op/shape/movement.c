@@ -297,7 +297,7 @@ bool pare_flow(struct pare_flow *f, const struct pare_value *x, const struct par
         return false;
     *f = (struct pare_flow){ x->t.data, y->t.data, pare_dtype_size(x->t.dtype), NULL, NULL };
     if (back) {
-        f->gx = pare_f32(&x->grad);
+        f->gx = pare_f32_mut(&x->grad);
         f->gy = pare_f32(&y->grad);
     }
     return true;

@@ -20,7 +20,7 @@ static const struct pare_opt pad_attrs[] = {
     PARE_CHOICE("mode", offsetof(struct pad, mode), "source of new elements", "constant",
                 "constant|reflect|edge|wrap"),
     PARE_INTS("pads", offsetof(struct pad, pads),
-              "elements to add before each axis, then after each", PARE_ANY),
+              "elements to add before each axis, then after each", PARE_NO_MIN, PARE_NO_MAX),
     PARE_FLOAT("value", offsetof(struct pad, value), "value of constant padding", 0, -INFINITY,
                INFINITY),
     PARE_OPT_END
@@ -229,7 +229,7 @@ static int back_to_constant(const struct pare_node *n, float *grad, struct pare_
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const struct pad *a = n->attr;
-    float *grad = pare_given(n, 2) ? pare_f32(&n->in[2]->grad) : NULL;
+    float *grad = pare_given(n, 2) ? pare_f32_mut(&n->in[2]->grad) : NULL;
     struct pare_flow f;
 
     if (grad && n->out[0]->grad.data && !strcmp(a->mode, "constant"))

@@ -25,7 +25,7 @@ static const struct pare_opt resize_attrs[] = {
                 "how sizes relate to the aspect ratio", "stretch",
                 "stretch|not_larger|not_smaller"),
     PARE_FLOAT("cubic_coeff_a", offsetof(struct resize, cubic_a), "coefficient of the cubic kernel",
-               -0.75, PARE_ANY),
+               -0.75, PARE_NO_MIN, PARE_NO_MAX),
     PARE_FLOAT("extrapolation_value", offsetof(struct resize, extrapolation),
                "value outside a cropped input", 0, -INFINITY, INFINITY),
     PARE_INT("exclude_outside", offsetof(struct resize, exclude_outside),
@@ -34,7 +34,7 @@ static const struct pare_opt resize_attrs[] = {
              "average over the input elements that an output element covers when downsampling", 0,
              0, 1),
     PARE_INTS("axes", offsetof(struct resize, axes), "axes of roi, scales and sizes (default: all)",
-              PARE_ANY),
+              PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

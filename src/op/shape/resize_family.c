@@ -285,7 +285,7 @@ static void extrapolate(const struct pare_tensor *y, const struct taps *t, doubl
             if (!t[a].outside[w.idx[a]])
                 continue;
             if (y->dtype == PARE_F32)
-                pare_f32(y)[i] = (float)value;
+                pare_f32_mut(y)[i] = (float)value;
             else
                 ((double *)y->data)[i] = value;
             break;

@@ -2,7 +2,8 @@
 #include "scatter_family.h"
 
 static const struct pare_opt scatter_attrs[] = {
-    PARE_INT("axis", offsetof(struct pare_scatter, axis), "axis of the indices", 0, PARE_ANY),
+    PARE_INT("axis", offsetof(struct pare_scatter, axis), "axis of the indices", 0, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_CHOICE("reduction", offsetof(struct pare_scatter, reduction),
                 "how to combine an update with the old element", "none", PARE_REDUCTIONS),
     PARE_OPT_END

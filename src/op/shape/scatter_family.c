@@ -142,7 +142,7 @@ int pare_scatter_forward(struct pare_node *n, struct pare_ctx *c, struct pare_er
 static void back_replaced(struct pare_node *n, const struct pare_scattered *s, bool *taken)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), *gu = pare_f32(&n->in[2]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad), *gu = pare_f32_mut(&n->in[2]->grad);
     int64_t total = pare_numel(&n->out[0]->t);
 
     for (int64_t r = s->rows - 1; r >= 0; r--) {
@@ -159,7 +159,7 @@ static void back_replaced(struct pare_node *n, const struct pare_scattered *s, b
 static void back_added(struct pare_node *n, const struct pare_scattered *s)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[0]->grad), *gu = pare_f32(&n->in[2]->grad);
+    float *gx = pare_f32_mut(&n->in[0]->grad), *gu = pare_f32_mut(&n->in[2]->grad);
     int64_t total = pare_numel(&n->out[0]->t);
 
     for (int64_t i = 0; gx && i < total; i++)

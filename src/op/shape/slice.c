@@ -10,10 +10,11 @@ struct slice {
 };
 
 static const struct pare_opt slice_attrs[] = {
-    PARE_INTS("starts", offsetof(struct slice, starts), "first element along each axis", PARE_ANY),
-    PARE_INTS("ends", offsetof(struct slice, ends), "one past the last", PARE_ANY),
+    PARE_INTS("starts", offsetof(struct slice, starts), "first element along each axis",
+              PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INTS("ends", offsetof(struct slice, ends), "one past the last", PARE_NO_MIN, PARE_NO_MAX),
     PARE_INTS("axes", offsetof(struct slice, axes), "axes to slice (default: the first ones)",
-              PARE_ANY),
+              PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

@@ -13,10 +13,12 @@ struct split {
 };
 
 static const struct pare_opt split_attrs[] = {
-    PARE_INT("axis", offsetof(struct split, axis), "axis to split", 0, PARE_ANY),
+    PARE_INT("axis", offsetof(struct split, axis), "axis to split", 0, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("num_outputs", offsetof(struct split, num_outputs),
              "number of parts; the last may be smaller", 0, 1, 1e9),
-    PARE_INTS("split", offsetof(struct split, split), "sizes of the parts", PARE_ANY), PARE_OPT_END
+    PARE_INTS("split", offsetof(struct split, split), "sizes of the parts", PARE_NO_MIN,
+              PARE_NO_MAX),
+    PARE_OPT_END
 };
 
 int pare_split_axis(const struct pare_node *n)

@@ -10,7 +10,7 @@ struct squeeze {
 
 static const struct pare_opt squeeze_attrs[] = {
     PARE_INTS("axes", offsetof(struct squeeze, axes), "axes to remove (default: all of size 1)",
-              PARE_ANY),
+              PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

@@ -14,7 +14,8 @@ struct tensor_scatter {
 };
 
 static const struct pare_opt tensor_scatter_attrs[] = {
-    PARE_INT("axis", offsetof(struct tensor_scatter, axis), "axis of the sequence", -2, PARE_ANY),
+    PARE_INT("axis", offsetof(struct tensor_scatter, axis), "axis of the sequence", -2, PARE_NO_MIN,
+             PARE_NO_MAX),
     PARE_CHOICE("mode", offsetof(struct tensor_scatter, mode),
                 "what happens at the end of the cache: an error, or resume at its start", "linear",
                 "linear|circular"),
@@ -121,7 +122,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gpast = pare_f32(&n->in[PAST]->grad), *gupdate = pare_f32(&n->in[UPDATE]->grad);
+    float *gpast = pare_f32_mut(&n->in[PAST]->grad), *gupdate = pare_f32_mut(&n->in[UPDATE]->grad);
     struct view v;
     int64_t start;
 

@@ -7,7 +7,7 @@ struct transpose {
 
 static const struct pare_opt transpose_attrs[] = {
     PARE_INTS("perm", offsetof(struct transpose, perm),
-              "input axis of each result axis (default: reversed)", PARE_ANY),
+              "input axis of each result axis (default: reversed)", PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

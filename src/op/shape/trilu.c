@@ -7,7 +7,7 @@ struct trilu {
 
 static const struct pare_opt trilu_attrs[] = { PARE_INT("upper", offsetof(struct trilu, upper),
                                                         "1: keep the upper triangle, 0: the lower",
-                                                        1, PARE_ANY),
+                                                        1, PARE_NO_MIN, PARE_NO_MAX),
                                                PARE_OPT_END };
 
 static int infer(struct pare_node *n, struct pare_err *err)

@@ -12,7 +12,7 @@ struct unique {
 
 static const struct pare_opt unique_attrs[] = {
     PARE_INT("axis", offsetof(struct unique, axis), "axis of the slices (default: single elements)",
-             NO_AXIS, PARE_ANY),
+             NO_AXIS, PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("sorted", offsetof(struct unique, sorted),
              "1: ascending order, 0: order of first occurrence", 1, 0, 1),
     PARE_OPT_END

@@ -10,7 +10,7 @@ struct unsqueeze {
 
 static const struct pare_opt unsqueeze_attrs[] = {
     PARE_INTS("axes", offsetof(struct unsqueeze, axes), "new axes, as numbered in the result",
-              PARE_ANY),
+              PARE_NO_MIN, PARE_NO_MAX),
     PARE_OPT_END
 };
 

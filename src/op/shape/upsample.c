@@ -12,7 +12,8 @@ struct upsample {
 static const struct pare_opt upsample_attrs[] = {
     PARE_CHOICE("mode", offsetof(struct upsample, mode), "interpolation", "nearest",
                 "nearest|linear"),
-    PARE_FLOATS("scales", offsetof(struct upsample, scales), "scale of each axis", PARE_ANY),
+    PARE_FLOATS("scales", offsetof(struct upsample, scales), "scale of each axis", PARE_NO_MIN,
+                PARE_NO_MAX),
     PARE_OPT_END
 };
 

@@ -15,7 +15,7 @@ struct dft {
 #define AT(field) offsetof(struct dft, field)
 static const struct pare_opt attrs[] = {
     PARE_INT("axis", AT(axis), "the axis of the signal (opset 17; from opset 20 on an input)", 1,
-             PARE_ANY),
+             PARE_NO_MIN, PARE_NO_MAX),
     PARE_INT("inverse", AT(inverse), "1: the inverse transform", 0, 0, 1),
     PARE_INT("onesided", AT(onesided), "1: only the first half of the spectrum", 0, 0, 1),
     PARE_OPT_END
@@ -151,7 +151,7 @@ static void back_lane(const struct pare_node *n, const struct shape *s, const st
     const struct dft *a = n->attr;
     struct lane from = lane_of(&n->in[X]->t, s->axis), to = lane_of(&n->out[0]->t, s->axis);
     const float *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[X]->grad);
+    float *gx = pare_f32_mut(&n->in[X]->grad);
 
     memset(v, 0, (size_t)s->n * 2 * sizeof(*v));
     for (int64_t k = 0; k < s->out; k++)

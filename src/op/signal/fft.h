@@ -32,7 +32,7 @@ static inline void pare_fft_put(const struct pare_tensor *t, int64_t i, double v
     if (t->dtype == PARE_F64)
         ((double *)t->data)[i] = v;
     else
-        pare_f32(t)[i] = (float)v;
+        pare_f32_mut(t)[i] = (float)v;
 }
 
 /* The number in input i, a scalar or a list of one; `absent` without that input.  For infer() and

@@ -115,8 +115,8 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     const float *x = pare_f32(&n->in[SIGNAL]->t), *gy = pare_f32(&n->out[0]->grad);
-    float *gx = pare_f32(&n->in[SIGNAL]->grad);
-    float *gw = window(n) ? pare_f32(&n->in[WINDOW]->grad) : NULL;
+    float *gx = pare_f32_mut(&n->in[SIGNAL]->grad);
+    float *gw = window(n) ? pare_f32_mut(&n->in[WINDOW]->grad) : NULL;
     struct pare_fft f;
     struct shape s;
     double *v;

@@ -69,7 +69,7 @@ static int make_inputs(struct race *t, struct pare_err *err)
 
         PARE_TRY(pare_tensor_new(a, &t->in[i], v->dtype, v->rank, v->dim, err));
         for (int64_t k = 0; v->dtype == PARE_F32 && k < pare_numel(v); k++)
-            pare_f32(&t->in[i])[k] = (float)(k % 255 - 127) / 128;
+            pare_f32_mut(&t->in[i])[k] = (float)(k % 255 - 127) / 128;
     }
     for (int i = 0; i < g->n_out; i++) {
         const struct pare_tensor *v = &g->out[i]->t;

@@ -181,7 +181,7 @@ static int insert_bound(struct work *w, const char *type, const char **from, flo
     struct pare_tensor t = { .dtype = PARE_F32 };
 
     PARE_TRY(pare_tensor_alloc(pare_edit_arena(w->e), &t, err));
-    *pare_f32(&t) = bound;
+    *pare_f32_mut(&t) = bound;
     n.in[1] = pare_edit_name(w->e, *from, "_bound");
     n.out = *from = pare_edit_name(w->e, *from, "_bounded");
     if (!n.in[1] || !n.out)
