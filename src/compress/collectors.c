@@ -215,6 +215,7 @@ static int open_loader(struct pare_compression *c, int64_t batch, int64_t *batch
 
 int pare_compression_forward(struct pare_compression *c, int64_t batches, struct pare_err *err)
 {
+    PARE_ERR(err);
     struct feed f = { .c = c };
     struct pare_loader *loader = NULL;
     int rc = open_loader(c, c->batch, &batches, &loader, err);

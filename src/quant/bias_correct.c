@@ -297,7 +297,7 @@ static int write_biases(struct pare_compression *r, const struct corrector *list
             memcpy(l->quant->b_before.data, l->b.data, (size_t)s->n * sizeof(float));
         }
         for (int64_t c = 0; c < s->n; c++)
-            pare_f32(&l->b)[c] += (float)s->add[c];
+            pare_f32_mut(&l->b)[c] += (float)s->add[c];
     }
     return 0;
 }

@@ -14,7 +14,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 {
     const struct pare_probe *p = n->attr;
     const struct pare_tensor *x = &n->in[0]->t;
-    float *y = pare_f32(&n->out[0]->t);
+    float *y = pare_f32_mut(&n->out[0]->t);
 
     (void)c;
     memcpy(y, x->data, (size_t)pare_numel(x) * sizeof(*y));
@@ -86,8 +86,8 @@ static void swap_biases(struct pare_compression *r)
         for (int64_t c = 0; before->data && c < pare_numel(now); c++) {
             float v = pare_f32(now)[c];
 
-            pare_f32(now)[c] = pare_f32(before)[c];
-            pare_f32(before)[c] = v;
+            pare_f32_mut(now)[c] = pare_f32(before)[c];
+            pare_f32_mut(before)[c] = v;
         }
     }
 }

@@ -157,7 +157,7 @@ static int make_places(struct pare_shrunk *s, const struct pare_value *x, int ax
     PARE_TRY(pare_tensor_alloc(s->k->arena, factor, s->err));
     for (int64_t i = 0; i < n; i++) {
         ((int64_t *)at->data)[i] = keep[i] ? next : 0;
-        pare_f32(factor)[i] = keep[i];
+        pare_f32_mut(factor)[i] = keep[i];
         next += keep[i];
     }
     for (int i = axis + 1; i < x->t.rank; i++)

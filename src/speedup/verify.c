@@ -357,7 +357,7 @@ static int round_differently(const struct pair *p, struct pare_rng *r, struct pa
         return 0;
     PARE_TRY(pare_value_copy(p->arena, &from, t, err));
     for (int64_t i = 0; i < pare_numel(t); i++) {
-        float *x = &pare_f32(t)[i];
+        float *x = &pare_f32_mut(t)[i];
 
         *x = *x == 0 ? 0 : nextafterf(*x, pare_rng_below(r, 2) ? INFINITY : -INFINITY);
     }

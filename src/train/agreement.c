@@ -140,6 +140,7 @@ int pare_compare(const struct pare_model *m, const struct pare_model *reference,
                  const struct pare_data *data, const struct pare_agreement_opts *opts,
                  struct pare_agreement *agreement, struct pare_err *err)
 {
+    PARE_ERR(err);
     const struct pare_model *model[2] = { m, reference };
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_batch_runner r[2] = { { 0 }, { 0 } };

@@ -42,7 +42,7 @@ static int setup(void **state)
     padded = build_tensor(PARE_F32, 4, dim);
     for (int64_t i = 0; i < ITEMS; i++)
         for (int64_t w = 0; w < WIDTH; w++)
-            pare_f32(&padded)[(i * CHANNELS + (w < WIDTH / 4)) * WIDTH + w] = 1;
+            pare_f32_mut(&padded)[(i * CHANNELS + (w < WIDTH / 4)) * WIDTH + w] = 1;
     in.t = padded;
     ok(pare_data_from_arrays(&a, &data, &err));
     return 0;

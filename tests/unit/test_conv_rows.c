@@ -47,9 +47,9 @@ static void check_conv(const struct conv *c, int threads)
 
     pare_rng_init(&r, 1);
     for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)pare_rng_normal(&r);
+        pare_f32_mut(&x)[i] = (float)pare_rng_normal(&r);
     for (int64_t i = 0; i < pare_numel(&w); i++)
-        pare_f32(&w)[i] = (float)pare_rng_normal(&r);
+        pare_f32_mut(&w)[i] = (float)pare_rng_normal(&r);
     v = build_node(&b, "Conv", NAMES(v, build_floats(&b, w.rank, w.dim, pare_f32(&w))),
                    CAT(at_ints("pads", INTS(c->pad, c->pad)),
                        CAT(at_ints("strides", INTS(c->stride)),

@@ -90,6 +90,7 @@ static void test_plans_and_training(void **state)
     struct pare_epoch_result r;
     struct pare_training *t;
     struct pare_tensor x = { .dtype = PARE_F32, .rank = 1, .dim = { 1 } }, y, none[2];
+    struct pare_agreement agreement;
     struct pare_metrics metrics;
     struct pare_plan *p;
     double loss;
@@ -102,6 +103,7 @@ static void test_plans_and_training(void **state)
     FAILS(pare_plan_run(p, &x, 7, &y, 1, NULL));
     pare_plan_free(p);
     FAILS(pare_evaluate(model, data, &(struct pare_evaluate_opts){ .loss = "x" }, &metrics, NULL));
+    FAILS_WITHOUT_MEMORY(1, pare_compare(model, model, data, NULL, &agreement, NULL));
     FAILS(pare_training_open(model, "/nowhere", NULL, &t, NULL));
     FAILS(pare_training_new(model, &(struct pare_training_opts){ .size = 0 }, &t, NULL));
     assert_int_equal(pare_training_new(model, &o, &t, NULL), 0);

@@ -105,7 +105,7 @@ static void check_freed(struct pare_plan *p)
     size_t before;
 
     for (int i = 0; i < 1 << 18; i++)
-        pare_f32(&x)[i] = 1;
+        pare_f32_mut(&x)[i] = 1;
     for (int k = 0; k < 2; k++) {
         before = pare_memory_used();
         run_plan(p, &x, out);

@@ -31,9 +31,9 @@ static struct pare_tensor make_items(void)
 
     pare_rng_init(&rng, 3);
     for (int64_t i = 0; i < pare_numel(&x); i++)
-        pare_f32(&x)[i] = (float)(2 * pare_rng_uniform(&rng) - 1);
+        pare_f32_mut(&x)[i] = (float)(2 * pare_rng_uniform(&rng) - 1);
     for (int i = 0; i < OUTLIERS; i++)
-        pare_f32(&x)[i * 2 * WIDTH + 7] = i % 2 ? 100 : -100;
+        pare_f32_mut(&x)[i * 2 * WIDTH + 7] = i % 2 ? 100 : -100;
     return x;
 }
 

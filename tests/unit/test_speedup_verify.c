@@ -137,7 +137,7 @@ static void test_rounding_noise_is_measured(void **state)
         y[k] = build_node(&n.b, "Gemm",
                           NAMES(h, build_floats(&n.b, w.rank, w.dim, pare_f32(&w)), bias), NOTHING);
         for (int64_t i = 0; i < pare_numel(&w); i++)
-            pare_f32(&w)[i] += (float)(i % 7) * 1e-4f;
+            pare_f32_mut(&w)[i] += (float)(i % 7) * 1e-4f;
     }
     build_output(&n.b, build_node(&n.b, "Sub", NAMES(y[0], y[1]), NOTHING));
     s = net_speedup(&n);

@@ -159,7 +159,7 @@ static struct pare_value *make_row(struct pare_graph *g, const struct pare_found
     if (pare_tensor_alloc(g->arena, &row->t, err))
         return NULL;
     for (int64_t i = 0; i < n; i++)
-        pare_f32(&row->t)[i] = 1;
+        pare_f32_mut(&row->t)[i] = 1;
     return row;
 }
 

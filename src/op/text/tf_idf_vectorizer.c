@@ -23,11 +23,13 @@ static const struct pare_opt tf_idf_vectorizer_attrs[] = {
              1 << 20),
     PARE_CHOICE("mode", AT(mode), "counts, weights or products of both", NULL, "TF|IDF|TFIDF"),
     PARE_INTS("ngram_counts", AT(begin), "where n-grams of each length begin in the list",
-              PARE_ANY),
-    PARE_INTS("ngram_indexes", AT(index), "element of the result, by n-gram", PARE_ANY),
-    PARE_INTS("pool_int64s", AT(ints), "the n-grams, of integers", PARE_ANY),
+              PARE_NO_MIN, PARE_NO_MAX),
+    PARE_INTS("ngram_indexes", AT(index), "element of the result, by n-gram", PARE_NO_MIN,
+              PARE_NO_MAX),
+    PARE_INTS("pool_int64s", AT(ints), "the n-grams, of integers", PARE_NO_MIN, PARE_NO_MAX),
     PARE_TEXTS("pool_strings", AT(text), "TEXT", "the n-grams, of texts"),
-    PARE_FLOATS("weights", AT(weight), "factor of each n-gram (default: 1)", PARE_ANY),
+    PARE_FLOATS("weights", AT(weight), "factor of each n-gram (default: 1)", PARE_NO_MIN,
+                PARE_NO_MAX),
     PARE_OPT_END
 };
 
@@ -137,7 +139,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     (void)c, (void)err;
     memset(y->data, 0, (size_t)pare_numel(y) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
-        float *to = pare_f32(y) + r * width;
+        float *to = pare_f32_mut(y) + r * width;
 
         for (int64_t g = a->min; g <= a->max; g++)
             for (int64_t step = 1; step <= (g > 1 ? a->skip + 1 : 1) && (g - 1) * step < len;
