@@ -30,11 +30,11 @@ struct pare_recipe {
     const char *path; /* for messages */
     const char *text; /* the recipe, as JSON on one line */
     const char *model, *data, *valid, *output, *run;
-    int64_t seed, threads; /* threads 0: all cores */
-    double seconds;        /* for measuring each model; 0: do not measure */
+    int64_t seed, threads;               /* threads 0: all cores */
+    double seconds;                      /* for measuring each model; 0: do not measure */
     bool keep_steps, keep_training_mode; /* see --keep-training-mode */
-    struct pare_dist *dist;    /* MPI processes that run it; NULL: only this one */
-    struct pare_given *option; /* options of the data set, for every step that uses it */
+    struct pare_dist *dist;              /* MPI processes that run it; NULL: only this one */
+    struct pare_given *option;           /* options of the data set, for every step that uses it */
     int n_options;
     bool no_labels; /* models are compared with the first one instead of labels */
     struct pare_recipe_step *step;
