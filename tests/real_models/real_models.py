@@ -167,10 +167,10 @@ class Subject:
         return path
 
     def stack(self, name, values):
-        shape, spec = self.inputs[name]["shapes"][0], self.inputs[name]
-        if not shape or ("value" in spec and shape[0] != 1):
+        shape, other = self.inputs[name]["shapes"]
+        if not shape or ("value" in self.inputs[name] and shape[0] != 1):
             return values[0]
-        return np.stack([v[0] for v in values] if shape[0] == 1 else values)
+        return np.stack([v[0] for v in values] if shape[0] == 1 or shape[0] != other[0] else values)
 
     def sh(self, *args):
         done = subprocess.run([self.pare, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
