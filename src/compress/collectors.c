@@ -213,20 +213,31 @@ static int open_loader(struct pare_compression *c, int64_t batch, int64_t *batch
     return pare_loader_new(c->data, &o, loader, err);
 }
 
-int pare_compression_forward(struct pare_compression *c, int64_t batches, struct pare_err *err)
+static int forward(struct pare_compression *c, int64_t batches, bool once, struct pare_err *err)
 {
-    PARE_ERR(err);
     struct feed f = { .c = c };
     struct pare_loader *loader = NULL;
     int rc = open_loader(c, c->batch, &batches, &loader, err);
 
-    if (!rc && batches > full_batches(c, loader))
+    if (!rc && once && batches > full_batches(c, loader))
         batches = full_batches(c, loader);
     if (!rc)
         rc = feed(&f, loader, batches, err);
     pare_plan_free(f.plan);
     pare_loader_free(loader);
     return rc;
+}
+
+int pare_compression_forward(struct pare_compression *c, int64_t batches, struct pare_err *err)
+{
+    PARE_ERR(err);
+
+    return forward(c, batches, false, err);
+}
+
+int pare_compression_forward_once(struct pare_compression *c, int64_t batches, struct pare_err *err)
+{
+    return forward(c, batches, true, err);
 }
 
 /* Batches in memory. */

@@ -179,6 +179,10 @@ int pare_compression_check_masks(struct pare_compression *c, struct pare_err *er
 
 /* ---- collectors (collectors.c) ------------------------------------------------------------- */
 
+/* As pare_compression_forward(), but no item is seen twice. */
+int pare_compression_forward_once(struct pare_compression *c, int64_t batches,
+                                  struct pare_err *err);
+
 /* The values that collectors read, input and output of each layer; none without a collector. */
 int pare_compression_collected_values(struct pare_compression *c, struct pare_strs *names,
                                       struct pare_err *err);

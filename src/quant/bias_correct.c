@@ -277,7 +277,7 @@ static int run_passes(struct pare_compression *r, struct corrector *list, int n,
     PARE_TRY(pare_graph_order(r->model->graph, err));
     for (int pass = FLOAT; pass <= LAST; pass++) {
         PARE_TRY(pass == FLOAT ? pare_float_pass(r, batches, err)
-                               : pare_compression_forward(r, batches, err));
+                               : pare_compression_forward_once(r, batches, err));
         for (int i = 0; i < n; i++)
             PARE_TRY(next_pass(r, &list[i], err));
     }

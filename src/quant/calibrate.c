@@ -107,7 +107,7 @@ int pare_compression_observe(struct pare_compression *r, int64_t batches, bool i
 
     r->in_parts = in_parts;
     pare_fake_quant_observe(r, true);
-    rc = pare_compression_forward(r, batches, err);
+    rc = pare_compression_forward_once(r, batches, err);
     pare_fake_quant_observe(r, false);
     r->in_parts = false;
     return rc;

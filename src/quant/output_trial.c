@@ -172,7 +172,7 @@ int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error 
                           struct pare_err *err)
 {
     begin_pass(t);
-    PARE_TRY(pare_compression_forward(t->c, PARE_CHECK_BATCHES, err));
+    PARE_TRY(pare_compression_forward_once(t->c, PARE_CHECK_BATCHES, err));
     return end_pass(t, e, err);
 }
 

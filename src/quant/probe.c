@@ -120,7 +120,7 @@ int pare_float_pass(struct pare_compression *r, int64_t batches, struct pare_err
     swap_biases(r);
     rc = pare_compression_write_weights(r, err);
     if (!rc)
-        rc = pare_compression_forward(r, batches, err);
+        rc = pare_compression_forward_once(r, batches, err);
     swap_biases(r);
     pare_quant_enable(r, was);
     pare_arena_free(a);

@@ -83,7 +83,7 @@ static int measure(struct pare_compression *c, struct pare_output_trial *t, stru
     clear_noise(c);
     pare_quant_measure_noise(c, true);
     rc = t ? pare_output_trial_run(t, &e, err)
-           : pare_compression_forward(c, PARE_CHECK_BATCHES, err);
+           : pare_compression_forward_once(c, PARE_CHECK_BATCHES, err);
     pare_quant_measure_noise(c, false);
     if (rc)
         return rc;

@@ -314,7 +314,7 @@ static void test_wrong_options_are_errors(void **state)
 
     (void)state;
     expect_error("levle", all, NULL, "level");
-    expect_error("level", all, "mood=global", "mode");
+    expect_error("level", all, "mod=global", "mode");
     expect_error("level", all, "base=l1", "does not use a base pruner");
     expect_error("agp", all, "base=linear", "cannot be used as a base");
     expect_error("level", "[{\"sparsty\": 0.5, \"op_types\": [\"default\"]}]", NULL, "sparsity");

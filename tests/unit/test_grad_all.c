@@ -25,6 +25,7 @@ static const struct {
     { "Range", "the length of the result depends on the inputs" },
     { "Unique", "the length of the result depends on the input" },
     { "ConvInteger MatMulInteger", "the inputs are integers" },
+    { "TfIdfVectorizer", "the inputs are integers or strings" },
     { "QuantizeLinear DynamicQuantizeLinear", "the result is integers" },
     { "DequantizeLinear QLinearConv QLinearMatMul QGemm MatMulNBits QLinearAdd QLinearMul "
       "QLinearSigmoid QLinearConcat QLinearAveragePool QLinearGlobalAveragePool QLinearLeakyRelu "

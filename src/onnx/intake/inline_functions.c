@@ -306,6 +306,23 @@ static int add_node(struct inlining *s, struct node_list *l, Onnx__NodeProto *n,
     return 0;
 }
 
+/* Is every output of the function an input or an output of one of its nodes? */
+static int check_outputs(struct inlining *s, const Onnx__FunctionProto *f, struct pare_err *err)
+{
+    struct pare_map made = { 0 };
+
+    for (size_t i = 0; i < f->n_input; i++)
+        PARE_TRY(pare_map_set(&made, s->a, str(f->input[i]), s, err));
+    for (size_t i = 0; i < f->n_node; i++)
+        for (size_t k = 0; k < f->node[i]->n_output; k++)
+            PARE_TRY(pare_map_set(&made, s->a, str(f->node[i]->output[k]), s, err));
+    for (size_t i = 0; i < f->n_output; i++)
+        if (!pare_map_get(&made, str(f->output[i])))
+            return pare_fail(err, PARE_EFORMAT, "output '%s' is not made by any of its nodes",
+                             str(f->output[i]));
+    return 0;
+}
+
 /* Names of the function's inputs and of those of its outputs that the call uses. */
 static int bind(struct expansion *x, const Onnx__FunctionProto *f, struct pare_err *err)
 {
@@ -314,6 +331,7 @@ static int bind(struct expansion *x, const Onnx__FunctionProto *f, struct pare_e
 
     if (site->n_input > f->n_input || site->n_output > f->n_output)
         return pare_fail(err, PARE_EFORMAT, "a call has too many inputs or outputs");
+    PARE_TRY(check_outputs(x->all, f, err));
     for (size_t i = 0; i < f->n_input; i++)
         PARE_TRY(pare_map_set(x->names, a, str(f->input[i]),
                               text(i < site->n_input ? str(site->input[i]) : ""), err));
