@@ -56,31 +56,43 @@ int pare_stored_copy(const struct pare_model *from, struct pare_model *to, struc
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-static bool overflows(const float *v, int64_t n, enum pare_dtype type)
+/* Element i of data in a file, which is aligned to bytes. */
+static float element(const unsigned char *data, int64_t i)
+{
+    float v;
+
+    memcpy(&v, data + (size_t)i * sizeof(v), sizeof(v));
+    return v;
+}
+
+static bool overflows(const unsigned char *data, int64_t n, enum pare_dtype type)
 {
     for (int64_t i = 0; i < n && type == PARE_F16; i++)
-        if (isfinite(v[i]) && (pare_f32_to_f16(v[i]) & 0x7fff) == 0x7c00)
+        if (isfinite(element(data, i)) && (pare_f32_to_f16(element(data, i)) & 0x7fff) == 0x7c00)
             return true;
     return false;
 }
 
-static void convert(const float *v, int64_t n, enum pare_dtype type, void *to)
+static void convert(const unsigned char *data, int64_t n, enum pare_dtype type, void *to)
 {
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        float v = element(data, i);
+
         if (type == PARE_F64)
-            ((double *)to)[i] = (double)v[i];
+            ((double *)to)[i] = (double)v;
         else
-            ((uint16_t *)to)[i] = type == PARE_F16 ? pare_f32_to_f16(v[i]) : pare_f32_to_bf16(v[i]);
+            ((uint16_t *)to)[i] = type == PARE_F16 ? pare_f32_to_f16(v) : pare_f32_to_bf16(v);
+    }
 }
 
 /* The elements of a float32 initializer; NULL: it has another type, or is not in memory. */
-static const float *elements(const Onnx__TensorProto *t, int64_t *n)
+static const unsigned char *elements(const Onnx__TensorProto *t, int64_t *n)
 {
     *n = 1;
     for (size_t i = 0; i < t->n_dims; i++)
         *n *= t->dims[i];
     return t->data_type == PARE_F32 && *n > 0 && t->raw_data.len == (size_t)*n * sizeof(float)
-               ? (const void *)t->raw_data.data
+               ? t->raw_data.data
                : NULL;
 }
 
@@ -91,7 +103,7 @@ static Onnx__TensorProto *restored(struct pare_arena *a, const Onnx__TensorProto
     Onnx__TensorProto *p = pare_alloc(a, 1, sizeof(*p));
     size_t each = pare_dtype_size(type);
     int64_t n;
-    const float *v = elements(t, &n);
+    const unsigned char *v = elements(t, &n);
     void *data = pare_alloc_raw(a, (size_t)n, each);
 
     if (!p || !data)

@@ -18,7 +18,7 @@ for n in 60 80 200; do
     screen $n pare help prune
     screen $n pare help pruner l1
     screen $n pare analyze count m.onnx
-    screen $n pare prune m.onnx --sparsity 0.5 --speedup -o small.onnx
+    screen $n pare prune m.onnx --sparsity 0.5 --speedup --no-bench -o small.onnx
     screen $n pare train m.onnx --data digits --epochs 2 --threads 1 -o t.onnx
     screen $n pare quantize m.onnx --preset int8-weights -o q.onnx
 done
