@@ -95,15 +95,15 @@ static void swap_biases(struct pare_compression *r)
 void pare_quant_disable(struct pare_compression *r, bool (*was)[PARE_QUANT_SITES])
 {
     for (int i = 0; i < r->n_layers; i++) {
-        memcpy(was[i], r->layer[i].quant->quantized, sizeof(*was));
-        memset(r->layer[i].quant->quantized, 0, sizeof(*was));
+        memcpy(was[i], r->layer[i].quant->quantized, sizeof(r->layer[i].quant->quantized));
+        memset(r->layer[i].quant->quantized, 0, sizeof(r->layer[i].quant->quantized));
     }
 }
 
 void pare_quant_enable(struct pare_compression *r, bool (*was)[PARE_QUANT_SITES])
 {
     for (int i = 0; i < r->n_layers; i++)
-        memcpy(r->layer[i].quant->quantized, was[i], sizeof(*was));
+        memcpy(r->layer[i].quant->quantized, was[i], sizeof(r->layer[i].quant->quantized));
 }
 
 int pare_float_pass(struct pare_compression *r, int64_t batches, struct pare_err *err)

@@ -193,7 +193,7 @@ int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, i
         return pare_no_memory(err, "to choose ranges");
     }
     for (int i = 0; i < r->n_layers; i++)
-        memcpy(s.was[i], r->layer[i].quant->quantized, sizeof(*s.was));
+        memcpy(s.was[i], r->layer[i].quant->quantized, sizeof(r->layer[i].quant->quantized));
     for (int i = 0; i < n; i++) {
         find_equal(&t[i]);
         for (int k = 0; k < PARE_OBSERVERS; k++)

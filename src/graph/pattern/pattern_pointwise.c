@@ -126,6 +126,8 @@ static void evaluate_all(const struct region *r, const float *x, float (*y)[POIN
         for (int k = 0; k < r->f->n; k++)
             if (r->f->node[k]->id > last && (next < 0 || r->f->node[k]->id < r->f->node[next]->id))
                 next = k;
+        if (next < 0)
+            return;
         last = r->f->node[next]->id;
         evaluate(r, r->f->node[next], x, y, next);
     }
