@@ -182,7 +182,7 @@ static void test_default(void **state)
         if (cases[i].data)
             ok(pare_compression_use_data(c, data, 4, &err));
         ok(pare_compression_compress(c, &err));
-        assert_float_equal(bias_of(c, 0)[1], cases[i].on ? 0.02f : 0, 1e-6f);
+        assert_float_equal(bias_of(c, 0)[1], (cases[i].on ? 0.02f : 0), 1e-6f);
         pare_compression_free(c);
         pare_model_free(m);
     }
