@@ -88,7 +88,9 @@ struct pare_quant_error_opts {
     int n_bits;
     const char *const *layers; /* NULL: all convolutions and linear layers */
     bool weights_only;
-    int threads; /* 0: all cores */
+    int threads;                /* 0: all cores */
+    pare_progress_fn *progress; /* called before each layer and bit width; NULL: none */
+    void *user;
 };
 
 struct pare_quant_error {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/clock.h"
 #include "../dist/dist.h"
 #include "../onnx/model.h"
 #include "../plan/plan.h"
@@ -278,7 +279,11 @@ int pare_qerror_item(struct pare_qerror *q, int item, struct pare_err *err)
 static int measure_work_item(void *user, int64_t i, void *result, struct pare_err *err)
 {
     struct pare_qerror *q = user;
+    struct pare_progress p = { "analyze", i, (int64_t)q->n_layers * q->n_bits,
+                               pare_now() - q->start };
 
+    if (q->o.progress && !q->o.progress(q->o.user, &p))
+        return pare_fail(err, PARE_ECANCEL, "the analysis was canceled");
     PARE_TRY(pare_qerror_item(q, (int)i, err));
     memcpy(result, &q->item[i], sizeof(*q->item));
     return 0;
@@ -291,6 +296,7 @@ int pare_qerror_run(struct pare_qerror *q, struct pare_err *err)
                            .fn = measure_work_item,
                            .user = q };
 
+    q->start = pare_now();
     w.results = pare_alloc(q->arena, (size_t)w.n, w.size);
     if (!w.results)
         return pare_no_memory(err, "for a quantization analysis");

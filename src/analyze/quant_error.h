@@ -21,6 +21,8 @@ struct pare_qerror_opts {
     const struct pare_tensor *in; /* the model's inputs, in its order */
     struct pare_dist *dist;       /* processes that share the items; NULL: this one only */
     int threads;
+    pare_progress_fn *progress; /* called before each item; NULL: none */
+    void *user;
 };
 
 struct pare_qerror {
@@ -34,6 +36,7 @@ struct pare_qerror {
     struct pare_tensor *out; /* per layer: its output in the float model; the last one is the
                               * model's */
     struct pare_quant_error *item;
+    double start; /* of pare_qerror_run() */
 };
 
 int pare_qerror_new(const struct pare_model *m, const struct pare_qerror_opts *o,

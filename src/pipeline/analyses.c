@@ -246,6 +246,8 @@ int pare_quant_error_analysis(const struct pare_model *m, const struct pare_tens
         .in = in,
         .dist = dist,
         .threads = o->threads,
+        .progress = o->progress,
+        .user = o->user,
     };
     struct pare_qerror *q;
     int rc;

@@ -561,6 +561,11 @@ static void test_analysis_calls(void **state)
     OK(pare_analyze_quantization(m, &in, 1, &qo, arena, &q, &err));
     assert_int_equal(q.n_bits, 2);
     assert_true(q.item[0].weight_db > q.item[1].weight_db); /* 8 bits, then 4 */
+    qo.progress = count_and_cancel_at_second_call;
+    qo.user = &calls;
+    calls = 0;
+    assert_int_equal(pare_analyze_quantization(m, &in, 1, &qo, arena, &q, &err), PARE_ECANCEL);
+    assert_int_equal(calls, 2);
     pare_data_free(data);
     pare_model_free(m);
     pare_arena_free(arena);
