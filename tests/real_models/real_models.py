@@ -167,7 +167,7 @@ class Subject:
         return path
 
     def stack(self, name, values):
-        shape, other = self.inputs[name]["shapes"]
+        shape, other = self.inputs[name]["shapes"][0], self.inputs[name]["shapes"][-1]
         if not shape or ("value" in self.inputs[name] and shape[0] != 1):
             return values[0]
         return np.stack([v[0] for v in values] if shape[0] == 1 or shape[0] != other[0] else values)
