@@ -66,7 +66,8 @@ struct pare_agreement_opts {
 /* How closely the outputs of a model agree with those of another one. */
 struct pare_agreement {
     int64_t n;             /* items */
-    double snr;            /* signal-to-noise ratio of all outputs in dB; infinite: no difference */
+    double snr;            /* signal-to-noise ratio of all outputs in dB; infinite: no difference,
+                              NaN: outputs that are not numbers */
     double cosine;         /* of each item's output, mean over items and outputs */
     double max_difference; /* largest difference of two elements */
     double same_top1;      /* fraction of items whose largest score is the same one; -1: the first

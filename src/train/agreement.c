@@ -17,15 +17,6 @@ struct sums {
     double largest;       /* largest difference */
 };
 
-static double value_at(const struct pare_tensor *t, int64_t i)
-{
-    switch (t->dtype) {
-    case PARE_F32: return ((const float *)t->data)[i];
-    case PARE_F64: return ((const double *)t->data)[i];
-    default: return pare_get(t, i);
-    }
-}
-
 /* Values from i on, of one item. */
 static void add_item(struct sums *s, const struct pare_tensor *a, const struct pare_tensor *b,
                      int64_t at, int64_t n)
@@ -33,7 +24,7 @@ static void add_item(struct sums *s, const struct pare_tensor *a, const struct p
     double aa = 0, bb = 0, ab = 0;
 
     for (int64_t i = at; i < at + n; i++) {
-        double x = value_at(a, i), y = value_at(b, i), d = fabs(x - y);
+        double x = pare_get(a, i), y = pare_get(b, i), d = fabs(x - y);
 
         aa += x * x;
         bb += y * y;
@@ -55,8 +46,8 @@ static void add_rank(struct sums *s, const struct pare_tensor *a, const struct p
     int64_t n = a->dim[1], x = 0, y = 0;
 
     for (int64_t i = 1; i < n; i++) {
-        x = value_at(a, item * n + i) > value_at(a, item * n + x) ? i : x;
-        y = value_at(b, item * n + i) > value_at(b, item * n + y) ? i : y;
+        x = pare_get(a, item * n + i) > pare_get(a, item * n + x) ? i : x;
+        y = pare_get(b, item * n + i) > pare_get(b, item * n + y) ? i : y;
     }
     s->ranked++;
     s->same += x == y;
@@ -126,7 +117,7 @@ static int run_all(struct pare_batch_runner r[2], struct pare_loader *l,
 static struct pare_agreement result(const struct sums *s, int64_t items)
 {
     struct pare_agreement g = { .n = items,
-                                .snr = s->noise > 0 ? 10 * log10(s->signal / s->noise) : INFINITY,
+                                .snr = s->noise == 0 ? INFINITY : 10 * log10(s->signal / s->noise),
                                 .cosine = s->items ? s->cosine / (double)s->items : 1,
                                 .max_difference = s->largest,
                                 .same_top1 = -1 };

@@ -510,6 +510,28 @@ static void test_naive_has_scales_per_channel(void **state)
     pare_model_free(m);
 }
 
+/* Outputs that are not numbers are not called equal. */
+static void test_comparison_notices_nan(void **state)
+{
+    float x[2 * 4] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    struct pare_input in[] = { { "a", { PARE_F32, 2, { 2, 4 }, x } },
+                               { "b", { PARE_F32, 2, { 2, 4 }, x } } };
+    struct pare_arrays arrays = { .size = sizeof(arrays), .n = 2, .input = in, .n_inputs = 2 };
+    struct pare_model *m = make_two_input_model();
+    struct pare_agreement g;
+    struct pare_data *data;
+
+    (void)state;
+    OK(pare_data_from_arrays(&arrays, &data, &err));
+    OK(pare_compare(m, m, data, NULL, &g, &err));
+    assert_true(isinf(g.snr) && g.snr > 0 && g.max_difference == 0 && g.same_top1 == 1);
+    x[5] = NAN;
+    OK(pare_compare(m, m, data, NULL, &g, &err));
+    assert_true(isnan(g.snr) && isnan(g.max_difference));
+    pare_data_free(data);
+    pare_model_free(m);
+}
+
 static bool count_and_cancel_at_second_call(void *user, const struct pare_progress *p)
 {
     (void)p;
@@ -575,6 +597,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_analysis_calls),
+        cmocka_unit_test(test_comparison_notices_nan),
         cmocka_unit_test(test_export_keeps_shapes_in_memory),
         cmocka_unit_test(test_naive_has_scales_per_channel),
         cmocka_unit_test(test_plan_checks_counts_of_tensors),

@@ -124,7 +124,7 @@ static int apply_options(struct job *j, struct pare_err *err)
     const char *base;
 
     for (int i = 0; i < j->c->n_given; i++)
-        PARE_TRY(pare_recipe_option(a, r, j->c->given[i].name, j->c->given[i].text, true, err));
+        PARE_TRY(pare_recipe_option(a, r, j->c->given[i].name, j->c->given[i].text, err));
     r->data = o->data ? o->data : r->data;
     r->valid = o->valid ? o->valid : r->valid;
     r->seed = o->seed >= 0 ? o->seed : r->seed;

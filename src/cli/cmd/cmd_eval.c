@@ -152,7 +152,7 @@ static int print_agreement(struct pare_cli *c, const struct pare_data *d,
                       g->same_top1 >= 0 ? pare_json_real(g->same_top1) : json_null()),
             err);
     printf("items              %s\n", pare_whole_text(g->n, whole, sizeof(whole)));
-    if (isinf(g->snr))
+    if (isinf(g->snr) && g->snr > 0)
         printf("signal to noise    no difference\n");
     else
         printf("signal to noise    %.1f dB\n", g->snr);

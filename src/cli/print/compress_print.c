@@ -77,7 +77,8 @@ static void agreement_rows(struct pare_table *t, struct pare_arena *a, const jso
         return;
     pare_table_row(t, "signal to noise", "",
                    json_is_number(snr) ? pare_sprintf(a, "%.1f dB", json_number_value(snr))
-                                       : "no noise",
+                   : number(output, "max_difference") == 0 ? "no noise"
+                                                           : "not a number",
                    "");
     pare_table_row(t, "cosine", "", pare_sprintf(a, "%.5f", number(output, "cosine")), "");
     if (same >= 0)

@@ -178,7 +178,7 @@ static int setting_of(struct pare_arena *a, const struct pare_json *v, struct pa
         return pare_no_memory(err, "for the recipe");
     if (data) {
         PARE_TRY(pare_at(err, pare_opt_parse(data, text, &ignored, a, err), "line %d", v->line));
-        return pare_recipe_option(a, r, data->name, text, true, err);
+        return pare_recipe_option(a, r, data->name, text, err);
     }
     if (!o)
         return pare_fail(err, PARE_ECONFIG, "line %d: unknown key '%s'%s", v->line, v->key,

@@ -64,9 +64,9 @@ const struct pare_opt *pare_recipe_data_key(const char *name);
 int pare_recipe_check_labels(struct pare_cli *c, struct pare_recipe *r, const struct pare_model *m,
                              bool quiet, struct pare_err *err);
 
-/* Set an option of the data set, if it is not set yet or `again`. */
+/* Set an option of the data set; the last one counts. */
 int pare_recipe_option(struct pare_arena *a, struct pare_recipe *r, const char *name,
-                       const char *text, bool again, struct pare_err *err);
+                       const char *text, struct pare_err *err);
 
 /* The recipe of a preset as JSON; NULL: no memory. */
 const char *pare_recipe_preset(struct pare_arena *a, const char *preset, const char *model,

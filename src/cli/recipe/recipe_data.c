@@ -15,7 +15,7 @@ const struct pare_opt *pare_recipe_data_key(const char *name)
 }
 
 int pare_recipe_option(struct pare_arena *a, struct pare_recipe *r, const char *name,
-                       const char *text, bool again, struct pare_err *err)
+                       const char *text, struct pare_err *err)
 {
     const struct pare_opt *o = pare_recipe_data_key(name);
     int i = 0;
@@ -23,8 +23,6 @@ int pare_recipe_option(struct pare_arena *a, struct pare_recipe *r, const char *
     name = o ? o->name : name;
     while (i < r->n_options && strcmp(r->option[i].name, name) != 0)
         i++;
-    if (i < r->n_options && !again)
-        return 0;
     if (!r->option)
         r->option = pare_alloc(a, PARE_RECIPE_DATA_KEYS, sizeof(*r->option));
     if (!r->option)
