@@ -85,7 +85,8 @@ struct pare_training;
 
 struct pare_training_opts {
     size_t size;                    /* sizeof(struct pare_training_opts), or 0 */
-    struct pare_data *data, *valid; /* to train with; to validate with, NULL: no validation */
+    struct pare_data *data, *valid; /* to train with, NULL: batches come from a loop of your own;
+                                       to validate with, NULL: no validation */
 
     /* Options of `pare train`: pairs, or words "name=value" (or only "name" for a switch).  Later
      * ones win. */
@@ -96,6 +97,8 @@ struct pare_training_opts {
     struct pare_model *teacher; /* distill from this model; NULL: none */
     pare_progress_fn *progress; /* called after each batch; NULL: none */
     void *user;
+    int64_t epoch_steps; /* without data: batches of an epoch, for the schedule of the learning
+                            rate; 0: the rate is constant */
 };
 
 /* The result of an epoch. */
@@ -139,9 +142,9 @@ PARE_API int pare_training_validate(struct pare_training *training, struct pare_
  *     }
  *
  * next() returns the next batch of the first input, and x.data NULL at the end of an epoch; batches
- * from elsewhere can be used as well.  optimize() updates the weights with the learning rate that
- * the schedule has for this step.  step() and update_epoch() call the hooks of a compression that
- * follows the training. */
+ * from elsewhere can be used as well, also without a data set.  optimize() updates the weights with
+ * the learning rate that the schedule has for this step.  step() and update_epoch() call the hooks
+ * of a compression that follows the training. */
 PARE_API int pare_training_next(struct pare_training *training, struct pare_tensor *x,
                                 struct pare_tensor *y, struct pare_err *err);
 PARE_API int pare_training_forward(struct pare_training *training, const struct pare_tensor *in,

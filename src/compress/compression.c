@@ -189,11 +189,12 @@ int pare_compression_length(struct pare_compression *c, int64_t *epochs, int64_t
 
 /* ---- start -------------------------------------------------------------------------------- */
 
+/* A training may have no data set: then its batches come from the caller. */
 static int check_needs(const struct pare_compression *c, struct pare_err *err)
 {
     for (int i = 0; i < PARE_MAX_ALGORITHMS && c->algorithm[i]; i++)
         if ((c->algorithm[i]->flags & PARE_NEEDS_STEPS && !c->trainer) ||
-            (c->algorithm[i]->flags & PARE_NEEDS_DATA && !c->data))
+            (c->algorithm[i]->flags & PARE_NEEDS_DATA && !c->data && !c->trainer))
             return pare_fail(err, PARE_ECONFIG,
                              "%s %s needs data: use --data, or call pare_compression_follow()",
                              c->method->name, c->algorithm[i]->name);

@@ -194,5 +194,7 @@ int pare_compression_export(struct pare_compression *c, const struct pare_export
     PARE_TRY(pare_export_check(&o, err));
     if (!o.model && !o.onnx && !o.masks && !o.calibration)
         return pare_fail(err, PARE_ECONFIG, "an export without a file to write");
+    if (c->method->check_export)
+        PARE_TRY(c->method->check_export(c, err));
     return o.input_rank ? write_with_shape(c, &o, err) : write_files(c, &o, err);
 }

@@ -55,6 +55,9 @@ struct pare_method {
     int (*checkpoint)(struct pare_compression *c, const struct pare_checkpoint_pass *p,
                       struct pare_err *err);
 
+    /* Is there anything to export?  NULL: yes. */
+    int (*check_export)(const struct pare_compression *c, struct pare_err *err);
+
     /* Write files, see struct pare_export.  NULL: the model as it is; no calibration. */
     int (*save_onnx)(struct pare_compression *c, const char *path, const struct pare_export *e,
                      struct pare_err *err);

@@ -2,6 +2,7 @@
  * hooks. */
 #include "prune_method.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "../compress/method.h"
@@ -289,6 +290,26 @@ static int checkpoint(struct pare_compression *c, const struct pare_checkpoint_p
     return 0;
 }
 
+/* A pruner that makes masks in training has made none if its hooks were never called. */
+static int check_export(const struct pare_compression *c, struct pare_err *err)
+{
+    double asked = 0;
+    int64_t zeros = 0;
+
+    for (int i = 0; i < c->n_layers; i++) {
+        const struct pare_layer *l = &c->layer[i];
+
+        asked = fmax(asked, l->prune->config_sparsity * (double)l->prune->units.n);
+        zeros += l->mask.data ? pare_mask_zeros(&l->mask) : 0;
+    }
+    return asked < 1 || zeros ? 0
+                              : pare_fail(err, PARE_ECONFIG,
+                                          "%s has masked nothing yet: train with its hooks, "
+                                          "pare_training_run() or pare_training_step() after each "
+                                          "step and pare_training_update_epoch() at each epoch",
+                                          c->algorithm[0]->name);
+}
+
 const struct pare_method pare_method_prune = {
     .name = "pruner",
     .group = "pruning",
@@ -308,4 +329,5 @@ const struct pare_method pare_method_prune = {
     .after_step = after_step,
     .reads_weights = any_due,
     .checkpoint = checkpoint,
+    .check_export = check_export,
 };

@@ -56,7 +56,8 @@ static int make(struct pare_training *l, const char *data, const struct pare_tra
     } else {
         PARE_TRY(pare_training_use(l, o->data, o->valid, err));
     }
-    if (l->teacher)
+    l->epoch_steps = o->epoch_steps;
+    if (l->teacher && l->data[0])
         PARE_TRY(pare_at(err, pare_model_fits(l->teacher, l->data[0], err), "teacher"));
     return pare_trainer_new(l->model, &l->setup->trainer, &l->trainer, err);
 }
@@ -66,8 +67,6 @@ int pare_training_use(struct pare_training *l, struct pare_data *train, struct p
 {
     struct pare_data *const from[2] = { train, valid };
 
-    if (!train)
-        return pare_fail(err, PARE_ECONFIG, "training needs a data set");
     for (int i = 0; i < 2; i++) {
         if (!from[i])
             continue;
@@ -137,6 +136,15 @@ void pare_training_free(struct pare_training *l)
     pare_arena_free(l->arena);
 }
 
+/* A training without a data set gets its batches in a loop of the caller. */
+static int need_data(const struct pare_training *l, struct pare_err *err)
+{
+    return l->data[0] ? 0
+                      : pare_fail(err, PARE_ECONFIG,
+                                  "the training has no data set: set pare_training_opts.data, or "
+                                  "give batches to pare_training_forward()");
+}
+
 /* ---- the whole training ------------------------------------------------------------------ */
 
 static void on_epoch(void *user, const struct pare_epoch *e)
@@ -173,6 +181,7 @@ int pare_training_run(struct pare_training *l,
     struct pare_train_conf c = l->setup->train;
     struct pare_train_result result;
 
+    PARE_TRY(need_data(l, err));
     l->say = say;
     l->user = user;
     l->stop = l->canceled = 0;
@@ -200,7 +209,7 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
     *r = (struct pare_epoch_result){ .validated = true };
     if (!l->data[1])
         return pare_fail(err, PARE_ECONFIG, "'%s' has no validation part; set holdout=0.1",
-                         l->data[0]->name);
+                         l->data[0] ? l->data[0]->name : "the training");
     rc = pare_evaluate_model(l->model, l->data[1], &o, l->arena, &e, err);
     if (!rc) {
         r->valid_loss = e.loss;
@@ -219,6 +228,7 @@ static int open_loader(struct pare_training *l, struct pare_err *err)
 
     if (l->loader)
         return 0;
+    PARE_TRY(need_data(l, err));
     o.n_inputs = pare_model_inputs(l->model, &io);
     if (o.n_inputs > 0)
         o.input = io;
@@ -278,12 +288,14 @@ int pare_training_optimize(struct pare_training *l, struct pare_err *err)
                           .warmup = c->warmup,
                           .warmup_factor = c->warmup_factor };
 
-    PARE_TRY(open_loader(l, err));
-    lr.epoch_steps = pare_loader_batches(l->loader);
+    if (l->data[0])
+        PARE_TRY(open_loader(l, err));
+    lr.epoch_steps = l->data[0] ? pare_loader_batches(l->loader) : l->epoch_steps;
     lr.epoch_steps = lr.epoch_steps > 0 ? lr.epoch_steps : 1;
     lr.total_steps = lr.epoch_steps * c->epochs;
-    l->trainer->lr =
-        pare_lr(&lr, l->trainer->optim->step); /* quantizers train their scales with it, too */
+    /* Quantizers train their scales with it, too. */
+    l->trainer->lr = l->data[0] || l->epoch_steps > 0 ? pare_lr(&lr, l->trainer->optim->step)
+                                                      : c->lr;
     return pare_optim_step(l->trainer->optim, l->trainer->lr, err);
 }
 

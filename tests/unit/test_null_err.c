@@ -105,7 +105,7 @@ static void test_plans_and_training(void **state)
     FAILS(pare_evaluate(model, data, &(struct pare_evaluate_opts){ .loss = "x" }, &metrics, NULL));
     FAILS_WITHOUT_MEMORY(1, pare_compare(model, model, data, NULL, &agreement, NULL));
     FAILS(pare_training_open(model, "/nowhere", NULL, &t, NULL));
-    FAILS(pare_training_new(model, &(struct pare_training_opts){ .size = 0 }, &t, NULL));
+    FAILS(pare_training_new(model, &(struct pare_training_opts){ .settings = "x=1" }, &t, NULL));
     assert_int_equal(pare_training_new(model, &o, &t, NULL), 0);
     FAILS(pare_training_validate(t, &r, NULL)); /* no data to validate with */
     FAILS(pare_training_forward(t, &x, 1, none, NULL));

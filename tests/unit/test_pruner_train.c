@@ -365,6 +365,56 @@ static void test_wrong_settings_are_errors(void **state)
     }
 }
 
+/* ---- batches of the caller ------------------------------------------------------------------- */
+
+/* A training without a data set takes batches; agp prunes only if its hooks are called, and an
+ * export before that is refused. */
+static void test_own_batches(void **state)
+{
+    static float pixel[32 * 64];
+    static int64_t label[32];
+    struct pare_training_opts o = { .size = sizeof(o), .settings = LEARN " epochs=4" };
+    struct pare_export files = { .size = sizeof(files), .masks = "own-batches.npz" };
+    struct pare_tensor x = { PARE_F32, 4, { 32, 1, 8, 8 }, pixel }, out;
+    struct pare_tensor y = { PARE_I64, 1, { 32 }, label }, none;
+    struct pare_epoch_result r;
+    struct job j = { 0 };
+    double loss[2];
+
+    (void)state;
+    for (int i = 0; i < 32 * 64; i++)
+        pixel[i] = (float)(i * 7919 % 101) / 101 + (float)(i / 64 % 4 == i % 4);
+    for (int i = 0; i < 32; i++)
+        label[i] = i % 4;
+    o.epoch_steps = 10;
+    ok(pare_model_parse(small.bytes, small.len, NULL, &j.model, &rig_err));
+    ok(pare_training_new(j.model, &o, &j.training, &rig_err));
+    assert_int_not_equal(pare_training_next(j.training, &none, &none, &rig_err), 0);
+    assert_non_null(strstr(rig_err.msg, "the training has no data set"));
+    assert_int_not_equal(pare_training_run(j.training, NULL, NULL, &rig_err), 0);
+    assert_int_not_equal(pare_training_validate(j.training, &r, &rig_err), 0);
+    j.compression = rig_compression(j.model, "agp", CONFIG("0.5", "\"default\""),
+                                    "total_iteration=3");
+    ok(pare_compression_follow(j.compression, j.training, &rig_err));
+    ok(pare_compression_compress(j.compression, &rig_err));
+    assert_int_not_equal(pare_compression_export(j.compression, &files, &rig_err), 0);
+    assert_non_null(strstr(rig_err.msg, "agp has masked nothing yet"));
+    for (int i = 0; i < 40; i++) {
+        if (i % 10 == 0)
+            ok(pare_training_update_epoch(j.training, i / 10, &rig_err));
+        ok(pare_training_forward(j.training, &x, 1, &out, &rig_err));
+        ok(pare_training_loss(j.training, &y, &loss[i > 0], &rig_err));
+        ok(pare_training_backward(j.training, &rig_err));
+        ok(pare_training_optimize(j.training, &rig_err));
+        ok(pare_training_step(j.training, &rig_err));
+    }
+    assert_true(loss[1] < loss[0] / 2);
+    expect_sparsity(j.compression, 0.5);
+    ok(pare_compression_export(j.compression, &files, &rig_err));
+    job_close(&j);
+    remove(files.masks);
+}
+
 /* ---- the other pruners ----------------------------------------------------------------------- */
 
 /* After each iteration the weights are reset to their initial values. */
@@ -543,6 +593,7 @@ int main(void)
         cmocka_unit_test(test_schedule_with_base_pruners),
         cmocka_unit_test(test_wrong_settings_are_errors),
         cmocka_unit_test(test_lottery_ticket),
+        cmocka_unit_test(test_own_batches),
         cmocka_unit_test(test_admm),
         cmocka_unit_test(test_movement),
         cmocka_unit_test(test_soft_movement),
