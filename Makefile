@@ -17,11 +17,13 @@ bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 skipped = interop|all
 # Tests that `make asan QUICK=1` skips: the slowest, and those that mostly run other programs.
 slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_accuracy_drop|train_|analyze)
+# Tests of builds that lack something: kernels, training, quantization and the commands.
+quick = ^(official\.fast|unit\.test_(sgemm|gemm_packed|conv|conv_rows|matrix|plan|plan_train|threads|train|train_kernels|tune|int8|int8_avx2|int8_function|nan|grad_nn|grad_matrix|winograd|sparse|nbits|attention|quantize_train|speedup|pth|npy|api)|cli\.(help|inspect|new|run|prune|quantize_ptq|speedup|tune_choices|train_digits|bench_columns|compress_recipe|export_opset))$$
 threaded = test_loader test_plan test_microbatch test_train test_threads test_winograd test_gemm_packed test_depthwise \
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
-.PHONY: all help deps demo test test-faults test-docs docs test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install uninstall deb test-deb clean
+.PHONY: all help deps demo test test-minimal test-faults test-docs docs test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install uninstall deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -42,6 +44,11 @@ test: ## build and run the tests: unit, official ONNX cases, command line, insta
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE '$(skipped)'
+
+test-minimal: ## build without oneDNN and MPI, and run the quick tests there
+	@tools/deps.sh build test
+	@$(call compile,$(BUILD)/minimal,-DPARE_TESTS=ON -DPARE_ONEDNN=OFF -DPARE_MPI=OFF)
+	@ctest --test-dir $(BUILD)/minimal --output-on-failure -j $(JOBS) -LE '$(skipped)' -R '$(quick)'
 
 test-faults: ## fault injection: fail every allocation and every write, kill 50 times, large models
 	@tools/deps.sh build test

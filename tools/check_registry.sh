@@ -36,7 +36,7 @@ registry() {
 }
 
 registry src/op/ops.def OP src/op pare_op ""
-registry src/backend/kernels.def KERNEL src/backend pare_kernel "" reorder
+registry src/backend/kernels.def '[A-Z_]*KERNEL' src/backend pare_kernel "" reorder
 registry src/graph/pattern/patterns.def PATTERN src/graph/pattern pare_pattern pattern_
 registry src/onnx/intake/intake.def INTAKE src/onnx/intake pare_intake_step ""
 registry src/data/sources.def SOURCE src/data pare_source "" memory

@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+#ifdef PARE_ONEDNN
+#define ONEDNN_KERNEL(name) KERNEL(name)
+#else
+#define ONEDNN_KERNEL(name)
+#endif
+
 #define KERNEL(name) extern const struct pare_kernel pare_kernel_##name;
 #include "kernels.def"
 #undef KERNEL
@@ -13,6 +19,23 @@ const struct pare_kernel *const pare_kernels[] = {
 #undef KERNEL
     NULL
 };
+
+bool pare_is_onednn_kernel(const char *name)
+{
+#undef ONEDNN_KERNEL
+#define KERNEL(name)
+#define ONEDNN_KERNEL(name) #name,
+    static const char *const names[] = {
+#include "kernels.def"
+    };
+#undef ONEDNN_KERNEL
+#undef KERNEL
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
 
 bool pare_step_lists(struct pare_step *s, const struct pare_match *v, int n_in, int n_out,
                      int n_fused)

@@ -136,11 +136,12 @@ struct pare_backend {
     struct pare_arena *arena;
     struct pare_arena *scratch; /* emptied after each init() */
     int threads;
-    int block;                  /* channel block of the machine's vectors: 8 or 16 */
-    bool vnni;                  /* the CPU sums int8 products without saturating (VNNI) */
-    int sparse_rows;            /* rows of a block of sparse weights; 0: the fastest; -1: dense */
-    unsigned isa;               /* instruction set, as a dnnl_cpu_isa_t; part of tuning keys */
-    struct pare_onednn *onednn; /* engine and stream */
+    int block;       /* channel block of the machine's vectors: 8 or 16 */
+    bool vnni;       /* the CPU sums int8 products without saturating (VNNI) */
+    int sparse_rows; /* rows of a block of sparse weights; 0: the fastest; -1: dense */
+    unsigned
+        isa; /* bits of the instruction sets in use (oneDNN: dnnl_cpu_isa_t); part of tuning keys */
+    struct pare_onednn *onednn; /* engine and stream; NULL without oneDNN */
     struct pare_dist *sync;     /* see struct pare_ctx; or NULL */
 };
 
@@ -217,9 +218,41 @@ struct pare_strip {
 };
 int pare_product_strip(const struct pare_strip *s);
 
-/* ---- oneDNN ---------------------------------------------------------------------- */
+/* ---- oneDNN, or what replaces it ------------------------------------------------- */
 
-int pare_onednn_open(struct pare_backend *b, struct pare_err *err); /* sets onednn, block */
-void pare_onednn_close(struct pare_backend *b);
+/* backend/onednn/ defines the following, or backend/portable/ in a build without oneDNN. */
+
+extern const bool pare_has_onednn;
+
+/* Is it the name of a kernel that only builds with oneDNN have? */
+bool pare_is_onednn_kernel(const char *name);
+
+/* Set block, vnni, isa and onednn. */
+int pare_backend_open(struct pare_backend *b, struct pare_err *err);
+void pare_backend_close(struct pare_backend *b);
+
+/* C (M, N) = op(A) op(B) or, with add, += that.  op(A) is A (M, K) or, with ta, the transpose of A
+ * (K, M); op(B) is B (K, N) or, with tb, the transpose of B (N, K).  lda, ldb and ldc are row
+ * strides.  Runs on all threads, inside a parallel region on one.  0, or PARE_ENOMEM. */
+struct pare_sgemm {
+    bool ta, tb, add;
+    int64_t M, N, K;
+    const float *a, *b;
+    float *c;
+    int64_t lda, ldb, ldc;
+};
+int pare_sgemm(const struct pare_sgemm *p);
+
+/* acc (M, N) = (x - zero) w, x (M, K) uint8 or int8, w (K, N) or, with tb, (N, K).  Only with
+ * oneDNN. */
+struct pare_onednn_int8 {
+    bool is_signed, tb;
+    int64_t M, N, K;
+    const void *x;
+    int zero;
+    const int8_t *w;
+    int32_t *acc;
+};
+int pare_onednn_int8(const struct pare_onednn_int8 *p, struct pare_err *err);
 
 #endif

@@ -334,7 +334,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
 
     PARE_TRY(make_graph(p, o, b, err));
     if (!o->reference)
-        PARE_TRY(pare_onednn_open(&p->backend, err));
+        PARE_TRY(pare_backend_open(&p->backend, err));
     if (b->microbatch && !o->reference) {
         PARE_TRY(pare_microbatch_make(p, o, b->microbatch, err));
         if (p->microbatch)
@@ -453,7 +453,7 @@ void pare_plan_free(struct pare_plan *p)
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel && p->step[i]->kernel->destroy && p->step[i]->state)
             p->step[i]->kernel->destroy(p->step[i]);
-    pare_onednn_close(&p->backend);
+    pare_backend_close(&p->backend);
     pare_tune_free(p);
     model = (struct pare_model *)p->model;
     pare_plan_dynamic_free(p);

@@ -4,7 +4,7 @@ pare bench --repeat 1 --threads 1 --choices all.txt $m >/dev/null 2>&1 || exit
 head -1 all.txt
 grep kernel_shape=3,3 all.txt >list.txt
 sed 's/.*	//; s/isa.*/isa/' list.txt
-for k in conv_onednn conv_winograd; do
+for k in conv_gemm conv_winograd; do
     sed "s/^conv[a-z_]*/$k/" list.txt >$k.txt
     pare bench --repeat 1 --threads 1 --no-tune --choices $k.txt -v $m 2>/dev/null >log
     sed -n 's/.*conv1.* \(conv[a-z_]* \*\) .*/\1/p; s/.* \([0-9]* listed\).*/\1/p' log
@@ -13,7 +13,7 @@ for k in conv_onednn conv_winograd; do
     done
     cmp $k-1.npy $k-2.npy && echo the same result twice
 done
-cmp -s conv_onednn-1.npy conv_winograd-1.npy || echo a different kernel gives different bytes
+cmp -s conv_gemm-1.npy conv_winograd-1.npy || echo a different kernel gives different bytes
 
 echo == rules only
 pare bench --repeat 1 --threads 1 --no-tune -v --json $m 2>/dev/null | sed -n 's/^ *"\(layers\|timed\)"/\1/p'
@@ -36,6 +36,6 @@ echo == errors
 pare run --choices none.txt $m >/dev/null
 echo conv_onednn for all layers >bad.txt
 pare run --choices bad.txt $m >/dev/null
-sed 's/^conv[a-z_]*/linear_onednn/' list.txt >wrong.txt
+sed 's/^conv[a-z_]*/linear_packed/' list.txt >wrong.txt
 pare run --threads 1 --choices wrong.txt $m >/dev/null
 true

@@ -140,6 +140,7 @@ static inline struct pare_tensor run_model(const struct pare_model *m, const str
                         &p, &err))
         fail_msg("%s", err.msg);
     if (kernel && threads && !has_kernel(p, kernel) &&
+        !(!pare_has_onednn && pare_is_onednn_kernel(kernel)) &&
         !(has_kernel(p, "conv_int8_exact") && !p->backend.vnni) &&
         !(has_kernel(p, "conv_depthwise_int8") && !strcmp(kernel, "conv_int8")) &&
         (p->backend.vnni || g->long_sums))

@@ -115,7 +115,7 @@ static void test_batched_matmul(void **state)
     (void)state;
     y = build_node(&b, "MatMul", NAMES(y, y), NOTHING);
     build_output(&b, y);
-    check_threads(&b, &x, "matmul_onednn");
+    check_threads(&b, &x, "matmul_gemm");
 }
 
 /* One row and weights that are mostly 0. */

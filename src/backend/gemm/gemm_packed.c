@@ -3,6 +3,8 @@
 
 #include "../simd/unroll_cases.h"
 
+#include "../../base/simd.h"
+
 static inline int64_t run_at(const struct pare_packed_gemm *p, int64_t i)
 {
     return p->offset ? p->offset[i] : i * p->x_run;
@@ -51,8 +53,13 @@ static void apply_post_ops(const struct pare_packed_gemm *p, int64_t first, int6
 #include "../simd/vec_end.h"
 #endif
 
+#define ROWS 6
+#include "../simd/vec_plain.h"
+#include "gemm_packed_loops.h"
+#include "../simd/vec_end.h"
+
 /* Plain C, any block. */
-static void all_plain(const struct pare_packed_gemm *p)
+static void all_scalar(const struct pare_packed_gemm *p)
 {
     const int64_t K = pare_packed_gemm_depth(p);
 
@@ -94,5 +101,8 @@ void pare_packed_gemm_run(const struct pare_packed_gemm *p)
         return;
     }
 #endif
-    all_plain(p);
+    if (p->block == 8)
+        all_plain(p);
+    else
+        all_scalar(p);
 }

@@ -23,7 +23,9 @@ static bool has_isa(dnnl_cpu_isa_t isa)
     return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
 }
 
-int pare_onednn_open(struct pare_backend *b, struct pare_err *err)
+const bool pare_has_onednn = true;
+
+int pare_backend_open(struct pare_backend *b, struct pare_err *err)
 {
     struct pare_onednn *o = pare_alloc(b->arena, 1, sizeof(*o));
 
@@ -38,7 +40,7 @@ int pare_onednn_open(struct pare_backend *b, struct pare_err *err)
                      "stream");
 }
 
-void pare_onednn_close(struct pare_backend *b)
+void pare_backend_close(struct pare_backend *b)
 {
     if (!b->onednn)
         return;

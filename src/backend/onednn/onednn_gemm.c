@@ -1,22 +1,30 @@
-/* onednn_gemm.c - matrix products outside of plans, and of strips, by oneDNN's GEMM. */
+/* onednn_gemm.c - matrix products of float32 and of int8 by oneDNN's GEMM. */
 #include "onednn.h"
 
-#include <pare/pruner.h>
-
-int pare_product(const float *a, int64_t m, const float *b, int64_t n, int64_t k, float *c)
+int pare_sgemm(const struct pare_sgemm *p)
 {
     dnnl_status_t s;
 
-    if (m <= 0 || n <= 0)
+    if (p->M <= 0 || p->N <= 0)
         return 0;
-    s = dnnl_sgemm('N', 'T', m, n, k, 1, a, k, b, k, 0, c, n);
+    s = dnnl_sgemm(p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->M, p->N, p->K, 1, p->a, p->lda, p->b,
+                   p->ldb, p->add ? 1 : 0, p->c, p->ldc);
     return s == dnnl_success ? 0 : PARE_ENOMEM;
 }
 
-int pare_product_strip(const struct pare_strip *s)
+int pare_onednn_int8(const struct pare_onednn_int8 *p, struct pare_err *err)
 {
-    dnnl_status_t rc = dnnl_sgemm('N', 'T', s->M, s->N, s->K, 1, s->x, s->K, s->w, s->K,
-                                  s->add ? 1 : 0, s->y, s->stride);
+    char tb = p->tb ? 'T' : 'N';
+    int64_t ldb = p->tb ? p->K : p->N;
+    int32_t none = 0;
 
-    return rc == dnnl_success ? 0 : PARE_ENOMEM;
+    if (!p->is_signed)
+        return pare_dnnl(err,
+                         dnnl_gemm_u8s8s32('N', tb, 'F', p->M, p->N, p->K, 1, p->x, p->K,
+                                           (uint8_t)p->zero, p->w, ldb, 0, 0, p->acc, p->N, &none),
+                         "product");
+    return pare_dnnl(err,
+                     dnnl_gemm_s8s8s32('N', tb, 'F', p->M, p->N, p->K, 1, p->x, p->K,
+                                       (int8_t)p->zero, p->w, ldb, 0, 0, p->acc, p->N, &none),
+                     "product");
 }

@@ -86,6 +86,11 @@ static int decide(struct pare_tune_race *c, const char *key, const struct pare_k
     if (listed) {
         c->p->tuned.listed++;
         *k = candidate_named(c, listed);
+        if (!*k && !pare_has_onednn && pare_is_onednn_kernel(listed))
+            return pare_fail(err, PARE_ECONFIG,
+                             "%s: kernel '%s' is listed for node '%s', but this build has no "
+                             "oneDNN: remove that line, or use a build with oneDNN",
+                             t->choices, listed, c->node->name);
         return *k ? 0
                   : pare_fail(err, PARE_ECONFIG,
                               "%s: kernel '%s' is listed for node '%s' but cannot run it",

@@ -1,8 +1,8 @@
-/* matmul_onednn.c - MatMul of two computed tensors: one oneDNN GEMM per matrix of the batch.
+/* matmul_gemm.c - MatMul of two computed tensors: one GEMM per matrix of the batch.
  *
  * Several products run in parallel, each on one thread; a single one uses all threads itself.
  */
-#include "onednn.h"
+#include "../backend.h"
 
 #include "../../op/matrix/matrix.h"
 
@@ -11,8 +11,7 @@ struct matmul {
     int64_t *a, *b; /* offsets of each product's matrices */
 };
 
-static bool matmul_onednn_match(const struct pare_match *v, struct pare_node *n,
-                                struct pare_step *s)
+static bool matmul_gemm_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct matmul *c;
 
@@ -39,7 +38,7 @@ static bool matmul_onednn_match(const struct pare_match *v, struct pare_node *n,
     return true;
 }
 
-static int matmul_onednn_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static int matmul_gemm_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct matmul *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *w = pare_f32(&s->in_buf[1]->t);
@@ -49,14 +48,21 @@ static int matmul_onednn_run(struct pare_step *s, struct pare_backend *b, struct
 
 #pragma omp parallel for num_threads(b->threads) if (c->m.batch > 1) reduction(| : failed)
     for (int64_t i = 0; i < c->m.batch; i++)
-        failed |= (int)dnnl_sgemm('N', 'N', M, N, K, 1, x + c->a[i], K, w + c->b[i], N, 0,
-                                  y + i * M * N, N);
-    return pare_dnnl(err, failed ? dnnl_runtime_error : dnnl_success, "product");
+        failed |= pare_sgemm(&(struct pare_sgemm){ .M = M,
+                                                   .N = N,
+                                                   .K = K,
+                                                   .a = x + c->a[i],
+                                                   .lda = K,
+                                                   .b = w + c->b[i],
+                                                   .ldb = N,
+                                                   .c = y + i * M * N,
+                                                   .ldc = N });
+    return failed ? pare_no_memory(err, "for a matrix product") : 0;
 }
 
-const struct pare_kernel pare_kernel_matmul_onednn = {
-    .name = "matmul_onednn",
-    .doc = "MatMul of computed tensors, by oneDNN's GEMM.",
-    .match = matmul_onednn_match,
-    .run = matmul_onednn_run,
+const struct pare_kernel pare_kernel_matmul_gemm = {
+    .name = "matmul_gemm",
+    .doc = "MatMul of computed tensors, by GEMM.",
+    .match = matmul_gemm_match,
+    .run = matmul_gemm_run,
 };

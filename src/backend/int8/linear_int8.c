@@ -7,14 +7,12 @@
  * products.  More rows use gemm_int8.h if the CPU has VNNI, else oneDNN or, where its int8 products
  * are not exact, int8_dot.h.
  */
-#include "onednn.h"
-
 #include <math.h>
 
 #include "../../base/simd.h"
 #include "../../op/matrix/matrix.h"
-#include "../int8/gemm_int8.h"
-#include "../int8/int8_dot.h"
+#include "gemm_int8.h"
+#include "int8_dot.h"
 
 #define FEW 4 /* rows for which the plain loop is as fast */
 
@@ -161,7 +159,8 @@ static bool linear_int8_match(const struct pare_match *v, struct pare_node *n, s
     l->M = pare_numel(&n->in[0]->t) / l->K;
     l->panel = l->M > FEW && pare_gemm_int8_can(v->backend);
     l->copy = l->K % 4 || l->x.v->t.dtype == PARE_I8;
-    l->gemm = l->M > FEW && !l->panel && pare_int8_exact(v->backend, &l->x, &l->w);
+    l->gemm = pare_has_onednn && l->M > FEW && !l->panel &&
+              pare_int8_exact(v->backend, &l->x, &l->w);
     l->wide = l->M > FEW && !l->panel && !l->gemm;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, (l->add != NULL) + l->end.n))
@@ -317,20 +316,17 @@ static void run_rows(const struct linear_int8 *l, const void *x, int64_t m, int1
 
 static int run_gemm(const struct linear_int8 *l, const void *x, int32_t *acc, struct pare_err *err)
 {
-    char tb = l->tb ? 'T' : 'N';
-    int64_t ldb = l->tb ? l->K : l->N;
-    int32_t none = 0;
+    const struct pare_onednn_int8 p = { .is_signed = l->x.v->t.dtype == PARE_I8,
+                                        .tb = l->tb,
+                                        .M = l->M,
+                                        .N = l->N,
+                                        .K = l->K,
+                                        .x = x,
+                                        .zero = l->x.zero,
+                                        .w = l->weights,
+                                        .acc = acc };
 
-    if (l->x.v->t.dtype == PARE_U8)
-        return pare_dnnl(err,
-                         dnnl_gemm_u8s8s32('N', tb, 'F', l->M, l->N, l->K, 1, x, l->K,
-                                           (uint8_t)l->x.zero, l->weights, ldb, 0, 0, acc, l->N,
-                                           &none),
-                         "product");
-    return pare_dnnl(err,
-                     dnnl_gemm_s8s8s32('N', tb, 'F', l->M, l->N, l->K, 1, x, l->K,
-                                       (int8_t)l->x.zero, l->weights, ldb, 0, 0, acc, l->N, &none),
-                     "product");
+    return pare_onednn_int8(&p, err);
 }
 
 /* Copy to uint8 in rows of a multiple of 4; int8 values become values + 128, for which the zero

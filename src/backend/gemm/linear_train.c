@@ -1,14 +1,14 @@
-/* linear_train.c - training of Gemm and MatMul with a 2-D weight by packed GEMM and oneDNN's GEMM.
+/* linear_train.c - training of Gemm and MatMul with a 2-D weight by packed GEMM.
  *
  *     Y (M, N) = X (M, K) W + b      dX = dY W'      dW = X' dY      db = sum of dY's rows
  *
- * Forward by packed GEMM, which adds the bias for free; backward by oneDNN.  If most rows of dY are
- * zero (after a network's last attention only one token in many is used), only the other rows are
- * multiplied.
+ * Forward by packed GEMM, which adds the bias for free; backward by pare_sgemm().  If most rows of
+ * dY are zero (after a network's last attention only one token in many is used), only the other
+ * rows are multiplied.
  */
-#include "onednn.h"
+#include "gemm_packed_matrix.h"
 
-#include "../gemm/gemm_packed_matrix.h"
+#include "../backend.h"
 
 #include "../../base/simd.h"
 #include "../../op/matrix/matrix.h"
@@ -82,6 +82,11 @@ static void run_panels(const struct pare_step *s, const struct pare_backend *b)
     pare_packed_gemm_multiply(b, &p, NULL, NULL);
 }
 
+static int multiply(const struct pare_sgemm *p, struct pare_err *err)
+{
+    return pare_sgemm(p) ? pare_no_memory(err, "for a matrix product") : 0;
+}
+
 static int linear_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
@@ -93,11 +98,18 @@ static int linear_train_run(struct pare_step *s, struct pare_backend *b, struct 
     }
     for (int64_t i = 0; i < l->M && s->n_in > 2; i++)
         memcpy(y + i * l->N, s->in_buf[2]->t.data, (size_t)l->N * sizeof(*y));
-    return pare_dnnl(err,
-                     dnnl_sgemm('N', l->tb ? 'T' : 'N', l->M, l->N, l->K, 1,
-                                pare_f32(&s->in_buf[0]->t), l->K, pare_f32(&s->in_buf[1]->t),
-                                l->tb ? l->K : l->N, s->n_in > 2 ? 1 : 0, y, l->N),
-                     "product");
+    return multiply(&(struct pare_sgemm){ .tb = l->tb,
+                                          .add = s->n_in > 2,
+                                          .M = l->M,
+                                          .N = l->N,
+                                          .K = l->K,
+                                          .a = pare_f32(&s->in_buf[0]->t),
+                                          .lda = l->K,
+                                          .b = pare_f32(&s->in_buf[1]->t),
+                                          .ldb = l->tb ? l->K : l->N,
+                                          .c = y,
+                                          .ldc = l->N },
+                    err);
 }
 
 PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
@@ -121,21 +133,33 @@ static int multiply_backward(struct pare_step *s, const struct operands *w, stru
     const float *weight = pare_f32(&s->in_buf[1]->t), *gy = w->gy, *x = w->x;
     struct pare_buf *gw = s->in_buf[1]->grad;
 
+    struct pare_sgemm to_x = { .tb = !l->tb,
+                               .add = w->add,
+                               .M = w->M,
+                               .N = l->K,
+                               .K = l->N,
+                               .a = gy,
+                               .lda = l->N,
+                               .b = weight,
+                               .ldb = l->tb ? l->K : l->N,
+                               .c = w->gx,
+                               .ldc = l->K };
+    struct pare_sgemm to_w = { .ta = true, /* (N, K) = dY' X, or (K, N) = X' dY */
+                               .add = gw && !s->grad_assign[1],
+                               .M = l->tb ? l->N : l->K,
+                               .N = l->tb ? l->K : l->N,
+                               .K = w->M,
+                               .a = l->tb ? gy : x,
+                               .b = l->tb ? x : gy };
+
     if (w->gx)
-        PARE_TRY(pare_dnnl(err,
-                           dnnl_sgemm('N', l->tb ? 'N' : 'T', w->M, l->K, l->N, 1, gy, l->N, weight,
-                                      l->tb ? l->K : l->N, w->add ? 1 : 0, w->gx, l->K),
-                           "product"));
-    if (gw && l->tb) /* (N, K) = dY' X */
-        PARE_TRY(pare_dnnl(err,
-                           dnnl_sgemm('T', 'N', l->N, l->K, w->M, 1, gy, l->N, x, l->K,
-                                      s->grad_assign[1] ? 0 : 1, pare_f32_mut(&gw->t), l->K),
-                           "product"));
-    if (gw && !l->tb) /* (K, N) = X' dY */
-        PARE_TRY(pare_dnnl(err,
-                           dnnl_sgemm('T', 'N', l->K, l->N, w->M, 1, x, l->K, gy, l->N,
-                                      s->grad_assign[1] ? 0 : 1, pare_f32_mut(&gw->t), l->N),
-                           "product"));
+        PARE_TRY(multiply(&to_x, err));
+    if (gw) {
+        to_w.c = pare_f32_mut(&gw->t);
+        to_w.lda = to_w.M;
+        to_w.ldb = to_w.ldc = to_w.N;
+        PARE_TRY(multiply(&to_w, err));
+    }
     return 0;
 }
 
@@ -212,7 +236,7 @@ static int linear_train_backward(struct pare_step *s, struct pare_backend *b, st
 
 const struct pare_kernel pare_kernel_linear_train = {
     .name = "linear_train",
-    .doc = "Training of Gemm and MatMul by packed GEMM and oneDNN's GEMM.",
+    .doc = "Training of Gemm and MatMul by packed GEMM.",
     .match = linear_train_match,
     .run = linear_train_run,
     .backward = linear_train_backward,

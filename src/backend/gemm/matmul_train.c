@@ -1,10 +1,10 @@
-/* matmul_train.c - training of batched MatMul by oneDNN's GEMM.
+/* matmul_train.c - training of batched MatMul by GEMM.
  *
  *     Y (M, N) = A (M, K) B (K, N)      dA = dY B'      dB = A' dY      per matrix of the batch
  *
  * If there are at least as many products as threads, each product runs on one thread.
  */
-#include "onednn.h"
+#include "../backend.h"
 
 #include "../../op/op.h"
 
@@ -44,43 +44,38 @@ static bool matmul_train_match(const struct pare_match *v, struct pare_node *n, 
     return true;
 }
 
-/* C (rows, cols) = or += op(A) op(B), row-major, for each matrix of the batch. */
-struct product {
-    char ta, tb;
-    int64_t rows, cols, inner;
-    const float *a, *b;
-    float *c;
-    float beta;
-};
-
-static int multiply(const struct product *p, int64_t stack, const struct pare_backend *b,
+/* p for each matrix of the batch; the matrices have no gaps. */
+static int multiply(struct pare_sgemm p, int64_t stack, const struct pare_backend *b,
                     struct pare_err *err)
 {
-    int64_t lda = p->ta == 'N' ? p->inner : p->rows, ldb = p->tb == 'N' ? p->cols : p->inner;
     int failed = 0;
 
+    p.lda = p.ta ? p.M : p.K;
+    p.ldb = p.tb ? p.K : p.N;
+    p.ldc = p.N;
 #pragma omp parallel for num_threads(b->threads) reduction(| : failed) if (stack >= b->threads)
-    for (int64_t i = 0; i < stack; i++)
-        failed |= dnnl_sgemm(p->ta, p->tb, p->rows, p->cols, p->inner, 1,
-                             p->a + i * p->rows * p->inner, lda, p->b + i * p->inner * p->cols, ldb,
-                             p->beta, p->c + i * p->rows * p->cols, p->cols) != dnnl_success;
-    return failed ? pare_fail(err, PARE_EUNSUPPORTED, "oneDNN: matrix product failed") : 0;
+    for (int64_t i = 0; i < stack; i++) {
+        struct pare_sgemm own = p;
+
+        own.a += i * p.M * p.K;
+        own.b += i * p.K * p.N;
+        own.c += i * p.M * p.N;
+        failed |= pare_sgemm(&own);
+    }
+    return failed ? pare_no_memory(err, "for a matrix product") : 0;
 }
 
 static int matmul_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct matmul *m = s->state;
-    struct product p = { 'N',
-                         'N',
-                         m->M,
-                         m->N,
-                         m->K,
-                         pare_f32(&s->in_buf[0]->t),
-                         pare_f32(&s->in_buf[1]->t),
-                         pare_f32_mut(&s->out_buf[0]->t),
-                         0 };
+    struct pare_sgemm p = { .M = m->M,
+                            .N = m->N,
+                            .K = m->K,
+                            .a = pare_f32(&s->in_buf[0]->t),
+                            .b = pare_f32(&s->in_buf[1]->t),
+                            .c = pare_f32_mut(&s->out_buf[0]->t) };
 
-    return multiply(&p, m->stack, b, err);
+    return multiply(p, m->stack, b, err);
 }
 
 static int matmul_train_backward(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -91,25 +86,25 @@ static int matmul_train_backward(struct pare_step *s, struct pare_backend *b, st
     const struct pare_buf *gx = s->in_buf[0]->grad, *gz = s->in_buf[1]->grad;
 
     if (gx) {
-        struct product p = {
-            'N', 'T', m->M, m->K, m->N, gy, z, pare_f32_mut(&gx->t), s->grad_assign[0] ? 0.0f : 1.0f
-        };
+        struct pare_sgemm p = { .tb = true, .M = m->M, .N = m->K, .K = m->N, .a = gy, .b = z };
 
-        PARE_TRY(multiply(&p, m->stack, b, err));
+        p.add = !s->grad_assign[0];
+        p.c = pare_f32_mut(&gx->t);
+        PARE_TRY(multiply(p, m->stack, b, err));
     }
     if (gz) {
-        struct product p = {
-            'T', 'N', m->K, m->N, m->M, x, gy, pare_f32_mut(&gz->t), s->grad_assign[1] ? 0.0f : 1.0f
-        };
+        struct pare_sgemm p = { .ta = true, .M = m->K, .N = m->N, .K = m->M, .a = x, .b = gy };
 
-        PARE_TRY(multiply(&p, m->stack, b, err));
+        p.add = !s->grad_assign[1];
+        p.c = pare_f32_mut(&gz->t);
+        PARE_TRY(multiply(p, m->stack, b, err));
     }
     return 0;
 }
 
 const struct pare_kernel pare_kernel_matmul_train = {
     .name = "matmul_train",
-    .doc = "Training of batched MatMul by oneDNN's GEMM.",
+    .doc = "Training of batched MatMul by GEMM.",
     .match = matmul_train_match,
     .run = matmul_train_run,
     .backward = matmul_train_backward,

@@ -1,0 +1,75 @@
+/* portable_backend.c - a build without oneDNN: instruction sets, matrix products. */
+#include "../gemm/sgemm_packed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const bool pare_has_onednn = false;
+
+enum { ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_VNNI = 4, ISA_AVX512_VNNI = 8 };
+
+/* Whether ONEDNN_MAX_CPU_ISA (also DNNL_MAX_CPU_ISA) allows an instruction set, by the names that
+ * oneDNN accepts, in increasing order. */
+static bool allows(const char *isa)
+{
+    static const char *const names[] = { "SSE41",     "AVX",         "AVX2",
+                                         "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI" };
+    const char *most = getenv("ONEDNN_MAX_CPU_ISA");
+    const int n = (int)(sizeof(names) / sizeof(*names));
+    int limit = n, want = 0;
+
+    if (!most)
+        most = getenv("DNNL_MAX_CPU_ISA");
+    for (int i = 0; i < n; i++) {
+        if (most && !strcmp(most, names[i]))
+            limit = i;
+        if (!strcmp(isa, names[i]))
+            want = i;
+    }
+    return want <= limit;
+}
+
+static unsigned find_isa(void)
+{
+    unsigned isa = 0;
+
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && allows("AVX2"))
+        isa |= ISA_AVX2;
+    if (isa && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        allows("AVX512_CORE"))
+        isa |= ISA_AVX512;
+    if (isa & ISA_AVX512 && __builtin_cpu_supports("avx512vnni") && allows("AVX512_CORE_VNNI"))
+        isa |= ISA_AVX512_VNNI;
+#else
+    (void)allows;
+#endif
+    return isa;
+}
+
+int pare_backend_open(struct pare_backend *b, struct pare_err *err)
+{
+    (void)err;
+    b->isa = find_isa();
+    b->block = b->isa & ISA_AVX512 ? 16 : 8;
+    b->vnni = (b->isa & (ISA_VNNI | ISA_AVX512_VNNI)) != 0;
+    return 0;
+}
+
+void pare_backend_close(struct pare_backend *b)
+{
+    (void)b;
+}
+
+int pare_sgemm(const struct pare_sgemm *p)
+{
+    pare_sgemm_packed(p, find_isa() & ISA_AVX512 ? 16 : 8);
+    return 0;
+}
+
+int pare_onednn_int8(const struct pare_onednn_int8 *p, struct pare_err *err)
+{
+    (void)p;
+    return pare_fail(err, PARE_EUNSUPPORTED, "this build has no oneDNN");
+}
