@@ -21,8 +21,7 @@ run() {
 mkdir -p demo
 if [ ! -f demo/digits.onnx ]; then
     run "$pare" new vgg7 --input 1,8,8 --width 0.5 -o demo/fresh.onnx
-    run "$pare" train demo/fresh.onnx --data digits --epochs 5 --batch 64 --optimizer adam \
-        --schedule cosine --seed 1 --threads 1 -o demo/digits.onnx
+    run "$pare" train demo/fresh.onnx --data digits --epochs 5 --seed 1 --threads 1 -o demo/digits.onnx
 fi
 run "$pare" compress examples/demo.json
 run "$pare" report demo/run.json -o demo/report.html

@@ -25,7 +25,7 @@ if [ -z "${WORK:-}" ]; then
 fi
 mkdir -p "$WORK"
 cd "$WORK"
-sgd="--momentum 0.9 --weight-decay 5e-4"
+sgd="--optimizer sgd --momentum 0.9 --weight-decay 5e-4"
 tune="$sgd --schedule cosine"
 filters='[{"sparsity": 0.5, "op_types": ["Conv2d"]}]'
 moving='[{"sparsity": 0.5, "op_types": ["Conv2d"], "granularity": "out_channel"}]'

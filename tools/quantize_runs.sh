@@ -21,7 +21,7 @@ if [ -z "${WORK:-}" ]; then
     WORK=$(mktemp -d)
     trap 'rm -rf "$WORK"' EXIT
 fi
-sgd="--momentum 0.9 --weight-decay 5e-4"
+sgd="--optimizer sgd --momentum 0.9 --weight-decay 5e-4"
 case $what in
 lenet)
     input=1,28,28 last=fc2 epochs=10 lr=0.05 batch=64 augment= set=fashion-mnist

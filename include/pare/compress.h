@@ -108,7 +108,8 @@ struct pare_prune_opts {
     const char *settings;                 /* options of the pruner; NULL: none */
     const struct pare_registry *registry; /* NULL: only built-in pruners */
     struct pare_tuning tuning;
-    bool speedup; /* remove the channels that are masked; else weights become 0 */
+    bool speedup; /* remove the channels that are masked, the same ones in coupled layers unless
+                     settings has a mode; else weights become 0 */
     const struct pare_speedup_opts *shrink; /* with speedup; NULL: defaults */
     pare_progress_fn *progress;             /* NULL: none */
     void *user;

@@ -54,6 +54,8 @@ int pare_finetune_options(struct pare_finetune *f, struct pare_err *err)
     if (s->c.resume && !s->c.checkpoint)
         return pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to resume from");
     s->trainer.dist = f->dist;
+    if (f->quantized && !(s->c.lr > 0))
+        s->train.lr = s->trainer.optimizer->quantized_lr;
     if (!s->c.threads)
         s->c.threads = s->trainer.threads = pare_dist_threads(f->dist);
     return 0;
@@ -200,6 +202,8 @@ int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, 
     /* An epoch before the masks are final does not count as the best. */
     k->best_from = k->max_steps ? steps / each : epochs;
     k->best_from = k->best_from < k->epochs ? k->best_from : k->epochs - 1;
+    /* The fine-tuning that follows has a learning-rate schedule of its own. */
+    k->phase_steps = k->max_steps ? steps : epochs * each;
     return 0;
 }
 

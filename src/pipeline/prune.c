@@ -19,14 +19,58 @@ const char *pare_prune_pruner(const struct pare_prune_opts *o)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static const char *given_text(const struct pare_given *g, int n, const char *name)
+{
+    for (int i = n - 1; i >= 0; i--)
+        if (!strcmp(g[i].name, name))
+            return g[i].text;
+    return NULL;
+}
+
 static const char *base_of(const struct pare_prune_job *j)
 {
-    const char *base = NULL;
+    const char *base = given_text(j->given, j->n_given, "base");
 
-    for (int i = 0; i < j->n_given; i++)
-        if (!strcmp(j->given[i].name, "base"))
-            base = j->given[i].text;
     return base ? base : "level";
+}
+
+/* Does the pruner, or its base, rank output channels? */
+static bool ranks_channels(const struct pare_prune_job *j, const char *pruner)
+{
+    const struct pare_algorithm *p;
+    struct pare_err err;
+
+    if (pare_find_pruner(j->o.registry, pruner, &p, &err))
+        return false; /* opening reports that there is no such pruner */
+    if (p->flags & PARE_USES_BASE && pare_find_pruner(j->o.registry, base_of(j), &p, &err))
+        return false;
+    return p->pruner && !p->pruner->calc_mask && !p->pruner->mode && p->pruner->granularity &&
+           !strcmp(p->pruner->granularity, "out_channel");
+}
+
+/* All options in one list.  Channels are removed only where all layers that are coupled can spare
+ * them: speedup ranks those together, and takes a base pruner that masks channels. */
+static int join_options(struct pare_prune_job *j, struct pare_err *err)
+{
+    const char *pruner = pare_prune_pruner(&j->o);
+    const struct pare_algorithm *p;
+    struct pare_given *all, *set;
+    int n;
+
+    PARE_TRY(pare_find_pruner(j->o.registry, pruner, &p, err));
+    PARE_TRY(pare_given_join(j->given, j->n_given, j->o.settings, j->tune.arena, &set, &n, err));
+    all = pare_alloc(j->tune.arena, (size_t)n + 2, sizeof(*all));
+    if (!all)
+        return pare_no_memory(err, "for the options");
+    memcpy(all, set, (size_t)n * sizeof(*all));
+    if (j->o.speedup && p->flags & PARE_USES_BASE && !given_text(all, n, "base"))
+        all[n++] = (struct pare_given){ "base", "l1" };
+    j->given = all;
+    j->n_given = n;
+    j->o.settings = NULL;
+    if (j->o.speedup && !given_text(all, n, "mode") && ranks_channels(j, pruner))
+        all[j->n_given++] = (struct pare_given){ "mode", "dependency_aware" };
+    return 0;
 }
 
 /* A sparsity alone: all layers that the pruner handles, or its base where it has one.  *g: the
@@ -64,8 +108,6 @@ int pare_prune_open(struct pare_prune_job *j, struct pare_err *err)
     bool data = pare_finetune_has_data(f);
     struct pare_compression_opts co = {
         .pruner = pare_prune_pruner(&j->o),
-        .given = j->given,
-        .n_given = j->n_given,
         .settings = j->o.settings,
         .registry = j->o.registry,
         .final = !data,
@@ -74,6 +116,9 @@ int pare_prune_open(struct pare_prune_job *j, struct pare_err *err)
     };
     struct pare_graph *g;
 
+    PARE_TRY(join_options(j, err));
+    co.given = j->given;
+    co.n_given = j->n_given;
     PARE_TRY(make_rules(j, &co, &g, err));
     PARE_TRY(pare_compression_open(&pare_method_prune, f->model, &co, g, &j->compression, err));
     pare_compression_share_with(j->compression, f->dist);
@@ -148,6 +193,7 @@ int pare_prune_estimate(struct pare_prune_job *j, struct pare_err *err)
     const struct pare_algorithm *p;
 
     PARE_TRY(pare_find_pruner(j->o.registry, name, &p, err));
+    PARE_TRY(join_options(j, err));
     if (!(p->flags & (PARE_USES_BASE | PARE_NEEDS_DATA | PARE_NEEDS_STEPS)) &&
         !try_masks(j, name, true, err))
         return 0;

@@ -420,6 +420,7 @@ int pare_quantize(struct pare_model *model, const struct pare_quantize_opts *opt
         .dynamic = j.o.dynamic || pare_preset_is_dynamic(j.o.preset),
     };
     PARE_TRY(pare_finetune_new(model, &j.o.tuning, &j.tune, err));
+    j.tune.quantized = true;
     j.user = &j;
     rc = run(&j, out, r, err);
     pare_quantize_close(&j);

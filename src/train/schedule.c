@@ -30,12 +30,14 @@ int pare_find_schedule(const char *name, const struct pare_schedule **type, stru
 
 double pare_lr(const struct pare_lr *s, int64_t step)
 {
+    int64_t tenth = s->total_steps / 10, usual = s->type->warmup < tenth ? s->type->warmup : tenth;
+    int64_t warmup = s->warmup < 0 ? usual : s->warmup;
     double f = s->warmup_factor;
-    struct pare_when when = { .step = step - s->warmup,
+    struct pare_when when = { .step = step - warmup,
                               .epoch_steps = s->epoch_steps > 0 ? s->epoch_steps : 1,
-                              .total_steps = s->total_steps - s->warmup };
+                              .total_steps = s->total_steps - warmup };
 
-    if (step < s->warmup)
-        return s->base * (f + (1 - f) * (double)step / (double)s->warmup);
+    if (step < warmup)
+        return s->base * (f + (1 - f) * (double)step / (double)warmup);
     return s->type->lr(s->conf, s->base, &when);
 }

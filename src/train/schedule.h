@@ -21,12 +21,14 @@ struct pare_schedule {
     const char *name, *doc;
     const struct pare_opt *opts;
     size_t conf_size;
+    int64_t warmup; /* default steps of linear warm-up */
 
     /* The learning rate of the update after `step` others.  A pure function. */
     double (*lr)(const void *conf, double base, const struct pare_when *when);
 };
 
 extern const struct pare_schedule *const pare_schedules[]; /* ends with NULL */
+extern const struct pare_schedule pare_schedule_constant;
 
 /* By name; the error names the closest one. */
 int pare_find_schedule(const char *name, const struct pare_schedule **type, struct pare_err *err);
@@ -41,7 +43,8 @@ struct pare_lr {
     const void *conf; /* filled from type->opts */
     double base;
     int64_t epoch_steps, total_steps; /* total_steps includes the warm-up */
-    int64_t warmup;                   /* steps; 0: none */
+    int64_t warmup;                   /* steps; 0: none; -1: the default of the schedule, at most a
+                                         tenth of the training */
     double warmup_factor;             /* of the first step, in [0, 1] */
 };
 

@@ -3,8 +3,8 @@
  *     min_lr + (base - min_lr) (1 + cos(pi t / T)) / 2
  *
  * Loshchilov and Hutter, "SGDR", 2017, without restarts.  T is t_max epochs, or the whole training;
- * t is counted in steps, or in whole epochs as is common with PyTorch.  After T it rises again, as
- * PyTorch's does.
+ * t is counted in steps, or in whole epochs as is common with PyTorch.  After t_max epochs it rises
+ * again, as PyTorch's does.
  */
 #include "schedule.h"
 
@@ -41,6 +41,8 @@ static double lr(const void *conf, double base, const struct pare_when *when)
     }
     if (!(T > 0))
         return base;
+    if (!c->t_max && t > T)
+        t = T;
     return c->min_lr + (base - c->min_lr) * (1 + cos(3.141592653589793 * t / T)) / 2;
 }
 
@@ -50,5 +52,6 @@ const struct pare_schedule pare_schedule_cosine = {
     .doc = "Cosine annealing from the learning rate to min_lr.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
+    .warmup = 20,
     .lr = lr,
 };

@@ -28,6 +28,7 @@ struct run {
     int64_t epoch;
     int64_t waited; /* epochs since the best */
     double best;    /* validation accuracy; -1: none yet */
+    double best_loss;
     int64_t best_epoch;
     struct pare_tensor *kept;     /* the best parameters and statistics; NULL: not kept */
     double loss_sum, seen, right; /* sums over the epoch so far */
@@ -106,6 +107,7 @@ static int save_numbers(struct pare_checkpoint *k, const struct run *r, struct p
 {
     struct pare_loader_pos at = pare_loader_tell(r->loader);
 
+    PARE_TRY(pare_checkpoint_set(k, "optimizer", r->t->o.optimizer->name, err));
     PARE_TRY(pare_checkpoint_set_int(k, "epoch", r->epoch, err));
     PARE_TRY(pare_checkpoint_set_int(k, "step", r->t->optim->step, err));
     PARE_TRY(pare_checkpoint_set_int(k, "born", r->t->optim->born, err));
@@ -118,6 +120,7 @@ static int save_numbers(struct pare_checkpoint *k, const struct run *r, struct p
     PARE_TRY(pare_checkpoint_set_int(k, "waited", r->waited, err));
     PARE_TRY(pare_checkpoint_set_int(k, "best_epoch", r->best_epoch, err));
     PARE_TRY(pare_checkpoint_set_float(k, "best", r->best, err));
+    PARE_TRY(pare_checkpoint_set_float(k, "best_loss", r->best_loss, err));
     PARE_TRY(pare_checkpoint_set_float(k, "loss_sum", r->loss_sum, err));
     PARE_TRY(pare_checkpoint_set_float(k, "seen", r->seen, err));
     return pare_checkpoint_set_float(k, "right", r->right, err);
@@ -178,6 +181,7 @@ static int load_numbers(const struct pare_checkpoint *k, struct run *r, struct p
     PARE_TRY(pare_checkpoint_get_int(k, "waited", &r->waited, err));
     PARE_TRY(pare_checkpoint_get_int(k, "best_epoch", &r->best_epoch, err));
     PARE_TRY(pare_checkpoint_get_float(k, "best", &r->best, err));
+    PARE_TRY(pare_checkpoint_get_float(k, "best_loss", &r->best_loss, err));
     PARE_TRY(pare_checkpoint_get_float(k, "loss_sum", &r->loss_sum, err));
     PARE_TRY(pare_checkpoint_get_float(k, "seen", &r->seen, err));
     PARE_TRY(pare_checkpoint_get_float(k, "right", &r->right, err));
@@ -204,6 +208,20 @@ static int load_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
     return pare_checkpoint_load_rng(k, "train", &r->t->rng, err);
 }
 
+/* Its state is of no use to another optimizer. */
+static int check_optimizer(const struct pare_checkpoint *k, const struct run *r,
+                           struct pare_err *err)
+{
+    const char *of = pare_checkpoint_get(k, "optimizer"), *now = r->t->o.optimizer->name;
+
+    if (!of || !strcmp(of, now))
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "the checkpoint is of a training with optimizer '%.64s', this one uses '%s'; "
+                     "set the same optimizer, or start from the beginning",
+                     of, now);
+}
+
 static int load(struct run *r, struct pare_err *err)
 {
     struct pare_checkpoint k = { .arena = pare_arena_new(1 << 16) };
@@ -213,6 +231,8 @@ static int load(struct run *r, struct pare_err *err)
         return pare_no_memory(err, "for a checkpoint");
     rc = pare_checkpoint_read(&k, r->c->checkpoint, err);
     if (!rc) /* pare_checkpoint_read() names the file itself */
+        rc = pare_at(err, check_optimizer(&k, r, err), "%s", r->c->checkpoint);
+    if (!rc)
         rc = pare_at(err, load_tensors(&k, r, err), "%s", r->c->checkpoint);
     if (!rc)
         rc = pare_at(err, load_numbers(&k, r, err), "%s", r->c->checkpoint);
@@ -222,11 +242,15 @@ static int load(struct run *r, struct pare_err *err)
 
 /* ---- an epoch ---------------------------------------------------------------------------- */
 
+/* The schedule ends with its phase of the training, or with the training. */
 static double lr_of(const struct run *r, int64_t step)
 {
-    int64_t since = step - r->t->schedule_start;
+    int64_t phase = r->c->phase_steps, start = step < phase ? 0 : phase;
+    struct pare_lr lr = r->lr;
 
-    return pare_lr(&r->lr, since > 0 ? since : 0);
+    start = r->t->schedule_start > start ? r->t->schedule_start : start;
+    lr.total_steps = (step < phase ? phase : lr.total_steps) - start;
+    return pare_lr(&lr, step > start ? step - start : 0);
 }
 
 static struct pare_train_status progress(const struct run *r, double start)
@@ -355,10 +379,11 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
     score = v.classes ? e->top1 : 1 / (1 + v.loss); /* without classes, by loss */
     if (r->epoch < r->c->best_from)
         return 0;
-    e->best = score > r->best;
+    e->best = score > r->best || (score == r->best && v.loss < r->best_loss);
     r->waited = e->best ? 0 : r->waited + 1;
     if (e->best) {
         r->best = score;
+        r->best_loss = v.loss;
         r->best_epoch = r->epoch;
         if (r->kept)
             PARE_TRY(copy_all(r, false, err));
@@ -412,7 +437,7 @@ static int prepare(struct run *r, struct pare_err *err)
         .conf = r->c->schedule_conf,
         .base = r->c->lr,
         .epoch_steps = steps > 0 ? steps : 1,
-        .total_steps = steps * r->c->epochs,
+        .total_steps = r->c->max_steps ? r->c->max_steps : steps * r->c->epochs,
         .warmup = r->c->warmup,
         .warmup_factor = r->c->warmup_factor,
     };

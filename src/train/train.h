@@ -67,8 +67,9 @@ struct pare_train_conf {
     double lr;
     const struct pare_schedule *schedule;
     const void *schedule_conf;
-    int64_t max_steps; /* stop after this many updates; 0: no limit */
-    int64_t warmup;    /* steps */
+    int64_t max_steps;   /* stop after this many updates; 0: no limit */
+    int64_t phase_steps; /* the schedule starts again after this many updates; 0: it does not */
+    int64_t warmup;      /* steps; -1: see struct pare_lr */
     double warmup_factor;
     int64_t batch;            /* 0: the data set's */
     int64_t patience;         /* stop after this many epochs without improvement; 0: never */

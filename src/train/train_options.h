@@ -9,13 +9,13 @@
 /* Options of the training loop; loss, optimizer and schedule have their own. */
 struct pare_train_options_conf {
     int64_t epochs;
-    double lr; /* 0: 0.01 for sgd, 0.001 for the others */
-    const char *optimizer, *schedule, *loss, *teacher;
-    int64_t warmup;
+    double lr;                                         /* 0: that of the optimizer */
+    const char *optimizer, *schedule, *loss, *teacher; /* schedule NULL: cosine */
+    int64_t warmup;                                    /* -1: that of the schedule */
     double warmup_factor, clip_norm, clip_value;
     struct pare_strs freeze, distill_layers;
     int64_t patience;
-    bool keep_best;
+    bool last;
     const char *checkpoint;
     int64_t checkpoint_steps;
     bool resume, sync_bn;

@@ -282,7 +282,7 @@ int pare_training_optimize(struct pare_training *l, struct pare_err *err)
 {
     PARE_ERR(err);
     const struct pare_train_conf *c = &l->setup->train;
-    struct pare_lr lr = { .type = c->schedule,
+    struct pare_lr lr = { .type = l->setup->c.schedule ? c->schedule : &pare_schedule_constant,
                           .conf = c->schedule_conf,
                           .base = c->lr,
                           .warmup = c->warmup,

@@ -6,7 +6,7 @@ try() { echo "--- $*"; pare "$@" --speedup --no-bench -q -o a.onnx 2>&1; }
 only='[{"sparsity": 0.5, "op_names": ["conv2"]}]'
 both='[{"sparsity": 0.25, "op_names": ["conv1", "conv2"]}]'
 try prune models/windows.onnx --pruner l1 --config "$only"
-try prune models/windows.onnx --pruner l1 --config "$both"
+try prune models/windows.onnx --pruner l1 --mode normal --config "$both"
 try prune models/windows.onnx --pruner l1 --dependency-aware --config "$only"
 pare prune models/windows.onnx --pruner l1 --sparsity 0.5 --dependency-aware --speedup --no-bench -q -o b.onnx
 pare prune models/windows.onnx --sparsity 0.5 --no-bench 2>&1

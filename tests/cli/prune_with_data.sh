@@ -1,7 +1,7 @@
 # Pruning with data: accuracy before and after, pruners that train, reproducible bytes.
 pare new mlp --input 1,8,8 --seed 1 -o m.onnx >/dev/null
-pare train m.onnx --data digits --epochs 6 --optimizer adam --threads 1 --seed 1 -q -o t.onnx
-pare prune t.onnx --sparsity 0.8 --data digits --epochs 2 --optimizer adam --threads 1 --seed 1 \
+pare train m.onnx --data digits --epochs 6 --threads 1 --seed 1 -q -o t.onnx
+pare prune t.onnx --sparsity 0.8 --data digits --epochs 5 --lr 3e-3 --threads 1 --seed 1 \
     -o p.onnx -q --json >p.json
 grep -c '"asked": 0.8' p.json
 python3 - <<'PY' 2>/dev/null || echo "python3 is not installed"

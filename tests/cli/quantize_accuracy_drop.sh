@@ -1,6 +1,6 @@
 # --accuracy-drop: steps tried, layers changed, accuracy of the written file.
 pare new mlp --input 1,8,8 --seed 1 -o m.onnx >/dev/null
-pare train m.onnx --data digits --epochs 6 --optimizer adam --threads 1 --seed 1 -q -o t.onnx
+pare train m.onnx --data digits --epochs 6 --lr 1e-3 --schedule constant --threads 1 --seed 1 -q -o t.onnx
 config='[{"quant_types": ["weight", "input"], "quant_bits": 2, "quant_dtype": {"weight": "int"},
     "op_types": ["Linear"]}]'
 pare quantize t.onnx --quantizer ptq --config "$config" --data digits --threads 1 \

@@ -11,7 +11,7 @@ for method in mse kl; do
         $method.json
 done
 # Resuming gives the same bytes.
-opts="--data digits --limit 320 --batch 32 --threads 1 --quiet --teacher taught.onnx --distill-layers fc1"
+opts="--data digits --schedule constant --limit 320 --batch 32 --threads 1 --quiet --teacher taught.onnx --distill-layers fc1"
 pare train student.onnx $opts --epochs 4 -o a.onnx
 pare train student.onnx $opts --epochs 2 --checkpoint k.safetensors -o b.onnx
 pare train student.onnx $opts --epochs 4 --checkpoint k.safetensors --resume -o b.onnx

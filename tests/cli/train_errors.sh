@@ -19,7 +19,7 @@ try m.onnx --data digits --loss mse
 try m.onnx --data digits --resume
 try m.onnx --data digits --freeze fc9.weight
 try m.onnx --data digits --teacher big.onnx
-try m.onnx --data digits --lr 1e9 --epochs 2 --threads 1
+try m.onnx --data digits --optimizer sgd --lr 1e9 --schedule constant --epochs 2 --threads 1
 printf 'not data' >bad.npz
 try m.onnx --data bad.npz
 mkdir labels

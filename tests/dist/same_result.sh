@@ -18,8 +18,8 @@ compare() {
     done
 }
 
-compare sgd 1e-6 train m.onnx
-compare momentum 1e-6 train m.onnx --momentum 0.9 --weight-decay 1e-3 --clip-norm 1
+compare sgd 1e-6 train m.onnx --optimizer sgd
+compare momentum 1e-6 train m.onnx --optimizer sgd --momentum 0.9 --weight-decay 1e-3 --clip-norm 1
 compare syncbn 3e-5 train bn.onnx --sync-bn
 compare level 1e-6 prune m.onnx --pruner level --sparsity 0.6
 compare taylor 1e-6 prune m.onnx --pruner taylor --sparsity 0.4 --training-steps 10

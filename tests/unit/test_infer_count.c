@@ -46,10 +46,10 @@ static void test_prune_and_speedup_inference_count(void **state)
     struct pare_speedup_opts unverified = { .unverified = true };
 
     (void)state;
-    assert_int_equal(count_prune(NULL, &unverified), 6);
-    assert_int_equal(count_prune(NULL, NULL), 6);
-    /* Dependency groups need the graph before masking, for three sizes as well. */
-    assert_int_equal(count_prune("mode=dependency_aware", NULL), 9);
+    assert_int_equal(count_prune("mode=normal", &unverified), 6);
+    assert_int_equal(count_prune("mode=normal", NULL), 6);
+    /* Dependency groups, the default, need the graph before masking, for three sizes as well. */
+    assert_int_equal(count_prune(NULL, NULL), 9);
 }
 
 static int64_t count_quantize(const char *preset, const char *settings)

@@ -117,7 +117,7 @@ static void test_training_converges(void **state)
     for (int i = 0; i < 2; i++) {
         struct job j = { 0 };
 
-        job_open_and_run(&j, network[i], QUICK "epochs=12 schedule=onecycle lr=1e-2 keep_best");
+        job_open_and_run(&j, network[i], QUICK "epochs=12 schedule=onecycle lr=1e-2");
         assert_true(j.result.best >= 0.97);
         assert_int_equal(j.epochs, 12);
         assert_int_equal(j.result.steps, 12 * 45);
@@ -144,7 +144,7 @@ static void test_training_is_deterministic(void **state)
 static void test_resume_is_exact(void **state)
 {
     static const char settings[] = QUICK
-        "epochs=3 limit=200 pad=1 schedule=cosine keep_best clip_norm=1 patience=5 %s%s";
+        "epochs=3 limit=200 pad=1 schedule=cosine clip_norm=1 patience=5 %s%s";
     char path[96], text[256];
     struct job whole = { 0 };
 
@@ -188,8 +188,7 @@ static void test_keep_best_and_patience(void **state)
     struct pare_eval_opts o = { .threads = 1 };
 
     (void)state;
-    job_open_and_run(&j, "mlp",
-                     "optimizer=adam lr=0.3 epochs=50 patience=2 keep_best threads=1 limit=200");
+    job_open_and_run(&j, "mlp", "optimizer=adam lr=0.3 epochs=50 patience=2 threads=1 limit=200");
     assert_true(j.result.epochs < 50);
     o.loss = j.setup->trainer.loss;
     o.loss_conf = j.setup->trainer.loss_conf;

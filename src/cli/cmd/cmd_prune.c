@@ -46,7 +46,9 @@ static const struct pare_opt prune_opts[] = {
     PARE_INTS("input-shape", offsetof(struct prune, input_shape),
               "fix the input's shape in the written model", 1, 1e12),
     PARE_FLAG("speedup", offsetof(struct prune, speedup),
-              "remove the masked channels from the written model, see 'pare speedup'", 0),
+              "remove the masked channels from the written model, see 'pare speedup'; coupled "
+              "layers lose the same channels",
+              0),
     PARE_INT("round-to", offsetof(struct prune, round_to),
              "with --speedup: keep a multiple of N channels", 1, 1, 4096),
     PARE_TEXTS("shape", offsetof(struct prune, shape), "NAME=N,N,...",
@@ -62,7 +64,9 @@ static const struct pare_opt prune_opts[] = {
     PARE_TEXTS("plugin", offsetof(struct prune, plugin), "FILE",
                "load more pruners from this shared object"),
     PARE_FLAG("dependency-aware", offsetof(struct prune, dependency_aware),
-              "remove the same channels in all layers of a dependency group", 0),
+              "remove the same channels in all layers of a dependency group (default with "
+              "--speedup; --mode normal: each layer its own)",
+              0),
     PARE_TEXT("set", offsetof(struct prune, set), "SETTINGS",
               "settings of a plugin's pruner: \"name=value name=value\"", NULL),
     PARE_FLAG("json", offsetof(struct prune, json), "print the result as JSON", 0),

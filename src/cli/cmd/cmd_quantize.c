@@ -191,7 +191,7 @@ static void init_job(struct job *j, const struct quantize *o)
                              .compute = o->compute,
                              .keep_zeros = o->keep_zeros,
                              .max_drop = o->accuracy_drop < 0 ? -1 : o->accuracy_drop / 100 },
-                      .tune = { .data_name = o->data, .valid_name = o->valid },
+                      .tune = { .data_name = o->data, .valid_name = o->valid, .quantized = true },
                       .train = pare_compress_train,
                       .user = &j->common,
                       .load_calibration = o->load_calibration,

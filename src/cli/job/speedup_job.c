@@ -190,10 +190,55 @@ static const char *remedy(const struct pare_speedup_job *s, const struct pare_sp
     if (!l->coupled)
         return "prune other layers";
     if (!s->compression)
-        return "prune those layers, too, for example with 'pare prune --dependency-aware'";
+        return "prune those layers, too, for example with 'pare prune --speedup'";
     if (pare_compression_layers(s->compression) > 1 && !s->dependency_aware)
-        return "prune those layers, too, or use --dependency-aware";
+        return "prune those layers, too, or use mode dependency_aware";
     return "prune those layers, too";
+}
+
+/* Share of the weights that the compression masked. */
+static double masked_share(const struct pare_speedup_job *s)
+{
+    double all = 0;
+
+    for (int i = 0; i < pare_compression_layers(s->compression); i++) {
+        const struct pare_tensor *w = pare_layer_weight(pare_compression_layer(s->compression, i));
+
+        all += w ? (double)pare_numel(w) : 0;
+    }
+    return all > 0 ? (double)pare_compression_zeros(s->compression) / all : 0;
+}
+
+static bool was_pruned(const struct pare_speedup_job *s, const char *name)
+{
+    for (int i = 0; i < pare_compression_layers(s->compression); i++)
+        if (!strcmp(pare_layer_name(pare_compression_layer(s->compression, i)), name))
+            return true;
+    return false;
+}
+
+/* Share of the channels of those layers that are masked as a whole. */
+static double masked_channels(const struct pare_speedup_job *s)
+{
+    double empty = 0, all = 0;
+
+    for (int i = 0; i < s->r.n_layers; i++) {
+        const struct pare_speedup_layer *l = &s->r.layer[i];
+
+        if (l->out <= 0 || !was_pruned(s, l->name))
+            continue;
+        empty += (double)l->empty;
+        all += (double)l->out;
+    }
+    return all > 0 ? empty / all : 0;
+}
+
+/* Is the result what was asked for?  Removing channels that a pruner masked removes at least their
+ * weights. */
+static bool is_little(const struct pare_speedup_job *s, int64_t removed)
+{
+    return (double)removed < 0.01 * (double)s->r.params ||
+           (s->compression && 10 * removed < pare_compression_zeros(s->compression));
 }
 
 /* Why hardly anything was removed, and what to do. */
@@ -215,6 +260,11 @@ static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
     else if (!empty)
         text = "no layer has a channel whose weights are all 0: mask channels, for example with "
                "'pare prune --pruner l1'";
+    else if (!why && s->compression && 5 * masked_channels(s) < masked_share(s))
+        text = pare_sprintf(c->arena,
+                            "%s masks single weights and emptied few whole channels: use --pruner "
+                            "l1, or granularity out_channel",
+                            pare_compression_algorithm(s->compression));
     else if (!why)
         text = "few channels are masked: use a higher sparsity, or prune more layers";
     else
@@ -223,7 +273,7 @@ static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
     return text ? text : "";
 }
 
-/* Says on stderr if less than 1 % is removed; an error if layers were named and none lost
+/* Says on stderr if less than 1 %, or a tenth of what is masked, is removed; an error if layers were named and none lost
  * channels. */
 static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, struct pare_err *err)
 {
@@ -240,7 +290,7 @@ static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, s
     if (named && !lost)
         return pare_fail(err, PARE_ECONFIG, "none of the %d layers of op_names lost a channel: %s",
                          named, advice(c, s));
-    if ((double)removed >= 0.01 * (double)s->r.params)
+    if (!is_little(s, removed))
         return 0;
     pare_put_clean(stderr, s->output);
     if (removed <= 0)
@@ -381,7 +431,7 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
     if (s->runs)
         printf("latency: median of %d alternating runs of each model\n", s->runs);
     pare_put_clean(stdout, s->output);
-    printf(": smaller model\n");
+    printf(s->r.params_left < s->r.params ? ": smaller model\n" : ": model of the same size\n");
     return 0;
 }
 

@@ -143,6 +143,8 @@ int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pa
         *err = j->progress.failed;
         rc = err->code;
     }
+    if (!rc)
+        pare_train_progress_best(&j->progress, &j->tune->result, t->keep_best);
     return rc;
 }
 

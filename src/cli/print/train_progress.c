@@ -219,3 +219,16 @@ void pare_train_progress_epoch(void *user, const struct pare_epoch *e)
     fprintf(v->lines, "%s\n", line);
     fflush(v->lines);
 }
+
+void pare_train_progress_best(const struct pare_train_progress *v,
+                              const struct pare_train_result *r, bool kept)
+{
+    if (!v->lines || r->stopped || r->best_epoch < 0)
+        return;
+    if (kept)
+        fprintf(v->lines, "* best so far: the model has epoch %lld (--last: the last)\n",
+                (long long)r->best_epoch + 1);
+    else
+        fprintf(v->lines, "* best so far; the model has the last epoch\n");
+    fflush(v->lines);
+}

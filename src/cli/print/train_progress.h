@@ -25,6 +25,10 @@ struct pare_train_progress {
 void pare_train_progress_batch(void *user, const struct pare_train_status *p);
 void pare_train_progress_epoch(void *user, const struct pare_epoch *e);
 
+/* Explain the marked epoch: which one the model has. */
+void pare_train_progress_best(const struct pare_train_progress *v,
+                              const struct pare_train_result *r, bool kept);
+
 /* Erase the bar, if there is one. */
 void pare_train_progress_end(struct pare_train_progress *v);
 
