@@ -143,8 +143,9 @@ PARE_API int pare_training_validate(struct pare_training *training, struct pare_
  *
  * next() returns the next batch of the first input, and x.data NULL at the end of an epoch; batches
  * from elsewhere can be used as well, also without a data set.  optimize() updates the weights with
- * the learning rate that the setting "schedule" has for this step of "epochs"; constant unless it is
- * set.  step() and update_epoch() call the hooks of a compression that follows the training. */
+ * the learning rate that the setting "schedule" has for this step of "epochs"; it is constant
+ * unless that is set.  step() and update_epoch() call the hooks of a compression that follows the
+ * training. */
 PARE_API int pare_training_next(struct pare_training *training, struct pare_tensor *x,
                                 struct pare_tensor *y, struct pare_err *err);
 PARE_API int pare_training_forward(struct pare_training *training, const struct pare_tensor *in,

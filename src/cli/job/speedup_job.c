@@ -273,8 +273,8 @@ static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
     return text ? text : "";
 }
 
-/* Says on stderr if less than 1 %, or a tenth of what is masked, is removed; an error if layers were named and none lost
- * channels. */
+/* Says on stderr if less than 1 %, or a tenth of what is masked, is removed; an error if layers
+ * were named and none lost channels. */
 static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, struct pare_err *err)
 {
     int64_t removed = s->r.params - s->r.params_left;
