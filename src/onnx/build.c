@@ -532,6 +532,7 @@ int pare_model_build(struct pare_model *m, struct pare_err *err)
     PARE_TRY(pare_build_functions(&b));
     PARE_TRY(pare_build_graph(&sc, p->graph));
     m->graph = sc.g;
+    m->builds++;
     m->n_in = list_io(&b, p->graph->input, p->graph->n_input, sc.g, &m->in);
     m->n_out = list_io(&b, p->graph->output, p->graph->n_output, sc.g, &m->out);
     return m->n_in < 0 || m->n_out < 0 ? err->code : 0;

@@ -36,6 +36,7 @@ struct pare_model {
     struct pare_graph *graph; /* the main graph, with the shapes that the file declares */
     struct pare_io *in, *out; /* inputs, without initializers, and outputs of the main graph */
     int n_in, n_out;
+    int builds;           /* how often `graph` was built; for tests */
     struct pare_pages {   /* mapped files, unmapped with the model */
         const char *name; /* location of external data; NULL: the model file, or scratch */
         void *data;

@@ -427,6 +427,68 @@ static void test_biases_of_different_layers_are_split(void **state)
     (void)state;
 }
 
+/* The graph is the one that is built from what the model saves. */
+static void expect_as_reloaded(struct pare_model *m)
+{
+    struct pare_err err = { 0 };
+    struct pare_model *again;
+
+    assert_int_equal(pare_model_note(m, "key", "value", &err), 0);
+    again = parse_with(pack_model(m), (struct pare_load_opts){ .as_is = true });
+    assert_int_equal(m->graph->n_nodes, again->graph->n_nodes);
+    for (int i = 0; i < m->graph->n_nodes; i++) {
+        const struct pare_node *a = m->graph->node[i], *b = again->graph->node[i];
+
+        assert_int_equal(a->id, i);
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->n_in, b->n_in);
+        for (int k = 0; k < a->n_in; k++) {
+            assert_string_equal(a->in[k]->name, b->in[k]->name);
+            assert_int_equal(a->in[k]->flags & PARE_V_CONST, b->in[k]->flags & PARE_V_CONST);
+            if (a->in[k]->flags & PARE_V_CONST)
+                assert_memory_equal(a->in[k]->t.data, b->in[k]->t.data,
+                                    (size_t)pare_numel(&a->in[k]->t) * sizeof(float));
+        }
+    }
+    pare_model_free(again);
+}
+
+/* Identity nodes of parameters, before and between nodes with and without names. */
+static struct bin merged_parameters(const char *first, const char *second)
+{
+    return model(CAT(float_initializer("one", "4", ones, 4),
+                     float_initializer("zero", "4", ramp + 60, 4),
+                     node("Identity", "copy1", "one", "var"),
+                     node("BatchNormalization", first, "x,one,zero,zero,var", "h"),
+                     node("Identity", "copy2", "zero", "mean"),
+                     node("BatchNormalization", second, "h,one,zero,mean,one", "y"),
+                     input_and_output("N,4,2,2", "N,4,2,2")));
+}
+
+/* Separating parameters changes the graph in place: building it again takes as long as loading.
+ * Names that follow from positions change with the positions: then the graph is built again. */
+static void test_splitting_does_not_build_the_graph_again(void **state)
+{
+    struct pare_model *m = parse(merged_parameters("bn1", "bn2"));
+    struct pare_err err = { 0 };
+    struct pare_value *var = pare_graph_find(m->graph, "var");
+
+    (void)state;
+    assert_int_equal(intake_count(m, "split_weights"), 6);
+    assert_int_equal(m->builds, 1);
+    expect_as_reloaded(m);
+    assert_int_equal(pare_model_own(m, var, &err), 0);
+    ((float *)var->t.data)[0] = 5;
+    assert_float_equal(((float *)pare_graph_find(m->graph, "one")->t.data)[0], 1, 0);
+    expect_as_reloaded(m);
+    pare_model_free(m);
+    m = parse(merged_parameters("bn", ""));
+    assert_int_equal(m->builds, 2);
+    assert_string_equal(m->graph->node[1]->name, "BatchNormalization_1");
+    expect_as_reloaded(m);
+    pare_model_free(m);
+}
+
 /* ---- training mode --------------------------------------------------------------------------- */
 
 static struct bin with_opset(struct bin graph, int version)
@@ -493,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_parameters_shared_by_identity_are_split),
         cmocka_unit_test(test_shared_parameters_are_split),
         cmocka_unit_test(test_biases_of_different_layers_are_split),
+        cmocka_unit_test(test_splitting_does_not_build_the_graph_again),
         cmocka_unit_test(test_training_mode_is_removed),
         cmocka_unit_test(test_training_outputs_are_removed),
     };

@@ -11,11 +11,16 @@
 #include "../../op/op.h"
 #include "../../tensor/tensor.h"
 #include "intake.h"
+#include "name_set.h"
 
-/* Number of values of a name, as pointers of a map; names of all graphs of the model. */
+/* Number of values of a name in all graphs of the model, as pointers of maps.  Counting all names
+ * takes as long as a third of building the graph, so names that may be moved are counted first. */
 struct names {
     struct pare_arena *a;
-    struct pare_map count;
+    const Onnx__GraphProto *main; /* as it was before the step */
+    struct pare_name_set up;      /* weights of the main graph, and what is computed of them */
+    struct pare_name_set few;     /* count + 1 of weights of bodies and of nodes of weights */
+    struct pare_map count;        /* of all names, once another one is asked for */
 };
 
 static const char *str(const char *s)
@@ -23,22 +28,66 @@ static const char *str(const char *s)
     return s ? s : "";
 }
 
-static int add_name(struct names *s, const char *name, struct pare_err *err)
-{
-    uintptr_t n = (uintptr_t)pare_map_get(&s->count, str(name));
-
-    return *str(name) ? pare_map_set(&s->count, s->a, name, (void *)(n + 1), err) : 0;
-}
-
-static int see_names(const Onnx__GraphProto *g, void *state, struct pare_err *err)
+static int see_names(const Onnx__GraphProto *g, void *state,
+                     int (*add)(void *state, const char *name, struct pare_err *err),
+                     struct pare_err *err)
 {
     for (size_t i = 0; i < g->n_initializer; i++)
-        PARE_TRY(add_name(state, g->initializer[i]->name, err));
+        PARE_TRY(add(state, str(g->initializer[i]->name), err));
     for (size_t i = 0; i < g->n_input; i++)
-        PARE_TRY(add_name(state, g->input[i]->name, err));
+        PARE_TRY(add(state, str(g->input[i]->name), err));
     for (size_t i = 0; i < g->n_node; i++)
         for (size_t k = 0; k < g->node[i]->n_output; k++)
-            PARE_TRY(add_name(state, g->node[i]->output[k], err));
+            PARE_TRY(add(state, str(g->node[i]->output[k]), err));
+    return 0;
+}
+
+/* A map of names and the memory that it grows in. */
+struct counts {
+    struct pare_map *count;
+    struct pare_arena *a;
+};
+
+static int add_name(void *state, const char *name, struct pare_err *err)
+{
+    const struct counts *s = state;
+    uintptr_t n = (uintptr_t)pare_map_get(s->count, name);
+
+    return *name ? pare_map_set(s->count, s->a, name, (void *)(n + 1), err) : 0;
+}
+
+static int see_all(const Onnx__GraphProto *g, void *state, struct pare_err *err)
+{
+    return see_names(g, state, add_name, err);
+}
+
+static int add_few(void *state, const char *name, struct pare_err *err)
+{
+    struct names *s = state;
+    uintptr_t n = (uintptr_t)pare_name_get(&s->few, name);
+
+    return n ? pare_name_set(&s->few, s->a, name, (void *)(n + 1), err) : 0;
+}
+
+static int see_few(const Onnx__GraphProto *g, void *state, struct pare_err *err)
+{
+    return see_names(g, state, add_few, err);
+}
+
+static int count_all(struct names *s, struct pare_err *err)
+{
+    struct counts c = { &s->count, s->a };
+
+    return s->count.n ? 0 : pare_intake_each(s->main, see_all, &c, err);
+}
+
+static int count_of(struct names *s, const char *name, int64_t *n, struct pare_err *err)
+{
+    uintptr_t few = (uintptr_t)pare_name_get(&s->few, name);
+
+    if (!few)
+        PARE_TRY(count_all(s, err));
+    *n = few ? (int64_t)few - 1 : (int64_t)(uintptr_t)pare_map_get(&s->count, name);
     return 0;
 }
 
@@ -60,10 +109,37 @@ static bool is_end(const Onnx__GraphProto *g, const char *name)
     return false;
 }
 
+/* Whether the node only changes the form of its first input. */
+static bool changes_form(const Onnx__NodeProto *n)
+{
+    const struct pare_op *op = pare_find_op(str(n->domain), str(n->op_type));
+
+    return op && op->flags & (PARE_OP_VIEW | PARE_OP_STORAGE) && n->n_output == 1 && n->n_input &&
+           *str(n->output[0]);
+}
+
+/* Weights of bodies, and results of nodes that change the form of a weight. */
+static int see_weights(const Onnx__GraphProto *g, void *state, struct pare_err *err)
+{
+    struct names *s = state;
+    struct pare_name_set *to = g == s->main ? &s->up : &s->few;
+
+    for (size_t i = 0; i < g->n_initializer; i++)
+        if (is_float(g->initializer[i]) && *str(g->initializer[i]->name))
+            PARE_TRY(pare_name_set(to, s->a, g->initializer[i]->name, (void *)1, err));
+    for (size_t i = 0; i < g->n_node && g != s->main; i++) {
+        const Onnx__NodeProto *n = g->node[i];
+        const char *from = n->n_input ? str(n->input[0]) : "";
+
+        if ((pare_name_get(&s->up, from) || pare_name_get(&s->few, from)) && changes_form(n))
+            PARE_TRY(pare_name_set(&s->few, s->a, n->output[0], (void *)1, err));
+    }
+    return 0;
+}
+
 struct lift {
     struct pare_intake_graph *main;
     struct names *names;
-    struct pare_map *up; /* names of weights of the main graph, and of what is computed of them */
     Onnx__NodeProto **node; /* of bodies, moved to the main graph */
     int n, cap;
 };
@@ -110,14 +186,17 @@ static int rename_uses(struct pare_intake_graph *g, const struct pare_map *to, s
 }
 
 /* A name for the main graph that no value of the model has. */
-static const char *new_name(struct lift *l, const char *path, const char *name)
+static int new_name(struct lift *l, const char *path, const char *name, const char **up,
+                    struct pare_err *err)
 {
-    struct pare_arena *a = l->main->m->arena;
-    char *full = pare_sprintf(a, "%s/%s", path, name);
+    struct counts all = { &l->names->count, l->names->a };
+    char *full = pare_sprintf(all.a, "%s/%s", path, name);
 
-    for (int i = 2; full && pare_map_get(&l->names->count, full); i++)
-        full = pare_sprintf(a, "%s/%s_%d", path, name, i);
-    return full;
+    PARE_TRY(count_all(l->names, err));
+    for (int i = 2; full && pare_map_get(all.count, full); i++)
+        full = pare_sprintf(all.a, "%s/%s_%d", path, name, i);
+    *up = full;
+    return full ? add_name(&all, full, err) : pare_no_memory(err, "for the graph");
 }
 
 /* The name in the main graph of what a body calls `name`; its uses there are renamed by `to`. */
@@ -125,16 +204,15 @@ static int lift_name(struct lift *l, const char *name, const char *path, struct 
                      const char **up, struct pare_err *err)
 {
     struct pare_arena *a = l->main->m->arena;
+    int64_t n;
 
     *up = name;
-    if ((uintptr_t)pare_map_get(&l->names->count, name) != 1) {
-        *up = new_name(l, path, name);
-        if (!*up)
-            return pare_no_memory(err, "for the graph");
+    PARE_TRY(count_of(l->names, name, &n, err));
+    if (n != 1) {
+        PARE_TRY(new_name(l, path, name, up, err));
         PARE_TRY(pare_map_set(to, a, name, (void *)(uintptr_t)*up, err));
-        PARE_TRY(add_name(l->names, *up, err));
     }
-    return pare_map_set(l->up, a, *up, l, err);
+    return pare_name_set(&l->names->up, a, *up, l, err);
 }
 
 static int lift_one(struct lift *l, const Onnx__TensorProto *t, const char *path,
@@ -152,20 +230,44 @@ static int lift_one(struct lift *l, const Onnx__TensorProto *t, const char *path
 /* A body, what it defines, and what of it was moved. */
 struct body {
     struct pare_intake_graph *g;
-    struct names inside;
-    struct pare_map to, gone; /* new names; names that are not defined any more */
+    const Onnx__GraphProto *p; /* as it was before the step */
+    struct pare_map inside;    /* counts of names in it and in its bodies, once one is asked for */
+    struct pare_map to, gone;  /* new names; names that are not defined any more */
     const char *path;
 };
 
+/* How many values of this name the body and the bodies in it define.  The only one of the model is
+ * theirs if `own`, else the weight of the main graph that is looked for. */
+static int count_inside(struct lift *l, struct body *b, const char *name, bool own, int64_t *n,
+                        struct pare_err *err)
+{
+    struct counts c = { &b->inside, l->names->a };
+
+    PARE_TRY(count_of(l->names, name, n, err));
+    if (*n == 1) {
+        *n = own;
+        return 0;
+    }
+    if (!b->inside.n)
+        PARE_TRY(pare_intake_each(b->p, see_all, &c, err));
+    *n = (int64_t)(uintptr_t)pare_map_get(&b->inside, name);
+    return 0;
+}
+
 /* What a name in the body is called in the main graph if it is a weight there; else NULL. */
-static const char *weight_name(const struct lift *l, const struct body *b, const char *name)
+static int weight_name(struct lift *l, struct body *b, const char *name, const char **weight,
+                       struct pare_err *err)
 {
     const char *up = pare_map_get(&b->to, name);
+    int64_t n = 0;
 
-    if (!up && pare_map_get(&b->inside.count, name) && !pare_map_get(&b->gone, name))
-        return NULL; /* a value of the body */
-    up = up ? up : name;
-    return pare_map_get(l->up, up) ? up : NULL;
+    *weight = NULL;
+    if (!pare_name_get(&l->names->up, up ? up : name))
+        return 0;
+    if (!up && !pare_map_get(&b->gone, name))
+        PARE_TRY(count_inside(l, b, name, false, &n, err));
+    *weight = n ? NULL : up ? up : name; /* else a value of the body */
+    return 0;
 }
 
 /* The initializer or Constant node of the body that makes the value; *t and *n are NULL if none. */
@@ -186,23 +288,29 @@ static void find_constant(const struct body *b, const char *name, const Onnx__Te
 }
 
 /* Whether the node only changes the form of a weight, with constants of the body. */
-static bool is_form(const struct lift *l, const struct body *b, const Onnx__NodeProto *n)
+static int is_form(struct lift *l, struct body *b, const Onnx__NodeProto *n, bool *yes,
+                   struct pare_err *err)
 {
-    const struct pare_op *op = pare_find_op(str(n->domain), str(n->op_type));
     const Onnx__TensorProto *t;
+    const char *weight = NULL;
     Onnx__NodeProto *made;
+    int64_t count;
 
-    if (!op || !(op->flags & (PARE_OP_VIEW | PARE_OP_STORAGE)) || n->n_output != 1 || !n->n_input ||
-        !*str(n->output[0]) || is_end(b->g->p, n->output[0]) ||
-        (uintptr_t)pare_map_get(&b->inside.count, n->output[0]) != 1 ||
-        !weight_name(l, b, str(n->input[0])))
-        return false;
+    *yes = false;
+    if (n->n_input)
+        PARE_TRY(weight_name(l, b, str(n->input[0]), &weight, err));
+    if (!weight || !changes_form(n) || is_end(b->g->p, n->output[0]))
+        return 0;
+    PARE_TRY(count_inside(l, b, n->output[0], true, &count, err));
+    if (count != 1)
+        return 0;
     for (size_t k = 1; k < n->n_input; k++) {
         find_constant(b, str(n->input[k]), &t, &made);
         if (*str(n->input[k]) && !t && !made)
-            return false;
+            return 0;
     }
-    return true;
+    *yes = true;
+    return 0;
 }
 
 static int add_node(struct lift *l, const Onnx__NodeProto *from, Onnx__NodeProto **n,
@@ -228,14 +336,12 @@ static int add_node(struct lift *l, const Onnx__NodeProto *from, Onnx__NodeProto
 static int copy_constant(struct lift *l, const struct body *b, const char *name, char **to,
                          struct pare_err *err)
 {
-    const char *up = new_name(l, b->path, name);
     const Onnx__TensorProto *t;
     Onnx__NodeProto *made, *n;
+    const char *up;
 
-    if (!up)
-        return pare_no_memory(err, "for the graph");
+    PARE_TRY(new_name(l, b->path, name, &up, err));
     *to = (char *)(uintptr_t)up;
-    PARE_TRY(add_name(l->names, up, err));
     find_constant(b, name, &t, &made);
     if (t)
         return pare_intake_add_constant(l->main, t, up, NULL, err);
@@ -249,12 +355,13 @@ static int copy_constant(struct lift *l, const struct body *b, const char *name,
 static int lift_node(struct lift *l, struct body *b, size_t i, struct pare_err *err)
 {
     const Onnx__NodeProto *from = b->g->p->node[i];
-    const char *weight = weight_name(l, b, str(from->input[0])), *out;
     char *input[8] = { NULL };
+    const char *weight, *out;
     Onnx__NodeProto *n;
 
     if (from->n_input > 8)
         return 0;
+    PARE_TRY(weight_name(l, b, str(from->input[0]), &weight, err));
     for (size_t k = 1; k < from->n_input; k++)
         if (*str(from->input[k]))
             PARE_TRY(copy_constant(l, b, from->input[k], &input[k], err));
@@ -275,22 +382,27 @@ static int lift_node(struct lift *l, struct body *b, size_t i, struct pare_err *
 static int lift_graph(struct lift *l, struct pare_intake_graph *g, const char *path,
                       struct pare_err *err)
 {
-    struct body b = { .g = g, .inside = { .a = g->m->arena }, .path = path };
+    struct body b = { .g = g, .p = g->p, .path = path };
     const Onnx__GraphProto *p = g->p;
+    int64_t n;
+    bool yes;
 
-    PARE_TRY(pare_intake_each(p, see_names, &b.inside, err));
     for (size_t i = 0; i < p->n_initializer; i++) {
         const Onnx__TensorProto *t = p->initializer[i];
 
-        if (!*str(t->name) || !is_float(t) || is_end(p, t->name) ||
-            (uintptr_t)pare_map_get(&b.inside.count, t->name) != 1)
+        if (!*str(t->name) || !is_float(t) || is_end(p, t->name))
+            continue;
+        PARE_TRY(count_inside(l, &b, t->name, true, &n, err));
+        if (n != 1)
             continue;
         PARE_TRY(lift_one(l, t, path, &b.to, err));
         PARE_TRY(pare_map_set(&b.gone, g->m->arena, t->name, g, err));
     }
-    for (size_t i = 0; i < g->p->n_node; i++)
-        if (is_form(l, &b, g->p->node[i]))
+    for (size_t i = 0; i < g->p->n_node; i++) {
+        PARE_TRY(is_form(l, &b, g->p->node[i], &yes, err));
+        if (yes)
             PARE_TRY(lift_node(l, &b, i, err));
+    }
     if (b.gone.n)
         PARE_TRY(pare_intake_drop_dead(g, &b.gone, err));
     return b.to.n ? rename_uses(g, &b.to, err) : 0;
@@ -361,17 +473,11 @@ static int prepend(const struct lift *l, struct pare_err *err)
 
 static int lift_all(struct pare_intake_graph *g, void *state, struct pare_err *err)
 {
-    struct names names = { .a = g->m->arena };
-    struct pare_map up = { 0 };
-    struct lift l = { .main = g, .names = &names, .up = &up };
+    struct lift l = { .main = g, .names = state };
 
-    (void)state;
     if (!g->main)
         return 0;
-    PARE_TRY(pare_intake_each(g->p, see_names, &names, err));
-    for (size_t i = 0; i < g->p->n_initializer; i++)
-        if (is_float(g->p->initializer[i]) && *str(g->p->initializer[i]->name))
-            PARE_TRY(pare_map_set(&up, g->m->arena, g->p->initializer[i]->name, g, err));
+    PARE_TRY(pare_intake_each(g->p, see_few, l.names, err));
     PARE_TRY(lift_bodies(&l, g, "", err));
     return prepend(&l, err);
 }
@@ -387,12 +493,22 @@ static int count_graphs(const Onnx__GraphProto *g, void *state, struct pare_err 
 static int wanted(const struct pare_model *m, const struct pare_load_opts *opts, bool *yes,
                   void **state, struct pare_err *err)
 {
+    const Onnx__GraphProto *g = ((const Onnx__ModelProto *)m->proto)->graph;
+    struct names *s;
     int graphs = 0;
 
-    (void)opts, (void)state;
-    PARE_TRY(
-        pare_intake_each(((const Onnx__ModelProto *)m->proto)->graph, count_graphs, &graphs, err));
-    *yes = graphs > 1;
+    (void)opts;
+    *yes = false;
+    PARE_TRY(pare_intake_each(g, count_graphs, &graphs, err));
+    if (graphs < 2)
+        return 0;
+    s = *state = pare_alloc(m->arena, 1, sizeof(*s));
+    if (!s)
+        return pare_no_memory(err, "for the graph");
+    s->a = m->arena;
+    s->main = g;
+    PARE_TRY(pare_intake_each(g, see_weights, s, err));
+    *yes = s->few.map.n > 0;
     return 0;
 }
 

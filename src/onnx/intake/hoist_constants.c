@@ -11,13 +11,14 @@
 #include "../../op/op.h"
 #include "../../tensor/tensor.h"
 #include "intake.h"
+#include "name_set.h"
 
 struct search {
     struct pare_arena *a;
-    struct pare_map held; /* names of candidates, and of what views and casts make of them */
-    struct pare_map used; /* names of candidates that are parameters of layers */
-    struct pare_map out;  /* names of outputs of graphs */
-    bool found;           /* a layer's weight is a candidate */
+    struct pare_name_set held; /* names of candidates, and of what views and casts make of them */
+    struct pare_map used;      /* names of candidates that are parameters of layers */
+    struct pare_map out;       /* names of outputs of graphs */
+    bool found;                /* a layer's weight is a candidate */
 };
 
 static bool is_parameter_type(int type)
@@ -52,7 +53,7 @@ static int hold(const Onnx__GraphProto *g, void *state, struct pare_err *err)
 
     for (size_t i = 0; i < g->n_node; i++)
         if (candidate(g->node[i]))
-            PARE_TRY(pare_map_set(&s->held, s->a, g->node[i]->output[0], s, err));
+            PARE_TRY(pare_name_set(&s->held, s->a, g->node[i]->output[0], s, err));
     return 0;
 }
 
@@ -70,18 +71,18 @@ static int see_uses(const Onnx__GraphProto *g, void *state, struct pare_err *err
         bool any = false;
 
         for (size_t k = 0; k < n->n_input; k++)
-            any |= n->input[k] && pare_map_get(&s->held, n->input[k]);
+            any |= n->input[k] && pare_name_get(&s->held, n->input[k]);
         op = any ? pare_find_op(n->domain ? n->domain : "", n->op_type ? n->op_type : "") : NULL;
         if (!op)
             continue;
         for (size_t k = 0; k < n->n_input && k < 32; k++)
-            if (op->layer.params & PARE_IN(k) && pare_map_get(&s->held, n->input[k])) {
+            if (op->layer.params & PARE_IN(k) && pare_name_get(&s->held, n->input[k])) {
                 PARE_TRY(pare_map_set(&s->used, s->a, n->input[k], s, err));
                 s->found |= (int)k == op->layer.weight;
             }
         if (op->flags & (PARE_OP_VIEW | PARE_OP_STORAGE | PARE_OP_LAZY) && n->n_output &&
-            pare_map_get(&s->held, n->input[0]))
-            PARE_TRY(pare_map_set(&s->held, s->a, n->output[0], s, err));
+            pare_name_get(&s->held, n->input[0]))
+            PARE_TRY(pare_name_set(&s->held, s->a, n->output[0], s, err));
     }
     return 0;
 }
@@ -98,7 +99,7 @@ static int wanted(const struct pare_model *m, const struct pare_load_opts *opts,
     s->a = m->arena;
     *state = s;
     PARE_TRY(pare_intake_each(g, hold, s, err));
-    if (s->held.n)
+    if (s->held.map.n)
         PARE_TRY(pare_intake_each(g, see_uses, s, err));
     *yes = s->found;
     return 0;

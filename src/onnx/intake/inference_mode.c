@@ -10,13 +10,16 @@
 #include <string.h>
 
 #include "intake.h"
+#include "name_set.h"
 
 struct search {
     struct pare_arena *a;
     int64_t version;
-    struct pare_map extra; /* outputs for statistics; flags of Dropout */
-    struct pare_map used;  /* outputs for statistics that nodes or graphs use */
-    struct pare_map on;    /* flags of Dropout that are true constants */
+    struct pare_name_set extra; /* outputs for statistics; flags of Dropout */
+    struct pare_map used;       /* outputs for statistics that nodes or graphs use */
+    struct pare_map on;         /* flags of Dropout that are true constants */
+    bool found;                 /* there are nodes that may be in training mode */
+    bool norms;                 /* some of them have outputs for statistics */
 };
 
 static const Onnx__AttributeProto *attr(const Onnx__NodeProto *n, const char *name)
@@ -61,18 +64,22 @@ static int find(const Onnx__GraphProto *g, void *state, struct pare_err *err)
         const Onnx__NodeProto *n = g->node[i];
         const char *flag = dropout_flag(n, s->version);
 
+        if (!flag && !norm_trains(n, s->version))
+            continue;
+        s->found = true;
         if (flag)
-            PARE_TRY(pare_map_set(&s->extra, s->a, flag, s, err));
-        else if (norm_trains(n, s->version))
-            for (size_t k = 0; k < n->n_output; k++)
-                PARE_TRY(pare_map_set(&s->extra, s->a, n->output[k] ? n->output[k] : "", s, err));
+            PARE_TRY(pare_name_set(&s->extra, s->a, flag, s, err));
+        for (size_t k = 1; !flag && k < n->n_output; k++) {
+            s->norms = true;
+            PARE_TRY(pare_name_set(&s->extra, s->a, n->output[k] ? n->output[k] : "", s, err));
+        }
     }
     return 0;
 }
 
 static int use(struct search *s, const char *name, struct pare_err *err)
 {
-    return name && pare_map_get(&s->extra, name) ? pare_map_set(&s->used, s->a, name, s, err) : 0;
+    return name && pare_name_get(&s->extra, name) ? pare_map_set(&s->used, s->a, name, s, err) : 0;
 }
 
 static int see_flag(struct search *s, const char *name, const Onnx__TensorProto *t,
@@ -81,8 +88,8 @@ static int see_flag(struct search *s, const char *name, const Onnx__TensorProto 
     bool on = t->data_type == PARE_BOOL && ((t->raw_data.len == 1 && t->raw_data.data[0]) ||
                                             (t->n_int32_data == 1 && t->int32_data[0]));
 
-    return on && name && pare_map_get(&s->extra, name) ? pare_map_set(&s->on, s->a, name, s, err)
-                                                       : 0;
+    return on && name && pare_name_get(&s->extra, name) ? pare_map_set(&s->on, s->a, name, s, err)
+                                                        : 0;
 }
 
 static int see_uses(const Onnx__GraphProto *g, void *state, struct pare_err *err)
@@ -96,7 +103,7 @@ static int see_uses(const Onnx__GraphProto *g, void *state, struct pare_err *err
     for (size_t i = 0; i < g->n_node; i++) {
         const Onnx__NodeProto *n = g->node[i];
 
-        for (size_t k = 0; k < n->n_input; k++)
+        for (size_t k = 0; s->norms && k < n->n_input; k++)
             PARE_TRY(use(s, n->input[k], err));
         if (n->n_output == 1 && n->n_attribute == 1 && n->attribute[0]->t &&
             pare_intake_is(n, "Constant"))
@@ -120,8 +127,8 @@ static int wanted(const struct pare_model *m, const struct pare_load_opts *opts,
     s->version = pare_intake_version(p);
     *state = s;
     PARE_TRY(pare_intake_each(p->graph, find, s, err));
-    *yes = s->extra.n > 0;
-    return *yes ? pare_intake_each(p->graph, see_uses, s, err) : 0;
+    *yes = s->found;
+    return s->extra.map.n ? pare_intake_each(p->graph, see_uses, s, err) : 0;
 }
 
 static bool statistics_used(const struct search *s, const Onnx__NodeProto *n)

@@ -152,6 +152,44 @@ int pare_intake_index(const struct pare_intake_graph *g, const struct pare_node 
                : -1;
 }
 
+/* Whether the node's name does not depend on its position or on other nodes. */
+static bool has_own_name(const struct pare_node *n)
+{
+    return n->name == (*(Onnx__NodeProto *const *)n->proto)->name;
+}
+
+int pare_intake_patch(struct pare_intake_graph *g, struct pare_err *err)
+{
+    struct pare_graph *graph = g->m->graph;
+    size_t n = g->p->n_node, kept = 0;
+    int *to = pare_alloc(g->m->arena, n + 1, sizeof(*to)), at, left = 0;
+
+    if (!to)
+        return no_memory(err);
+    for (size_t i = 0; i < n; i++)
+        to[i] = g->p->node[i] ? (int)kept++ : -1;
+    g->patched = true;
+    for (int i = 0; i < graph->n_nodes && kept < n && g->patched; i++) {
+        at = pare_intake_index(g, graph->node[i]);
+        g->patched = at >= 0 && (to[at] < 0 || has_own_name(graph->node[i]));
+    }
+    for (int i = 0; i < graph->n_nodes && g->patched; i++) {
+        struct pare_node *node = graph->node[i];
+
+        at = pare_intake_index(g, node);
+        if (at >= 0 && to[at] < 0)
+            continue;
+        if (at >= 0)
+            node->proto = &g->p->node[to[at]];
+        node->id = left;
+        graph->node[left++] = node;
+    }
+    if (g->patched)
+        graph->n_nodes = left;
+    pare_intake_drop_nodes(g);
+    return 0;
+}
+
 bool pare_intake_is(const Onnx__NodeProto *n, const char *type)
 {
     return n->op_type && !strcmp(n->op_type, type) &&
@@ -267,7 +305,7 @@ static int run_step(struct pare_model *m, const struct pare_intake_step *s,
     PARE_TRY(take_graph(&g, err));
     if (g.changed && s->model)
         s->model(m->proto, state);
-    return m->graph && g.changed ? pare_model_build(m, err) : 0;
+    return m->graph && g.changed && !g.patched ? pare_model_build(m, err) : 0;
 }
 
 int pare_intake(struct pare_model *m, const struct pare_load_opts *opts, struct pare_err *err)

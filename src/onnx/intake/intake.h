@@ -17,6 +17,7 @@ struct pare_intake_graph {
     Onnx__GraphProto *p; /* the original until pare_intake_change(), then a copy */
     bool changed;        /* p is a copy with node and initializer lists of its own */
     bool main;
+    bool patched;     /* m->graph was changed as p was: pare_intake_patch() */
     int cap_constant; /* of p->initializer, if changed */
     int64_t *count;   /* what the step has changed so far */
 };
@@ -36,8 +37,8 @@ struct pare_intake_step {
     /* With `graph`, if it changed something: change the rest of the model.  NULL: nothing. */
     void (*model)(Onnx__ModelProto *m, void *state);
 
-    /* After the graph was built from m->proto: change the main graph's protobuf.  If the step
-     * counts something, the graph is built again.  NULL: none. */
+    /* After the graph was built from m->proto: change the main graph's protobuf.  If it changed,
+     * the graph is built again, unless the step changed both (pare_intake_patch).  NULL: none. */
     int (*built)(struct pare_intake_graph *g, struct pare_err *err);
 };
 
@@ -67,6 +68,12 @@ int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *de
 /* Drop the graph inputs of initializers: files before IR version 4 list initializers there. */
 int pare_intake_drop_inputs(struct pare_intake_graph *g, const struct pare_map *names,
                             struct pare_err *err);
+
+/* For `built` steps that also changed the inputs and constants of m->graph: drop the nodes of g->p
+ * that are set to NULL, and the same nodes of m->graph, which then matches g->p and is not built
+ * again.  If names of nodes would differ from those of a file without the dropped nodes, only g->p
+ * is changed. */
+int pare_intake_patch(struct pare_intake_graph *g, struct pare_err *err);
 
 /* The position in g->p->node of a node of m->graph; -1: it is in a function. */
 int pare_intake_index(const struct pare_intake_graph *g, const struct pare_node *n);
