@@ -277,12 +277,36 @@ struct pare_graph *pare_graph_clone(struct pare_arena *a, const struct pare_grap
     return !to || clone_into(&(struct copy){ g, to, NULL }, err) ? NULL : to;
 }
 
+static void replace_in_list(struct pare_value **list, int n, const struct pare_value *from,
+                            struct pare_value *to)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == from)
+            list[i] = to;
+}
+
+/* Bodies refer to captured values directly, in nodes and as outputs. */
+static void redirect_nodes(const struct pare_graph *g, const struct pare_value *from,
+                           struct pare_value *to)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *n = g->node[i];
+        const struct pare_graph *body;
+
+        if (n == to->maker)
+            continue;
+        replace_in_list(n->in, n->n_in, from, to);
+        replace_in_list(n->cap, n->n_cap, from, to);
+        for (int b = 0; n->n_cap && (body = pare_node_body(n, b, NULL)) != NULL; b++) {
+            redirect_nodes(body, from, to);
+            replace_in_list(body->out, body->n_out, from, to);
+        }
+    }
+}
+
 void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct pare_value *to)
 {
-    for (int i = 0; i < g->n_nodes; i++)
-        for (int k = 0; k < g->node[i]->n_in && g->node[i] != to->maker; k++)
-            if (g->node[i]->in[k] == from)
-                g->node[i]->in[k] = to;
+    redirect_nodes(g, from, to);
     for (int i = 0; i < g->n_out; i++)
         if (g->out[i] == from) {
             g->out[i] = to;

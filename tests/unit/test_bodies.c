@@ -2,8 +2,10 @@
 #include "onnx_make.h"
 
 #include <pare/compress.h>
+#include <pare/session.h>
 
 #include <math.h>
+#include <stdio.h>
 
 #include "plan/plan.h"
 
@@ -198,6 +200,64 @@ static void test_activations_in_bodies_are_refused(void **state)
     }
 }
 
+/* h = x fc.weight; y = c ? -h : abs(h) in an If of its own, so that bodies at both depths capture h. */
+static struct bin captured_layer(void)
+{
+    struct bin inner = CAT(node("Neg", "neg", "h", "p"), output("p", PARE_F32, "1,3"));
+    struct bin other = CAT(node("Identity", "same", "h", "r"), output("r", PARE_F32, "1,3"));
+    struct bin yes = CAT(node_with("If", "If_1", "c", "s",
+                                   CAT(attr("then_branch", 5, msg(6, inner)),
+                                       attr("else_branch", 5, msg(6, other)))),
+                         output("s", PARE_F32, "1,3"));
+    struct bin no = CAT(node("Abs", "abs", "h", "q"), output("q", PARE_F32, "1,3"));
+
+    return model(
+        CAT(node("MatMul", "m", "x,fc.weight", "h"),
+            node_with("If", "If_0", "c", "y",
+                      CAT(attr("then_branch", 5, msg(6, yes)), attr("else_branch", 5, msg(6, no)))),
+            initializer("fc.weight", PARE_F32, "4,3", alternating_weight(0)),
+            input("c", PARE_BOOL, ""), input("x", PARE_F32, "1,4"), output("y", PARE_F32, "1,3")));
+}
+
+/* dorefa clips an output to 0 ... 1: the products are much larger, so a body that reads the value
+ * before quantization has another result. */
+static void test_a_quantized_value_is_captured(void **state)
+{
+    struct pare_compression_opts o = {
+        .quantizer = "dorefa",
+        .config = "[{\"quant_types\": [\"output\"], \"quant_bits\": 8, \"op_names\": [\"fc\"]}]",
+        .threads = 1,
+    };
+    const struct pare_export files = { .onnx = "captured.tmp.onnx" };
+    struct pare_model *m = parse(captured_layer()), *made = NULL;
+    struct pare_compression *c = NULL;
+    float before[2][3], simulated[2][3], file[2][3], after[2][3];
+
+    (void)state;
+    for (uint8_t k = 0; k < 2; k++)
+        run_model(m, k, before[k]);
+    ok(pare_compression_new(m, &o, &c, &err));
+    ok(pare_compression_compress(c, &err));
+    for (uint8_t k = 0; k < 2; k++)
+        run_model(m, k, simulated[k]);
+    ok(pare_compression_export(c, &files, &err));
+    ok(pare_model_load(files.onnx, &made, &err));
+    remove(files.onnx);
+    pare_compression_free(c);
+    for (uint8_t k = 0; k < 2; k++) {
+        run_model(made, k, file[k]);
+        run_model(m, k, after[k]);
+        for (int i = 0; i < 3; i++) {
+            assert_true(fabsf(before[k][i]) > 1);
+            assert_true(fabsf(simulated[k][i]) <= 1);
+            assert_true(simulated[k][i] == file[k][i]);
+            assert_true(before[k][i] == after[k][i]);
+        }
+    }
+    pare_model_free(made);
+    pare_model_free(m);
+}
+
 /* The state doubles in every iteration, so its size in the body must not be folded: the stacked
  * results are 1, 2, 4. */
 static void test_loop_with_a_growing_state(void **state)
@@ -235,6 +295,7 @@ int main(void)
                                         cmocka_unit_test(test_layers_in_bodies_are_pruned),
                                         cmocka_unit_test(test_weights_in_bodies_are_quantized),
                                         cmocka_unit_test(test_activations_in_bodies_are_refused),
+                                        cmocka_unit_test(test_a_quantized_value_is_captured),
                                         cmocka_unit_test(test_loop_with_a_growing_state) };
     int rc;
 
