@@ -29,6 +29,39 @@ int pare_root_axis(const struct pare_value *v, int axis)
     return axis;
 }
 
+/* The axis that a view of other rank keeps: with the same size, and as many elements before it. */
+static int axis_before_view(const struct pare_tensor *from, const struct pare_tensor *to, int axis)
+{
+    int64_t before = 1, at = 1;
+
+    for (int i = 0; i < axis; i++)
+        before *= to->dim[i];
+    for (int i = 0; i < from->rank; at *= from->dim[i++])
+        if (at == before && from->dim[i] == to->dim[axis])
+            return i;
+    return -1;
+}
+
+int pare_scale_axis(const struct pare_value *v, int axis)
+{
+    while (axis >= 0 && v->maker) {
+        const struct pare_node *n = v->maker;
+        const struct pare_value *from = n->n_in ? n->in[0] : NULL;
+        struct pare_index_map m;
+
+        if (!from || !(from->flags & PARE_V_CONST))
+            return axis;
+        if (n->out[0] == v && pare_index_map(n, 0, &m) && pare_numel(&from->t) == pare_numel(&v->t))
+            axis = m.axis[axis];
+        else if (n->op && n->op->flags & PARE_OP_VIEW)
+            axis = axis_before_view(&from->t, &v->t, axis);
+        else if (!n->op || !(n->op->flags & PARE_OP_COPIES) || from->t.rank != v->t.rank)
+            return -1;
+        v = from;
+    }
+    return axis;
+}
+
 static void find_axes(struct pare_layer *l)
 {
     const struct pare_node *n = l->info.node;

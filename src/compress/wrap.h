@@ -24,4 +24,8 @@ bool pare_type_listed(const char *types, const char *type);
  */
 int pare_root_axis(const struct pare_value *weight, int axis);
 
+/* The same for an axis of scales: it may also be sliced and concatenated, as exporters reorder the
+ * gates of recurrent layers, since scales belong to the elements of the initializer. */
+int pare_scale_axis(const struct pare_value *weight, int axis);
+
 #endif

@@ -315,6 +315,24 @@ void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct p
         }
 }
 
+int pare_graph_count_uses(const struct pare_graph *g, const struct pare_value *v)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->n_out; i++)
+        n += g->out[i] == v;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *u = g->node[i];
+        const struct pare_graph *body;
+
+        for (int k = 0; k < u->n_in; k++)
+            n += u->in[k] == v;
+        for (int b = 0; u->n_cap && (body = pare_node_body(u, b, NULL)) != NULL; b++)
+            n += pare_graph_count_uses(body, v);
+    }
+    return n;
+}
+
 struct pare_node *pare_graph_only_consumer(const struct pare_graph *g, const struct pare_value *v)
 {
     struct pare_node *found = NULL;

@@ -54,6 +54,9 @@ void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct p
  * graph has consumers outside: NULL. */
 struct pare_node *pare_graph_only_consumer(const struct pare_graph *g, const struct pare_value *v);
 
+/* How many inputs of nodes and outputs of graphs are v, also in bodies. */
+int pare_graph_count_uses(const struct pare_graph *g, const struct pare_value *v);
+
 /* Append a node with room for its inputs and outputs.  NULL on error. */
 struct pare_node *pare_graph_add(struct pare_graph *g, int n_in, int n_out, struct pare_err *err);
 

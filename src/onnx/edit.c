@@ -18,7 +18,7 @@ static char value_name, node_name;
 
 int pare_edit_reserve(struct pare_edit *e, const char *name, struct pare_err *err)
 {
-    return name && *name ? pare_map_set(&e->names, e->a, name, &value_name, err) : 0;
+    return name && *name ? pare_map_set(&e->root->names, e->a, name, &value_name, err) : 0;
 }
 
 static int reserve_node(struct pare_edit *e, const char *name, struct pare_err *err)
@@ -72,7 +72,7 @@ const char *pare_edit_name(struct pare_edit *e, const char *base, const char *en
     char *name = pare_sprintf(e->a, "%s%s", base, ending);
     struct pare_err err;
 
-    for (int i = 2; name && (pare_map_get(&e->names, name) || in_graph(e, name)); i++)
+    for (int i = 2; name && (pare_map_get(&e->root->names, name) || in_graph(e, name)); i++)
         name = pare_sprintf(e->a, "%s%s_%d", base, ending, i);
     return name && !pare_edit_reserve(e, name, &err) ? name : NULL;
 }
@@ -82,14 +82,14 @@ const char *pare_edit_value_name(struct pare_edit *e, const char *base)
     char *name = base ? pare_strdup(e->a, base) : NULL;
     struct pare_err err;
 
-    while (name && (pare_map_get(&e->names, name) == &value_name || in_graph(e, name)))
-        name = pare_sprintf(e->a, "%s.%lld", base, (long long)++e->numbered);
+    while (name && (pare_map_get(&e->root->names, name) == &value_name || in_graph(e, name)))
+        name = pare_sprintf(e->a, "%s.%lld", base, (long long)++e->root->numbered);
     return name && !pare_edit_reserve(e, name, &err) ? name : NULL;
 }
 
 /* ---- the copy -------------------------------------------------------------------------------- */
 
-static int copy_nodes(struct pare_edit *e, struct pare_err *err)
+int pare_edit_copy_nodes(struct pare_edit *e, struct pare_err *err)
 {
     const Onnx__GraphProto *g = &e->graph;
 
@@ -173,7 +173,7 @@ static int copy_graph(struct pare_edit *e, struct pare_err *err)
         return pare_edit_no_memory(err);
     PARE_TRY(reserve_names(e, &e->model.base, err));
     PARE_TRY(copy_initializers(e, err));
-    return copy_nodes(e, err);
+    return pare_edit_copy_nodes(e, err);
 }
 
 int pare_edit_new(const struct pare_model *m, struct pare_edit **edit, struct pare_err *err)
@@ -194,6 +194,7 @@ int pare_edit_new(const struct pare_model *m, struct pare_edit **edit, struct pa
     e->from = m;
     e->to = to;
     e->a = to->arena;
+    e->root = e;
     if (copy_graph(e, err)) {
         pare_edit_free(e);
         return err->code;
@@ -216,13 +217,14 @@ struct pare_arena *pare_edit_arena(struct pare_edit *e)
 /* ---- the result ------------------------------------------------------------------------------ */
 
 /* The file's nodes in their order, each followed by the nodes that were inserted after it. */
-static int list_nodes(struct pare_edit *e, struct pare_err *err)
+int pare_edit_list_nodes(struct pare_edit *e, struct pare_err *err)
 {
     int *first = pare_alloc(e->a, (size_t)e->n_file + 2, sizeof(*first)), at = 0;
     Onnx__NodeProto **list = pare_alloc(e->a, (size_t)e->n + 1, sizeof(*list));
 
     if (!first || !list)
         return pare_edit_no_memory(err);
+    PARE_TRY(pare_edit_close_bodies(e, err));
     for (int i = e->n_file; i < e->n; i++)
         first[e->slot[i].after + 1] += e->slot[i].p != NULL;
     for (int i = 0; i <= e->n_file; i++) { /* node i - 1, then its followers */
@@ -244,7 +246,7 @@ static int list_nodes(struct pare_edit *e, struct pare_err *err)
 int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_err *err)
 {
     struct pare_model *m = e->to;
-    int rc = list_nodes(e, err);
+    int rc = pare_edit_list_nodes(e, err);
 
     *model = NULL;
     if (!rc)
@@ -260,6 +262,6 @@ int pare_edit_model(struct pare_edit *e, struct pare_model **model, struct pare_
 
 int pare_edit_save(struct pare_edit *e, const char *path, struct pare_err *err)
 {
-    PARE_TRY(list_nodes(e, err));
+    PARE_TRY(pare_edit_list_nodes(e, err));
     return pare_model_save(e->to, path, NULL, err);
 }

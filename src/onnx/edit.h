@@ -14,7 +14,7 @@
  * to it.  The elements of tensors and the strings that are passed in are not copied: they must live
  * as long as the edit and its model; pare_edit_arena() is memory that does.
  *
- * Only the main graph is edited: nodes of functions and of subgraphs are left as they are.
+ * Nodes of functions are left as they are; those of bodies are reached by pare_edit_of_node().
  */
 #ifndef PARE_ONNX_EDIT_H
 #define PARE_ONNX_EDIT_H
@@ -138,6 +138,12 @@ int pare_edit_set_int(struct pare_edit *e, const struct pare_node *n, const char
                       struct pare_err *err);
 int pare_edit_set_ints(struct pare_edit *e, const struct pare_node *n, const char *attr,
                        const int64_t *v, int count, struct pare_err *err);
+
+/* The edit of the graph that has the node n: e, or that of a body of If, Loop or Scan of g, at any
+ * depth; nodes can be inserted, renamed, rewired and removed there.  Initializers are added to e.
+ * *at is valid until pare_edit_opset(); NULL: g and its bodies do not have the node. */
+int pare_edit_of_node(struct pare_edit *e, const struct pare_graph *g, const struct pare_node *n,
+                      struct pare_edit **at, struct pare_err *err);
 
 /* ---- passes over the whole graph ------------------------------------------------------------- */
 

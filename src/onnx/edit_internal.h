@@ -25,6 +25,12 @@ struct pare_edit {
     struct pare_map names;     /* names that are taken, see edit.c */
     struct pare_map stale;     /* names of values whose declared shape is dropped */
     int64_t numbered;          /* numbers given out by pare_edit_add_constant() */
+
+    struct pare_edit *root;   /* the edit of the main graph, which has names and constants */
+    struct pare_edit *bodies; /* edits of bodies of this graph's nodes, a list by `next` */
+    struct pare_edit *next;
+    int owner;        /* of a body: the slot of its node in the edit around it */
+    const char *attr; /* of a body: the attribute of that node */
 };
 
 /* protobuf-c structs have no const; nothing is written through these pointers. */
@@ -34,6 +40,14 @@ static inline char *pare_edit_text(const char *s)
 }
 
 int pare_edit_no_memory(struct pare_err *err);
+
+/* Fill the slots from the graph's nodes; and the other way, in the order of the file, with each node
+ * followed by the nodes that were inserted after it. */
+int pare_edit_copy_nodes(struct pare_edit *e, struct pare_err *err);
+int pare_edit_list_nodes(struct pare_edit *e, struct pare_err *err);
+
+/* Set the bodies that were edited as attributes of their nodes. */
+int pare_edit_close_bodies(struct pare_edit *e, struct pare_err *err);
 
 /* A name for a value: `base`, or base + ".1", ... if it is taken; reserved.  NULL: no memory. */
 const char *pare_edit_value_name(struct pare_edit *e, const char *base);

@@ -30,6 +30,7 @@ struct job {
     const struct pare_node *n; /* the layer's */
     bool conv;                 /* ConvInteger, which has the attributes of Conv */
     bool turned;               /* Gemm: the weight is (N, K) */
+    struct pare_edit *at;      /* of the graph that has the node: a body's, or d->e */
     struct pare_edit_slot *s;  /* the file's node */
 };
 
@@ -39,23 +40,6 @@ static int no_memory(struct pare_err *err)
 }
 
 /* ---- conditions ------------------------------------------------------------------------------ */
-
-static int count_uses(const struct pare_graph *g, const char *name)
-{
-    int n = 0;
-
-    for (int i = 0; i < g->n_out; i++)
-        n += !strcmp(g->out[i]->name, name);
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct pare_node *u = g->node[i];
-
-        for (int k = 0; k < u->n_in; k++)
-            n += u->in[k] && !strcmp(u->in[k]->name, name);
-        for (int k = 0; k < u->n_cap; k++)
-            n += !strcmp(u->cap[k]->name, name);
-    }
-    return n;
-}
 
 static bool same_zeros(const struct pare_qscale *g)
 {
@@ -98,7 +82,7 @@ static bool is_supported(struct job *j)
         return false;
     return (j->conv || n->in[1]->t.rank == 2) &&
            (j->conv || pare_is_plain_product(n, &j->turned)) && scales_fit(j) &&
-           count_uses(all, l->weight->name) == 1;
+           pare_graph_count_uses(all, pare_graph_find(all, l->weight->name)) == 1;
 }
 
 /* ---- constants ------------------------------------------------------------------------------- */
@@ -168,12 +152,12 @@ static int add_constant(const struct job *j, const char *base, const char *endin
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static int insert(struct pare_dynamic *d, struct pare_edit_node *n, struct pare_err *err)
+static int insert(const struct job *j, struct pare_edit_node *n, struct pare_err *err)
 {
-    const char *ending = pare_sprintf(d->a, "_%s", n->type);
+    const char *ending = pare_sprintf(j->d->a, "_%s", n->type);
 
-    n->name = ending && n->out ? pare_edit_name(d->e, n->out, ending) : NULL;
-    return n->name ? pare_edit_insert(d->e, n, err) : no_memory(err);
+    n->name = ending && n->out ? pare_edit_name(j->d->e, n->out, ending) : NULL;
+    return n->name ? pare_edit_insert(j->at, n, err) : no_memory(err);
 }
 
 /* type(a, b) with a new name for its result. */
@@ -183,16 +167,39 @@ static int insert_new(const struct job *j, const char *type, const char *a, cons
     struct pare_edit_node n = { .type = type, .in = { a, b }, .axis = -1 };
 
     n.out = *out = pare_edit_name(j->d->e, j->n->out[0]->name, ending);
-    return insert(j->d, &n, err);
+    return insert(j, &n, err);
 }
 
-static int quantize_input(struct pare_dynamic *d, const char *x, const struct names **names,
+/* What is quantized in the graph of the layer. */
+static struct pare_dynamic_inputs *inputs_of(const struct job *j)
+{
+    struct pare_dynamic_inputs *i = j->d->inputs;
+
+    while (i && i->at != j->at)
+        i = i->next;
+    if (i)
+        return i;
+    i = pare_alloc(j->d->a, 1, sizeof(*i));
+    if (i) {
+        i->at = j->at;
+        i->next = j->d->inputs;
+        j->d->inputs = i;
+    }
+    return i;
+}
+
+static int quantize_input(const struct job *j, const char *x, const struct names **names,
                           struct pare_err *err)
 {
+    struct pare_dynamic *d = j->d;
+    struct pare_dynamic_inputs *done = inputs_of(j);
     struct pare_edit_node n = { .type = "DynamicQuantizeLinear", .in = { x }, .axis = -1 };
     struct names *v;
 
-    *names = pare_map_get(&d->inputs, x);
+    *names = NULL;
+    if (!done)
+        return no_memory(err);
+    *names = pare_map_get(&done->quantized, x);
     if (*names)
         return 0;
     *names = v = pare_alloc(d->a, 1, sizeof(*v));
@@ -203,8 +210,8 @@ static int quantize_input(struct pare_dynamic *d, const char *x, const struct na
     v->zero = n.more[1] = pare_edit_name(d->e, x, "_zero_point");
     if (!v->q || !v->scale || !v->zero)
         return no_memory(err);
-    PARE_TRY(insert(d, &n, err));
-    return pare_map_set(&d->inputs, d->a, x, v, err);
+    PARE_TRY(insert(j, &n, err));
+    return pare_map_set(&done->quantized, d->a, x, v, err);
 }
 
 /* Turns the float node into the integer one, which makes a new value `sum`. */
@@ -229,7 +236,7 @@ static int change_node(const struct job *j, const struct names *x, const char *s
     p->input[p->n_input++] = pare_edit_text(w);
     p->input[p->n_input++] = pare_edit_text(x->zero);
     p->input[p->n_input++] = pare_edit_text(zero);
-    return pare_edit_rename(j->d->e, p->output[0], sum, err);
+    return pare_edit_rename(j->at, p->output[0], sum, err);
 }
 
 /* The name of the bias as the Add reads it; NULL: none. */
@@ -244,7 +251,7 @@ static int find_bias(const struct job *j, const char **bias, struct pare_err *er
         return 0;
     PARE_TRY(per_channel(j, pare_f32(&b->t), pare_numel(&b->t), &t, err));
     PARE_TRY(add_constant(j, b->name, "_channels", &t, bias, err));
-    return count_uses(j->l->compression->model->graph, b->name) == 1
+    return pare_graph_count_uses(j->l->compression->model->graph, b) == 1
                ? pare_edit_drop_constant(j->d->e, b->name, err)
                : 0;
 }
@@ -257,7 +264,7 @@ static int replace(const struct job *j, struct pare_err *err)
     const struct names *x;
     struct pare_tensor t;
 
-    PARE_TRY(quantize_input(j->d, j->s->p->input[0], &x, err));
+    PARE_TRY(quantize_input(j, j->s->p->input[0], &x, err));
     PARE_TRY(find_bias(j, &bias, err));
     PARE_TRY(per_channel(j, j->g->scale, j->g->n, &t, err));
     PARE_TRY(add_constant(j, j->l->weight->name, "_scale", &t, &scale, err));
@@ -268,7 +275,7 @@ static int replace(const struct job *j, struct pare_err *err)
     if (!sum || !cast.out)
         return no_memory(err);
     PARE_TRY(change_node(j, x, sum, err));
-    PARE_TRY(insert(j->d, &cast, err));
+    PARE_TRY(insert(j, &cast, err));
     PARE_TRY(insert_new(j, "Mul", x->scale, scale, "_scales", &both, err));
     last.type = bias ? "Add" : "Mul";
     last.in[0] = cast.out;
@@ -277,7 +284,7 @@ static int replace(const struct job *j, struct pare_err *err)
         PARE_TRY(insert_new(j, "Mul", cast.out, both, "_product", &product, err));
         last.in[0] = product;
     }
-    return insert(j->d, &last, err);
+    return insert(j, &last, err);
 }
 
 int pare_dynamic_export(struct pare_dynamic *d, const struct pare_layer *l,
@@ -290,10 +297,11 @@ int pare_dynamic_export(struct pare_dynamic *d, const struct pare_layer *l,
     if (!is_supported(&j))
         return 0;
     PARE_TRY(pare_edit_opset(d->e, 11, err));
-    j.s = pare_edit_maker(d->e, j.n->out[0]->name);
+    PARE_TRY(pare_edit_of_node(d->e, l->compression->graph, j.n, &j.at, err));
+    j.s = j.at ? pare_edit_maker(j.at, j.n->out[0]->name) : NULL;
     if (!j.s || strcmp(j.s->p->op_type, j.n->type) != 0)
         return 0;
-    PARE_TRY(pare_edit_own(d->e, j.n->out[0]->name, &j.s, err));
+    PARE_TRY(pare_edit_own(j.at, j.n->out[0]->name, &j.s, err));
     *done = true;
     d->n++;
     return replace(&j, err);

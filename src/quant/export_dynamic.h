@@ -6,12 +6,19 @@
 #include "../onnx/edit.h"
 #include "qscale.h"
 
-/* One export.  Layers that read the same value share its DynamicQuantizeLinear. */
+/* Values that are quantized in one graph, the main graph or a body. */
+struct pare_dynamic_inputs {
+    const struct pare_edit *at;
+    struct pare_map quantized; /* name of a float value to the names of its quantized one */
+    struct pare_dynamic_inputs *next;
+};
+
+/* One export.  Layers of a graph that read the same value share its DynamicQuantizeLinear. */
 struct pare_dynamic {
     struct pare_edit *e;
-    struct pare_arena *a;   /* lives as long as the edit and its model */
-    struct pare_map inputs; /* name of a float value to its quantized one */
-    int n;                  /* layers exported */
+    struct pare_arena *a; /* lives as long as the edit and its model */
+    struct pare_dynamic_inputs *inputs;
+    int n; /* layers exported */
 };
 
 /* Replace the layer's node by integer operators.  *done is false, and nothing changes, if the

@@ -17,6 +17,7 @@
 struct nbits {
     struct pare_edit *e;
     struct pare_arena *a;
+    struct pare_edit *at; /* of the graph that has the layer's node: a body's, or e */
     const struct pare_layer *l;
     const struct pare_qscale *g;
     const struct pare_tensor *q;
@@ -26,23 +27,6 @@ struct nbits {
 };
 
 /* ---- conditions ------------------------------------------------------------------------------ */
-
-static int count_uses(const struct pare_graph *g, const char *name)
-{
-    int n = 0;
-
-    for (int i = 0; i < g->n_out; i++)
-        n += !strcmp(g->out[i]->name, name);
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct pare_node *u = g->node[i];
-
-        for (int k = 0; k < u->n_in; k++)
-            n += u->in[k] && !strcmp(u->in[k]->name, name);
-        for (int k = 0; k < u->n_cap; k++)
-            n += !strcmp(u->cap[k]->name, name);
-    }
-    return n;
-}
 
 static bool plain_product(const struct pare_node *n)
 {
@@ -55,12 +39,13 @@ static bool is_supported(const struct nbits *b)
 {
     const struct pare_layer *l = b->l;
     const struct pare_node *n = l->info.node;
+    const struct pare_graph *all = l->compression->model->graph;
     int64_t size = b->g->by.size;
 
     return size >= 16 && !(size & (size - 1)) && b->g->offset == 0 &&
            !l->quant->quantized[PARE_INPUT] && !l->quant->quantized[PARE_OUTPUT] &&
            plain_product(n) && !strcmp(n->in[1]->name, l->weight->name) &&
-           count_uses(l->compression->model->graph, l->weight->name) == 1;
+           pare_graph_count_uses(all, pare_graph_find(all, l->weight->name)) == 1;
 }
 
 /* ---- packing ------------------------------------------------------------------------------- */
@@ -169,9 +154,9 @@ static int add_nodes(const struct nbits *b, const Onnx__NodeProto *p, struct par
     add.name = c ? pare_edit_name(b->e, out, "_Add") : NULL;
     if (!n.out || !n.name || (c && !add.name))
         return pare_no_memory(err, "to export a quantized model");
-    PARE_TRY(pare_edit_remove(b->e, out, err));
-    PARE_TRY(pare_edit_insert(b->e, &n, err));
-    return c ? pare_edit_insert(b->e, &add, err) : 0;
+    PARE_TRY(pare_edit_remove(b->at, out, err));
+    PARE_TRY(pare_edit_insert(b->at, &n, err));
+    return c ? pare_edit_insert(b->at, &add, err) : 0;
 }
 
 int pare_nbits_export(struct pare_edit *e, struct pare_arena *a, const struct pare_layer *l,
@@ -190,7 +175,8 @@ int pare_nbits_export(struct pare_edit *e, struct pare_arena *a, const struct pa
     b.K = q->dim[g->by.axis];
     b.N = q->dim[!g->by.axis];
     b.blocks = g->by.dim[g->by.axis];
-    s = pare_edit_maker(e, l->info.node->out[0]->name);
+    PARE_TRY(pare_edit_of_node(e, l->compression->graph, l->info.node, &b.at, err));
+    s = b.at ? pare_edit_maker(b.at, l->info.node->out[0]->name) : NULL;
     if (!s || strcmp(s->p->op_type, l->info.node->type) || s->p->n_input < 2)
         return 0;
     *done = true;

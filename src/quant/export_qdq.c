@@ -450,14 +450,6 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
-static bool any_in_body(const struct pare_compression *r)
-{
-    for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].info.body)
-            return true;
-    return false;
-}
-
 static int export_all(struct qdq *x, const struct pare_export *form, struct pare_err *err)
 {
     struct pare_compression *r = x->r;
@@ -490,10 +482,7 @@ static int export_all(struct qdq *x, const struct pare_export *form, struct pare
         return pare_fail(err, PARE_ECONFIG,
                          "no layer can be exported as MatMulInteger or ConvInteger: that needs a "
                          "convolution or linear layer with float input and 8-bit weights that no "
-                         "other node reads%s",
-                         any_in_body(r) ? ", outside of bodies of If, Loop and Scan; use --preset "
-                                          "int8-weights"
-                                        : "");
+                         "other node reads");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
     return 0;

@@ -69,6 +69,21 @@ static bool has_channels(const struct pare_layer_info *l)
     return pare_root_axis(l->weight, out) >= 0;
 }
 
+/* Whether both weights of a recurrent layer have an axis for scales, or are not quantized. */
+static bool has_scale_axes(const struct pare_node *n)
+{
+    const struct pare_op_weights *k = &n->op->layer;
+    const int input[2] = { k->weight, k->second };
+
+    for (int i = 0; i < 2; i++) {
+        const struct pare_value *v = input[i] < n->n_in ? n->in[input[i]] : NULL;
+
+        if (v && v->flags & PARE_V_CONST && pare_scale_axis(v, k->scale_axis) < 0)
+            return false;
+    }
+    return true;
+}
+
 static enum choice choose(const struct pare_layer_info *l, int64_t all)
 {
     const struct pare_value *root = l->weight ? pare_value_root(l->weight) : NULL;
@@ -77,8 +92,8 @@ static enum choice choose(const struct pare_layer_info *l, int64_t all)
         return LEAVE;
     if (l->node->op && l->node->op->layer.kind == PARE_LAYER_EMBEDDING)
         return pare_numel(&root->t) >= all / TABLE_SHARE ? TABLE : LEAVE;
-    if (l->node->op && l->node->op->layer.second) /* recurrent: no runtime has an integer form */
-        return pare_same_shape(&root->t, &l->weight->t) ? TABLE : LEAVE; /* else no channels */
+    if (l->node->op && l->node->op->layer.second)
+        return has_scale_axes(l->node) ? TABLE : LEAVE;
     if ((!l->in && !l->body) || !has_channels(l))
         return LEAVE;
     return pare_layer_is_product(l) ? QUANTIZE : LEAVE;

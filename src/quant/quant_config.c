@@ -7,6 +7,7 @@
 
 #include "../base/arena.h"
 #include "../base/options.h"
+#include "../compress/wrap.h"
 #include "../tensor/tensor.h"
 
 #define AT(field) offsetof(struct pare_quant_conf, field)
@@ -124,8 +125,9 @@ static int set_scheme(const struct pare_layer *l, const struct pare_quant_conf *
     if (!q->per_channel)
         return 0;
     q->axis = site == PARE_WEIGHT ? l->out_axis : 1;
-    if (site == PARE_WEIGHT && q->axis < 0 && l->info.node->op && !l->info.weight->maker)
-        q->axis = l->info.node->op->layer.scale_axis ? l->info.node->op->layer.scale_axis : -1;
+    if (site == PARE_WEIGHT && q->axis < 0 && l->info.node->op &&
+        l->info.node->op->layer.scale_axis)
+        q->axis = pare_scale_axis(l->info.weight, l->info.node->op->layer.scale_axis);
     if (q->axis < 0)
         return pare_fail(err, PARE_ECONFIG,
                          "its %s has no channels, so per_channel is not possible",

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""body_weights.py - weights in bodies of If that Cast, Reshape and Transpose nodes change.
+"""body_weights.py - weights in bodies of If that Cast, Reshape and Transpose nodes change; quantized values in bodies.
 
 usage: body_weights.py BUILD_FOLDER
 
 A weight in a Constant node with a Cast, an initializer of the body with a Reshape, and a weight of the main
 graph with a Transpose in both bodies are layers that are pruned and quantized; what is written is the same in Pare
-and in ONNX Runtime, for both bodies.
+and in ONNX Runtime, for both bodies.  The same for a value that is quantized in the main graph and captured by bodies.
 """
 import json
 import os
@@ -47,6 +47,19 @@ def model(r, path):
     onnx.save(h.make_model(g, ir_version=8, opset_imports=[h.make_opsetid("", 13)]), path)
 
 
+def captured(r, path):
+    """The result of a layer is read by a layer of the main graph and in both bodies."""
+    w = [(r.standard_normal((4, 4, 3, 3)) / 4).astype("f") for _ in range(2)]
+    then = h.make_graph([h.make_node("Neg", ["h"], ["o"])], "then", [], [info("o")])
+    other = h.make_graph([h.make_node("Add", ["h", "h"], ["o"])], "else", [], [info("o")])
+    g = h.make_graph([h.make_node("Conv", ["x", "w0"], ["h0"], pads=[1, 1, 1, 1]), h.make_node("Relu", ["h0"], ["h"]),
+                      h.make_node("If", ["c"], ["z"], then_branch=then, else_branch=other, name="pick"),
+                      h.make_node("Conv", ["h", "w1"], ["v"], pads=[1, 1, 1, 1]), h.make_node("Add", ["z", "v"], ["y"])], "g",
+                     [info("x", T.FLOAT, ["N", 4, 6, 6]), info("c", T.BOOL, [])], [info("y")],
+                     [nh.from_array(v, "w%d" % i) for i, v in enumerate(w)])
+    onnx.save(h.make_model(g, ir_version=8, opset_imports=[h.make_opsetid("", 13)]), path)
+
+
 def main():
     build = sys.argv[1]
     r = np.random.default_rng(1)
@@ -67,7 +80,8 @@ def main():
         layers = [(l["name"].split("/")[1], l["type"]) for l in json.loads(pare("inspect", path, "--json"))["layers"]]
         check(sorted(layers) == [("else", "Conv"), ("else", "MatMul"), ("then", "Conv"), ("then", "MatMul")], layers)
         steps = {"export": ["export", "--intake"], "prune": ["prune", "--pruner", "level", "--sparsity", "0.5"],
-                 "w8": ["quantize", "--preset", "int8-weights"]}
+                 "w8": ["quantize", "--preset", "int8-weights"],
+                 "dynamic": ["quantize", "--preset", "int8-dynamic"]}
         for step, args in steps.items():
             pare(*args, "-q", path, "-o", os.path.join(tmp, step + ".onnx"))
         kinds = {i.data_type for i in onnx.load(os.path.join(tmp, "w8.onnx")).graph.initializer if len(i.dims) > 1}
@@ -81,8 +95,18 @@ def main():
                 want = ort.run(os.path.join(tmp, step + ".onnx"), feed)["y"]
                 pare("run", os.path.join(tmp, step + ".onnx"), "--input", feed, "-o", out)
                 check(np.allclose(np.load(out), want, 1e-5, 1e-6), (step, condition))
-                limit = {"m": 1e-6, "export": 1e-6, "w8": .02}.get(step, 10)
+                limit = {"m": 1e-6, "export": 1e-6, "w8": .02, "dynamic": .05}.get(step, 10)
                 check(abs(want - first).max() < limit, (step, condition, "differs from the original"))
+        data, path = os.path.join(tmp, "data.npz"), os.path.join(tmp, "captured.onnx")
+        captured(r, path)
+        np.savez(data, x=r.standard_normal((8, 4, 6, 6)).astype("f"), c=np.array(True))
+        pare("quantize", path, "--preset", "int8", "--data", data, "--valid", "none", "-q", "-o", path + ".q.onnx")
+        for condition in (True, False):
+            np.savez(feed, x=r.standard_normal((2, 4, 6, 6)).astype("f"), c=np.array(condition))
+            first, want = ort.run(path, feed)["y"], ort.run(path + ".q.onnx", feed)["y"]
+            pare("run", path + ".q.onnx", "--input", feed, "-o", out)
+            check(np.allclose(np.load(out), want, 1e-4, .1), ("captured", condition))
+            check(np.linalg.norm(want - first) < .03 * np.linalg.norm(first), ("captured differs", condition))
         ort.close()
     print("%d wrong" % bad)
     sys.exit(bad != 0)

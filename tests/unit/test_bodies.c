@@ -172,6 +172,39 @@ static void test_weights_in_bodies_are_quantized(void **state)
     pare_model_free(was);
 }
 
+/* Nodes of a type in a graph and its bodies. */
+static int count_type(const struct pare_graph *g, const char *type)
+{
+    const struct pare_graph *body;
+    int n = 0;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        n += !strcmp(g->node[i]->type, type);
+        for (int b = 0; (body = pare_node_body(g->node[i], b, NULL)) != NULL; b++)
+            n += count_type(body, type);
+    }
+    return n;
+}
+
+/* Each body quantizes x itself: a value of one body is unknown in the other. */
+static void test_layers_in_bodies_are_quantized_dynamically(void **state)
+{
+    struct pare_quantize_opts o = { .size = sizeof(o), .preset = "int8-dynamic" };
+    struct pare_model *m = parse(two_bodies()), *was = parse(two_bodies()), *out = NULL;
+    struct pare_quantize_report r = { 0 };
+
+    (void)state;
+    ok(pare_quantize(m, &o, &out, &r, &err));
+    assert_int_equal(r.layers, 3);
+    assert_int_equal(count_type(out->graph, "MatMulInteger"), 3);
+    assert_int_equal(count_type(out->graph, "DynamicQuantizeLinear"), 2);
+    assert_int_equal(count_type(out->graph, "MatMul"), 0);
+    compare_with_weights(out, was, 0.02f);
+    pare_model_free(out);
+    pare_model_free(m);
+    pare_model_free(was);
+}
+
 /* Activations in bodies stay float: a config_list that asks for them is an error. */
 static void test_activations_in_bodies_are_refused(void **state)
 {
@@ -294,6 +327,8 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_layers_in_bodies_are_listed),
                                         cmocka_unit_test(test_layers_in_bodies_are_pruned),
                                         cmocka_unit_test(test_weights_in_bodies_are_quantized),
+                                        cmocka_unit_test(
+                                            test_layers_in_bodies_are_quantized_dynamically),
                                         cmocka_unit_test(test_activations_in_bodies_are_refused),
                                         cmocka_unit_test(test_a_quantized_value_is_captured),
                                         cmocka_unit_test(test_loop_with_a_growing_state) };

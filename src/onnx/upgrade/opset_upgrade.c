@@ -294,6 +294,7 @@ int pare_edit_opset(struct pare_edit *e, int64_t version, struct pare_err *err)
     raise_ir(e, version);
     if (from >= version)
         return 0;
+    PARE_TRY(pare_edit_close_bodies(e, err));
     if (!set || version > PARE_OPSET_NEWEST || from < PARE_OPSET_OLDEST)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the model has opset %lld and cannot be raised to %lld; opsets %d to %d "

@@ -110,14 +110,14 @@ static void back(const struct pare_rnn_back *r)
 }
 
 static const char *const acts[] = { "Sigmoid", "Tanh", "Tanh" };
-static const struct pare_rnn_cell cell = { .gates = 4,
-                                           .mixes = 4,
-                                           .n_act = 3,
-                                           .act = acts,
-                                           .step = step,
-                                           .back = back };
+const struct pare_rnn_cell pare_lstm_cell = { .gates = 4,
+                                              .mixes = 4,
+                                              .n_act = 3,
+                                              .act = acts,
+                                              .step = step,
+                                              .back = back };
 
-PARE_RNN_BY(cell)
+PARE_RNN_BY(pare_lstm_cell)
 
 const struct pare_op pare_op_lstm = {
     .type = "LSTM",

@@ -181,7 +181,23 @@ struct forward {
     float *x, *r;       /* X W', (T B, G H); h R', (B, G H) */
     float *h, *c, *tmp; /* (B, H), (B, H), (H) */
     float *zero;        /* (G H) */
+    float *round;       /* rounded operand of a product, (T B, I) or (B, H); NULL: not rounded */
 };
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The operand of a product, rounded if the cell requires it. */
+static const float *operand(const struct forward *f, const float *v, int64_t n)
+{
+    if (!f->round)
+        return v;
+    memcpy(f->round, v, (size_t)n * sizeof(float));
+    f->s.cell->round(f->round, n);
+    return f->round;
+}
 
 static int start(struct forward *f, struct pare_ctx *c, struct pare_err *err)
 {
@@ -194,7 +210,10 @@ static int start(struct forward *f, struct pare_ctx *c, struct pare_err *err)
     f->c = pare_alloc_raw(c->scratch, bh, sizeof(float));
     f->tmp = pare_alloc_raw(c->scratch, (size_t)s->H, sizeof(float));
     f->zero = pare_alloc(c->scratch, gh, sizeof(float));
-    if (!f->x || !f->r || !f->h || !f->c || !f->tmp || !f->zero)
+    f->round = s->cell->round ? pare_alloc_raw(c->scratch, larger(bh, (size_t)(s->T * s->B * s->I)),
+                                               sizeof(float))
+                              : NULL;
+    if ((s->cell->round && !f->round) || !f->x || !f->r || !f->h || !f->c || !f->tmp || !f->zero)
         return pare_no_memory(err, "for the states of %lld sequences", (long long)s->B);
     return 0;
 }
@@ -259,7 +278,7 @@ static void one_step(const struct forward *f, struct pare_rnn_row *row, int64_t 
         .bk = 1,
         .bj = s->H,
         .ys = gh,
-        .a = f->h,
+        .a = operand(f, f->h, s->B * s->H),
         .b = row->R,
         .y = f->r,
     };
@@ -313,7 +332,7 @@ static void one_direction(const struct forward *f, int64_t d)
         .bk = 1,
         .bj = s->I,
         .ys = gh,
-        .a = s->n->in[X]->t.data,
+        .a = operand(f, pare_f32(&s->n->in[X]->t), s->T * s->B * s->I),
         .b = pare_f32(&s->n->in[W]->t) + d * gh * s->I,
         .y = f->x,
     };

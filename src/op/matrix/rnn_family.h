@@ -92,7 +92,12 @@ struct pare_rnn_cell {
     /* A gate multiplies the last gate's part of h.  Before R: `extra` is r h, and back() multiplies
      * its gradient with R itself.  After R (linear_before_reset): dr is not dx. */
     bool resets;
+
+    /* Round the operand of a product with W or R, in place; NULL: products are exact. */
+    void (*round)(float *v, int64_t n);
 };
+
+extern const struct pare_rnn_cell pare_lstm_cell;
 
 int pare_rnn_infer(struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_err *err);
 int pare_rnn_forward(const struct pare_node *n, const struct pare_rnn_cell *cell,

@@ -1,9 +1,12 @@
 /* dynamic_quantize_lstm.c - DynamicQuantizeLSTM (com.microsoft): an LSTM with 8-bit weights.
  *
  * W is (directions, inputs, 4 states) and R is (directions, states, 4 states), with a scale and a
- * zero point for each direction or for each of its columns.  The weights are dequantized, and
- * inputs and states stay float32: ONNX Runtime rounds those to 8 bits as well, with their range.
+ * zero point for each direction or for each of its columns.  All inputs together are rounded to 8
+ * bits by their own range, as DynamicQuantizeLinear does, and so are the states before each step.
+ * (ONNX Runtime may round the states of parts of a batch separately, which depends on its threads.)
  */
+#include <math.h>
+
 #include "../inner_node.h"
 #include "../matrix/rnn_family.h"
 #include "quant_family.h"
@@ -103,14 +106,33 @@ static int dequantize(const struct pare_node *n, int w, int scale, struct pare_c
     return 0;
 }
 
+static void round_dynamically(float *v, int64_t n)
+{
+    float lo = 0, hi = 0, scale, zero;
+
+    for (int64_t i = 0; i < n; i++) {
+        lo = v[i] < lo ? v[i] : lo;
+        hi = v[i] > hi ? v[i] : hi;
+    }
+    scale = hi > lo ? (hi - lo) / 255 : 1;
+    zero = rintf(-lo / scale);
+    for (int64_t i = 0; i < n; i++) {
+        float q = rintf(v[i] / scale) + zero;
+
+        v[i] = ((q > 0 ? (q < 255 ? q : 255) : 0) - zero) * scale;
+    }
+}
+
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     struct pare_value w[2], *in[INPUTS];
     struct pare_node lstm = as_lstm(n, w, in);
+    struct pare_rnn_cell rounding = pare_lstm_cell;
 
     PARE_TRY(dequantize(n, PARE_RNN_W, W_SCALE, c, &w[0].t, err));
     PARE_TRY(dequantize(n, PARE_RNN_R, R_SCALE, c, &w[1].t, err));
-    return pare_op_lstm.forward(&lstm, c, err);
+    rounding.round = round_dynamically;
+    return pare_rnn_forward(&lstm, &rounding, c, err);
 }
 
 static double macs(const struct pare_node *n)
