@@ -202,6 +202,11 @@ struct pare_op {
      * inputs (x, w, x_zero_point, w_zero_point).  NULL: none. */
     const char *integer_type;
 
+    /* Operator of com.microsoft that quantizes inputs and states at run time: with 8-bit weights
+     * (directions, inputs, gates), turned compared to this operator's, and further inputs from
+     * number 8 on: scale and zero point of the first weight and of the second.  NULL: none. */
+    const char *dynamic_type;
+
     /* Operator of 8-bit integers with scales for all operands and the result (`scales`), in ONNX or
      * com.microsoft.  NULL: none. */
     const char *qlinear_type;

@@ -1,4 +1,5 @@
-/* export_dynamic.c - export with dynamic activation quantization: MatMulInteger, ConvInteger.
+/* export_dynamic.c - export with dynamic activation quantization: MatMulInteger, ConvInteger,
+ * DynamicQuantizeLSTM.
  *
  *     q, s, z = DynamicQuantizeLinear(x)                 shared by all layers that read x
  *     y = Cast(MatMulInteger(q, w, z, w_zero)) * (s * w_scale) + bias
@@ -305,4 +306,129 @@ int pare_dynamic_export(struct pare_dynamic *d, const struct pare_layer *l,
     *done = true;
     d->n++;
     return replace(&j, err);
+}
+
+/* ---- recurrent layers ------------------------------------------------------------------------ */
+
+enum { FIRST_SCALE = 8 }; /* of pare_op.dynamic_type */
+
+/* A name by which the file's node is found: the first output may be absent. */
+static const char *made_by(const struct pare_node *n)
+{
+    for (int k = 0; k < n->n_out; k++)
+        if (n->out[k])
+            return n->out[k]->name;
+    return "";
+}
+
+/* One weight: an initializer that the node reads directly, with scales per gate and state. */
+static bool fits_recurrent(const struct pare_layer *l, int input)
+{
+    const struct pare_node *n = l->info.node;
+    const struct pare_graph *all = l->compression->model->graph;
+
+    return input < n->n_in && n->in[input] && l->info.weight == n->in[input] &&
+           !strcmp(n->in[input]->name, l->weight->name) && n->in[input]->t.rank == 3 &&
+           l->quant->quantized[PARE_WEIGHT] && !l->quant->quantized[PARE_INPUT] &&
+           !l->quant->quantized[PARE_OUTPUT] &&
+           pare_graph_count_uses(all, pare_graph_find(all, l->weight->name)) == 1;
+}
+
+/* (directions, gates, inputs) to (directions, inputs, gates). */
+static int turn_weight(const struct job *j, struct pare_tensor *w, struct pare_err *err)
+{
+    const struct pare_tensor *q = j->q;
+    const uint8_t *from = q->data;
+    int64_t rows = q->dim[1], columns = q->dim[2];
+
+    *w = *q;
+    w->dim[1] = columns;
+    w->dim[2] = rows;
+    PARE_TRY(pare_tensor_alloc(j->d->a, w, err));
+    for (int64_t i = 0; i < pare_numel(q); i++)
+        ((uint8_t *)w->data)[(i / rows / columns * columns + i % columns) * rows +
+                             i / columns % rows] = from[i];
+    return 0;
+}
+
+/* Scales and zero points (directions, gates); (directions) if the weight has one scale. */
+static int recurrent_scales(const struct job *j, struct pare_tensor *scale,
+                            struct pare_tensor *zero, struct pare_err *err)
+{
+    const struct pare_qscale *g = j->g;
+
+    *scale = (struct pare_tensor){ .dtype = PARE_F32, .rank = g->axis < 0 ? 1 : 2 };
+    scale->dim[0] = j->q->dim[0];
+    scale->dim[1] = g->n;
+    *zero = *scale;
+    zero->dtype = g->dtype;
+    PARE_TRY(pare_tensor_alloc(j->d->a, scale, err));
+    PARE_TRY(pare_tensor_alloc(j->d->a, zero, err));
+    for (int64_t i = 0; i < pare_numel(scale); i++) {
+        pare_f32_mut(scale)[i] = g->scale[i % g->n];
+        ((uint8_t *)zero->data)[i] = (uint8_t)g->zero[i % g->n];
+    }
+    return 0;
+}
+
+/* Replaces one weight: input `at`, its scale and its zero point. */
+static int put_recurrent(struct job *j, const struct pare_layer *l, int at, int scales,
+                         struct pare_err *err)
+{
+    const char *base = l->weight->name, *name[3];
+    struct pare_tensor t[3];
+
+    PARE_TRY(turn_weight(j, &t[0], err));
+    PARE_TRY(recurrent_scales(j, &t[1], &t[2], err));
+    PARE_TRY(add_constant(j, base, "_quantized", &t[0], &name[0], err));
+    PARE_TRY(add_constant(j, base, "_scale", &t[1], &name[1], err));
+    PARE_TRY(add_constant(j, base, "_zero_point", &t[2], &name[2], err));
+    PARE_TRY(pare_edit_drop_constant(j->d->e, base, err));
+    PARE_TRY(pare_edit_put_input(j->at, j->s->p, at, name[0], err));
+    PARE_TRY(pare_edit_put_input(j->at, j->s->p, scales, name[1], err));
+    return pare_edit_put_input(j->at, j->s->p, scales + 1, name[2], err);
+}
+
+static bool recurrent_scales_fit(const struct pare_qscale *g)
+{
+    return (g->dtype == PARE_I8 || g->dtype == PARE_U8) && g->offset == 0 && !g->by.size &&
+           (g->axis < 0 || g->axis == 1);
+}
+
+int pare_dynamic_export_recurrent(struct pare_dynamic *d, const struct pare_layer *l,
+                                  const struct pare_layer *r, bool *done, struct pare_err *err)
+{
+    const struct pare_node *n = l->info.node;
+    const struct pare_layer *of[2] = { l, r };
+    struct job j = { .d = d, .n = n };
+    struct pare_qscale g[2];
+    struct pare_tensor q[2];
+
+    *done = false;
+    if (!n->op || !n->op->dynamic_type || r->info.node != n || pare_attr(n, "layout") == 1 ||
+        !fits_recurrent(l, n->op->layer.weight) || !fits_recurrent(r, n->op->layer.second))
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        PARE_TRY(pare_qweight(of[i], d->a, &g[i], &q[i], err));
+        if (!recurrent_scales_fit(&g[i]))
+            return 0;
+    }
+    PARE_TRY(pare_edit_of_node(d->e, l->compression->graph, n, &j.at, err));
+    j.s = j.at ? pare_edit_maker(j.at, made_by(n)) : NULL;
+    if (!j.s || strcmp(j.s->p->op_type, n->type) != 0)
+        return 0;
+    PARE_TRY(pare_edit_own(j.at, made_by(n), &j.s, err));
+    PARE_TRY(pare_edit_import(d->e, "com.microsoft", 1, err));
+    j.s->p->op_type = pare_edit_text(n->op->dynamic_type);
+    j.s->p->domain = pare_edit_text("com.microsoft");
+    PARE_TRY(pare_edit_drop_attr(j.at, j.s->p, "layout", err));
+    for (int i = 0; i < 2; i++) {
+        j.g = &g[i];
+        j.q = &q[i];
+        PARE_TRY(put_recurrent(&j, of[i], i ? n->op->layer.second : n->op->layer.weight,
+                               FIRST_SCALE + 2 * i, err));
+    }
+    *done = true;
+    d->n++;
+    return 0;
 }

@@ -1,5 +1,5 @@
-/* export_dynamic.h - export layers with dynamic activation quantization: MatMulInteger and
- * ConvInteger. */
+/* export_dynamic.h - export layers with dynamic activation quantization: MatMulInteger,
+ * ConvInteger, DynamicQuantizeLSTM. */
 #ifndef PARE_QUANT_EXPORT_DYNAMIC_H
 #define PARE_QUANT_EXPORT_DYNAMIC_H
 
@@ -26,5 +26,9 @@ struct pare_dynamic {
 int pare_dynamic_export(struct pare_dynamic *d, const struct pare_layer *l,
                         const struct pare_qscale *g, const struct pare_tensor *q, bool *done,
                         struct pare_err *err);
+
+/* The same for both weights of a recurrent layer: l, and r, which follows it. */
+int pare_dynamic_export_recurrent(struct pare_dynamic *d, const struct pare_layer *l,
+                                  const struct pare_layer *r, bool *done, struct pare_err *err);
 
 #endif

@@ -450,6 +450,28 @@ static int export_weight(struct qdq *x, struct pare_layer *l, struct pare_err *e
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
+static int export_weights(struct qdq *x, struct pare_err *err)
+{
+    struct pare_compression *r = x->r;
+
+    for (int i = 0; i < r->n_layers; i++) {
+        struct pare_layer *l = &r->layer[i];
+        bool done = false;
+        int rc = 0;
+
+        if (x->dynamic && i + 1 < r->n_layers)
+            rc = pare_dynamic_export_recurrent(&x->dyn, l, l + 1, &done, err);
+        i += done;
+        if (!rc && !done && l->quant->quantized[PARE_WEIGHT])
+            rc = export_weight(x, l, err);
+        PARE_TRY(pare_at(err, rc, "layer '%s'", l->info.name));
+        pare_layer_release(l);
+        if (done)
+            pare_layer_release(l + 1);
+    }
+    return 0;
+}
+
 static int export_all(struct qdq *x, const struct pare_export *form, struct pare_err *err)
 {
     struct pare_compression *r = x->r;
@@ -467,22 +489,18 @@ static int export_all(struct qdq *x, const struct pare_export *form, struct pare
         if (l && l->quant->quantized[site])
             PARE_TRY(export_site(x, g->node[i], l, site, err));
     }
-    for (int i = 0; i < r->n_layers; i++)
-        if (r->layer[i].quant->quantized[PARE_WEIGHT]) {
-            PARE_TRY(pare_at(err, export_weight(x, &r->layer[i], err), "layer '%s'",
-                             r->layer[i].info.name));
-            pare_layer_release(&r->layer[i]);
-        }
+    PARE_TRY(export_weights(x, err));
     if (!x->n_nbits)
         return pare_fail(
             err, PARE_ECONFIG,
             "no layer can be exported as MatMulNBits: that needs a Gemm or MatMul with float input "
             "and weights in quantization groups of 16, 32, 64 or another power of 2");
     if (x->dynamic && !x->dyn.n)
-        return pare_fail(err, PARE_ECONFIG,
-                         "no layer can be exported as MatMulInteger or ConvInteger: that needs a "
-                         "convolution or linear layer with float input and 8-bit weights that no "
-                         "other node reads");
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "no layer can be exported as MatMulInteger, ConvInteger or DynamicQuantizeLSTM: that needs a "
+            "convolution or linear layer with float input and 8-bit weights that no "
+            "other node reads");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
     return 0;

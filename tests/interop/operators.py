@@ -196,10 +196,11 @@ def quantized(c):
             for columns in (False, True):
                 shape = (directions, 4 * H) if columns else (directions,)
                 zero = np.zeros(shape, make(1).dtype) if make == c.i8 else np.full(shape, 128, np.uint8)
-                c.add("DynamicQuantizeLSTM", c.f(5, 2, 6), make(directions, 6, 4 * H), make(directions, H, 4 * H),
-                      c.f(directions, 8 * H), None, None, None, None, c.f(*shape, lo=0.004, hi=0.006), zero,
-                      c.f(*shape, lo=0.004, hi=0.006), zero, domain=MS, direction=name, hidden_size=H, outs=3,
-                      const=(1, 2, 3, 8, 9, 10, 11), tol=3e-2)
+                for batch in (1, 2):  # of a larger batch, ONNX Runtime rounds parts separately
+                    c.add("DynamicQuantizeLSTM", c.f(5, batch, 6), make(directions, 6, 4 * H), make(directions, H, 4 * H),
+                          c.f(directions, 8 * H), None, None, None, None, c.f(*shape, lo=0.004, hi=0.006), zero,
+                          c.f(*shape, lo=0.004, hi=0.006), zero, domain=MS, direction=name, hidden_size=H, outs=3,
+                          const=(1, 2, 3, 8, 9, 10, 11), tol=1e-5 if batch == 1 else 1e-2)
     for t, make in ((TensorProto.INT8, c.i8), (TensorProto.UINT8, c.u8)):
         q = [np.array(0.05, np.float32), make(1)[0], np.array(0.04, np.float32), make(1)[0]]
         q2 = [np.array(0.05, np.float32), make(1)[0], np.array(1 / 256, np.float32),

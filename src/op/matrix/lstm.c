@@ -129,6 +129,7 @@ const struct pare_op pare_op_lstm = {
     .attrs = lstm_attrs,
     .attr_size = sizeof(struct pare_rnn),
     .torch = "LSTM",
+    .dynamic_type = "DynamicQuantizeLSTM",
     .layer = { .kind = PARE_LAYER_RECURRENT,
                .params = PARE_IN(1) | PARE_IN(2) | PARE_IN(3) | PARE_IN(7),
                .weight = 1,
