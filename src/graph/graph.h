@@ -47,7 +47,7 @@ enum pare_layout pare_graph_layout(const struct pare_graph *g, const struct pare
 /* The value of that name in this graph or an enclosing one; NULL: none. */
 struct pare_value *pare_graph_find(const struct pare_graph *g, const char *name);
 
-/* Make all consumers of `from`, also in bodies, consume `to`, except the node that produces `to`. */
+/* Make all consumers of `from`, also in bodies, consume `to`, except the node that makes `to`. */
 void pare_graph_redirect(struct pare_graph *g, struct pare_value *from, struct pare_value *to);
 
 /* The node that consumes v, if there is only one and it reads v once; else NULL.  An output of the

@@ -41,7 +41,7 @@ static inline char *pare_edit_text(const char *s)
 
 int pare_edit_no_memory(struct pare_err *err);
 
-/* Fill the slots from the graph's nodes; and the other way, in the order of the file, with each node
+/* Fill the slots from the graph's nodes; and the other way, in the order of the file, each node
  * followed by the nodes that were inserted after it. */
 int pare_edit_copy_nodes(struct pare_edit *e, struct pare_err *err);
 int pare_edit_list_nodes(struct pare_edit *e, struct pare_err *err);

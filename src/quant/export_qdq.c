@@ -498,8 +498,8 @@ static int export_all(struct qdq *x, const struct pare_export *form, struct pare
     if (x->dynamic && !x->dyn.n)
         return pare_fail(
             err, PARE_ECONFIG,
-            "no layer can be exported as MatMulInteger, ConvInteger or DynamicQuantizeLSTM: that needs a "
-            "convolution or linear layer with float input and 8-bit weights that no "
+            "no layer can be exported as MatMulInteger, ConvInteger or DynamicQuantizeLSTM: that "
+            "needs a convolution, linear or LSTM layer with float input and 8-bit weights that no "
             "other node reads");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));

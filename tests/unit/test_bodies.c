@@ -233,7 +233,8 @@ static void test_activations_in_bodies_are_refused(void **state)
     }
 }
 
-/* h = x fc.weight; y = c ? -h : abs(h) in an If of its own, so that bodies at both depths capture h. */
+/* h = x fc.weight; y = c ? -h : abs(h), where -h is in an If of its own: bodies at two depths
+ * capture h. */
 static struct bin captured_layer(void)
 {
     struct bin inner = CAT(node("Neg", "neg", "h", "p"), output("p", PARE_F32, "1,3"));
