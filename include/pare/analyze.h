@@ -53,8 +53,8 @@ struct pare_sensitivity_opts {
     const double *sparsity;               /* ascending; NULL: 0.1 to 0.9 */
     int n_sparsities;
     const char *const *layers; /* NULL: all that the pruner can prune */
-    const char *metric;        /* "accuracy" or "loss"; NULL: accuracy */
-    const char *loss;          /* NULL: cross_entropy */
+    const char *metric;        /* "top-1", "mean-iou", "loss", ...; NULL: the task's first one */
+    const char *loss;          /* NULL: that of the task */
     const char *early_stop;    /* leave a layer when the metric is below ("minimize") or above
                                   ("maximize") the value, or has "dropped" or "raised" by more than
                                   it; NULL: never */

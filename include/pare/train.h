@@ -30,7 +30,7 @@ struct pare_evaluate_opts {
     size_t size;      /* sizeof(struct pare_evaluate_opts), or 0 */
     int threads;      /* 0: all cores */
     int64_t batch;    /* 0: the data set's */
-    const char *loss; /* NULL: cross_entropy */
+    const char *loss; /* NULL: that of the task */
     pare_progress_fn *progress;
     void *user;
     const struct pare_given *given; /* options of the loss, as `pare eval` takes them */
@@ -39,6 +39,16 @@ struct pare_evaluate_opts {
     const char *choices, *cache;        /* NULL: none */
     struct pare_class_metrics *classes; /* receives the results by class; NULL: not wanted */
     struct pare_arena *arena;           /* with classes: memory for its lists */
+    const char *task, *metric;          /* as --task and --metric; NULL: derived */
+};
+
+#define PARE_METRIC_VALUES 8 /* maximum number of metrics of a task */
+
+struct pare_metric_value {
+    const char *name; /* "top-1", "mean-iou", "mse", ... */
+    double value;     /* NAN: undefined for these labels */
+    bool percent;     /* a fraction in [0, 1] */
+    bool lower_is_better;
 };
 
 struct pare_metrics {
@@ -46,6 +56,9 @@ struct pare_metrics {
     double loss;       /* mean over all items */
     double top1, top5; /* fraction of items, in [0, 1]; -1: there are no class labels */
     double seconds;    /* spent running the model */
+    const char *task;  /* "classification", "regression", ...; NULL: not evaluated */
+    int n_values;      /* metrics of the task, the one that selects the best epoch first */
+    struct pare_metric_value value[PARE_METRIC_VALUES];
 };
 
 /* Run a model over a data set with labels.  opts may be NULL. */
@@ -107,6 +120,7 @@ struct pare_epoch_result {
     double loss, accuracy; /* on the training items; accuracy in [0, 1], -1: no classes */
     bool validated;
     double valid_loss, valid_accuracy;
+    struct pare_metric_value valid_metric; /* selects the best epoch; no name: the loss does */
 };
 
 PARE_API int pare_training_new(struct pare_model *model, const struct pare_training_opts *opts,

@@ -187,12 +187,12 @@ int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
 }
 
 /* A single output can distinguish two classes. */
-static int check_classes(const struct pare_data *d, int64_t n_out, struct pare_err *err)
+int pare_data_check_classes(const struct pare_data *d, int64_t n_out, struct pare_err *err)
 {
     const int64_t *y = pare_i64(&d->y);
     int64_t n = pare_numel(&d->y), i = 0;
 
-    if (d->classes == n_out || (n_out == 1 && d->classes == 2) ||
+    if (n_out <= 0 || d->classes == n_out || (n_out == 1 && d->classes == 2) ||
         (!d->classes_known && d->classes < n_out))
         return 0;
     if (d->classes_known)
@@ -206,48 +206,19 @@ static int check_classes(const struct pare_data *d, int64_t n_out, struct pare_e
                      n_out == 1 ? "" : "s");
 }
 
-/* Do the labels fit the model's outputs? */
-static int check_labels(const struct pare_data *data, int64_t n_out, struct pare_err *err)
-{
-    int64_t each;
-
-    if (n_out <= 0 || !data->y.data)
-        return 0;
-    if (data->y.dtype == PARE_I64)
-        return check_classes(data, n_out, err);
-    each = pare_numel(&data->y) / data->n;
-    if (each != n_out)
-        return pare_fail(err, PARE_ESHAPE,
-                         "the model has %lld output%s, but the items of '%s' have %lld target%s",
-                         (long long)n_out, n_out == 1 ? "" : "s", data->name, (long long)each,
-                         each == 1 ? "" : "s");
-    return 0;
-}
-
-int pare_data_check(const struct pare_data *data, const struct pare_io *input, int64_t n_out,
-                    struct pare_err *err)
+int pare_data_check(const struct pare_data *data, const struct pare_io *input, struct pare_err *err)
 {
     struct pare_tensor shape;
 
     if (input)
         PARE_TRY(pare_batch_check(input, err));
-    PARE_TRY(pare_item_shape(data, input, &shape, err));
-    return check_labels(data, n_out, err);
+    return pare_item_shape(data, input, &shape, err);
 }
 
-int pare_data_check_items(struct pare_data *data, const struct pare_io *input, int64_t n_out,
-                          struct pare_err *err)
+int pare_data_drop_labels(struct pare_data *data, const char *why, struct pare_err *err)
 {
-    struct pare_tensor shape;
-    struct pare_err why;
-
-    if (input)
-        PARE_TRY(pare_batch_check(input, err));
-    PARE_TRY(pare_item_shape(data, input, &shape, err));
-    if (!check_labels(data, n_out, &why))
-        return 0;
     data->note = pare_sprintf(data->arena, "%s%s%s: its labels are not used",
-                              data->note ? data->note : "", data->note ? "\n" : "", why.msg);
+                              data->note ? data->note : "", data->note ? "\n" : "", why);
     if (!data->note)
         return pare_no_memory(err, "for a message");
     data->y = (struct pare_tensor){ 0 };

@@ -60,16 +60,16 @@ struct pare_data_request {
 int pare_data_open_for(const struct pare_data_request *r, const struct pare_data_opts *opts,
                        struct pare_data **data, struct pare_err *err);
 
-/* Check that a model with this input can be trained or evaluated with this set.  Shapes with the
- * same elements in the same order agree ((1, 28, 28) and (784)); free dimensions agree with
- * anything.  n_out is the number of outputs per item, for example logits; 0: unknown. */
-int pare_data_check(const struct pare_data *data, const struct pare_io *input, int64_t n_out,
+/* Check that the items fit a model with this input.  Shapes with the same elements in the same
+ * order agree ((1, 28, 28) and (784)); free dimensions agree with anything. */
+int pare_data_check(const struct pare_data *data, const struct pare_io *input,
                     struct pare_err *err);
 
-/* The same for calibration, which needs no labels: labels that do not fit are dropped, and
- * data->note says why. */
-int pare_data_check_items(struct pare_data *data, const struct pare_io *input, int64_t n_out,
-                          struct pare_err *err);
+/* Check that class labels fit a model with n_out outputs per item; 0: unknown. */
+int pare_data_check_classes(const struct pare_data *data, int64_t n_out, struct pare_err *err);
+
+/* For calibration, which needs no labels: drop those that do not fit; data->note says why. */
+int pare_data_drop_labels(struct pare_data *data, const char *why, struct pare_err *err);
 
 /* The formats, for lists and help; the last is NULL. */
 extern const struct pare_source *const pare_sources[];
@@ -83,6 +83,7 @@ struct pare_loader;
 struct pare_loader_opts {
     bool train;    /* shuffle and augment, as the set's options specify */
     int64_t batch; /* items per batch; 0: from the set's options */
+    bool float_y;  /* labels of batches are float32, also those of integers */
     uint64_t seed;
     const struct pare_io *input; /* the model's inputs, which batches then match; or NULL */
     int n_inputs;                /* number of inputs; 0 means 1 */

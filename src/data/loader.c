@@ -29,7 +29,7 @@ struct slot {
 struct pare_loader {
     const struct pare_data *d;
     struct pare_arena *arena, *scratch;
-    bool train, shuffle;
+    bool train, shuffle, float_y;
     uint64_t seed;
     int64_t size, n_batches;
     int rank, ranks;      /* rank of this process; processes that share every batch */
@@ -222,7 +222,7 @@ static void fill_batch(struct pare_loader *l, struct slot *s, int64_t epoch, int
 {
     const struct pare_tensor *y = &l->d->y;
     int64_t first, n;
-    size_t x_row = (size_t)l->item_size * pare_dtype_size(l->x.dtype), y_row = 0;
+    size_t x_row = (size_t)l->item_size * pare_dtype_size(l->x.dtype);
 
     make_order(l, epoch);
     part_of(l, at, &s->batch, &first, &n);
@@ -231,18 +231,17 @@ static void fill_batch(struct pare_loader *l, struct slot *s, int64_t epoch, int
         if (l->axis[k] >= 0)
             s->batch.in[k].dim[l->axis[k]] = n;
     s->rc = 0;
-    if (y->data) {
+    if (y->data)
         s->batch.y.dim[0] = n;
-        y_row = (size_t)(pare_numel(y) / l->d->n) * pare_dtype_size(y->dtype);
-    }
     for (int64_t i = 0; i < n && !s->rc; i++) {
         int64_t item = s->index[i] = l->order[first + i];
 
-        if (y->data)
-            memcpy((char *)s->batch.y.data + (size_t)i * y_row,
-                   (const char *)y->data + (size_t)item * y_row, y_row);
         if (interrupted(l))
             return;
+        if (y->data)
+            s->rc = pare_target_put(&s->batch.y, i, y, item, &s->err);
+        if (s->rc)
+            break;
         s->rc = l->d->n_inputs ? load_row(l, &s->batch, i, item, &s->err)
                                : load_item(l, epoch, item,
                                            (char *)s->batch.x.data + (size_t)i * x_row, &s->err);
@@ -420,6 +419,7 @@ static int make_slot(struct pare_loader *l, struct slot *s, struct pare_err *err
     s->batch.x = s->batch.in[0];
     s->batch.y = l->d->y;
     if (l->d->y.data) {
+        s->batch.y.dtype = l->float_y ? PARE_F32 : l->d->y.dtype;
         s->batch.y.dim[0] = most(l);
         PARE_TRY(pare_tensor_alloc(l->arena, &s->batch.y, err));
     }
@@ -536,6 +536,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
     l->shuffle = o->train && d->shuffle;
     l->threaded = d->prefetch;
     l->seed = o->seed;
+    l->float_y = o->float_y;
     l->size = o->batch ? o->batch : d->batch;
     l->order_epoch = -1;
     if (l->size < 1)

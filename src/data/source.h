@@ -80,6 +80,10 @@ int pare_data_named(struct pare_data *d, struct pare_input *input, struct pare_e
  * are an error. */
 int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct pare_err *err);
 
+/* Copy the labels of an item to place i of a batch, in the batch's type. */
+int pare_target_put(const struct pare_tensor *to, int64_t i, const struct pare_tensor *from,
+                    int64_t item, struct pare_err *err);
+
 bool pare_wants_test(const struct pare_data *d); /* split is "test" or "val" */
 
 /* ---- files ------------------------------------------------------------------------ */

@@ -125,3 +125,15 @@ int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct p
     d->class_name = NULL;
     return 0;
 }
+
+int pare_target_put(const struct pare_tensor *to, int64_t i, const struct pare_tensor *from,
+                    int64_t item, struct pare_err *err)
+{
+    size_t each = (size_t)(pare_numel(from) / from->dim[0]);
+
+    return pare_convert(to->dtype, (char *)to->data + (size_t)i * each * pare_dtype_size(to->dtype),
+                        from->dtype,
+                        (const char *)from->data +
+                            (size_t)item * each * pare_dtype_size(from->dtype),
+                        (int64_t)each, err);
+}

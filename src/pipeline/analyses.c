@@ -105,20 +105,22 @@ int pare_analyze_count(const struct pare_model *m, const struct pare_count_opts 
 struct measuring {
     const struct pare_data *data;
     const struct pare_sensitivity_opts *o;
-    const struct pare_analysis *x;
-    bool loss; /* the metric is the loss */
+    struct pare_analysis *x;
     double start;
     bool canceled;
 };
 
 static int measure(void *user, const struct pare_model *m, double *metric, struct pare_err *err)
 {
-    const struct measuring *j = user;
+    struct measuring *j = user;
     struct pare_eval_opts o = { .threads = j->o->threads,
                                 .loss = j->x->loss,
-                                .loss_conf = j->x->loss_conf };
+                                .loss_conf = j->x->loss_conf,
+                                .task = j->x->task,
+                                .metric = j->x->metric };
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_eval e = { 0 };
+    struct pare_metrics all;
     int rc;
 
     if (!a)
@@ -127,12 +129,11 @@ static int measure(void *user, const struct pare_model *m, double *metric, struc
         rc = pare_fail(err, PARE_ECANCEL, "the analysis was canceled");
     else
         rc = pare_evaluate_model(m, j->data, &o, a, &e, err);
-    if (!rc && j->loss)
-        *metric = e.loss;
-    else if (!rc && e.classes && e.n)
-        *metric = (double)e.top1 / (double)e.n;
-    else if (!rc)
-        rc = pare_fail(err, PARE_ECONFIG, "'%s' has no classes: use --metric loss", j->data->name);
+    if (!rc) {
+        all = pare_eval_metrics(&e);
+        j->x->measured = pare_metrics_main(&all);
+        *metric = j->x->measured.value;
+    }
     pare_arena_free(a);
     return rc;
 }
@@ -165,11 +166,11 @@ static int copy_sensitivity(const struct pare_sensitivity *s, struct pare_arena 
 }
 
 int pare_sensitivity_analysis(const struct pare_model *m, const struct pare_data *data,
-                              const struct pare_sensitivity_opts *o, const struct pare_analysis *x,
+                              const struct pare_sensitivity_opts *o, struct pare_analysis *x,
                               struct pare_arena *a, struct pare_sensitivity_report *r,
                               struct pare_err *err)
 {
-    struct measuring j = { data, o, x, o->metric && !strcmp(o->metric, "loss"), pare_now(), false };
+    struct measuring j = { data, o, x, pare_now(), false };
     struct pare_sensitivity_setup so = {
         .pruner = o->pruner ? o->pruner : "l1",
         .settings = o->settings,
@@ -188,9 +189,6 @@ int pare_sensitivity_analysis(const struct pare_model *m, const struct pare_data
     struct pare_sensitivity *s;
     int rc;
 
-    if (o->metric && !j.loss && strcmp(o->metric, "accuracy") != 0)
-        return pare_fail(err, PARE_ECONFIG, "the metric is '%s', expected accuracy or loss",
-                         o->metric);
     PARE_TRY(pare_sensitivity_new(m, &so, &s, err));
     rc = pare_sensitivity_run(s, err);
     if (!rc && j.canceled)
@@ -209,14 +207,20 @@ int pare_analyze_sensitivity(const struct pare_model *m, const struct pare_data 
     struct pare_train_options *setup;
     struct pare_sensitivity_opts o;
     struct pare_analysis x = { 0 };
-    struct pare_given loss;
+    struct pare_given set[2];
+    int n = 0;
 
     PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
-    loss = (struct pare_given){ "loss", o.loss };
-    PARE_TRY(pare_train_options_eval(&loss, o.loss ? 1 : 0, a, &setup, err));
-    PARE_TRY(pare_model_fits(m, data, err));
+    if (o.loss)
+        set[n++] = (struct pare_given){ "loss", o.loss };
+    if (o.metric)
+        set[n++] = (struct pare_given){ "metric", o.metric };
+    PARE_TRY(pare_train_options_eval(set, n, a, &setup, err));
+    PARE_TRY(pare_train_options_goal(setup, m, data, err));
     x.loss = setup->trainer.loss;
     x.loss_conf = setup->trainer.loss_conf;
+    x.task = setup->goal.task;
+    x.metric = setup->goal.metric;
     return pare_sensitivity_analysis(m, data, &o, &x, a, r, err);
 }
 

@@ -12,12 +12,14 @@ struct pare_analysis {
     struct pare_dist *dist; /* processes that share the layers; NULL: one */
     const struct pare_loss *loss;
     const void *loss_conf;
+    const char *task, *metric;         /* NULL: derived */
+    struct pare_metric_value measured; /* receives the metric, with the value of the last run */
     void (*say)(void *user, const struct pare_sensitivity *s, int item); /* NULL: none */
     void *user;
 };
 
 int pare_sensitivity_analysis(const struct pare_model *m, const struct pare_data *data,
-                              const struct pare_sensitivity_opts *o, const struct pare_analysis *x,
+                              const struct pare_sensitivity_opts *o, struct pare_analysis *x,
                               struct pare_arena *a, struct pare_sensitivity_report *r,
                               struct pare_err *err);
 int pare_quant_error_analysis(const struct pare_model *m, const struct pare_tensor *in,

@@ -70,10 +70,12 @@ static int open_data(struct pare_finetune *f, struct pare_err *err)
     for (int i = 0; i < 2; i++) {
         if (!f->set[i])
             continue;
-        PARE_TRY(pare_at(err,
-                         f->options->no_labels ? pare_model_fits_items(f->model, f->set[i], err)
-                                               : pare_model_fits(f->model, f->set[i], err),
-                         "%s", f->path));
+        if (f->options->no_labels)
+            PARE_TRY(pare_at(err,
+                             pare_model_fits_items(f->model, f->set[i], &f->options->goal, err),
+                             "%s", f->path));
+        PARE_TRY(pare_at(err, pare_train_options_goal(f->options, f->model, f->set[i], err), "%s",
+                         f->path));
         pare_data_retain(f->set[i]);
         f->data[i] = f->set[i];
     }
@@ -129,8 +131,8 @@ int pare_finetune_open(struct pare_finetune *f, struct pare_err *err)
     f->options->trainer.teacher = f->teacher;
     PARE_TRY(open_data(f, err));
     if (f->teacher)
-        PARE_TRY(pare_at(err, pare_model_fits(f->teacher, f->data[0], err), "teacher %s",
-                         f->teacher->path));
+        PARE_TRY(pare_at(err, pare_model_fits(f->teacher, f->data[0], &f->options->goal, err),
+                         "teacher %s", f->teacher->path));
     if (f->observe)
         return 0;
     PARE_TRY(pare_at(err, pare_trainer_new(f->model, &f->options->trainer, &f->trainer, err), "%s",
@@ -164,6 +166,8 @@ int pare_finetune_evaluate(const struct pare_finetune *f, const struct pare_mode
     o.threads = (int)s->c.threads;
     o.loss = s->trainer.loss;
     o.loss_conf = s->trainer.loss_conf;
+    o.task = s->goal.task;
+    o.metric = s->goal.metric;
     a = pare_arena_new(1 << 16);
     if (!a)
         return pare_no_memory(err, "to evaluate the model");

@@ -224,13 +224,13 @@ static int accuracy(void *user, double *value, struct pare_err *err)
     struct pare_metrics r;
 
     PARE_TRY(pare_finetune_evaluate(&j->tune, j->tune.model, &r, err));
-    *value = r.top1;
-    if (r.top1 < j->least)
+    *value = pare_metrics_share(&r);
+    if (*value < j->least)
         return 0;
     if (only.onnx)
         PARE_TRY(write_file(j, &only, err));
     PARE_TRY(evaluate_result(j, err));
-    *value = j->after.top1 < r.top1 ? j->after.top1 : r.top1;
+    *value = fmin(pare_metrics_share(&j->after), *value);
     return 0;
 }
 
@@ -246,12 +246,19 @@ static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_budget b = { .evaluate = accuracy, .on_step = on_step, .user = j };
     struct pare_budget_report *p = &j->budget;
+    double was;
 
     if (!j->before.n)
         return pare_fail(err, PARE_ECONFIG,
                          "--accuracy-drop needs validation data: specify --valid");
+    was = pare_metrics_share(&j->before);
+    if (!(was >= 0))
+        return pare_fail(err, PARE_ECONFIG,
+                         "--accuracy-drop needs a metric in percent, but the task is %s; compare "
+                         "outputs with 'pare eval --against' instead",
+                         j->before.task);
     /* Accuracies are quotients: allow for a rounding error at the bound. */
-    b.least = j->least = j->before.top1 - j->o.max_drop - 1e-12;
+    b.least = j->least = was - j->o.max_drop - 1e-12;
     PARE_TRY(pare_compression_mixed_precision(j->compression, &b, p, err));
     if (p->met)
         return 0;
@@ -259,8 +266,8 @@ static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
                      "accuracy is %.2f%% even with all layers float, %.2f points below "
                      "%.2f%%; --accuracy-drop allows %g, so nothing is written",
                      100 * p->step[p->n_steps - 1].accuracy,
-                     100 * (j->before.top1 - p->step[p->n_steps - 1].accuracy),
-                     100 * j->before.top1, 100 * j->o.max_drop);
+                     100 * (was - p->step[p->n_steps - 1].accuracy), 100 * was,
+                     100 * j->o.max_drop);
 }
 
 /* Everything before the result is written. */

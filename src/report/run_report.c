@@ -42,6 +42,48 @@ static void gain_cell(struct pare_page *p, double was, double is, enum pare_unit
                       was / is < 9.95 ? 2 : 1, was / is, u == PARE_SECONDS ? "faster" : "smaller");
 }
 
+/* Metric i of a model; tasks other than classification have them instead of an accuracy. */
+static const struct pare_json *metric_of(const struct pare_json *model, int i)
+{
+    const struct pare_json *list = pare_json_get(model, "metrics");
+
+    if (!isnan(pare_number(model, "accuracy")) || !list || list->kind != PARE_JSON_LIST)
+        return NULL;
+    return i < list->n ? &list->item[i] : NULL;
+}
+
+static enum pare_unit metric_unit(const struct pare_json *metric)
+{
+    const struct pare_json *percent = metric ? pare_json_get(metric, "percent") : NULL;
+
+    return percent && percent->kind == PARE_JSON_BOOL && percent->yes ? PARE_SHARE : PARE_PLAIN;
+}
+
+static void put_metrics(struct pare_page *p, const struct pare_run_file *r, int n)
+{
+    const struct pare_json *m;
+
+    for (int k = 0; (m = metric_of(pare_json_get(r[0].run, "input"), k)) != NULL; k++) {
+        double was = pare_number(m, "value");
+
+        pare_page_raw(p, "<tr><th>");
+        pare_page_text(p, pare_words(m, "name"));
+        pare_page_raw(p, "</th>");
+        pare_page_cell(p, was, metric_unit(m));
+        for (int i = 0; i < n; i++) {
+            const struct pare_json *then = metric_of(pare_json_get(r[i].run, "output"), k);
+            double is = then ? pare_number(then, "value") : NAN;
+
+            pare_page_cell(p, is, metric_unit(m));
+            if (metric_unit(m) == PARE_SHARE)
+                gain_cell(p, was, is, PARE_SHARE);
+            else
+                pare_page_raw(p, "<td></td>");
+        }
+        pare_page_raw(p, "</tr>\n");
+    }
+}
+
 static void put_summary(struct pare_page *p, const struct pare_run_file *r, int n)
 {
     pare_page_raw(p, "<div class=\"scroll\"><table class=\"headline\" id=\"headline\"><thead><tr>"
@@ -52,6 +94,7 @@ static void put_summary(struct pare_page *p, const struct pare_run_file *r, int 
         pare_page_raw(p, "</th><th></th>");
     }
     pare_page_raw(p, "</tr></thead><tbody>\n");
+    put_metrics(p, r, n);
     for (size_t k = 0; k < sizeof(headline) / sizeof(*headline); k++) {
         double was = of(&r[0], "input", headline[k].key);
 
@@ -84,8 +127,14 @@ static void step_row(struct pare_page *p, const char *name, const struct pare_js
     pare_page_raw(p, "<tr><th>");
     pare_page_text(p, name);
     pare_page_raw(p, "</th>");
-    for (size_t i = 0; i < 6; i++)
-        pare_page_cell(p, pare_number(model, key[i]), unit[i]);
+    for (size_t i = 0; i < 6; i++) {
+        const struct pare_json *m = i || !model ? NULL : metric_of(model, 0);
+
+        if (m)
+            pare_page_cell(p, pare_number(m, "value"), metric_unit(m));
+        else
+            pare_page_cell(p, pare_number(model, key[i]), unit[i]);
+    }
     pare_page_cell(p, took, PARE_SECONDS);
     pare_page_raw(p, "</tr>\n");
 }
@@ -94,8 +143,13 @@ static void put_steps(struct pare_page *p, const struct pare_json *run)
 {
     const struct pare_json *steps = pare_json_get(run, "steps");
 
+    const struct pare_json *input = pare_json_get(run, "input");
+    const struct pare_json *metric = input ? metric_of(input, 0) : NULL;
+
     pare_page_raw(p, "<div class=\"scroll\"><table class=\"steps\"><thead><tr><th>Step</th>"
-                     "<th class=\"n\">Accuracy</th><th class=\"n\">Parameters</th>"
+                     "<th class=\"n\">");
+    pare_page_text(p, metric ? pare_words(metric, "name") : "Accuracy");
+    pare_page_raw(p, "</th><th class=\"n\">Parameters</th>"
                      "<th class=\"n\">MACs</th><th class=\"n\">Zeros</th><th class=\"n\">File</th>"
                      "<th class=\"n\">Latency</th><th class=\"n\">Took</th></tr></thead><tbody>\n");
     step_row(p, "the model before", pare_json_get(run, "input"), NAN);

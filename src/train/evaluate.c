@@ -1,5 +1,7 @@
-/* evaluate.c - run a model over a data set: loss, top-1 and top-5 accuracy, accuracy by class. */
+/* evaluate.c - run a model over a data set: loss, the metrics of its task, accuracy by class. */
 #include "train.h"
+
+#include <math.h>
 
 #include "../base/clock.h"
 #include "../base/sized.h"
@@ -27,7 +29,8 @@ static void count_classes(const struct pare_tensor *out, const struct pare_tenso
 }
 
 static int one_batch(struct pare_batch_runner *r, const struct pare_eval_opts *o,
-                     const struct pare_batch *b, struct pare_eval *e, struct pare_err *err)
+                     const struct pare_batch *b, struct pare_goal_sums *s, struct pare_eval *e,
+                     struct pare_err *err)
 {
     struct pare_tensor out[PARE_RUNNER_OUTPUTS];
     double loss;
@@ -37,13 +40,15 @@ static int one_batch(struct pare_batch_runner *r, const struct pare_eval_opts *o
     PARE_TRY(o->loss->run(o->loss_conf, &out[0], &b->y, NULL, &loss, err));
     e->loss += loss * (double)b->x.dim[0];
     e->n += b->x.dim[0];
-    if (out[0].rank == 2 && b->y.dtype == PARE_I64 && b->y.rank == 1)
+    pare_goal_add(s, &out[0], &b->y);
+    if (e->classes && out[0].rank == 2)
         count_classes(&out[0], &b->y, e);
     return 0;
 }
 
 /* Sum over all processes; the time is that of the slowest. */
-static int merge(struct pare_dist *d, struct pare_eval *e, struct pare_err *err)
+static int merge(struct pare_dist *d, struct pare_eval *e, struct pare_goal_sums *s,
+                 struct pare_err *err)
 {
     int64_t count[] = { e->n, e->top1, e->top5 };
 
@@ -52,12 +57,33 @@ static int merge(struct pare_dist *d, struct pare_eval *e, struct pare_err *err)
     PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_F64, &e->loss, 1, err));
     PARE_TRY(pare_dist_merge(d, PARE_MERGE_MAX, PARE_F64, &e->seconds, 1, err));
     PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, count, 3, err));
+    PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_F64, s->sum, s->n, err));
     PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, e->right, e->classes, err));
     PARE_TRY(pare_dist_merge(d, PARE_MERGE_SUM, PARE_I64, e->count, e->classes, err));
     e->n = count[0];
     e->top1 = count[1];
     e->top5 = count[2];
     return 0;
+}
+
+static int prepare(const struct pare_model *m, const struct pare_data *data,
+                   const struct pare_eval_opts *o, struct pare_arena *a, struct pare_task_goal *g,
+                   struct pare_goal_sums *s, struct pare_eval *e, struct pare_err *err)
+{
+    struct pare_goal_opts go = { o->task, o->metric, o->loss };
+
+    *e = (struct pare_eval){ 0 };
+    if (!data->y.data)
+        return pare_fail(err, PARE_ECONFIG,
+                         "'%s' has no labels to compare with; compare with another model instead "
+                         "(--against)",
+                         data->name);
+    PARE_TRY(pare_goal_find(m, data, &go, g, err));
+    PARE_TRY(pare_goal_sums_new(g, a, s, err));
+    e->classes = g->task->bit == PARE_TASK_CLASS && data->y.rank == 1 ? data->classes : 0;
+    e->right = pare_alloc(a, (size_t)e->classes, sizeof(*e->right));
+    e->count = pare_alloc(a, (size_t)e->classes, sizeof(*e->count));
+    return e->right && e->count ? 0 : pare_no_memory(err, "for an evaluation");
 }
 
 int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data,
@@ -72,23 +98,17 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
     struct pare_loader_opts lo = { .batch = o->batch,
                                    .rank = pare_dist_rank(o->dist),
                                    .ranks = pare_dist_size(o->dist),
+                                   .float_y = o->loss->labels != PARE_LABELS_CLASS,
                                    .deal = true };
     struct pare_loader *loader = NULL;
     const struct pare_batch *b = NULL;
+    struct pare_goal_sums sums;
+    struct pare_task_goal goal;
     double start = pare_now();
     int64_t done = 0;
     int rc;
 
-    *e = (struct pare_eval){ .classes = data->y.rank == 1 ? data->classes : 0 };
-    e->right = pare_alloc(a, (size_t)e->classes, sizeof(*e->right));
-    e->count = pare_alloc(a, (size_t)e->classes, sizeof(*e->count));
-    if (!e->right || !e->count)
-        return pare_no_memory(err, "for an evaluation");
-    if (!data->y.data)
-        return pare_fail(err, PARE_ECONFIG,
-                         "'%s' has no labels to compare with; compare with another model instead "
-                         "(--against)",
-                         data->name);
+    PARE_TRY(prepare(m, data, o, a, &goal, &sums, e, err));
     PARE_TRY(pare_batch_runner_init(&r, m, &lo, a, err));
     rc = pare_loader_new(data, &lo, &loader, err);
     while (!rc && !(o->stop && *o->stop)) {
@@ -102,13 +122,14 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
             rc = pare_fail(err, PARE_ECANCEL, "evaluation was canceled");
             break;
         }
-        rc = one_batch(&r, o, b, e, err);
+        rc = one_batch(&r, o, b, &sums, e, err);
     }
     e->seconds = r.seconds;
     if (!rc)
-        rc = merge(o->dist, e, err);
+        rc = merge(o->dist, e, &sums, err);
     if (e->n)
         e->loss /= (double)e->n;
+    pare_goal_values(&sums, e->loss, &e->by);
     pare_loader_free(loader);
     pare_batch_runner_free(&r);
     return rc;
@@ -116,10 +137,12 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
 
 /* ---- <pare/train.h> ------------------------------------------------------------------------ */
 
-static int read_options(const struct pare_evaluate_opts *o, struct pare_dist *dist,
+/* Options as `pare eval` reads them; then the loss that fits model and data. */
+static int read_options(const struct pare_model *m, const struct pare_data *data,
+                        const struct pare_evaluate_opts *o, struct pare_dist *dist,
                         struct pare_arena *a, struct pare_eval_opts *to, struct pare_err *err)
 {
-    struct pare_given *given = pare_alloc(a, (size_t)o->n_given + 1, sizeof(*given));
+    struct pare_given *given = pare_alloc(a, (size_t)o->n_given + 3, sizeof(*given));
     struct pare_train_options *s;
     int n = 0;
 
@@ -131,11 +154,18 @@ static int read_options(const struct pare_evaluate_opts *o, struct pare_dist *di
     }
     if (o->loss)
         given[n++] = (struct pare_given){ "loss", o->loss };
+    if (o->task)
+        given[n++] = (struct pare_given){ "task", o->task };
+    if (o->metric)
+        given[n++] = (struct pare_given){ "metric", o->metric };
     PARE_TRY(pare_train_options_eval(given, n, a, &s, err));
+    PARE_TRY(pare_train_options_goal(s, m, data, err));
     *to = (struct pare_eval_opts){ .threads = o->threads ? o->threads : s->trainer.threads,
                                    .batch = o->batch,
                                    .loss = s->trainer.loss,
                                    .loss_conf = s->trainer.loss_conf,
+                                   .task = s->goal.task,
+                                   .metric = s->goal.metric,
                                    .dist = dist,
                                    .tune = o->tune,
                                    .choices = o->choices,
@@ -160,9 +190,7 @@ int pare_evaluate_shared(const struct pare_model *m, const struct pare_data *dat
     if (!rc && o.classes && !o.arena)
         rc = pare_fail(err, PARE_ECONFIG, "results by class need an arena");
     if (!rc)
-        rc = read_options(&o, dist, a, &eo, err);
-    if (!rc)
-        rc = pare_model_fits(m, data, err);
+        rc = read_options(m, data, &o, dist, a, &eo, err);
     if (!rc)
         rc = pare_evaluate_model(m, data, &eo, o.classes ? o.arena : a, &e, err);
     if (!rc)
@@ -188,10 +216,27 @@ int pare_evaluate(const struct pare_model *m, const struct pare_data *data,
 struct pare_metrics pare_eval_metrics(const struct pare_eval *e)
 {
     bool counted = e->classes > 0 && e->n > 0;
+    struct pare_metrics m = e->by;
 
-    return (struct pare_metrics){ .n = e->n,
-                                  .loss = e->loss,
-                                  .top1 = counted ? (double)e->top1 / (double)e->n : -1,
-                                  .top5 = counted ? (double)e->top5 / (double)e->n : -1,
-                                  .seconds = e->seconds };
+    m.n = e->n;
+    m.loss = e->loss;
+    m.top1 = counted ? (double)e->top1 / (double)e->n : -1;
+    m.top5 = counted ? (double)e->top5 / (double)e->n : -1;
+    m.seconds = e->seconds;
+    return m;
+}
+
+struct pare_metric_value pare_metrics_main(const struct pare_metrics *m)
+{
+    if (m->n_values && !isnan(m->value[0].value))
+        return m->value[0];
+    return (struct pare_metric_value){ "loss", m->loss, false, true };
+}
+
+double pare_metrics_share(const struct pare_metrics *m)
+{
+    for (int i = 0; i < m->n_values; i++)
+        if (m->value[i].percent && !m->value[i].lower_is_better)
+            return m->value[i].value;
+    return -1;
 }

@@ -29,6 +29,20 @@ int pare_find_loss(const char *name, const struct pare_loss **loss, struct pare_
     return 0;
 }
 
+bool pare_loss_same_shape(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    int i = 0, k = 0;
+
+    for (;; i++, k++) {
+        while (i < a->rank && a->dim[i] == 1)
+            i++;
+        while (k < b->rank && b->dim[k] == 1)
+            k++;
+        if (i == a->rank || k == b->rank || a->dim[i] != b->dim[k])
+            return i == a->rank && k == b->rank;
+    }
+}
+
 int pare_loss_check(const struct pare_tensor *out, const struct pare_tensor *target,
                     struct pare_err *err)
 {
@@ -40,7 +54,7 @@ int pare_loss_check(const struct pare_tensor *out, const struct pare_tensor *tar
     if (target->dtype != PARE_F32)
         return pare_fail(err, PARE_ESHAPE, "the target is %s, this loss needs float32",
                          pare_dtype_name(target->dtype));
-    if (!pare_same_shape(out, target))
+    if (!pare_loss_same_shape(out, target))
         return pare_fail(err, PARE_ESHAPE,
                          "the model's output is %s and the target %s, they must agree",
                          pare_shape_text(out, a, sizeof(a)), pare_shape_text(target, b, sizeof(b)));

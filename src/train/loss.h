@@ -11,7 +11,8 @@
 enum pare_labels {
     /* int64 class indices: (N) for an output (N, C), (N, d1, ...) for (N, C, d1, ...) */
     PARE_LABELS_CLASS,
-    PARE_LABELS_TENSOR, /* float32, the shape of the output */
+    PARE_LABELS_TENSOR,      /* float32, the shape of the output */
+    PARE_LABELS_PROBABILITY, /* the same, probabilities of classes */
 };
 
 struct pare_loss {
@@ -41,5 +42,8 @@ int pare_find_loss(const char *name, const struct pare_loss **loss, struct pare_
 /* For losses of float32 targets: types and shapes agree. */
 int pare_loss_check(const struct pare_tensor *out, const struct pare_tensor *target,
                     struct pare_err *err);
+
+/* Same dimensions, except for those of 1: (N, 1) and (N). */
+bool pare_loss_same_shape(const struct pare_tensor *a, const struct pare_tensor *b);
 
 #endif

@@ -7,6 +7,8 @@
  */
 #include "loss.h"
 
+#include <string.h>
+
 #include "logits.h"
 #include "../base/options.h"
 #include "../op/operator.h"
@@ -31,7 +33,7 @@ static int check(const struct pare_tensor *out, const struct pare_tensor *label,
                  struct pare_err *err)
 {
     char a[PARE_SHAPE_TEXT], b[PARE_SHAPE_TEXT];
-    bool same = out->rank >= 2 && label->rank == out->rank - 1 && label->dim[0] == out->dim[0];
+    struct pare_tensor want = *out; /* without the classes */
 
     if (out->dtype != PARE_F32)
         return pare_fail(err, PARE_ESHAPE, "the model's output is %s, cross_entropy needs float32",
@@ -39,9 +41,12 @@ static int check(const struct pare_tensor *out, const struct pare_tensor *label,
     if (label->dtype != PARE_I64)
         return pare_fail(err, PARE_ESHAPE, "the labels are %s, cross_entropy needs int64",
                          pare_dtype_name(label->dtype));
-    for (int i = 2; same && i < out->rank; i++)
-        same = label->dim[i - 1] == out->dim[i];
-    if (!same)
+    if (out->rank >= 2) {
+        want.rank--;
+        memmove(want.dim + 1, want.dim + 2, sizeof(*want.dim) * (size_t)(want.rank - 1));
+    }
+    if (out->rank < 2 || !label->rank || label->dim[0] != out->dim[0] ||
+        !pare_loss_same_shape(&want, label))
         return pare_fail(err, PARE_ESHAPE,
                          "the model's output is %s and the labels are %s, cross_entropy needs "
                          "(N, C, ...) and (N, ...)",

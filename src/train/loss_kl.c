@@ -80,6 +80,6 @@ const struct pare_loss pare_loss_kl = {
     .doc = "Kullback-Leibler divergence; the output is log-probabilities.",
     .opts = opts,
     .conf_size = sizeof(struct conf),
-    .labels = PARE_LABELS_TENSOR,
+    .labels = PARE_LABELS_PROBABILITY,
     .run = run,
 };

@@ -27,9 +27,9 @@ struct run {
     struct pare_lr lr;
     int64_t epoch;
     int64_t waited; /* epochs since the best */
-    double best;    /* validation accuracy; -1: none yet */
+    double best;    /* value of the metric */
     double best_loss;
-    int64_t best_epoch;
+    int64_t best_epoch;           /* -1: none yet */
     struct pare_tensor *kept;     /* the best parameters and statistics; NULL: not kept */
     double loss_sum, seen, right; /* sums over the epoch so far */
     bool classes;                 /* items have one label each, so there is an accuracy */
@@ -355,6 +355,11 @@ static int check_same(const struct run *r, struct pare_err *err)
                      all_name(r, (int)which), pare_dist_size(d));
 }
 
+static bool is_better(const struct pare_metric_value *m, double than)
+{
+    return m->lower_is_better ? m->value < than : m->value > than;
+}
+
 static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
 {
     struct pare_eval_opts o = {
@@ -362,11 +367,13 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
         .batch = r->c->batch,
         .loss = r->t->o.loss,
         .loss_conf = r->t->o.loss_conf,
+        .task = r->c->task,
+        .metric = r->c->metric,
         .dist = r->t->o.dist,
     };
     struct pare_mark m = pare_mark(r->arena);
+    struct pare_metrics all;
     struct pare_eval v;
-    double score;
     int rc = pare_evaluate_model(r->t->model, r->valid, &o, r->arena, &v, err);
 
     pare_reset(r->arena, m);
@@ -374,15 +381,17 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
         return rc;
     e->validated = true;
     e->loss = v.loss;
-    e->top1 = pare_eval_metrics(&v).top1;
-    e->top5 = pare_eval_metrics(&v).top5;
-    score = v.classes ? e->top1 : 1 / (1 + v.loss); /* without classes, by loss */
+    all = pare_eval_metrics(&v);
+    e->top1 = all.top1;
+    e->top5 = all.top5;
+    e->metric = pare_metrics_main(&all);
     if (r->epoch < r->c->best_from)
         return 0;
-    e->best = score > r->best || (score == r->best && v.loss < r->best_loss);
+    e->best = r->best_epoch < 0 || is_better(&e->metric, r->best) ||
+              (e->metric.value == r->best && v.loss < r->best_loss);
     r->waited = e->best ? 0 : r->waited + 1;
     if (e->best) {
-        r->best = score;
+        r->best = e->metric.value;
         r->best_loss = v.loss;
         r->best_epoch = r->epoch;
         if (r->kept)
@@ -441,7 +450,7 @@ static int prepare(struct run *r, struct pare_err *err)
         .warmup = r->c->warmup,
         .warmup_factor = r->c->warmup_factor,
     };
-    r->best = -1;
+    r->best = 0;
     r->best_epoch = -1;
     if (r->c->keep_best && r->valid && r->valid->y.data)
         PARE_TRY(make_kept(r, err));
@@ -466,7 +475,7 @@ static int loop(struct run *r, struct pare_err *err)
      */
     if (r->epoch >= r->c->epochs && r->t->o.hooks.at_epoch)
         PARE_TRY(r->t->o.hooks.at_epoch(r->t->o.hooks.user, r->t, r->epoch, err));
-    return r->kept && r->best >= 0 ? copy_all(r, true, err) : 0;
+    return r->kept && r->best_epoch >= 0 ? copy_all(r, true, err) : 0;
 }
 
 int pare_train(struct pare_trainer *t, const struct pare_data *train, const struct pare_data *valid,
@@ -477,16 +486,18 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
                      .valid = valid,
                      .c = c,
                      .arena = pare_arena_new(1 << 16),
-                     .classes = train->classes > 0 && train->y.rank == 1 };
+                     .classes = train->classes > 0 && train->y.rank == 1 &&
+                                t->o.loss->labels == PARE_LABELS_CLASS };
     struct pare_loader_opts lo = { .train = true,
                                    .batch = c->batch,
                                    .seed = c->seed,
                                    .rank = pare_dist_rank(t->o.dist),
-                                   .ranks = pare_dist_size(t->o.dist) };
+                                   .ranks = pare_dist_size(t->o.dist),
+                                   .float_y = t->o.loss->labels != PARE_LABELS_CLASS };
     const struct pare_io *io;
     int rc;
 
-    *result = (struct pare_train_result){ .best = -1, .best_epoch = -1 };
+    *result = (struct pare_train_result){ .best = NAN, .best_epoch = -1 };
     if (!r.arena)
         return pare_no_memory(err, "for training");
     lo.n_inputs = pare_model_inputs(t->model, &io);
@@ -501,7 +512,7 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
         rc = loop(&r, err);
     *result = (struct pare_train_result){ .epochs = r.epoch,
                                           .steps = t->optim->step,
-                                          .best = r.best,
+                                          .best = r.best_epoch < 0 ? NAN : r.best,
                                           .best_epoch = r.best_epoch,
                                           .stopped = stopped(&r) && r.epoch < c->epochs };
     pare_loader_free(r.loader);

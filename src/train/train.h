@@ -5,6 +5,7 @@
 #include <pare/train.h>
 
 #include "../data/data.h"
+#include "metric/goal.h"
 #include "schedule.h"
 #include "trainer.h"
 
@@ -16,6 +17,7 @@ struct pare_eval {
     int64_t classes;        /* 0: no class labels */
     int64_t *right, *count; /* by class, (classes) */
     double seconds;         /* spent running the model */
+    struct pare_metrics by; /* values of the task's metrics */
 };
 
 struct pare_eval_opts {
@@ -23,9 +25,10 @@ struct pare_eval_opts {
     int64_t batch; /* 0: the data set's */
     const struct pare_loss *loss;
     const void *loss_conf;
-    const volatile int *stop; /* if it becomes not 0, stop early; NULL: never */
-    struct pare_dist *dist;   /* processes that share the set; NULL: one */
-    bool tune;                /* see struct pare_plan_opts */
+    const char *task, *metric; /* NULL: derived from labels, outputs and loss */
+    const volatile int *stop;  /* if it becomes not 0, stop early; NULL: never */
+    struct pare_dist *dist;    /* processes that share the set; NULL: one */
+    bool tune;                 /* see struct pare_plan_opts */
     const char *choices, *cache;
     pare_progress_fn *progress; /* called before each batch; NULL: none */
     void *user;
@@ -44,6 +47,12 @@ int pare_evaluate_shared(const struct pare_model *m, const struct pare_data *dat
 
 struct pare_metrics pare_eval_metrics(const struct pare_eval *e);
 
+/* The first metric, or the loss if the task has none. */
+struct pare_metric_value pare_metrics_main(const struct pare_metrics *m);
+
+/* The first metric that is a fraction of right answers; -1: none. */
+double pare_metrics_share(const struct pare_metrics *m);
+
 /* ---- training ----------------------------------------------------------------------- */
 
 /* Progress of the training, for the callbacks. */
@@ -59,11 +68,13 @@ struct pare_train_status {
 struct pare_epoch {
     struct pare_train_status train;
     bool validated, best;
-    double loss, top1, top5; /* on the validation set; -1: none */
+    double loss, top1, top5;         /* on the validation set; -1: none */
+    struct pare_metric_value metric; /* the one that selects the best epoch */
 };
 
 struct pare_train_conf {
     int64_t epochs;
+    const char *task, *metric; /* of validation, see struct pare_eval_opts */
     double lr;
     const struct pare_schedule *schedule;
     const void *schedule_conf;
@@ -88,9 +99,9 @@ struct pare_train_conf {
 
 struct pare_train_result {
     int64_t epochs, steps; /* done, including earlier runs */
-    double best;           /* best validation accuracy; -1: none */
-    int64_t best_epoch;
-    bool stopped; /* by `stop` */
+    double best;           /* value of the metric in the best epoch; NAN: none */
+    int64_t best_epoch;    /* -1: none */
+    bool stopped;          /* by `stop` */
 };
 
 /* Train until done.  valid may be NULL.  The model holds the result. */

@@ -8,6 +8,7 @@
 #include "../data/source.h"
 
 #define AT(field) offsetof(struct pare_train_options_conf, field)
+#define DEFAULT_LOSS "cross_entropy"
 
 static const struct pare_opt train_opts[] = {
     PARE_INT(
@@ -21,7 +22,14 @@ static const struct pare_opt train_opts[] = {
         0, 0, 1e9),
     PARE_TEXT("optimizer", AT(optimizer), "NAME", "optimizer", "adam"),
     PARE_TEXT("schedule", AT(schedule), "NAME", "learning-rate schedule (default: cosine)", NULL),
-    PARE_TEXT("loss", AT(loss), "NAME", "loss function to minimize", "cross_entropy"),
+    PARE_TEXT("loss", AT(loss), "NAME", "loss function to minimize; auto: that of the task",
+              "auto"),
+    PARE_TEXT("task", AT(task), "NAME",
+              "classification, multi-label, regression, segmentation, embedding; auto: derived "
+              "from labels, outputs and loss",
+              "auto"),
+    PARE_TEXT("metric", AT(metric), "NAME",
+              "metric that selects the best epoch; auto: that of the task", "auto"),
     PARE_INT(
         "warmup", AT(warmup),
         "steps of linear learning-rate warm-up (default: with cosine 20, at most a tenth of the "
@@ -55,8 +63,25 @@ static const struct pare_opt train_opts[] = {
 };
 
 static const struct pare_opt eval_opts[] = {
-    PARE_TEXT("loss", AT(loss), "NAME", "loss function to evaluate", "cross_entropy"),
+    PARE_TEXT("loss", AT(loss), "NAME", "loss function to evaluate; auto: that of the task",
+              "auto"),
+    PARE_TEXT("task", AT(task), "NAME",
+              "classification, multi-label, regression, segmentation, embedding; auto: derived "
+              "from labels, outputs and loss",
+              "auto"),
+    PARE_TEXT("metric", AT(metric), "NAME", "metric to name first; auto: that of the task", "auto"),
     PARE_INT("threads", AT(threads), "threads to use (0 = all cores)", 0, 0, 1024), PARE_OPT_END
+};
+
+/* Task, metric and loss, which recipes share between their steps. */
+const struct pare_opt pare_goal_options[] = {
+    PARE_TEXT("loss", AT(loss), "NAME", "loss function; auto: that of the task", "auto"),
+    PARE_TEXT("task", AT(task), "NAME",
+              "classification, multi-label, regression, segmentation, embedding; auto: derived "
+              "from labels, outputs and loss",
+              "auto"),
+    PARE_TEXT("metric", AT(metric), "NAME", "metric to name first; auto: that of the task", "auto"),
+    PARE_OPT_END
 };
 
 /* ---- option groups ------------------------------------------------------------------------- */
@@ -153,14 +178,25 @@ static int choose(struct setup *u, const char *kind, const char *name, size_t si
     return 0;
 }
 
-static int choose_loss(struct setup *u, struct pare_err *err)
+/* Without --loss it is cross-entropy, until the data's labels are known. */
+static int choose_loss(struct setup *u, const struct pare_given *g, int n, struct pare_err *err)
 {
-    struct pare_trainer_opts *t = &u->s->trainer;
+    struct pare_train_options *s = u->s;
+    struct pare_trainer_opts *t = &s->trainer;
+    bool any = !strcmp(s->c.loss, "auto");
     void *conf = NULL, *data = &u->s->data;
 
-    PARE_TRY(pare_find_loss(u->s->c.loss, &t->loss, err));
+    PARE_TRY(pare_find_loss(any ? DEFAULT_LOSS : s->c.loss, &t->loss, err));
     PARE_TRY(choose(u, "loss", t->loss->name, t->loss->conf_size, &conf, err));
     t->loss_conf = conf;
+    s->arena = u->arena;
+    s->goal = (struct pare_goal_opts){ strcmp(s->c.task, "auto") ? s->c.task : NULL,
+                                       strcmp(s->c.metric, "auto") ? s->c.metric : NULL,
+                                       any ? NULL : t->loss };
+    for (int i = 0; i < n && any; i++)
+        for (int k = 0; k < u->n_parts; k++)
+            if (u->part[k].into == conf && pare_option_group_find(&u->part[k], g[i].name))
+                s->loss_option = g[i].name;
     t->threads = (int)u->s->c.threads;
     return choose(u, "data", NULL, 0, &data, err);
 }
@@ -227,7 +263,7 @@ static int make(struct setup *u, bool training, const struct pare_given *g, int 
 {
     u->part[0].into = &u->s->c;
     PARE_TRY(pare_option_group_fill(&u->part[0], g, n, u->arena, err));
-    PARE_TRY(choose_loss(u, err));
+    PARE_TRY(choose_loss(u, g, n, err));
     if (training)
         PARE_TRY(choose_training(u, err));
     PARE_TRY(pare_option_groups_check(u->part, u->n_parts, g, n, err));
@@ -266,19 +302,30 @@ int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena
 int pare_data_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
                             struct pare_err *err)
 {
-    *part = pare_alloc(a, 1, sizeof(**part));
-    *n = 1;
-    if (!*part)
-        return pare_no_memory(err, "for the options");
-    **part = (struct pare_option_group){ "data", NULL, pare_data_options, NULL };
+    struct list l = { .arena = a };
+
+    PARE_TRY(add(&l, (struct pare_option_group){ "data", NULL, pare_data_options, NULL }, err));
+    *part = l.part;
+    *n = l.n;
+    return 0;
+}
+
+int pare_recipe_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
+                              struct pare_err *err)
+{
+    struct list l = { .arena = a };
+
+    PARE_TRY(add(&l, (struct pare_option_group){ "task", NULL, pare_goal_options, NULL }, err));
+    PARE_TRY(add(&l, (struct pare_option_group){ "data", NULL, pare_data_options, NULL }, err));
+    *part = l.part;
+    *n = l.n;
     return 0;
 }
 
 /* ---- data sets ---------------------------------------------------------------------------- */
 
-/* Do the items fit the model's inputs?  *n_out: outputs of each item; 0: not known. */
-static int items_fit(const struct pare_model *m, const struct pare_data *data, int64_t *n_out,
-                     struct pare_err *err)
+/* Do the items fit the model's inputs? */
+static int items_fit(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
 {
     const struct pare_io *in, *out;
     int n_in = pare_model_inputs(m, &in), outputs = pare_model_outputs(m, &out);
@@ -299,40 +346,80 @@ static int items_fit(const struct pare_model *m, const struct pare_data *data, i
             return err->code;
         PARE_TRY(pare_input_shape(data, k, in, i, &shape, err));
     }
-    *n_out = out[0].rank == 2 ? out[0].dim[1] : 0;
+    return pare_data_check(data, &in[0], err);
+}
+
+int pare_model_fits(const struct pare_model *m, const struct pare_data *data,
+                    const struct pare_goal_opts *o, struct pare_err *err)
+{
+    struct pare_task_goal g;
+
+    PARE_TRY(items_fit(m, data, err));
+    return data->y.data ? pare_goal_find(m, data, o, &g, err) : 0;
+}
+
+int pare_model_fits_items(const struct pare_model *m, struct pare_data *data,
+                          const struct pare_goal_opts *o, struct pare_err *err)
+{
+    struct pare_err why;
+    struct pare_task_goal g;
+
+    PARE_TRY(items_fit(m, data, err));
+    if (!data->y.data || !pare_goal_find(m, data, o, &g, &why))
+        return 0;
+    if (why.code == PARE_ECONFIG) { /* a task or metric that does not exist */
+        *err = why;
+        return err->code;
+    }
+    return pare_data_drop_labels(data, why.msg, err);
+}
+
+/* The task's loss in place of the default one, with its default options. */
+static int take_loss(struct pare_train_options *s, struct pare_err *err)
+{
+    const struct pare_loss *loss = s->found.loss;
+    struct pare_option_group group = { "loss", loss->name, loss->opts, NULL };
+
+    if (loss == s->trainer.loss)
+        return 0;
+    if (s->loss_option)
+        return pare_fail(err, PARE_ECONFIG,
+                         "option '%s' belongs to %s, but %s uses %s; name the loss with --loss",
+                         s->loss_option, s->trainer.loss->name, s->found.task->name, loss->name);
+    group.into = pare_alloc(s->arena, 1, loss->conf_size + 1);
+    if (!group.into)
+        return pare_no_memory(err, "for the options");
+    if (loss->opts)
+        PARE_TRY(pare_option_group_fill(&group, NULL, 0, s->arena, err));
+    s->trainer.loss = loss;
+    s->trainer.loss_conf = group.into;
     return 0;
 }
 
-int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
+int pare_train_options_goal(struct pare_train_options *s, const struct pare_model *m,
+                            const struct pare_data *data, struct pare_err *err)
 {
-    const struct pare_io *in;
-    int64_t n_out;
-
-    PARE_TRY(items_fit(m, data, &n_out, err));
-    pare_model_inputs(m, &in);
-    return pare_data_check(data, &in[0], n_out, err);
+    PARE_TRY(items_fit(m, data, err));
+    if (!data->y.data)
+        return 0;
+    PARE_TRY(pare_goal_find(m, data, &s->goal, &s->found, err));
+    if (s->found.loss)
+        PARE_TRY(take_loss(s, err));
+    s->goal.task = s->train.task = s->found.task->name;
+    s->goal.loss = s->trainer.loss;
+    s->train.metric = s->goal.metric;
+    return 0;
 }
 
-int pare_model_fits_items(const struct pare_model *m, struct pare_data *data, struct pare_err *err)
-{
-    const struct pare_io *in;
-    int64_t n_out;
-
-    PARE_TRY(items_fit(m, data, &n_out, err));
-    pare_model_inputs(m, &in);
-    return pare_data_check_items(data, &in[0], n_out, err);
-}
-
-static int check_set(const struct pare_train_options *s, const struct pare_model *m,
+static int check_set(struct pare_train_options *s, const struct pare_model *m,
                      struct pare_data *data, struct pare_err *err)
 {
-    return pare_at(err,
-                   s->no_labels ? pare_model_fits_items(m, data, err)
-                                : pare_model_fits(m, data, err),
-                   "%s", m->path);
+    if (s->no_labels)
+        PARE_TRY(pare_at(err, pare_model_fits_items(m, data, &s->goal, err), "%s", m->path));
+    return pare_at(err, pare_train_options_goal(s, m, data, err), "%s", m->path);
 }
 
-int pare_train_options_data(const struct pare_train_options *s, const struct pare_model *m,
+int pare_train_options_data(struct pare_train_options *s, const struct pare_model *m,
                             const char *spec, const char *valid, struct pare_data *data[2],
                             struct pare_err *err)
 {

@@ -12,6 +12,7 @@ struct pare_train_options_conf {
     double lr;                                         /* 0: that of the optimizer */
     const char *optimizer, *schedule, *loss, *teacher; /* schedule NULL: cosine */
     int64_t warmup;                                    /* -1: that of the schedule */
+    const char *task, *metric;                         /* "auto": derived */
     double warmup_factor, clip_norm, clip_value;
     struct pare_strs freeze, distill_layers;
     int64_t patience;
@@ -29,6 +30,11 @@ struct pare_train_options {
     struct pare_train_conf train;
     struct pare_data_opts data;
     bool no_labels; /* the data is for calibration, which needs no labels */
+
+    struct pare_goal_opts goal;  /* what the options say; with data, the task that was found */
+    struct pare_task_goal found; /* set by pare_train_options_goal() */
+    const char *loss_option;     /* an option of the default loss that is given; NULL: none */
+    struct pare_arena *arena;
 };
 
 /* All option groups, none of them selected: for help and completion. */
@@ -38,6 +44,11 @@ int pare_train_option_groups(struct pare_arena *a, struct pare_option_group **pa
 /* The same for a command that only reads data: the options of data sets. */
 int pare_data_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
                             struct pare_err *err);
+
+/* For recipes, whose steps share them: loss, task, metric, and the options of data sets. */
+extern const struct pare_opt pare_goal_options[];
+int pare_recipe_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,
+                              struct pare_err *err);
 
 /* Everything is in the arena.  teacher: the caller has a model to distill from. */
 int pare_train_options_make(const struct pare_given *g, int n, bool teacher, struct pare_arena *a,
@@ -51,14 +62,20 @@ int pare_train_options_eval(const struct pare_given *g, int n, struct pare_arena
 
 /* Open the training and validation sets, and check them against the model.  `valid`: a data set, or
  * "none"; NULL: the held-out part, else the set's test part, else none.  Free both in any case. */
-int pare_train_options_data(const struct pare_train_options *s, const struct pare_model *m,
+int pare_train_options_data(struct pare_train_options *s, const struct pare_model *m,
                             const char *spec, const char *valid, struct pare_data *data[2],
                             struct pare_err *err);
 
-/* Do the model's first input and output fit the data set? */
-int pare_model_fits(const struct pare_model *m, const struct pare_data *data, struct pare_err *err);
+/* Do the model's inputs and first output fit the data set? */
+int pare_model_fits(const struct pare_model *m, const struct pare_data *data,
+                    const struct pare_goal_opts *o, struct pare_err *err);
 
-/* The same without labels: those that do not fit are dropped, see pare_data_check_items(). */
-int pare_model_fits_items(const struct pare_model *m, struct pare_data *data, struct pare_err *err);
+/* The same without labels: those that do not fit are dropped, see pare_data_drop_labels(). */
+int pare_model_fits_items(const struct pare_model *m, struct pare_data *data,
+                          const struct pare_goal_opts *o, struct pare_err *err);
+
+/* Check the set against the model, find the task, and set the loss and the metrics. */
+int pare_train_options_goal(struct pare_train_options *s, const struct pare_model *m,
+                            const struct pare_data *data, struct pare_err *err);
 
 #endif

@@ -58,7 +58,8 @@ static int make(struct pare_training *l, const char *data, const struct pare_tra
     }
     l->epoch_steps = o->epoch_steps;
     if (l->teacher && l->data[0])
-        PARE_TRY(pare_at(err, pare_model_fits(l->teacher, l->data[0], err), "teacher"));
+        PARE_TRY(
+            pare_at(err, pare_model_fits(l->teacher, l->data[0], &l->setup->goal, err), "teacher"));
     return pare_trainer_new(l->model, &l->setup->trainer, &l->trainer, err);
 }
 
@@ -70,7 +71,8 @@ int pare_training_use(struct pare_training *l, struct pare_data *train, struct p
     for (int i = 0; i < 2; i++) {
         if (!from[i])
             continue;
-        PARE_TRY(pare_at(err, pare_model_fits(l->model, from[i], err), "%s", l->model->path));
+        PARE_TRY(pare_at(err, pare_train_options_goal(l->setup, l->model, from[i], err), "%s",
+                         l->model->path));
         pare_data_retain(from[i]);
         l->data[i] = from[i];
     }
@@ -157,6 +159,7 @@ static void on_epoch(void *user, const struct pare_epoch *e)
         .validated = e->validated,
         .valid_loss = e->loss,
         .valid_accuracy = e->top1,
+        .valid_metric = e->metric,
     };
 
     if (l->say && !l->say(l->user, &r))
@@ -201,8 +204,11 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
         .threads = l->setup->trainer.threads,
         .loss = l->setup->trainer.loss,
         .loss_conf = l->setup->trainer.loss_conf,
+        .task = l->setup->goal.task,
+        .metric = l->setup->goal.metric,
     };
     struct pare_mark m = pare_mark(l->arena);
+    struct pare_metrics all;
     struct pare_eval e;
     int rc;
 
@@ -213,7 +219,9 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
     rc = pare_evaluate_model(l->model, l->data[1], &o, l->arena, &e, err);
     if (!rc) {
         r->valid_loss = e.loss;
-        r->valid_accuracy = pare_eval_metrics(&e).top1;
+        all = pare_eval_metrics(&e);
+        r->valid_accuracy = all.top1;
+        r->valid_metric = pare_metrics_main(&all);
     }
     pare_reset(l->arena, m);
     return rc;
@@ -223,7 +231,9 @@ int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,
 
 static int open_loader(struct pare_training *l, struct pare_err *err)
 {
-    struct pare_loader_opts o = { .train = true, .seed = l->setup->train.seed };
+    struct pare_loader_opts o = { .train = true,
+                                  .seed = l->setup->train.seed,
+                                  .float_y = l->setup->trainer.loss->labels != PARE_LABELS_CLASS };
     const struct pare_io *io;
 
     if (l->loader)

@@ -529,20 +529,19 @@ static void test_images_get_the_size_of_the_models_input(void **state)
     rig_end(&r);
 }
 
-static void test_labels_that_do_not_fit_are_dropped_for_calibration(void **state)
+static void test_labels_can_be_dropped_for_calibration(void **state)
 {
-    struct pare_io io = { .name = "x", .dtype = PARE_F32, .rank = 4, .dim = { -1, 1, 8, 8 } };
     struct rig r;
 
     (void)state;
     rig_begin(&r);
     expect_open(&r, ":digits", "train", "limit=20");
-    assert_int_equal(pare_data_check(r.data, &io, 4, &r.err), PARE_ESHAPE);
-    assert_int_equal(pare_data_check_items(r.data, &io, 10, &r.err), 0);
+    assert_int_equal(pare_data_check_classes(r.data, 4, &r.err), PARE_ESHAPE);
+    assert_int_equal(pare_data_check_classes(r.data, 10, &r.err), 0);
     assert_true(pare_data_has_labels(r.data));
-    assert_int_equal(pare_data_check_items(r.data, &io, 4, &r.err), 0);
+    assert_int_equal(pare_data_drop_labels(r.data, "they do not fit", &r.err), 0);
     assert_false(pare_data_has_labels(r.data));
-    assert_non_null(strstr(r.data->note, "its labels are not used"));
+    assert_non_null(strstr(r.data->note, "they do not fit: its labels are not used"));
     rig_end(&r);
 }
 
@@ -588,7 +587,7 @@ int main(void)
         cmocka_unit_test(test_image_folders_have_classes),
         cmocka_unit_test(test_images_without_classes_have_no_labels),
         cmocka_unit_test(test_images_get_the_size_of_the_models_input),
-        cmocka_unit_test(test_labels_that_do_not_fit_are_dropped_for_calibration),
+        cmocka_unit_test(test_labels_can_be_dropped_for_calibration),
         cmocka_unit_test(test_unknown_data_sets_and_options_are_errors),
     };
 

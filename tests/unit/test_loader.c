@@ -357,7 +357,10 @@ static struct pare_io input_info(enum pare_dtype dtype, int rank, int64_t a, int
 
 static void check_input(struct rig *r, struct pare_io in, int64_t n_out, const char *part)
 {
-    int rc = pare_data_check(r->data, &in, n_out, &r->err);
+    int rc = pare_data_check(r->data, &in, &r->err);
+
+    if (!rc)
+        rc = pare_data_check_classes(r->data, n_out, &r->err);
 
     if (part) {
         assert_int_not_equal(rc, 0);

@@ -205,7 +205,7 @@ static void test_batch_of_the_first_input_is_axis_0(void **state)
     rig_begin(&r);
     struct pare_named a = { "x", counting_tensor(&r, 2, (int64_t[]){ N, 3 }, 0) };
     assert_int_equal(open_for(&r, &a, 1, &io, 1), 0);
-    assert_int_equal(pare_data_check(r.data, &io, 0, &r.err), PARE_EUNSUPPORTED);
+    assert_int_equal(pare_data_check(r.data, &io, &r.err), PARE_EUNSUPPORTED);
     assert_non_null(strstr(r.err.msg, "on axis 1"));
     rig_end(&r);
 }

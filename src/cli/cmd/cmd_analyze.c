@@ -12,7 +12,7 @@
 #include "../../onnx/model.h"
 
 struct analyze {
-    const char *data, *split, *pruner, *set, *metric, *early_stop, *csv;
+    const char *data, *split, *pruner, *set, *early_stop, *csv;
     double early_stop_value;
     struct pare_floats sparsities;
     struct pare_ints bits;
@@ -37,8 +37,6 @@ static const struct pare_opt analyze_opts[] = {
               "settings of that pruner: \"name=value name=value\"", NULL),
     PARE_TEXTS("plugin", offsetof(struct analyze, plugin), "FILE",
                "load more pruners from this shared object"),
-    PARE_CHOICE("metric", offsetof(struct analyze, metric), "sensitivity: metric to measure",
-                "accuracy", "accuracy|loss"),
     PARE_CHOICE("early-stop", offsetof(struct analyze, early_stop),
                 "stop with a layer when the metric is below (minimize) or above (maximize) "
                 "--early-stop-value, or has dropped or raised by more than it from the model's own",
@@ -115,13 +113,13 @@ static void print_progress(void *user, const struct pare_sensitivity *s, int ite
 }
 
 static int print_sensitivity(const struct job *j, const struct pare_sensitivity_report *s,
-                             struct pare_err *err)
+                             const struct pare_metric_value *metric, struct pare_err *err)
 {
     if (j->o->csv && !pare_dist_rank(j->c->dist))
         PARE_TRY(pare_sensitivity_csv(s, j->o->csv, err));
     if (j->o->json)
-        return print_json(j, pare_sensitivity_json(s, j->o->pruner, j->o->metric), err);
-    pare_sensitivity_print(s, j->c->arena, !strcmp(j->o->metric, "loss"));
+        return print_json(j, pare_sensitivity_json(s, j->o->pruner, metric), err);
+    pare_sensitivity_print(s, j->c->arena, metric);
     return 0;
 }
 
@@ -147,7 +145,6 @@ static int sensitivity(struct job *j, struct pare_err *err)
         .settings = o->set,
         .sparsity = o->sparsities.n ? o->sparsities.v : NULL,
         .n_sparsities = o->sparsities.n,
-        .metric = o->metric,
         .early_stop = o->early_stop,
         .early_stop_value = o->early_stop_value,
         .threads = j->setup->trainer.threads,
@@ -156,6 +153,8 @@ static int sensitivity(struct job *j, struct pare_err *err)
         .dist = j->c->dist,
         .loss = j->setup->trainer.loss,
         .loss_conf = j->setup->trainer.loss_conf,
+        .task = j->setup->goal.task,
+        .metric = j->setup->goal.metric,
         .say = o->quiet || pare_dist_rank(j->c->dist) ? NULL : print_progress,
     };
     struct pare_registry *registry = pare_registry_new(err);
@@ -168,7 +167,7 @@ static int sensitivity(struct job *j, struct pare_err *err)
     if (!rc)
         rc = pare_sensitivity_analysis(j->m, j->data, &so, &x, j->c->arena, &s, err);
     if (!rc)
-        rc = print_sensitivity(j, &s, err);
+        rc = print_sensitivity(j, &s, &x.measured, err);
     pare_registry_free(registry);
     return rc;
 }
@@ -190,16 +189,14 @@ static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_t
         *in = own.t;
         return pare_inputs_fill(j->c, &own, 0, err);
     }
-    if (pare_model_inputs(j->m, &io) > 0)
-        lo.input = &io[0];
+    lo.n_inputs = pare_model_inputs(j->m, &io);
+    if (lo.n_inputs > 0)
+        lo.input = io;
     PARE_TRY(pare_loader_new(j->data, &lo, loader, err));
     PARE_TRY(pare_loader_next(*loader, &b, err));
     if (!b)
         return pare_fail(err, PARE_ECONFIG, "'%s' has no items", j->data->name);
-    *in = pare_alloc(j->c->arena, 1, sizeof(**in));
-    if (!*in)
-        return pare_no_memory(err, "for the inputs");
-    **in = b->x;
+    *in = b->in;
     return 0;
 }
 
@@ -285,7 +282,14 @@ static int work(struct job *j, const struct analysis *what, struct pare_err *err
 
         r.n_io = pare_model_inputs(j->m, &r.io);
         PARE_TRY(pare_data_open_for(&r, &j->setup->data, &j->data, err));
-        PARE_TRY(pare_at(err, pare_model_fits(j->m, j->data, err), "%s", j->c->arg[1]));
+        PARE_TRY(pare_at(err,
+                         what->needs_data
+                             ? pare_train_options_goal(j->setup, j->m, j->data, err)
+                             : pare_model_fits_items(j->m, j->data, &j->setup->goal, err),
+                         "%s", j->c->arg[1]));
+        pare_data_note(j->c, j->data);
+        if (what->needs_data)
+            pare_task_note(j->c, j->setup);
     }
     return pare_at(err, what->run(j, err), "%s", j->c->arg[1]);
 }

@@ -589,6 +589,6 @@ const struct pare_command pare_command_compress = {
     .max_args = 1,
     .writes = (const char *const[]){ "output", "run", NULL },
     .run = cmd_compress_run,
-    .groups = pare_data_option_groups,
+    .groups = pare_recipe_option_groups,
     .shared = true,
 };

@@ -1,4 +1,4 @@
-/* cmd_eval.c - pare eval: loss and accuracy of a model on a data set, or its agreement with another
+/* cmd_eval.c - pare eval: loss and metrics of a model on a data set, or its agreement with another
  * model. */
 #include <math.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "../job/model_intake.h"
 #include "../cli.h"
 #include "../job/session.h"
+#include "../print/metric_print.h"
 #include "../../base/arena.h"
 #include "../../train/train_options.h"
 
@@ -77,6 +78,10 @@ static int print_json(struct pare_cli *c, const struct result *r, struct pare_er
         if (o->per_class)
             json_object_set_new(j, "classes", class_json(c->arena, &r->by_class));
     }
+    if (j) {
+        json_object_set_new(j, "task", pare_json_text(m->task));
+        json_object_set_new(j, "metrics", pare_metric_list_json(m));
+    }
     return pare_json_result(c, j, err);
 }
 
@@ -98,20 +103,25 @@ static void print_text(struct pare_cli *c, const struct result *r)
 {
     const struct eval *o = c->opts;
     const struct pare_metrics *m = &r->all;
-    char whole[PARE_NUM_TEXT], time[PARE_NUM_TEXT], speed[PARE_NUM_TEXT];
+    char whole[PARE_NUM_TEXT], time[PARE_NUM_TEXT], speed[PARE_NUM_TEXT], value[PARE_NUM_TEXT];
+    int width = 5;
 
-    printf("items  %s\n", pare_whole_text(m->n, whole, sizeof(whole)));
-    printf("loss   %.4f\n", m->loss);
-    if (r->by_class.n)
-        printf("top-1  %.2f%%\ntop-5  %.2f%%\n", 100 * fmax(m->top1, 0), 100 * fmax(m->top5, 0));
-    printf("time   %s, %s items/s\n", pare_time_text(m->seconds, time, sizeof(time)),
+    for (int i = 0; i < m->n_values; i++)
+        width = (int)strlen(m->value[i].name) > width ? (int)strlen(m->value[i].name) : width;
+    printf("%-*s  %s\n", width, "items", pare_whole_text(m->n, whole, sizeof(whole)));
+    printf("%-*s  %.4f\n", width, "loss", m->loss);
+    for (int i = 0; i < m->n_values; i++)
+        if (strcmp(m->value[i].name, "loss") != 0)
+            printf("%-*s  %s\n", width, m->value[i].name,
+                   pare_metric_text(&m->value[i], value, sizeof(value)));
+    printf("%-*s  %s, %s items/s\n", width, "time", pare_time_text(m->seconds, time, sizeof(time)),
            pare_count_text(m->seconds > 0 ? (double)m->n / m->seconds : -1, speed, sizeof(speed)));
     if (o->per_class && r->by_class.n)
         print_classes(c, &r->by_class);
 }
 
-static int evaluate(struct pare_cli *c, const struct pare_train_options *s,
-                    const struct pare_model *m, const struct pare_data *d, struct pare_err *err)
+static int evaluate(struct pare_cli *c, struct pare_train_options *s, const struct pare_model *m,
+                    const struct pare_data *d, struct pare_err *err)
 {
     const struct eval *o = c->opts;
     struct result r = { .data = d->name };
@@ -125,8 +135,9 @@ static int evaluate(struct pare_cli *c, const struct pare_train_options *s,
         .arena = c->arena,
     };
 
-    PARE_TRY(pare_model_fits(m, d, err));
+    PARE_TRY(pare_train_options_goal(s, m, d, err));
     pare_data_note(c, d);
+    pare_task_note(c, s);
     pare_logits_note(c, m, s->trainer.loss);
     PARE_TRY(pare_evaluate_shared(m, d, &opts, c->dist, &r.all, err));
     if (o->json)
@@ -175,24 +186,24 @@ static int compare(struct pare_cli *c, const struct pare_train_options *s,
     struct pare_model *reference;
     int rc;
 
-    PARE_TRY(pare_model_fits_items(m, d, err));
+    PARE_TRY(pare_model_fits_items(m, d, &s->goal, err));
     pare_data_note(c, d);
     PARE_TRY(pare_cli_load(c, o->against, &reference, err));
-    rc = pare_at(err, pare_model_fits_items(reference, d, err), "%s", o->against);
+    rc = pare_at(err, pare_model_fits_items(reference, d, &s->goal, err), "%s", o->against);
     if (!rc)
         rc = pare_compare(m, reference, d, &opts, &g, err);
     pare_model_free(reference);
     return rc ? rc : print_agreement(c, d, &g, err);
 }
 
-static int work_on(struct pare_cli *c, const struct pare_train_options *s,
-                   const struct pare_model *m, struct pare_data *d, bool evaluate_it,
-                   struct pare_err *err)
+static int work_on(struct pare_cli *c, struct pare_train_options *s, const struct pare_model *m,
+                   struct pare_data *d, bool evaluate_it, struct pare_err *err)
 {
     const struct eval *o = c->opts;
 
     if (!evaluate_it)
-        return o->against ? pare_model_fits_items(m, d, err) : pare_model_fits(m, d, err);
+        return o->against ? pare_model_fits_items(m, d, &s->goal, err)
+                          : pare_train_options_goal(s, m, d, err);
     return o->against ? compare(c, s, m, d, err) : evaluate(c, s, m, d, err);
 }
 
@@ -234,7 +245,7 @@ static int cmd_eval_run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_eval = {
     .name = "eval",
-    .doc = "Measure a model's loss and accuracy on a data set.",
+    .doc = "Measure a model's loss and metrics on a data set.",
     .usage = "[options] MODEL --data SET",
     .more = "SET is any data set that 'pare train' accepts; --split selects its part.  --against\n"
             "prints how closely the outputs agree with those of another model, such as the one\n"

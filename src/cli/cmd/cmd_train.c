@@ -34,8 +34,8 @@ static int print_json(struct pare_cli *c, const struct pare_train_job *j, struct
     json_t *all = json_pack("{s:o?, s:I, s:I, s:b, s:o, s:o}", "output",
                             r->stopped ? NULL : pare_json_text(j->output), "epochs",
                             (json_int_t)r->epochs, "steps", (json_int_t)r->steps, "stopped",
-                            r->stopped, "best", r->best < 0 ? json_null() : pare_json_real(r->best),
-                            "history", json_incref(j->progress.history));
+                            r->stopped, "best", pare_json_real(r->best), "history",
+                            json_incref(j->progress.history));
 
     if (all && r->best_epoch >= 0)
         json_object_set_new(all, "best_epoch", json_integer(r->best_epoch + 1));

@@ -65,6 +65,16 @@ POINTERS(network, pare_networks, NULL)
 POINTERS(optimizer, pare_optimizers, pare_optimizers[i]->opts)
 POINTERS(schedule, pare_schedules, pare_schedules[i]->opts)
 POINTERS(loss, pare_losses, pare_losses[i]->opts)
+POINTERS(metric, pare_metric_list, NULL)
+
+static bool get_task(const struct pare_registry *g, int i, struct pare_topic *t)
+{
+    (void)g;
+    if (!pare_tasks[i].name)
+        return false;
+    *t = (struct pare_topic){ pare_tasks[i].name, pare_tasks[i].doc, NULL };
+    return true;
+}
 
 static bool get_data(const struct pare_registry *g, int i, struct pare_topic *t)
 {
@@ -143,6 +153,8 @@ const struct pare_topics pare_topics[] = {
     { "losses", "loss", get_loss, NULL, false },
     { "optimizers", "optimizer", get_optimizer, NULL, false },
     { "schedules", "schedule", get_schedule, NULL, false },
+    { "tasks", "task", get_task, NULL, false },
+    { "metrics", "metric", get_metric, NULL, false },
     { "ops", "op", get_op, pare_help_op, false },
     { "kernels", "kernel", get_kernel, NULL, false },
     { "words", "word", get_term, NULL, true },

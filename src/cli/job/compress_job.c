@@ -5,26 +5,31 @@
 
 #include <jansson.h>
 
+#include "../print/metric_print.h"
 #include "../../base/arena.h"
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-/* Targets that are not classes have no accuracy. */
+/* Top-1 accuracy, or the metrics of another task. */
 void pare_metrics_print(const char *when, const struct pare_metrics *m)
 {
+    char text[PARE_NUM_TEXT];
+
     if (!m->n)
         return;
     printf("%-18s ", when);
     if (m->top1 >= 0)
         printf("accuracy %.2f%%, ", 100 * m->top1);
+    for (int i = 0; i < m->n_values && m->top1 < 0; i++)
+        printf("%s %s, ", m->value[i].name, pare_metric_text(&m->value[i], text, sizeof(text)));
     printf("loss %.4f\n", m->loss);
 }
 
 json_t *pare_metrics_json(const struct pare_metrics *m)
 {
-    return m->n ? json_pack("{s:o, s:o}", "accuracy",
+    return m->n ? json_pack("{s:o, s:o, s:o}", "accuracy",
                             m->top1 >= 0 ? pare_json_real(m->top1) : json_null(), "loss",
-                            pare_json_real(m->loss))
+                            pare_json_real(m->loss), "metrics", pare_metric_list_json(m))
                 : json_null();
 }
 

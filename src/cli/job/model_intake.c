@@ -8,6 +8,7 @@
 #include "../../dist/dist.h"
 #include "../../graph/output_logits.h"
 #include "../../onnx/model.h"
+#include "../../train/train_options.h"
 
 int pare_cli_load(struct pare_cli *c, const char *path, struct pare_model **m, struct pare_err *err)
 {
@@ -51,6 +52,20 @@ void pare_logits_note(struct pare_cli *c, const struct pare_model *m, const stru
     fprintf(stderr, ": %s uses '", loss->name);
     pare_put_clean(stderr, v->name);
     fprintf(stderr, "', the logits before the last %s\n", n->type);
+}
+
+void pare_task_note(const struct pare_cli *c, const struct pare_train_options *s)
+{
+    const struct pare_task_goal *g = &s->found;
+
+    if (!g->task || !g->why || g->task->bit == PARE_TASK_CLASS || c->in_recipe ||
+        pare_dist_rank(c->dist))
+        return;
+    fprintf(stderr, "task: %s (%s), loss %s%s", g->task->name, g->why, s->trainer.loss->name,
+            g->n_metrics ? ", metrics" : "");
+    for (int i = 0; i < g->n_metrics; i++)
+        fprintf(stderr, "%s%s", i ? ", " : " ", g->metric[i]->name);
+    fprintf(stderr, "; --task selects another\n");
 }
 
 void pare_intake_print(const struct pare_model *m, FILE *f)

@@ -23,4 +23,8 @@ void pare_logits_note(struct pare_cli *c, const struct pare_model *m, const stru
 void pare_intake_print(const struct pare_model *m, FILE *f);
 struct json_t *pare_intake_json(const struct pare_model *m);
 
+/* Say which task was derived, with its loss and metrics, unless it is classification. */
+struct pare_train_options;
+void pare_task_note(const struct pare_cli *c, const struct pare_train_options *s);
+
 #endif

@@ -96,6 +96,7 @@ int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct par
     PARE_TRY(pare_train_job_load(c, j, err));
     PARE_TRY(pare_finetune_open(f, err));
     pare_data_note(c, f->data[0]);
+    pare_task_note(c, f->options);
     if (f->data_name || f->set[0])
         pare_logits_note(c, f->model, f->options->trainer.loss);
     return 0;

@@ -32,7 +32,7 @@ int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_mode
     struct pare_tensor item;
     int64_t runs;
 
-    PARE_TRY(pare_model_fits_items(m, f->data, err));
+    PARE_TRY(pare_model_fits_items(m, f->data, NULL, err));
     pare_model_inputs(m, &io);
     PARE_TRY(pare_item_shape(f->data, &io[0], &item, err));
     for (int k = 0; k < in->rank; k++)

@@ -116,15 +116,15 @@ json_t *pare_count_json(const struct pare_count_report *n, bool full)
 
 /* ---- sensitivity --------------------------------------------------------------------- */
 
-static const char *metric_text(struct pare_arena *a, double v, bool loss)
+static const char *metric_text(struct pare_arena *a, double v, const struct pare_metric_value *m)
 {
     if (isnan(v))
         return "-";
-    return loss ? pare_sprintf(a, "%.4f", v) : pare_sprintf(a, "%.2f%%", 100 * v);
+    return m->percent ? pare_sprintf(a, "%.2f%%", 100 * v) : pare_sprintf(a, "%.4f", v);
 }
 
 void pare_sensitivity_print(const struct pare_sensitivity_report *s, struct pare_arena *a,
-                            bool loss)
+                            const struct pare_metric_value *metric)
 {
     int cols = s->n_sparsities + 2;
     char *align = pare_alloc(a, (size_t)cols + 1, 1);
@@ -145,11 +145,11 @@ void pare_sensitivity_print(const struct pare_sensitivity_report *s, struct pare
         cell[0] = s->name[i];
         cell[1] = s->type[i];
         for (int k = 0; k < s->n_sparsities; k++)
-            cell[k + 2] = metric_text(a, s->metric[i * s->n_sparsities + k], loss);
+            cell[k + 2] = metric_text(a, s->metric[i * s->n_sparsities + k], metric);
         pare_table_cells(t, cell);
     }
     pare_table_print(t, stdout);
-    printf("\nunpruned: %s\n", metric_text(a, s->base, loss));
+    printf("\nunpruned: %s %s\n", metric->name, metric_text(a, s->base, metric));
 }
 
 static const char *number_text(double v, char *buf, size_t size)
@@ -159,7 +159,7 @@ static const char *number_text(double v, char *buf, size_t size)
 }
 
 json_t *pare_sensitivity_json(const struct pare_sensitivity_report *s, const char *pruner,
-                              const char *metric)
+                              const struct pare_metric_value *metric)
 {
     json_t *layers = json_object(), *sparsities = json_array();
     char key[PARE_NUM_TEXT];
@@ -178,7 +178,7 @@ json_t *pare_sensitivity_json(const struct pare_sensitivity_report *s, const cha
         }
         json_object_set_new_nocheck(layers, s->name[i], one);
     }
-    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "pruner", pruner, "metric", metric, "base",
+    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "pruner", pruner, "metric", metric->name, "base",
                      pare_json_real(s->base), "sparsities", sparsities, "sensitivity", layers);
 }
 

@@ -8,11 +8,11 @@
 void pare_count_print(const struct pare_count_report *n, struct pare_arena *a);
 struct json_t *pare_count_json(const struct pare_count_report *n, bool full);
 
-/* `loss`: the metric is a loss; else an accuracy between 0 and 1. */
+/* `metric`: what was measured; its value is not used. */
 void pare_sensitivity_print(const struct pare_sensitivity_report *s, struct pare_arena *a,
-                            bool loss);
+                            const struct pare_metric_value *metric);
 struct json_t *pare_sensitivity_json(const struct pare_sensitivity_report *s, const char *pruner,
-                                     const char *metric);
+                                     const struct pare_metric_value *metric);
 int pare_sensitivity_csv(const struct pare_sensitivity_report *s, const char *path,
                          struct pare_err *err);
 

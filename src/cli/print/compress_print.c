@@ -1,8 +1,11 @@
 /* compress_print.c - print the steps of a recipe and its result. */
 #include "compress_print.h"
 
+#include <math.h>
+
 #include <jansson.h>
 
+#include "metric_print.h"
 #include "../../base/arena.h"
 
 static double number(const json_t *facts, const char *key)
@@ -10,6 +13,24 @@ static double number(const json_t *facts, const char *key)
     const json_t *v = json_object_get(facts, key);
 
     return json_is_number(v) ? json_number_value(v) : -1;
+}
+
+static const char *metric_text(const json_t *m, char *buf, size_t size)
+{
+    struct pare_metric_value v = { NULL, NAN, json_is_true(json_object_get(m, "percent")), false };
+
+    if (json_is_number(json_object_get(m, "value")))
+        v.value = json_number_value(json_object_get(m, "value"));
+    return pare_metric_text(&v, buf, size);
+}
+
+static void print_metric(const json_t *m)
+{
+    const char *name = json_string_value(json_object_get(m, "name"));
+    char text[PARE_NUM_TEXT];
+
+    if (name)
+        printf("%s %s, ", name, metric_text(m, text, sizeof(text)));
 }
 
 void pare_compress_begin(const struct pare_recipe *r, int i, bool before)
@@ -34,6 +55,9 @@ void pare_compress_end(const json_t *step, const json_t *input)
         printf("%.1f%% zeros, ", 100 * number(m, "zeros"));
     if (top1 >= 0)
         printf("accuracy %.2f%%, ", 100 * top1);
+    else
+        print_metric(
+            json_array_get(json_object_get(m ? m : json_object_get(step, "result"), "metrics"), 0));
     if (m && json_is_number(json_object_get(m, "snr_db")))
         printf("%.1f dB, ", number(m, "snr_db"));
     printf("%s\n", pare_time_text(number(step, "took_seconds"), time, sizeof(time)));
@@ -67,6 +91,30 @@ static void result_row(struct pare_table *t, const json_t *run, const char *name
     pare_table_row(t, name, text(was, a, sizeof(a)), text(is, b, sizeof(b)), c);
 }
 
+/* Metrics of tasks other than classification. */
+static void metric_rows(struct pare_table *t, const json_t *run)
+{
+    const json_t *input = json_object_get(run, "input"), *output = json_object_get(run, "output");
+    const json_t *list = json_object_get(input, "metrics"), *m;
+    size_t i;
+
+    if (json_is_number(json_object_get(input, "accuracy")))
+        return;
+    json_array_foreach(list, i, m)
+    {
+        const json_t *then = json_array_get(json_object_get(output, "metrics"), i);
+        const char *name = json_string_value(json_object_get(m, "name"));
+        bool percent = json_is_true(json_object_get(m, "percent"));
+        double d = number(then, "value") - number(m, "value");
+        char a[PARE_NUM_TEXT], b[PARE_NUM_TEXT], c[PARE_NUM_TEXT];
+
+        snprintf(c, sizeof(c), percent ? "%+.2f" : "%+.3g", percent ? 100 * d : d);
+        if (name && then)
+            pare_table_row(t, name, metric_text(m, a, sizeof(a)), metric_text(then, b, sizeof(b)),
+                           c);
+    }
+}
+
 /* Without labels: how closely the outputs agree with those of the first model. */
 static void agreement_rows(struct pare_table *t, struct pare_arena *a, const json_t *output)
 {
@@ -96,6 +144,7 @@ int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const
     printf("\n");
     pare_table_row(t, "", "before", "after", "");
     result_row(t, run, "accuracy", "accuracy", percent);
+    metric_rows(t, run);
     agreement_rows(t, a, json_object_get(run, "output"));
     result_row(t, run, "parameters", "parameters", pare_count_text);
     result_row(t, run, "MACs", "macs", pare_count_text);

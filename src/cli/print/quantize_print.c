@@ -16,7 +16,7 @@ void pare_budget_print(const struct pare_quantize_summary *v, const struct pare_
 {
     if (!s->changes)
         fprintf(f, "accuracy may drop %g points from %.2f%%; as configured", v->drop,
-                100 * v->before.top1);
+                100 * pare_metrics_share(&v->before));
     else
         fprintf(f, "%d change%s", s->changes, s->changes == 1 ? "" : "s");
     fprintf(f, ": accuracy %.2f%%, %s\n", 100 * s->accuracy, s->holds ? "high enough" : "too low");

@@ -1,6 +1,7 @@
 /* train_progress.c - progress bar, one line per epoch, and training history. */
 #include "train_progress.h"
 
+#include <math.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -8,6 +9,7 @@
 #include "../../base/clock.h"
 #include "../../io/file.h"
 #include "../cli.h"
+#include "metric_print.h"
 
 #define BAR 16 /* characters */
 #define LEAST_BAR 6
@@ -139,6 +141,20 @@ void pare_train_progress_end(struct pare_train_progress *v)
     v->drawn = 0;
 }
 
+/* "  97.50%", "  mean-iou 71.20%"; "" if it is the loss, which the line has already. */
+static const char *valid_text(const struct pare_epoch *e, char *buf, size_t size)
+{
+    char value[PARE_NUM_TEXT];
+
+    if (e->top1 >= 0 && !strcmp(e->metric.name, "top-1"))
+        return accuracy_text("  ", e->top1, buf, size);
+    buf[0] = '\0';
+    if (fabs(e->metric.value - e->loss) > 1e-5 * fabs(e->loss))
+        snprintf(buf, size, "  %s %s", e->metric.name,
+                 pare_metric_text(&e->metric, value, sizeof(value)));
+    return buf;
+}
+
 static json_t *accuracy_json(double v)
 {
     return v >= 0 ? pare_json_real(v) : json_null();
@@ -155,6 +171,11 @@ static json_t *epoch_json(const struct pare_epoch *e)
         json_object_set_new(j, "valid_loss", pare_json_real(e->loss));
         json_object_set_new(j, "valid_top1", accuracy_json(e->top1));
         json_object_set_new(j, "valid_top5", accuracy_json(e->top5));
+        if (e->top1 < 0)
+            json_object_set_new(j, "valid_metric",
+                                json_pack("{s:s, s:o, s:b}", "name", e->metric.name, "value",
+                                          pare_json_real(e->metric.value), "percent",
+                                          e->metric.percent));
         json_object_set_new(j, "best", json_boolean(e->best));
     }
     return j;
@@ -199,7 +220,7 @@ void pare_train_progress_epoch(void *user, const struct pare_epoch *e)
 {
     struct pare_train_progress *v = user;
     int columns = v->lines ? pare_columns(v->lines) : 0, n;
-    char time[PARE_NUM_TEXT], line[256], acc[32];
+    char time[PARE_NUM_TEXT], line[256], acc[64];
 
     pare_train_progress_end(v);
     if (v->history)
@@ -211,7 +232,7 @@ void pare_train_progress_epoch(void *user, const struct pare_epoch *e)
                  accuracy_text("  acc ", e->train.top1, acc, sizeof(acc)));
     if (e->validated)
         n += snprintf(line + n, sizeof(line) - (size_t)n, "  valid %.4f%s%s", e->loss,
-                      accuracy_text("  ", e->top1, acc, sizeof(acc)), e->best ? " *" : "  ");
+                      valid_text(e, acc, sizeof(acc)), e->best ? " *" : "  ");
     snprintf(line + n, sizeof(line) - (size_t)n, "  lr %.3g  %s", e->train.lr,
              pare_time_text(e->train.seconds, time, sizeof(time)));
     if (columns)

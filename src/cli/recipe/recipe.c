@@ -135,6 +135,21 @@ static int parse_step(struct pare_arena *a, const struct pare_json *j, struct pa
     return 0;
 }
 
+/* A quantized model has integer weights: it can be evaluated and exported, not changed. */
+static int check_order(const struct pare_recipe *r, int i, struct pare_err *err)
+{
+    const struct pare_recipe_step *s = &r->step[i];
+    bool reads = !strcmp(s->cmd->name, "eval") || !strcmp(s->cmd->name, "export");
+
+    for (int k = 0; k < i && !reads; k++)
+        if (!strcmp(r->step[k].cmd->name, "quantize"))
+            return pare_fail(err, PARE_ECONFIG,
+                             "line %d: step %d (%s) cannot follow step %d (quantize), which writes "
+                             "integer weights: put %s first",
+                             s->line, i + 1, s->name, k + 1, s->name);
+    return 0;
+}
+
 static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct pare_recipe *r,
                        struct pare_err *err)
 {
@@ -154,6 +169,7 @@ static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct p
         struct pare_recipe_step *s = &r->step[r->n_steps];
 
         PARE_TRY(parse_step(a, &j->item[r->n_steps], s, err));
+        PARE_TRY(check_order(r, r->n_steps, err));
         if (!strcmp(s->cmd->name, "prune") || !strcmp(s->cmd->name, "speedup"))
             masked = !strcmp(s->cmd->name, "prune");
         s->keep_zeros = masked &&
@@ -182,7 +198,7 @@ static int setting_of(struct pare_arena *a, const struct pare_json *v, struct pa
     }
     if (!o)
         return pare_fail(err, PARE_ECONFIG, "line %d: unknown key '%s'%s", v->line, v->key,
-                         pare_opt_hint(pare_recipe_keys, v->key, hint, sizeof(hint)));
+                         pare_recipe_key_hint(v->key, hint, sizeof(hint)));
     return pare_at(err, pare_opt_parse(o, text, &set[(*n)++], a, err), "line %d", v->line);
 }
 

@@ -56,8 +56,12 @@ int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, 
 
 #define PARE_RECIPE_DATA_KEYS 32 /* more than there are options of data sets */
 
-/* An option of data sets by name, where - and _ are equivalent; NULL: there is none. */
+/* An option of data sets, or the task, metric or loss, by name, where - and _ are equivalent;
+ * NULL: there is none. */
 const struct pare_opt *pare_recipe_data_key(const char *name);
+
+/* " (did you mean 'x'?)" for an unknown key of a recipe, or ""; the text is in buf. */
+const char *pare_recipe_key_hint(const char *typed, char *buf, size_t size);
 
 /* Do the data set's labels fit the model?  If not, models are compared with the first one
  * (r->no_labels), which is said on stderr unless quiet. */
