@@ -14,7 +14,7 @@ build=$1
 file=$2
 out=$build/analysis/$file
 flags="-std=c11 -O0 -fopenmp -D_GNU_SOURCE -DPARE_VERSION=\"0\" -Iinclude -I$build/gen
-    $(pkg-config --cflags libprotobuf-c jansson libzip libpng 2>/dev/null || :)
+    $(pkg-config --cflags libprotobuf-c jansson libpng 2>/dev/null || :)
     $(pkg-config --cflags ompi-c 2>/dev/null || :)"
 checks="-fanalyzer -Wno-analyzer-malloc-leak -Wno-analyzer-use-of-uninitialized-value
     -Wno-analyzer-file-leak -Wno-analyzer-fd-leak -Wno-analyzer-null-dereference

@@ -41,7 +41,6 @@ function foreign(pattern, home, name) {
     foreign("dnnl", "^src/backend/onednn/", "oneDNN")
     foreign("protobuf-c|pb-c\\.h", "^src/onnx/", "protobuf")
     foreign("jansson", "^src/(base|io|cli)/", "Jansson")
-    foreign("[<\"]zip\\.h", "^src/io/", "libzip")
     foreign("zlib\\.h", "^src/(io|data)/", "zlib")
     foreign("[<\"]png\\.h|jpeglib", "^src/data/", "libpng or libjpeg")
     foreign("[<\"]mpi\\.h", "^src/dist/dist_mpi\\.c$", "MPI")

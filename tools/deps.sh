@@ -17,7 +17,7 @@ for part in "${@:-build}"; do
     case $part in
     build)
         want="$want gcc libc6-dev make cmake ninja-build pkg-config libdnnl-dev libprotobuf-c-dev
-              protobuf-c-compiler libonnx-dev libjansson-dev libzip-dev zlib1g-dev libpng-dev
+              protobuf-c-compiler libonnx-dev libjansson-dev zlib1g-dev libpng-dev
               libjpeg62-turbo-dev libopenmpi-dev libjs-chart.js"
         ;;
     test) want="$want g++ libcmocka-dev libonnx-testdata openmpi-bin" ;;

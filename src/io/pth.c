@@ -8,18 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <zip.h>
-
 #include "../base/arena.h"
 #include "../base/map.h"
 #include "../tensor/tensor.h"
 #include "file.h"
 #include "pickle.h"
-#include "zip_check.h"
+#include "zip_read.h"
 
 struct reader {
     struct pare_arena *arena, *scratch; /* for the result; freed after reading */
-    zip_t *z;
+    const struct pare_zip *z;
     const char *root;                 /* the folder in the archive, including its slash */
     size_t file, stored, grown, kept; /* bytes: of the file, stored, unpacked, of storages */
     size_t copied;                    /* bytes of tensors that are copies */
@@ -40,11 +38,8 @@ static int no_memory(size_t bytes, struct pare_err *err)
 /* Find the folder of data.pkl, or report what kind of archive it is instead. */
 static int find_root(struct reader *r, struct pare_err *err)
 {
-    zip_int64_t n = zip_get_num_entries(r->z, 0);
-
-    for (zip_int64_t i = 0; i < n; i++) {
-        const char *name = zip_get_name(r->z, (zip_uint64_t)i, 0);
-        const char *slash = name ? strchr(name, '/') : NULL;
+    for (int i = 0; i < r->z->n; i++) {
+        const char *name = r->z->item[i].name, *slash = strchr(name, '/');
 
         if (!slash)
             continue;
@@ -62,73 +57,31 @@ static int find_root(struct reader *r, struct pare_err *err)
     return 0;
 }
 
-/* Size and index of an entry, checked against the file. */
-static int find_entry(struct reader *r, const char *name, zip_stat_t *st, bool *packed,
+static int find_entry(struct reader *r, const char *name, const struct pare_zip_item **e,
                       struct pare_err *err)
 {
-    const zip_uint64_t need = ZIP_STAT_INDEX | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
-                              ZIP_STAT_COMP_METHOD;
     const char *full = pare_sprintf(r->scratch, "%s%s", r->root, name);
-    zip_int64_t i;
 
     if (!full)
         return no_memory(strlen(name), err);
-    i = zip_name_locate(r->z, full, 0);
-    if (i < 0)
-        return pare_fail(err, PARE_EFORMAT, "the entry %s is missing", name);
-    zip_stat_init(st);
-    if (zip_stat_index(r->z, (zip_uint64_t)i, 0, st) || (st->valid & need) != need)
-        return pare_fail(err, PARE_EFORMAT, "the entry %s cannot be read", name);
-    *packed = st->comp_method != ZIP_CM_STORE;
-    if (!*packed && (st->size != st->comp_size || st->size > r->file))
-        return pare_fail(err, PARE_EFORMAT, "the entry %s claims %llu bytes in a file of %zu", name,
-                         (unsigned long long)st->size, r->file);
-    return 0;
-}
-
-/* Read the first `len` bytes of an entry; if that is all of it, the checksum is compared, too. */
-static int read_entry(struct reader *r, const zip_stat_t *st, void *to, size_t len,
-                      struct pare_err *err)
-{
-    zip_file_t *f = zip_fopen_index(r->z, st->index, 0);
-    zip_uint64_t at = 0;
-    char more;
-    int rc = 0;
-
-    if (!f)
-        return pare_fail(err, PARE_EFORMAT, "%s", zip_strerror(r->z));
-    while (!rc && at < len) {
-        zip_int64_t n = zip_fread(f, (char *)to + at, len - at);
-
-        if (n <= 0)
-            rc = pare_fail(err, PARE_EFORMAT, "%s",
-                           n < 0 ? zip_file_strerror(f)
-                                 : "shorter than the archive's directory says");
-        else
-            at += (zip_uint64_t)n;
-    }
-    if (!rc && len == st->size && zip_fread(f, &more, 1) != 0)
-        rc = pare_fail(err, PARE_EFORMAT,
-                       "longer than the archive's directory says, or its checksum is wrong");
-    zip_fclose(f);
-    return rc;
+    *e = pare_zip_find(r->z, full);
+    return *e ? 0 : pare_fail(err, PARE_EFORMAT, "the entry %s is missing", name);
 }
 
 static int read_pickle(struct reader *r, struct pare_err *err)
 {
-    zip_stat_t st;
-    bool packed;
+    const struct pare_zip_item *e;
     void *p;
 
-    PARE_TRY(find_entry(r, "data.pkl", &st, &packed, err));
-    if (st.size > PARE_PICKLE_MAX)
+    PARE_TRY(find_entry(r, "data.pkl", &e, err));
+    if (e->size > PARE_PICKLE_MAX)
         return pare_fail(err, PARE_ELIMIT, "data.pkl has %llu bytes, at most %zu are supported",
-                         (unsigned long long)st.size, PARE_PICKLE_MAX);
-    p = pare_alloc_raw(r->scratch, (size_t)st.size, 1);
+                         (unsigned long long)e->size, PARE_PICKLE_MAX);
+    p = pare_alloc_raw(r->scratch, (size_t)e->size, 1);
     if (!p)
-        return no_memory((size_t)st.size, err);
-    PARE_TRY(pare_at(err, read_entry(r, &st, p, (size_t)st.size, err), "data.pkl"));
-    return pare_pickle_parse(r->scratch, p, (size_t)st.size, &r->pickle, err);
+        return no_memory((size_t)e->size, err);
+    PARE_TRY(pare_at(err, pare_zip_read(r->z, e, p, (size_t)e->size, err), "data.pkl"));
+    return pare_pickle_parse(r->scratch, p, (size_t)e->size, &r->pickle, err);
 }
 
 /* Files since 2022 record their byte order. */
@@ -136,13 +89,12 @@ static int check_order(struct reader *r, struct pare_err *err)
 {
     char order[7] = "";
     struct pare_err none;
-    zip_stat_t st;
-    bool packed;
-    int rc = find_entry(r, "byteorder", &st, &packed, &none);
+    const struct pare_zip_item *e;
+    int rc = find_entry(r, "byteorder", &e, &none);
 
     if (rc)
         return rc == PARE_ENOMEM ? no_memory(sizeof(order), err) : 0;
-    if (st.size >= sizeof(order) || read_entry(r, &st, order, (size_t)st.size, &none) ||
+    if (e->size >= sizeof(order) || pare_zip_read(r->z, e, order, (size_t)e->size, &none) ||
         strcmp(order, "little") != 0)
         return pare_fail(err, PARE_EUNSUPPORTED, "the byte order is not 'little'");
     return 0;
@@ -179,9 +131,8 @@ static int count_bytes(struct reader *r, bool packed, size_t bytes, struct pare_
 /* The used part of a storage, and its entry in the archive. */
 struct piece {
     struct pare_storage *storage;
-    zip_stat_t st;
+    const struct pare_zip_item *entry;
     size_t bytes, at; /* at: offset in the block of all storages */
-    bool packed;
 };
 
 static int find_piece(struct reader *r, struct pare_storage *s, struct piece *p,
@@ -192,20 +143,20 @@ static int find_piece(struct reader *r, struct pare_storage *s, struct piece *p,
 
     if (!name)
         return no_memory(sizeof(*p), err);
-    PARE_TRY(find_entry(r, name, &p->st, &p->packed, err));
-    if ((uint64_t)s->numel > SIZE_MAX / size || p->st.size != (uint64_t)s->numel * size)
+    PARE_TRY(find_entry(r, name, &p->entry, err));
+    if ((uint64_t)s->numel > SIZE_MAX / size || p->entry->size != (uint64_t)s->numel * size)
         return pare_fail(err, PARE_EFORMAT,
                          "%llu bytes, but the pickle has %lld elements of %zu bytes",
-                         (unsigned long long)p->st.size, (long long)s->numel, size);
+                         (unsigned long long)p->entry->size, (long long)s->numel, size);
     p->storage = s;
     p->bytes = (size_t)s->reach * size;
     p->at = (r->kept + 63) / 64 * 64;
-    return count_bytes(r, p->packed, p->bytes, err);
+    return count_bytes(r, p->entry->method != 0, p->bytes, err);
 }
 
 static int read_piece(struct reader *r, const struct piece *p, void *to, struct pare_err *err)
 {
-    PARE_TRY(read_entry(r, &p->st, to, p->bytes, err));
+    PARE_TRY(pare_zip_read(r->z, p->entry, to, p->bytes, err));
     p->storage->data = to;
     return p->storage->dtype == PARE_BOOL ? check_bools(to, p->bytes, err) : 0;
 }
@@ -433,10 +384,10 @@ static int read_all(struct reader *r, struct pare_err *err)
     return add_tensors_of(r, 0, find_state(root), 0, err);
 }
 
-static int read_zip(struct pare_arena *a, zip_t *z, size_t len, struct pare_pth *p,
+static int read_zip(struct pare_arena *a, const struct pare_zip *z, struct pare_pth *p,
                     struct pare_err *err)
 {
-    struct reader r = { .arena = a, .z = z, .file = len, .out = p };
+    struct reader r = { .arena = a, .z = z, .file = z->len, .out = p };
     int rc;
 
     memset(p, 0, sizeof(*p));
@@ -461,37 +412,19 @@ static int check_magic(const void *head, size_t len, struct pare_err *err)
     return 0;
 }
 
-static int zip_failed(zip_error_t *e, struct pare_err *err)
-{
-    int rc = pare_fail(err, PARE_EFORMAT, "cannot open the zip archive: %s", zip_error_strerror(e));
-
-    zip_error_fini(e);
-    return rc;
-}
-
 int pare_pth_parse(struct pare_arena *a, const void *bytes, size_t len, struct pare_pth *p,
                    struct pare_err *err)
 {
-    zip_source_t *src;
-    zip_error_t why;
-    zip_t *z;
+    struct pare_zip z;
     int rc;
 
     PARE_TRY(check_magic(bytes, len, err));
-    zip_error_init(&why);
-    src = zip_source_buffer_create(bytes, len, 0, &why);
-    if (!src)
-        return zip_failed(&why, err);
-    z = zip_open_from_source(src, ZIP_RDONLY, &why);
-    if (!z) {
-        zip_source_free(src);
-        return zip_failed(&why, err);
-    }
-    zip_error_fini(&why);
-    rc = pare_zip_check(z, len, err);
+    rc = pare_zip_parse(bytes, len, &z, err);
     if (!rc)
-        rc = read_zip(a, z, len, p, err);
-    zip_discard(z);
+        rc = pare_zip_check(&z, err);
+    if (!rc)
+        rc = read_zip(a, &z, p, err);
+    pare_zip_close(&z);
     return rc;
 }
 
@@ -499,8 +432,7 @@ int pare_pth_read(struct pare_arena *a, const char *path, struct pare_pth *p, st
 {
     unsigned char head[16];
     struct pare_file_metadata f;
-    zip_t *z = NULL;
-    size_t file = 0;
+    struct pare_zip z = { 0 };
     int rc;
 
     memset(p, 0, sizeof(*p));
@@ -508,26 +440,27 @@ int pare_pth_read(struct pare_arena *a, const char *path, struct pare_pth *p, st
     if (!rc)
         rc = check_magic(head, f.head, err);
     if (!rc)
-        rc = pare_zip_open(path, &z, &file, err);
+        rc = pare_zip_open(path, &z, err);
     if (!rc)
-        rc = read_zip(a, z, file, p, err);
-    if (z)
-        zip_discard(z);
+        rc = pare_zip_check(&z, err);
+    if (!rc)
+        rc = read_zip(a, &z, p, err);
+    pare_zip_close(&z);
     return pare_at(err, rc, "%s", path);
 }
 
 bool pare_pth_looks(const char *path)
 {
-    zip_t *z = zip_open(path, ZIP_RDONLY, NULL);
+    struct pare_err none;
+    struct pare_zip z;
     bool found = false;
 
-    for (zip_int64_t i = 0; z && !found && i < zip_get_num_entries(z, 0); i++) {
-        const char *name = zip_get_name(z, (zip_uint64_t)i, 0), *slash;
+    if (!pare_zip_open(path, &z, &none))
+        for (int i = 0; i < z.n && !found; i++) {
+            const char *slash = strchr(z.item[i].name, '/');
 
-        slash = name ? strchr(name, '/') : NULL;
-        found = slash && (!strcmp(slash, "/data.pkl") || !strcmp(slash, "/constants.pkl"));
-    }
-    if (z)
-        zip_discard(z);
+            found = slash && (!strcmp(slash, "/data.pkl") || !strcmp(slash, "/constants.pkl"));
+        }
+    pare_zip_close(&z);
     return found;
 }

@@ -223,8 +223,9 @@ static bool is_called_by(const void *caller, const char *const *library)
 /* Allocations of the thread library and the dynamic linker do not fail: that ends the process. */
 static bool allocation_fails(const void *caller)
 {
-    static const char *const formats[] = { "/pare",   "/libjansson", "/libzip", "/libprotobuf-c",
-                                           "/libpng", "/libjpeg",    "/libz.",  NULL };
+    static const char *const formats[] = { "/pare",   "/libjansson", "/libprotobuf-c",
+                                           "/libpng", "/libjpeg",    "/libz.",
+                                           NULL };
     static const char *const kernels[] = { "/libdnnl", "/libstdc++", NULL };
     const char *const *library = is_kind("kernels") ? kernels : formats;
     static _Thread_local bool inside;
