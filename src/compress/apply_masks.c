@@ -3,6 +3,7 @@
 
 #include "../base/arena.h"
 #include "../io/tensor_file.h"
+#include "../graph/pattern/pattern.h"
 #include "../onnx/model.h"
 #include "../tensor/tensor.h"
 #include "export.h"
@@ -15,6 +16,8 @@ struct apply {
     struct pare_arena *arena;
     struct pare_layer_info *layer;
     int n_layers;
+    struct pare_layer_info *norm; /* layers if a normalization that is written out is one as well */
+    int n_norms;
     struct pare_named *mask;
 };
 
@@ -76,6 +79,19 @@ static bool is_real(const struct pare_value *v)
     return v->t.dtype == PARE_F32 || v->t.dtype == PARE_F16 || v->t.dtype == PARE_BF16;
 }
 
+static int find_layer(const struct apply *a, const char *name, const struct pare_layer_info **l,
+                      struct pare_err *err)
+{
+    int rc = pare_find_layer(a->layer, a->n_layers, name, l, err);
+
+    for (int i = 0; i < a->n_norms && rc; i++)
+        if (!strcmp(a->norm[i].name, name)) {
+            *l = &a->norm[i];
+            return 0;
+        }
+    return rc;
+}
+
 /* The initializer of a layer that "LAYER.weight" or "LAYER.bias" masks. */
 static int by_layer(struct apply *a, struct pare_applied *to, struct pare_value **v,
                     struct pare_err *err)
@@ -83,7 +99,7 @@ static int by_layer(struct apply *a, struct pare_applied *to, struct pare_value 
     const struct pare_layer_info *l;
     const struct pare_value *from;
 
-    PARE_TRY(pare_find_layer(a->layer, a->n_layers, to->layer, &l, err));
+    PARE_TRY(find_layer(a, to->layer, &l, err));
     from = strcmp(to->what, "bias") ? l->weight : l->bias;
     if (!from)
         return pare_fail(err, PARE_ESHAPE, "layer '%s' has no bias to mask", l->name);
@@ -174,6 +190,11 @@ int pare_apply_list(struct pare_model *m, const char *path, struct pare_arena *a
     struct pare_graph *g;
 
     PARE_TRY(pare_model_layers(m, arena, &g, &a.layer, &a.n_layers, err));
+    g = pare_graph_clone(arena, g, err);
+    if (!g)
+        return err->code;
+    PARE_TRY(pare_graph_canonical(g, PARE_PATTERN_ROWS, err));
+    PARE_TRY(pare_layers(arena, g, &a.norm, &a.n_norms, err));
     PARE_TRY(
         pare_tensor_file_read(arena, path, &a.mask, n, err)); /* its errors contain the file name */
     return pare_at(err, apply(&a, list, *n, err), "%s", path);

@@ -18,7 +18,7 @@ int pare_compression_collected_values(struct pare_compression *c, struct pare_st
     if (!v)
         return pare_no_memory(err, "for collectors");
     for (int i = 0; i < c->n_layers; i++) {
-        const struct pare_layer_info *l = &c->layer[i].info;
+        const struct pare_layer_info *l = &c->layer[c->layer[i].unseen ? 0 : i].info;
 
         if (!l->in || !l->out)
             return pare_fail(err, PARE_EUNSUPPORTED,
@@ -79,8 +79,9 @@ int pare_compression_collect(struct pare_compression *c, const struct pare_plan 
 
         next = at->next; /* it may remove itself */
         for (int i = 0; i < c->n_layers && !rc; i++)
-            rc = at->fn(&c->layer[i], pare_plan_value(p, 2 * i), pare_plan_value(p, 2 * i + 1),
-                        at->user, err);
+            if (!c->layer[i].unseen)
+                rc = at->fn(&c->layer[i], pare_plan_value(p, 2 * i), pare_plan_value(p, 2 * i + 1),
+                            at->user, err);
         pare_call_end(c, s);
         if (rc)
             return rc;

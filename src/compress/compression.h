@@ -39,6 +39,7 @@ struct pare_layer {
     struct pare_tensor mask, bias_mask; /* PARE_BOOL; data NULL: keep all */
     struct pare_tensor grad, bias_grad; /* the trainer's; data NULL: not trained */
     int out_axis, in_axis;              /* of w; -1: none */
+    bool unseen;                        /* collectors do not see it; never the first layer */
     const struct pare_entry *entry;     /* of the config_list */
     void *conf[PARE_MAX_ALGORITHMS], *state[PARE_MAX_ALGORITHMS];
     struct pare_buffer *buffers;

@@ -65,6 +65,9 @@ bool pare_is_default_type(const char *type);
 const struct pare_entry *pare_config_match(const struct pare_config *c,
                                            const struct pare_layer_info *layer);
 
+/* Does the entry that applies to this layer exclude it? */
+bool pare_config_excludes(const struct pare_config *c, const struct pare_layer_info *layer);
+
 /* Fill several structs from one entry: tables[i] (may be NULL) describes the zeroed struct into[i].
  * Defaults come first; then each setting is checked for type and range and stored by every table
  * that has its name.  A name that no table has is an error with the nearest one.  Messages begin

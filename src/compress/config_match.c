@@ -47,13 +47,29 @@ static bool entry_matches(const struct pare_entry *e, const struct pare_layer_in
     return any(&e->op_types, type_matches, l) && any(&e->op_names, name_matches, l);
 }
 
-const struct pare_entry *pare_config_match(const struct pare_config *c,
+/* The last entry wins. */
+static const struct pare_entry *last_match(const struct pare_config *c,
                                            const struct pare_layer_info *layer)
 {
     for (int i = c->n - 1; i >= 0; i--)
         if (entry_matches(&c->entry[i], layer))
-            return c->entry[i].exclude ? NULL : &c->entry[i];
+            return &c->entry[i];
     return NULL;
+}
+
+const struct pare_entry *pare_config_match(const struct pare_config *c,
+                                           const struct pare_layer_info *layer)
+{
+    const struct pare_entry *e = last_match(c, layer);
+
+    return e && e->exclude ? NULL : e;
+}
+
+bool pare_config_excludes(const struct pare_config *c, const struct pare_layer_info *layer)
+{
+    const struct pare_entry *e = last_match(c, layer);
+
+    return e && e->exclude;
 }
 
 /* ---- names and types that match no layer ----------------------------------------------------- */

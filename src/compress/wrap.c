@@ -258,6 +258,19 @@ static int wrap_or_skip(struct pare_compression *c, const struct pare_layer_info
     return pare_at(err, wrap_second(c, &c->layer[c->n_layers - 1], err), "layer '%s'", info->name);
 }
 
+int pare_compression_wrap_one(struct pare_compression *c, const struct pare_layer_info *info,
+                              const struct pare_entry *e, struct pare_err *err)
+{
+    struct pare_layer *l = &c->layer[c->n_layers];
+    int rc = wrap(c, info, e, l, err);
+
+    if (rc)
+        *l = (struct pare_layer){ 0 };
+    else
+        c->n_layers++;
+    return pare_at(err, rc, "layer '%s'", info->name);
+}
+
 /* ---- tied layers ------------------------------------------------------------------------- */
 
 static const struct pare_layer *wrapped(const struct pare_compression *c, const char *name)

@@ -8,6 +8,10 @@
 int pare_compression_wrap(struct pare_compression *c, const struct pare_config *config,
                           struct pare_err *err);
 
+/* Add a layer to c->layer, which has room for it, under the config_list entry of another one. */
+int pare_compression_wrap_one(struct pare_compression *c, const struct pare_layer_info *info,
+                              const struct pare_entry *e, struct pare_err *err);
+
 /* A clone of the model's graph with the shapes of one item. */
 int pare_model_shapes(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
                       struct pare_err *err);

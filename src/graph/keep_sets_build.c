@@ -112,7 +112,8 @@ static bool fits(const struct pare_keep_sets *k, const struct pare_tied *t, int 
     if (na < 0)
         return false;
     switch (t->kind) {
-    case PARE_TIE_SAME: return na == nb;
+    case PARE_TIE_SAME:
+    case PARE_TIE_TOGETHER: return na == nb;
     case PARE_TIE_PART: return nb >= 0 && t->from >= 0 && nb <= na && t->from <= na - nb;
     case PARE_TIE_PICK:
         for (int64_t i = 0; i < nb; i++)
@@ -178,6 +179,8 @@ static int add_relation(struct pare_keep_sets *k, const struct pare_tied *t, str
     int a = pare_keep_sets_find(k, t->a, t->ax), b = pare_keep_sets_find(k, t->b, t->bx);
     bool good;
 
+    if (t->kind == PARE_TIE_TOGETHER)
+        return 0;
     PARE_TRY(add_own(k, t, err));
     good = fits(k, t, a, b);
     mark_mentioned(k, t, a, good);
@@ -196,7 +199,8 @@ static int add_relation(struct pare_keep_sets *k, const struct pare_tied *t, str
     case PARE_TIE_PICK: return relate(k, t, err);
     case PARE_TIE_DIGITS:
     case PARE_TIE_GROUPS: return hear_digits(k, t, a, err);
-    case PARE_TIE_SUM: break;
+    case PARE_TIE_SUM:
+    case PARE_TIE_TOGETHER: break;
     case PARE_TIE_FREEZE: freeze(k, a, t->node, t->why); break;
     }
     return 0;

@@ -82,6 +82,7 @@ static bool same_relation(const struct pare_graph *g, const struct pare_tied *t,
     case PARE_TIE_GROUPS: return same_digits(g, t, u);
     case PARE_TIE_SAME:
     case PARE_TIE_SUM:
+    case PARE_TIE_TOGETHER:
     case PARE_TIE_FREEZE: return true;
     }
     return false;
@@ -123,6 +124,19 @@ static bool has_fixed_digit(const struct pare_graph *g, const struct pare_tied *
     return false;
 }
 
+/* A part of free size, as the first rows of a table of positions: which indices of the whole it has
+ * differs from size to size. */
+static void freeze_whole(struct pare_keep_sets *k, const struct pare_tied *t)
+{
+    int a = pare_keep_sets_find(k, t->a, t->ax);
+
+    if ((t->kind != PARE_TIE_PART && t->kind != PARE_TIE_PICK) || k->axis[a].why ||
+        pare_axis_is_free(k->g, t->a, t->ax) || !pare_axis_is_free(k->g, t->b, t->bx))
+        return;
+    k->axis[a].why = "a part of it has a free size";
+    k->axis[a].node = t->node;
+}
+
 int pare_keep_sets_freeze_free(struct pare_keep_sets *k, struct pare_err *err)
 {
     uint8_t *mixed = pare_alloc(k->arena, (size_t)k->n_axes + 1, 1);
@@ -132,6 +146,7 @@ int pare_keep_sets_freeze_free(struct pare_keep_sets *k, struct pare_err *err)
     for (int i = 0; i < k->n_rel; i++) {
         const struct pare_tied *t = &k->rel[i].tie;
 
+        freeze_whole(k, t);
         if (t->n_digits && has_fixed_digit(k->g, t))
             mixed[pare_keep_sets_root(k, pare_keep_sets_find(k, t->a, t->ax))] = 1;
     }

@@ -71,6 +71,30 @@ static void join_picks(struct pare_removal_units *t, const struct pare_keep_rela
              t->first[r->set[0]] + (s->index ? s->index[i] : s->from + i));
 }
 
+#define PARAMETER (PARE_V_CONST | PARE_V_PARAM)
+
+/* Whether index i of an axis is kept.  A list of parameters keeps its size (pare_tie_together), and
+ * its elements are removed by being 0. */
+static bool stays(const struct pare_keep_sets *k, const struct pare_value *v, int set, int64_t i)
+{
+    return !(v->flags & PARAMETER) && k->keep[set][i];
+}
+
+static void join_together(struct pare_removal_units *t, const struct pare_tied *s)
+{
+    int a = pare_keep_sets_find(t->k, s->a, s->ax), b = pare_keep_sets_find(t->k, s->b, s->bx);
+
+    if (a < 0 || b < 0 || t->k->axis[a].size != t->k->axis[b].size)
+        return;
+    a = pare_keep_sets_root(t->k, a);
+    b = pare_keep_sets_root(t->k, b);
+    for (int64_t i = 0; i < t->k->axis[a].size; i++)
+        if (!stays(t->k, s->a, a, i) && !stays(t->k, s->b, b, i)) {
+            t->frozen[top(t, t->first[a] + i)] &= s->a->flags & PARAMETER ? 0 : 1;
+            join(t, t->first[a] + i, t->first[b] + i);
+        }
+}
+
 static int add_sets(struct pare_arena *a, struct pare_removal_units *t, struct pare_err *err)
 {
     const struct pare_keep_sets *k = t->k;
@@ -110,6 +134,9 @@ int pare_removal_units_new(struct pare_arena *a, struct pare_keep_sets *k,
             join_digits(t, &k->rel[i]);
         else
             join_picks(t, &k->rel[i]);
+    for (int i = 0; i < k->ties.n; i++)
+        if (k->ties.tie[i].kind == PARE_TIE_TOGETHER)
+            join_together(t, &k->ties.tie[i]);
     return 0;
 }
 

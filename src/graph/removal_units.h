@@ -3,7 +3,7 @@
  * Keep sets (keep_sets.h) tell what must be kept if an index is kept; removal units are the
  * converse.  A unit is the least that can be removed: in a residual block channel i of all
  * convolutions whose outputs are added, in a grouped convolution channel i of every group, in a
- * group normalization a whole group.
+ * group normalization a whole group, in a layer normalization channel i of input, scale and output.
  */
 #ifndef PARE_GRAPH_REMOVAL_UNITS_H
 #define PARE_GRAPH_REMOVAL_UNITS_H

@@ -87,6 +87,13 @@ void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis)
         add(t, (struct pare_tied){ .kind = PARE_TIE_SUM, .a = v, .ax = axis });
 }
 
+void pare_tie_together(struct pare_ties *t, const struct pare_value *a, int ax,
+                       const struct pare_value *b, int bx)
+{
+    if (a && b)
+        add(t, (struct pare_tied){ .kind = PARE_TIE_TOGETHER, .a = a, .b = b, .ax = ax, .bx = bx });
+}
+
 void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis, const char *why)
 {
     if (v)

@@ -86,6 +86,7 @@ void pare_edit_any_batch(struct pare_edit *e);
 #define PARE_EDIT_INPUTS 9
 #define PARE_EDIT_OUTPUTS 3
 #define PARE_EDIT_ATTRS 4
+#define PARE_EDIT_LISTS 3
 
 struct pare_edit_node {
     const char *type, *name;
@@ -98,6 +99,11 @@ struct pare_edit_node {
         const char *name; /* NULL ends the list */
         int64_t v;
     } attr[PARE_EDIT_ATTRS]; /* integer attributes */
+    struct {
+        const char *name; /* NULL ends the list */
+        const int64_t *v;
+        int n;
+    } list[PARE_EDIT_LISTS]; /* attributes that are lists of integers */
 };
 
 /* Insert a node after the nodes that make its inputs. */

@@ -162,21 +162,29 @@ int pare_edit_set_int(struct pare_edit *e, const struct pare_node *n, const char
     return pare_edit_set_attr(e, s->p, pare_edit_int(e, attr, v), err);
 }
 
-int pare_edit_set_ints(struct pare_edit *e, const struct pare_node *n, const char *attr,
-                       const int64_t *v, int count, struct pare_err *err)
+/* NULL: no memory. */
+static Onnx__AttributeProto *list_attr(struct pare_edit *e, const char *name, const int64_t *v,
+                                       int count)
 {
-    Onnx__AttributeProto *at = pare_edit_attr(e, attr, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
+    Onnx__AttributeProto *at = pare_edit_attr(e, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
     int64_t *list = pare_alloc(e->a, (size_t)count + 1, sizeof(*list));
-    struct pare_edit_slot *s;
 
-    PARE_TRY(own_node(e, n, &s, err));
     if (!at || !list)
-        return pare_edit_no_memory(err);
+        return NULL;
     if (count)
         memcpy(list, v, (size_t)count * sizeof(*v));
     at->ints = list;
     at->n_ints = (size_t)count;
-    return pare_edit_set_attr(e, s->p, at, err);
+    return at;
+}
+
+int pare_edit_set_ints(struct pare_edit *e, const struct pare_node *n, const char *attr,
+                       const int64_t *v, int count, struct pare_err *err)
+{
+    struct pare_edit_slot *s;
+
+    PARE_TRY(own_node(e, n, &s, err));
+    return pare_edit_set_attr(e, s->p, list_attr(e, attr, v, count), err);
 }
 
 /* ---- inserting ------------------------------------------------------------------------------- */
@@ -207,6 +215,10 @@ Onnx__NodeProto *pare_edit_make(struct pare_edit *e, const struct pare_edit_node
         return NULL;
     for (int i = 0; i < PARE_EDIT_ATTRS && n->attr[i].name; i++)
         if (pare_edit_set_attr(e, p, pare_edit_int(e, n->attr[i].name, n->attr[i].v), &err))
+            return NULL;
+    for (int i = 0; i < PARE_EDIT_LISTS && n->list[i].name; i++)
+        if (pare_edit_set_attr(e, p, list_attr(e, n->list[i].name, n->list[i].v, n->list[i].n),
+                               &err))
             return NULL;
     return p;
 }

@@ -59,6 +59,13 @@ void pare_tie_groups(struct pare_ties *t, const struct pare_value *whole, int wx
  * removed if all elements there are 0. */
 void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
 
+/* Pruners remove index i of both axes together, although each can be removed without the other: a
+ * normalization along the channels mixes all of them, but what it reads and what it writes can be 0
+ * at the same ones.  Speedup ignores the relation, and so do pruners where a computed axis is
+ * frozen. */
+void pare_tie_together(struct pare_ties *t, const struct pare_value *a, int ax,
+                       const struct pare_value *b, int bx);
+
 /* All indices of this axis are kept; `why` is a few words for a report, and is not copied. */
 void pare_tie_freeze(struct pare_ties *t, const struct pare_value *v, int axis, const char *why);
 
@@ -118,8 +125,10 @@ void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_
  * that the model computes is kept if it gives the smaller output by itself. */
 void pare_shrunk_shape(struct pare_shrunk *s, int input, const int64_t *v, int64_t n);
 
-/* The node needs all channels of input i along axis: insert zeros at the removed ones before it. */
-void pare_shrunk_insert_zeros(struct pare_shrunk *s, int i, int axis);
+/* The node normalizes the rows of input 0, and its further inputs are lists with one element per
+ * channel: insert zeros at the removed channels before it, and select the kept channels of output 0
+ * after it. */
+void pare_shrunk_rows(struct pare_shrunk *s);
 
 /* The node has no form with fewer channels: all are kept.  `why` is not copied. */
 void pare_shrunk_fail(struct pare_shrunk *s, const char *why);

@@ -150,6 +150,7 @@ struct pare_op_weights {
     int scale_axis;  /* axis of the weights' per-channel scales if axes() names none; 0: none */
     bool bias_add;   /* a following Add with a constant is the bias (MatMul) */
     bool by_default; /* "default" in a config_list's op_types selects it */
+    bool follows;    /* dependency-aware pruning masks its channels with those of coupled layers */
 
     /* Whether the node's constant weight makes it a layer; NULL: always. */
     bool (*is_layer)(const struct pare_node *n);

@@ -5,12 +5,14 @@
 
 #include "../base/arena.h"
 #include "../compress/wrap.h"
+#include "../graph/pattern/pattern.h"
 
 struct scan {
     struct pare_arena *arena;
     struct pare_graph *g;
     struct pare_layer_info *layer;
     int n;
+    bool *norm; /* by node: part of a normalization that is written out, which is a layer as well */
 };
 
 static int layer_of(const struct scan *s, const struct pare_node *n)
@@ -40,7 +42,8 @@ static void mark_last(const struct scan *s, bool *leads, bool *last)
         if (on && l >= 0)
             last[l] = true;
         on &= !(n->op && n->op->flags & PARE_OP_SHAPES);
-        for (int k = 0; k < n->n_in && on && l < 0; k++)
+        on &= !s->norm[i] && l < 0;
+        for (int k = 0; k < n->n_in && on; k++)
             if (n->in[k] && n->in[k]->id < g->n_values && g->value[n->in[k]->id] == n->in[k])
                 leads[n->in[k]->id] = true;
     }
@@ -94,6 +97,10 @@ int pare_default_rules(struct pare_graph *g, const struct pare_algorithm *p, dou
     struct scan s = { .arena = a, .g = g };
 
     PARE_TRY(pare_layers(a, g, &s.layer, &s.n, err));
+    s.norm = pare_alloc(a, (size_t)g->n_nodes, sizeof(*s.norm));
+    if (!s.norm)
+        return pare_no_memory(err, "for a configuration");
+    PARE_TRY(pare_graph_mark_patterns(g, PARE_PATTERN_ROWS, s.norm, err));
     if (make_rules(&s, p, sparsity, &r->rule, &r->n))
         return pare_no_memory(err, "for a configuration");
     if (!r->n)

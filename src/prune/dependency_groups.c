@@ -15,6 +15,7 @@
 struct member {
     int64_t removal_unit, unit;
     int layer;
+    bool follows;
 };
 
 /* One dependency group: `n` consecutive members with the same removal unit. */
@@ -79,11 +80,31 @@ static int list_members(struct pare_compression *r, const struct pare_value *con
                                        : -1;
 
             /* A unit of unknown shape is a dependency group of its own. */
-            (*list)[(*n)++] = (struct member){ removal_unit < 0 ? next++ : removal_unit, u, i };
+            if (removal_unit < 0)
+                removal_unit = next++;
+            else if (l->prune->follows && !pare_removal_unit_open(removal_units, removal_unit))
+                continue;
+            (*list)[(*n)++] = (struct member){ removal_unit, u, i, l->prune->follows };
         }
     }
     qsort(*list, (size_t)*n, sizeof(**list), by_removal_unit);
     return 0;
+}
+
+/* Drop the groups of followers only: there is nothing to follow. */
+static void drop_alone(struct member *m, int64_t *n)
+{
+    int64_t kept = 0;
+
+    for (int64_t from = 0, to = 0; from < *n; from = to) {
+        bool alone = true;
+
+        for (to = from; to < *n && m[to].removal_unit == m[from].removal_unit; to++)
+            alone &= m[to].follows;
+        for (int64_t i = from; !alone && i < to; i++)
+            m[kept++] = m[i];
+    }
+    *n = kept;
 }
 
 static int list_groups(struct pare_compression *r, const struct member *m, int64_t n_members,
@@ -155,6 +176,7 @@ static int find_groups(struct pare_compression *r, struct pare_dependency_groups
     PARE_TRY(pare_keep_sets_new(r->scratch, g, &kept, err));
     PARE_TRY(pare_removal_units_new(r->scratch, kept, &removal_units, err));
     PARE_TRY(list_members(r, weight, removal_units, &m, &n_members, err));
+    drop_alone(m, &n_members);
     PARE_TRY(list_groups(r, m, n_members, &b, &n, err));
     d->list = pare_alloc(r->arena, (size_t)n, sizeof(*d->list));
     if (!d->list)

@@ -13,16 +13,6 @@ static const struct pare_pruner *ranking_pruner(const struct pare_compression *c
     return c->algorithm[pare_compression_ranker(c)]->pruner;
 }
 
-/* The option `mode`, or else the pruner's default. */
-static const char *mode_of(const struct pare_compression *c)
-{
-    const char *own = ranking_pruner(c)->mode;
-
-    if (strcmp(c->prune->settings.mode, "default"))
-        return c->prune->settings.mode;
-    return own ? own : "normal";
-}
-
 /* ---- the bias ------------------------------------------------------------------------------ */
 
 /* any[o] = 1 if the mask keeps a weight of output o; the weight is (a, o, b). */
@@ -69,9 +59,9 @@ static int score_layer(struct pare_compression *c, struct pare_layer *l, struct 
 
     if (!keep || (!score && !direct))
         return pare_no_memory(err, "for masks");
-    if (l->prune->sparsity < 0)
+    if (l->prune->sparsity < 0 && !l->prune->follows)
         return pare_fail(err, PARE_ECONFIG, "%s: no sparsity is specified", l->entry->where);
-    if (!direct)
+    if (!direct && !l->prune->follows)
         PARE_TRY(p->pruner->score(c, l, score, err));
     pare_units_shrink(&l->prune->units, l->mask.data, keep);
     *j = (struct job){
@@ -101,7 +91,7 @@ static int rank_by_score(struct pare_compression *c, struct pare_layer *l, struc
 
     if (rc)
         return rc;
-    PARE_TRY(strcmp(mode_of(c), "balance")
+    PARE_TRY(strcmp(pare_prune_mode(c), "balance")
                  ? pare_rank_local(&j.ranked, c->threads, c->scratch, err)
                  : pare_rank_balance(&j.ranked, &c->prune->settings.balance_gran, c->threads,
                                      c->scratch, err));
@@ -191,8 +181,8 @@ static bool is_due(const struct pare_compression *c, const struct pare_layer *l)
 
 /* ---- dependency groups ---------------------------------------------------------------- */
 
-/* A group's score is the sum over its units, its sparsity the least of its layers.  A group that
- * has lost a unit is removed first, unless the pruner has PARE_REGROW. */
+/* A group's score is the sum over its units, its sparsity the least of its layers; followers have
+ * neither.  A group that has lost a unit is removed first, unless the pruner has PARE_REGROW. */
 static int rank_group_set(struct pare_compression *c, const struct pare_unit_groups *b,
                           struct job *j, struct pare_err *err)
 {
@@ -204,9 +194,12 @@ static int rank_group_set(struct pare_compression *c, const struct pare_unit_gro
     if (!score || !keep)
         return pare_no_memory(err, "for masks");
     memset(keep, 1, (size_t)b->n);
+    ranked.sparsity = 1;
     for (int k = 0; k < b->n_layers; k++) {
         const struct pare_ranked *one = &j[b->layer[k]].ranked;
 
+        if (j[b->layer[k]].layer->prune->follows)
+            continue;
         ranked.sparsity = one->sparsity < ranked.sparsity ? one->sparsity : ranked.sparsity;
         for (int64_t i = 0; i < b->n; i++) {
             score[i] += one->score[b->unit[i * b->n_layers + k]];
@@ -239,6 +232,7 @@ static int rank_groups(struct pare_compression *c, struct pare_err *err)
         j[i].next = pare_alloc_raw(c->scratch, (size_t)c->layer[i].prune->units.n, 1);
         if (!j[i].next)
             return pare_no_memory(err, "for masks");
+        memset(j[i].next, 1, (size_t)c->layer[i].prune->units.n); /* also outside of groups */
     }
     for (int i = 0; i < d->n; i++)
         PARE_TRY(rank_group_set(c, &d->list[i], j, err));
@@ -293,7 +287,7 @@ static int update_layer(struct pare_compression *c, bool global, int i, bool *ch
 int pare_compression_update_masks(struct pare_compression *c, struct pare_err *err)
 {
     PARE_ERR(err);
-    const char *mode = mode_of(c);
+    const char *mode = pare_prune_mode(c);
     bool global = !strcmp(mode, "global"), aware = !strcmp(mode, "dependency_aware");
     bool changed = false;
 

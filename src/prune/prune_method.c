@@ -10,6 +10,7 @@
 #include "../base/options.h"
 #include "../compress/wrap.h"
 #include "../tensor/tensor.h"
+#include "followers.h"
 #include "prune_state.h"
 
 #define PRUNER(name) extern const struct pare_algorithm pare_pruner_##name;
@@ -165,6 +166,15 @@ int pare_compression_ranker(const struct pare_compression *c)
     return c->algorithm[1] ? 1 : 0;
 }
 
+const char *pare_prune_mode(const struct pare_compression *c)
+{
+    const char *own = c->algorithm[pare_compression_ranker(c)]->pruner->mode;
+
+    if (strcmp(c->prune->settings.mode, "default"))
+        return c->prune->settings.mode;
+    return own ? own : "normal";
+}
+
 /* ---- layers ------------------------------------------------------------------------------- */
 
 static int set_goal(struct pare_layer_prune *l, struct pare_err *err)
@@ -195,7 +205,9 @@ static int set_units(struct pare_layer *l, struct pare_err *err)
     const struct pare_goal *goal = &l->prune->goal;
     const char *own = p->granularity ? p->granularity : "element";
     struct pare_grain g = {
-        .name = strcmp(goal->granularity, "default") ? goal->granularity : own,
+        .name = l->prune->follows                      ? "out_channel"
+                : strcmp(goal->granularity, "default") ? goal->granularity
+                                                       : own,
         .block = goal->block,
         .heads = goal->heads,
         .parts = goal->parts,
@@ -213,8 +225,16 @@ static int wrap_layer(struct pare_layer *l, const void *keys, struct pare_err *e
         return pare_no_memory(err, "for the layers of a compression");
     l->prune->goal = *(const struct pare_goal *)keys;
     l->prune->due = true;
+    l->prune->follows = l->compression->prune->following;
     PARE_TRY(set_goal(l->prune, err));
     return set_units(l, err);
+}
+
+static int wrap_all(struct pare_compression *c, const struct pare_config *config,
+                    struct pare_err *err)
+{
+    PARE_TRY(pare_compression_wrap(c, config, err));
+    return strcmp(pare_prune_mode(c), "dependency_aware") ? 0 : pare_followers_add(c, config, err);
 }
 
 double pare_layer_sparsity(const struct pare_layer *l)
@@ -319,7 +339,7 @@ const struct pare_method pare_method_prune = {
     .builtin = pare_pruners,
     .check = check_pruner,
     .open = open_state,
-    .wrap = pare_compression_wrap,
+    .wrap = wrap_all,
     .wrap_layer = wrap_layer,
     .skips_layers = true,
     .start = start,

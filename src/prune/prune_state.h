@@ -28,6 +28,7 @@ struct pare_prune_settings {
 struct pare_prune_state {
     struct pare_prune_settings settings;
     const struct pare_dependency_groups *groups; /* dependency groups; NULL: not computed */
+    bool following;                              /* layers that are wrapped now are followers */
 };
 
 /* layer->prune */
@@ -37,6 +38,7 @@ struct pare_layer_prune {
     double config_sparsity; /* -1: the config specifies none */
     double sparsity;        /* the current target */
     bool due;               /* a new mask must be computed */
+    bool follows;           /* its channels are removed with those of other layers (followers.h) */
 };
 
 #endif

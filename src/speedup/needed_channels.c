@@ -196,7 +196,7 @@ static bool spread(struct reach *r, const struct pare_tied *t)
 {
     bool any = false, grown = false, yes;
 
-    if (t->kind == PARE_TIE_FREEZE || t->kind == PARE_TIE_SUM)
+    if (t->kind == PARE_TIE_FREEZE || t->kind == PARE_TIE_SUM || t->kind == PARE_TIE_TOGETHER)
         return false;
     any = *reached(r, t->a, t->ax, &yes) || (t->b && *reached(r, t->b, t->bx, &yes));
     for (int d = 0; d < t->n_digits; d++)

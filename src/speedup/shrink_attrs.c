@@ -5,14 +5,6 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
-struct pare_shrunk {
-    struct pare_shrink *k;
-    const struct pare_node *n;
-    const char *why; /* reason why the node cannot be shrunk; NULL: it can */
-    int rc;
-    struct pare_err *err;
-};
-
 int64_t pare_shrunk_dim(const struct pare_shrunk *s, const struct pare_value *v, int axis)
 {
     return pare_keep_sets_count(s->k->s->kept, v, axis);
@@ -139,77 +131,6 @@ void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_
 void pare_shrunk_shape(struct pare_shrunk *s, int input, const int64_t *v, int64_t n)
 {
     set_list(s, input, v, n, true);
-}
-
-/* ---- zeros at removed channels -------------------------------------------------------------- */
-
-/* For each channel of an axis its index among the kept ones (0 if it is removed), and 1 or 0 to
- * multiply it with, in the type of the file. */
-static int make_places(struct pare_shrunk *s, const struct pare_value *x, int axis,
-                       struct pare_tensor *at, struct pare_tensor *factor)
-{
-    const uint8_t *keep = pare_shrunk_keep(s, x, axis);
-    int64_t n = x->t.dim[axis], next = 0;
-
-    *at = (struct pare_tensor){ .dtype = PARE_I64, .rank = 1, .dim = { n } };
-    *factor = (struct pare_tensor){ .dtype = PARE_F32, .rank = 1, .dim = { n } };
-    PARE_TRY(pare_tensor_alloc(s->k->arena, at, s->err));
-    PARE_TRY(pare_tensor_alloc(s->k->arena, factor, s->err));
-    for (int64_t i = 0; i < n; i++) {
-        ((int64_t *)at->data)[i] = keep[i] ? next : 0;
-        pare_f32_mut(factor)[i] = keep[i];
-        next += keep[i];
-    }
-    for (int i = axis + 1; i < x->t.rank; i++)
-        factor->dim[factor->rank++] = 1;
-    return pare_speedup_narrow(s->k->arena, s->k->s, x, factor, s->err);
-}
-
-/* Let the node, or the nodes of the file that it stands for, read another value instead of x. */
-static int set_readers(struct pare_shrunk *s, const struct pare_value *x, const char *name)
-{
-    int n = s->n->n_parts;
-
-    for (int i = 0; i < (n ? n : 1); i++) {
-        const struct pare_node *r = n ? s->n->parts[i] : s->n;
-
-        for (int k = 0; k < r->n_in; k++)
-            if (r->in[k] == x)
-                PARE_TRY(pare_edit_set_input(s->k->e, r, k, name, s->err));
-    }
-    return 0;
-}
-
-/* Gather repeats channel 0 at the removed ones, and Mul makes them 0. */
-static int insert_zeros(struct pare_shrunk *s, int input, int axis)
-{
-    struct pare_edit *e = s->k->e;
-    const struct pare_value *x = s->n->in[input];
-    struct pare_edit_node gather = { .type = "Gather", .axis = axis };
-    struct pare_edit_node mul = { .type = "Mul", .axis = -1 };
-    struct pare_tensor at, factor;
-
-    PARE_TRY(make_places(s, x, axis, &at, &factor));
-    gather.in[0] = x->name;
-    gather.out = mul.in[0] = pare_edit_name(e, x->name, "_spread");
-    gather.name = pare_edit_name(e, s->n->name, "_spread");
-    mul.out = pare_edit_name(e, x->name, "_zeros");
-    mul.name = pare_edit_name(e, s->n->name, "_zeros");
-    if (!gather.out || !gather.name || !mul.out || !mul.name)
-        return pare_no_memory(s->err, "for a smaller model");
-    PARE_TRY(pare_edit_add_constant(e, gather.name, &at, &gather.in[1], s->err));
-    PARE_TRY(pare_edit_add_constant(e, mul.name, &factor, &mul.in[1], s->err));
-    PARE_TRY(pare_edit_insert(e, &gather, s->err));
-    PARE_TRY(pare_edit_insert(e, &mul, s->err));
-    return set_readers(s, x, mul.out);
-}
-
-void pare_shrunk_insert_zeros(struct pare_shrunk *s, int input, int axis)
-{
-    const struct pare_value *x = s->n->in[input];
-
-    if (!s->rc && !s->why && pare_shrunk_dim(s, x, axis) != x->t.dim[axis])
-        s->rc = insert_zeros(s, input, axis);
 }
 
 static bool is_affected(const struct pare_speedup *s, const struct pare_node *n)

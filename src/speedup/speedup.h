@@ -11,6 +11,7 @@
  *     needed_channels.c    find the channels that must be kept
  *     fold_into_bias.c     fold removed constant channels into biases; gather weights
  *     shrink_attrs.c       attributes and shape constants that count channels
+ *     shrink_rows.c        zeros before, and selected channels after a normalization
  *     shrink_model.c       build the smaller model and check its shapes
  *     speedup_report.c     channels, parameters and MACs before and after
  *     verify.c             run both models and compare
@@ -180,7 +181,7 @@ bool pare_speedup_is_folded(const struct pare_speedup *s, const struct pare_line
 int64_t pare_speedup_carrier(const struct pare_speedup *s, const struct pare_linear_node *m,
                              int64_t group);
 
-/* ---- fold_into_bias.c, shrink_attrs.c, shrink_model.c ---------------------------------------- */
+/* ---- fold_into_bias.c, shrink_attrs.c, shrink_rows.c, shrink_model.c ------------------------- */
 
 /* New contents of a constant input, requested by its node's shrink(). */
 struct pare_request {
@@ -198,6 +199,15 @@ struct pare_shrink {
     struct pare_arena *arena;        /* of the new model, for contents of its tensors */
     struct pare_tensor *replacement; /* per value: new contents; data NULL: unchanged */
     struct pare_request *request;
+};
+
+/* What shrink() of an operator is called with: one node of the attempt. */
+struct pare_shrunk {
+    struct pare_shrink *k;
+    const struct pare_node *n;
+    const char *why; /* reason why the node cannot be shrunk; NULL: it can */
+    int rc;
+    struct pare_err *err;
 };
 
 /* Fold the removed channels of x into the node's bias, or into a carrier's weights. */

@@ -126,13 +126,15 @@ static void clear_removed(struct rig *r)
                 pare_f32_mut(&r->f.in[k]->t)[i] = 0;
 }
 
-/* Normalizations of rows read zeros at removed channels: shrink() inserts them again. */
+/* Normalizations of rows read zeros at removed channels and compute all channels: shrink() inserts
+ * the zeros, and selects channels of the result. */
 static void insert_zeros(struct rig *r)
 {
-    const struct pare_value *x = r->f.in[0];
+    const struct pare_value *v[] = { r->f.in[0], r->f.out[0] };
 
-    if (r->f.node.op->shrink == pare_norm_row_shrink)
-        memset(pare_keep_axis(r->k, x, x->t.rank - 1), 1, (size_t)x->t.dim[x->t.rank - 1]);
+    for (int i = 0; i < 2 && r->f.node.op->shrink == pare_norm_row_shrink; i++)
+        memset(pare_keep_axis(r->k, v[i], v[i]->t.rank - 1), 1,
+               (size_t)v[i]->t.dim[v[i]->t.rank - 1]);
 }
 
 static struct pare_value *make_smaller(struct rig *r, const struct pare_value *v)
@@ -290,7 +292,7 @@ static const struct {
     { { "InstanceNormalization", 6, "2,4,3,3 4 4", NULL, 0, { 0 } }, 2 },
     { { "GroupNormalization", 18, "2,6,3,3 3 3", "num_groups=3", 0, { 0 } }, 3 },
     { { "GroupNormalization", 21, "2,6,3,3 6 6", "num_groups=3", 0, { 0 } }, 2 },
-    { { "LayerNormalization", 17, "2,4,5 5 5", NULL, 0, { 0 } }, 3 },
+    { { "LayerNormalization", 17, "2,4,5 5 5", NULL, 0, { 0 } }, 4 },
     { { "LayerNormalization", 17, "2,4,5 4,5", "axis=1", 0, { 0 } }, 1 },
     { { "LpNormalization", 1, "2,4,5", "axis=1", 0, { 0 } }, 2 },
     { { "MeanVarianceNormalization", 13, "2,4,3,3", NULL, 0, { 0 } }, 1 },
@@ -359,7 +361,7 @@ static const struct {
     { { "Hardmax", 13, "2,4,3", NULL, 0, { 0 } }, 2 },
     { { "CumSum", 14, "2,4,3 #1", NULL, 0, { 0 } }, 2 },
     { { "CumProd", 26, "2,4,3 #1", NULL, 0, { 0 } }, 2 },
-    { { "RMSNormalization", 23, "2,3,4 4", NULL, 0, { 0 } }, 3 },
+    { { "RMSNormalization", 23, "2,3,4 4", NULL, 0, { 0 } }, 4 },
     { { "TensorScatter", 24, "2,5,3 2,2,3 #1,3", NULL, 0, { 0 } }, 2 },
     { { "TopK", 11, "2,4,3 #2", "axis=2", 2, { 0 } }, 2 },
     { { "Trilu", 14, "2,4,3", NULL, 0, { 0 } }, 1 },
@@ -391,7 +393,7 @@ static const struct {
     { { "ms.BiasGelu", 1, "2,3,4 4", NULL, 0, { 0 } }, 3 },
     { { "ms.BiasAdd", 1, "2,3,4 4 2,3,4", NULL, 0, { 0 } }, 3 },
     { { "ms.BiasSplitGelu", 1, "2,3,8 8", NULL, 0, { 0 } }, 5 },
-    { { "SimplifiedLayerNormalization", 17, "2,3,4 4", NULL, 0, { 0 } }, 3 },
+    { { "SimplifiedLayerNormalization", 17, "2,3,4 4", NULL, 0, { 0 } }, 4 },
     { { "ms.SkipLayerNormalization", 1, "2,3,4 2,3,4 4 4 4", NULL, 0, { 0 } }, 2 },
     { { "ms.SkipSimplifiedLayerNormalization", 1, "2,3,4 3,4 4 4", NULL, 0, { 0 } }, 2 },
 };

@@ -245,7 +245,6 @@ static void axes(const struct pare_node *n, int *out, int *in)
     *in = -1;
 }
 
-/* Normalized axes are frozen. */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
     pare_norm_row_ties(n, pare_layer_norm_axis(n), t);
@@ -262,12 +261,13 @@ const struct pare_op pare_op_layer_normalization = {
     .attrs = attrs,
     .attr_size = sizeof(struct layer_norm),
     .torch = "LayerNorm",
-    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2 },
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .follows = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,
     .ties = ties,
     .shrink = pare_norm_row_shrink,
+    .constant_output = pare_norm_row_constant,
     .row_axis = pare_layer_norm_axis,
     .axes = axes,
 };

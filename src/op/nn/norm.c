@@ -169,14 +169,51 @@ int pare_infer_global_pool(struct pare_node *n, struct pare_err *err)
     return 0;
 }
 
+/* The results need not keep the channels of the input: their axis is virtual axis 0 of the node. */
 void pare_norm_row_ties(const struct pare_node *n, int axis, struct pare_ties *t)
 {
+    const struct pare_value *x = n->in[0], *y = n->out[0];
+    int last = x->t.rank - 1;
+    const struct pare_digit own = { NULL, 0, x->t.dim[last < 0 ? 0 : last] };
+
     pare_ties_except(n, ~0u << axis, t);
-    if (axis == n->in[0]->t.rank - 1)
-        pare_tie_sum(t, n->in[0], axis);
+    if (axis != last)
+        return;
+    pare_tie_sum(t, x, last);
+    pare_tie_digits(t, y, last, &own, 1);
+    pare_tie_together(t, x, last, y, last);
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && n->in[i]->t.rank && n->in[i]->t.dim[n->in[i]->t.rank - 1] == own.size)
+            pare_tie_together(t, n->in[i], n->in[i]->t.rank - 1, y, last);
 }
 
 void pare_norm_row_shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
-    pare_shrunk_insert_zeros(s, 0, n->in[0]->t.rank - 1);
+    (void)n;
+    pare_shrunk_rows(s);
+}
+
+/* Element i of a constant list of `count`; `absent` without a list; NAN: not known. */
+static float list_at(const struct pare_node *n, int input, int64_t count, int64_t i, float absent)
+{
+    const struct pare_value *v = input < n->n_in ? n->in[input] : NULL;
+
+    if (!v)
+        return absent;
+    if (!(v->flags & PARE_V_CONST) || !v->t.data || v->t.dtype != PARE_F32 ||
+        pare_numel(&v->t) != count || !v->t.rank || v->t.dim[v->t.rank - 1] != count)
+        return NAN;
+    return pare_f32(&v->t)[i];
+}
+
+float pare_norm_row_constant(const struct pare_node *n, const struct pare_needed *s, int k,
+                             int axis, int64_t i)
+{
+    int64_t count;
+
+    (void)s;
+    if (k || n->in[0]->t.rank < 1 || axis != n->in[0]->t.rank - 1)
+        return NAN;
+    count = n->in[0]->t.dim[axis];
+    return list_at(n, 1, count, i, 1) == 0 ? list_at(n, 2, count, i, 0) : NAN;
 }

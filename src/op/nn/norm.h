@@ -65,11 +65,15 @@ struct pare_norm_group {
 };
 void pare_norm_group_back(const struct pare_norm_group *g);
 
-/* ties() of an operator that normalizes over the axes from `axis` on.  The moments depend on the
- * number of channels, so the results keep all of them.  Channels of the input that are 0 can be
- * removed before the node if it normalizes the last axis: shrink() inserts zeros again. */
+/* Callbacks of an operator that normalizes over the axes from `axis` on.  The moments depend on all
+ * channels of the input.  If only the last axis is normalized, channels of the input that are 0 are
+ * removed, and channels of the result that are not needed, each without the other; shrink() inserts
+ * zeros before the node and selects channels after it.  A channel of the result with scale 0 is
+ * constant. */
 void pare_norm_row_ties(const struct pare_node *n, int axis, struct pare_ties *t);
 void pare_norm_row_shrink(const struct pare_node *n, struct pare_shrunk *s);
+float pare_norm_row_constant(const struct pare_node *n, const struct pare_needed *s, int k,
+                             int axis, int64_t i);
 
 /* infer() of the global pools: every spatial axis becomes 1. */
 int pare_infer_global_pool(struct pare_node *n, struct pare_err *err);
