@@ -151,6 +151,11 @@ static void set_weight_axis(const struct pare_node *n, struct pare_model_quant *
     }
 }
 
+static bool is_table(const struct pare_layer_info *l)
+{
+    return l->node->op->layer.kind == PARE_LAYER_EMBEDDING;
+}
+
 static int find_quant(const struct pare_model *m, const struct pare_graph *g,
                       const struct pare_layer_info *l, char which, struct pare_model_quant *q,
                       struct pare_err *err)
@@ -159,10 +164,13 @@ static int find_quant(const struct pare_model *m, const struct pare_graph *g,
     const struct pare_node *n = which == 'y' ? quantizer_of(g, l->out) : v ? v->maker : NULL;
     const struct pare_op_scales at = l->node->op->scales;
     bool found = which == 'y' ? n != NULL : pare_node_is(n, &pare_op_dequantize_linear);
-    bool own = which == 'w' ? at.w != 0 : at.x != 0;
+    bool own = which == 'w' ? at.w != 0 : at.x != 0, table = is_table(l) && which == 'w' && !found;
     int k = which == 'w' ? at.w : which == 'x' ? at.x : at.y;
 
     *q = (struct pare_model_quant){ .dtype = PARE_NONE, .axis = -1 };
+    if (table && l->out) /* rows are selected, then dequantized */
+        n = pare_graph_only_consumer(g, l->out);
+    found = found || (table && pare_node_is(n, &pare_op_dequantize_linear));
     if (found)
         PARE_TRY(read_quant(m, n, 1, q, err));
     else if (own)

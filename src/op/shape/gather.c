@@ -125,15 +125,17 @@ static int64_t index_limit(const struct pare_node *n, int input)
     return input == 1 ? n->in[0]->t.dim[pare_gather_axis(n)] : 0;
 }
 
-/* A table of vectors chosen by row is an embedding; other constants are lists of indices. */
+/* A table of vectors chosen by row is an embedding; other constants are lists of indices.  Integers
+ * of at most 8 bits are a quantized table: a DequantizeLinear follows. */
 static bool is_embedding(const struct pare_node *n)
 {
+    const uint32_t types = PARE_T(PARE_F32) | PARE_T(PARE_F16) | PARE_T(PARE_BF16) |
+                           PARE_T(PARE_F64) | PARE_T(PARE_I8) | PARE_T(PARE_U8) | PARE_T(PARE_I4) |
+                           PARE_T(PARE_U4);
     const struct pare_gather *a = n->attr;
     const struct pare_tensor *w = &n->in[0]->t;
 
-    return (w->dtype == PARE_F32 || w->dtype == PARE_F16 || w->dtype == PARE_BF16 ||
-            w->dtype == PARE_F64) &&
-           w->rank == 2 && (!a || a->axis == 0);
+    return types & PARE_T(w->dtype) && w->rank == 2 && (!a || a->axis == 0);
 }
 
 /* One known index: the axis is removed, or has size 1. */
