@@ -85,6 +85,9 @@ int pare_model_parse_with(const void *data, size_t len, const char *dir,
 /* Bytes of the files that the model was read from, external data included. */
 double pare_model_file_bytes(const struct pare_model *m);
 
+/* Size of the message that saving would write, without external data. */
+double pare_model_message_bytes(const struct pare_model *m);
+
 /* Make an independent copy: it shares no memory with m. */
 int pare_model_duplicate(const struct pare_model *m, struct pare_model **copy,
                          struct pare_err *err);

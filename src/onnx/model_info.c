@@ -7,6 +7,7 @@
 #include "../base/options.h"
 #include "../graph/layer.h"
 #include "../op/op.h"
+#include "wire.h"
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
@@ -213,4 +214,11 @@ double pare_model_file_bytes(const struct pare_model *m)
     for (const struct pare_pages *p = m->pages; p; p = p->next)
         n += p->scratch ? 0 : (double)p->len;
     return n;
+}
+
+double pare_model_message_bytes(const struct pare_model *m)
+{
+    const ProtobufCMessage *p = m->file ? m->file : m->proto;
+
+    return (double)protobuf_c_message_get_packed_size(p);
 }

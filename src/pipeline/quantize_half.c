@@ -127,6 +127,35 @@ static int find_peaks(struct peaks *p, struct pare_err *err)
     return rc;
 }
 
+static bool has_integer_weights(const struct pare_model *m)
+{
+    for (int i = 0; i < m->graph->n_values; i++) {
+        const struct pare_value *v = m->graph->value[i];
+
+        if (v->flags & PARE_V_CONST && !v->maker && v->t.rank > 1 &&
+            (v->t.dtype == PARE_I8 || v->t.dtype == PARE_U8 || pare_is_4bit(v->t.dtype)))
+            return true;
+    }
+    return false;
+}
+
+/* What is left to convert of a quantized model may be less than the Cast nodes that it needs. */
+static int check_size(const struct pare_model *from, struct pare_model **to,
+                      const struct pare_preset *p, struct pare_err *err)
+{
+    double before = pare_model_message_bytes(from), after = pare_model_message_bytes(*to);
+
+    if (after < before || !has_integer_weights(from))
+        return 0;
+    pare_model_free(*to);
+    *to = NULL;
+    return pare_fail(
+        err, PARE_ECONFIG,
+        "the model is quantized already, and preset %s would make it larger: %.0f bytes "
+        "instead of %.0f; convert the float model, or keep this file",
+        p->name, after, before);
+}
+
 int pare_quantize_half(struct pare_quantize_job *j, struct pare_model **out, struct pare_err *err)
 {
     const struct pare_preset *p = pare_half_preset(j->o.preset);
@@ -146,5 +175,5 @@ int pare_quantize_half(struct pare_quantize_job *j, struct pare_model **out, str
     PARE_TRY(pare_at(err, pare_model_to_half(j->tune.model, &j->half, j->tune.arena, out, err),
                      "%s", j->tune.path));
     j->half.peaks = NULL;
-    return 0;
+    return pare_at(err, check_size(j->tune.model, out, p, err), "%s", j->tune.path);
 }

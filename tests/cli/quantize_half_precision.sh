@@ -25,3 +25,8 @@ pare new lenet --input 1,28,28 --seed 1 -o part.onnx >/dev/null
 pare quantize part.onnx --preset int8-weights --quiet -o w8.onnx
 pare quantize w8.onnx --preset fp16 --quiet -o w8_half.onnx
 pare inspect w8_half.onnx | tail -n 1
+# What is left of a quantized model is less than the Cast nodes that it would need.
+pare new resnet20 --input 1,8,8 --width 0.25 --seed 1 -o n.onnx >/dev/null
+pare quantize n.onnx --preset int8-weights --quiet -o n8.onnx
+pare quantize n8.onnx --preset fp16 -o n8_half.onnx 2>&1
+ls n8_half.onnx 2>/dev/null || echo "no file is written"
