@@ -5,6 +5,8 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
+#define WHERE_OPSET 9 /* the first one that has Where */
+
 int64_t pare_shrunk_dim(const struct pare_shrunk *s, const struct pare_value *v, int axis)
 {
     return pare_keep_sets_count(s->k->s->kept, v, axis);
@@ -81,9 +83,50 @@ static const char *why_not(const struct pare_shrunk *s, const struct pare_value 
     return unknown > 1 ? "two axes of its result follow free dimensions" : NULL;
 }
 
+/* ---- shapes of which two elements or more follow free dimensions ----------------------------- */
+
+/* Can the shape be a mix of what the file computes, where it follows free dimensions, and of new
+ * constants elsewhere? */
+static bool can_mix(const struct pare_shrunk *s, const struct pare_value *was,
+                    const struct pare_tensor *t)
+{
+    int unknown = 0;
+
+    if (!was || !pare_shrink_computed(was) || was->t.dtype != PARE_I64 ||
+        pare_edit_version(s->k->e) < WHERE_OPSET || !pare_same_shape(&was->t, t) ||
+        was->t.rank != 1)
+        return false;
+    for (int64_t i = 0; i < pare_numel(t); i++)
+        unknown += !pare_varies_at(&s->k->s->varying, was, i) && pare_get_int(t, i) == -1;
+    return unknown < 2;
+}
+
+/* Where(is_new, new, computed).  A computed element that comes out wrong is found when the sizes of
+ * the smaller model are checked. */
+static int mix(struct pare_shrunk *s, int input, struct pare_tensor *t)
+{
+    struct pare_edit *e = s->k->e;
+    const struct pare_value *was = s->n->in[input];
+    struct pare_tensor is_new = { .dtype = PARE_BOOL, .rank = 1, .dim = { t->dim[0] } };
+    struct pare_edit_node where = { .type = "Where", .axis = -1 };
+
+    PARE_TRY(pare_tensor_alloc(s->k->arena, &is_new, s->err));
+    for (int64_t i = 0; i < t->dim[0]; i++)
+        ((uint8_t *)is_new.data)[i] = !pare_varies_at(&s->k->s->varying, was, i);
+    where.name = pare_edit_name(e, s->n->name, "_sizes");
+    where.out = pare_edit_name(e, was->name, "_sizes");
+    if (!where.name || !where.out)
+        return pare_no_memory(s->err, "for a smaller model");
+    PARE_TRY(pare_edit_add_constant(e, where.name, &is_new, &where.in[0], s->err));
+    PARE_TRY(pare_edit_add_constant(e, where.out, t, &where.in[1], s->err));
+    where.in[2] = was->name;
+    PARE_TRY(pare_edit_insert(e, &where, s->err));
+    return pare_edit_set_input(e, s->n, input, where.out, s->err);
+}
+
 /* A constant from the file is replaced now (copied first if shared).  A computed one may already
  * come out right: check_requests() tells. */
-static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t, bool shape)
+static int request(struct pare_shrunk *s, int input, struct pare_tensor *t, bool shape)
 {
     struct pare_shrink *k = s->k;
     const struct pare_value *was = input < s->n->n_in ? s->n->in[input] : NULL;
@@ -99,6 +142,8 @@ static int request(struct pare_shrunk *s, int input, const struct pare_tensor *t
     }
     if (was && same_list(&was->t, t) && !pare_varies(&k->s->varying, was))
         return 0;
+    if (why_not(s, was, t, shape) && shape && can_mix(s, was, t))
+        return mix(s, input, t);
     if (why_not(s, was, t, shape)) {
         pare_shrunk_fail(s, why_not(s, was, t, shape));
         return 0;

@@ -11,6 +11,8 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
+#define MIN_ATTEMPTS 16
+
 int pare_speedup_cannot_shrink(struct pare_speedup *s, const struct pare_node *n, const char *why,
                                struct pare_err *err)
 {
@@ -405,7 +407,8 @@ int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct 
     *out = NULL;
     if (!s->materialize || !s->materialize_input)
         return pare_no_memory(err, "for a smaller model");
-    for (int i = 0; i < 16 && !*out && s->unshrinkable == before; i++)
+    /* Each attempt finds at least one more constant to be stored, or the last one was good. */
+    for (int i = 0; i < s->g->n_nodes + MIN_ATTEMPTS && !*out && s->unshrinkable == before; i++)
         PARE_TRY(attempt(s, out, err));
     if (!*out && s->unshrinkable == before)
         return pare_fail(err, PARE_EUNSUPPORTED, "shrinking the model did not converge");

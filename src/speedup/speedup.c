@@ -7,7 +7,7 @@
 #include "../base/sized.h"
 #include "../graph/pattern/pattern.h"
 
-#define MAX_ROUNDS 64
+#define MIN_ROUNDS 64
 #define SIZES 5 /* that are tried if a model does not run with those that inference accepts */
 
 /* ---- graphs with shapes ---------------------------------------------------------------------- */
@@ -127,11 +127,14 @@ static int analyze(struct pare_speedup *s, struct pare_err *err)
     return 0;
 }
 
-/* Each round finds at least one more unshrinkable node, or builds the model. */
+/* Each round finds at least one more unshrinkable node or shape to store, or builds the model. */
 static int work(struct pare_speedup *s, struct pare_model **out, struct pare_err *err)
 {
+    int rounds;
+
     PARE_TRY(prepare(s, err));
-    for (int i = 0; i < MAX_ROUNDS && !*out; i++) {
+    rounds = s->g->n_nodes > MIN_ROUNDS ? s->g->n_nodes : MIN_ROUNDS;
+    for (int i = 0; i < rounds && !*out; i++) {
         PARE_TRY(analyze(s, err));
         PARE_TRY(pare_speedup_find_needed(s, err));
         PARE_TRY(pare_speedup_shrink(s, out, err));
@@ -139,7 +142,7 @@ static int work(struct pare_speedup *s, struct pare_model **out, struct pare_err
     if (*out)
         return 0;
     return pare_fail(err, PARE_EUNSUPPORTED, "%d nodes cannot be shrunk, for example '%s': %s",
-                     MAX_ROUNDS, s->g->node[s->unshrinkable->node]->name, s->unshrinkable->why);
+                     rounds, s->g->node[s->unshrinkable->node]->name, s->unshrinkable->why);
 }
 
 /* Shrink and verify with the input shapes of the options. */

@@ -104,6 +104,43 @@ static void test_computed_shape_after_a_stride(void **state)
     speedup_free(&s);
 }
 
+/* A shape (n, channels, h, w) or (n, 2, channels / 2, h, w) as PyTorch writes it, of which three
+ * elements follow free dimensions. */
+static const char *computed_shape(struct net *n, const char *x, int count, const int64_t *channels)
+{
+    return build_node(&n->b, "Concat",
+                      NAMES(dimension_of(n, x, 0), build_ints(&n->b, count, channels),
+                            dimension_of(n, x, 2), dimension_of(n, x, 3)),
+                      at_int("axis", 0));
+}
+
+/* Channel shuffles of ShuffleNet, one after the other: the new shapes mix constants with what the
+ * model computes. */
+static void test_channel_shuffle(void **state)
+{
+    enum { BLOCKS = 6 };
+    struct net n = net_new(12);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, -1, -1)), *h = x, *shape;
+    struct speedup_result s;
+
+    (void)state;
+    for (int i = 0; i < BLOCKS; i++) {
+        h = build_node(&n.b, "Conv", NAMES(h, WEIGHT(&n, HALF, 0, 8, i ? 8 : 3, 1, 1)), NOTHING);
+        h = net_relu(&n, h);
+        shape = computed_shape(&n, h, INTS(2, 4));
+        h = build_node(&n.b, "Reshape", NAMES(h, shape), NOTHING);
+        h = build_node(&n.b, "Transpose", NAMES(h), at_ints("perm", INTS(0, 2, 1, 3, 4)));
+        shape = computed_shape(&n, x, INTS(8));
+        h = build_node(&n.b, "Reshape", NAMES(h, shape), NOTHING);
+    }
+    s = speedup_unverified(&n, net_conv(&n, h, ALL, 8, 3, 1));
+    assert_int_equal(speedup_out_channels(&s, 0), 4);
+    assert_int_equal(speedup_out_channels(&s, BLOCKS - 1), 4);
+    expect_same_outputs(&n, &s, 3, 4,
+                        (const int64_t[][4]){ { 1, 3, 2, 2 }, { 2, 3, 20, 31 }, { 3, 3, 7, 48 } });
+    speedup_free(&s);
+}
+
 /* Attention with free batch and length and shapes computed as PyTorch does; one head is masked. */
 static void test_attention_heads(void **state)
 {
@@ -327,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_table_sliced_to_the_length),
         T(test_computed_shape_after_a_stride),
+        T(test_channel_shuffle),
         T(test_attention_heads),
         T(test_verification_uses_two_shapes),
         T(test_outputs_of_arg_max),
