@@ -23,7 +23,7 @@ threaded = test_loader test_plan test_microbatch test_train test_threads test_wi
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
-.PHONY: all help deps demo test test-minimal test-faults test-docs docs test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install uninstall deb test-deb clean
+.PHONY: all help deps demo test test-minimal test-faults test-docs docs test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -173,6 +173,15 @@ fuzz: ## run all fuzzers, for SECONDS (600) in total
 
 install: all ## install under PREFIX (/usr/local); honors DESTDIR
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+static: ## build a static command that runs on any x86-64 Linux: build/static/pare
+	@tools/deps.sh build
+	@$(call compile,$(BUILD)/static,-DPARE_TESTS=OFF -DPARE_STATIC=ON) --target pare
+	@strip $(BUILD)/static/pare
+	@ls -l $(BUILD)/static/pare
+
+test-static: static ## run README's quickstart with it in an empty root, and on an old CPU if qemu-user is installed
+	@tests/install/static_root.sh $(BUILD) .
 
 uninstall: ## remove what make install installed
 	@test -f $(BUILD)/install_manifest.txt || { echo "$(BUILD)/install_manifest.txt is missing: run 'make install' first"; exit 1; }

@@ -166,6 +166,9 @@ static void on_terminate(void)
 /* std::set_terminate(), if oneDNN has loaded the C++ library. */
 static void catch_throws(void)
 {
+#ifdef PARE_STATIC
+    (void)on_terminate; /* without oneDNN nothing throws */
+#else
     typedef void (*handler)(void);
     handler (*set)(handler);
     void *symbol = dlsym(RTLD_DEFAULT, "_ZSt13set_terminatePFvvE");
@@ -173,6 +176,7 @@ static void catch_throws(void)
     memcpy(&set, &symbol, sizeof(set));
     if (symbol)
         set(on_terminate);
+#endif
 }
 
 /* oneDNN does not check every allocation. */

@@ -131,6 +131,17 @@ int pare_registry_add(struct pare_registry *g, const struct pare_method *m,
     return 0;
 }
 
+#ifdef PARE_STATIC
+int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err *err)
+{
+    PARE_ERR(err);
+    (void)g;
+    return pare_fail(err, PARE_EUNSUPPORTED,
+                     "%s: this program is linked statically and cannot load plugins; use a pare "
+                     "that is linked with shared libraries",
+                     path);
+}
+#else
 static int check_file(struct pare_registry *g, const char *path, struct pare_err *err)
 {
     struct pare_mark m = pare_mark(g->arena);
@@ -177,3 +188,4 @@ int pare_plugin_load(struct pare_registry *g, const char *path, struct pare_err 
         g->n = before;
     return rc;
 }
+#endif
