@@ -151,7 +151,8 @@ struct pare_algorithm {
     size_t layer_size;           /* bytes of pare_layer_state() */
     size_t state_size;           /* bytes of pare_compression_state() */
     unsigned flags;
-    const char *types; /* layers that it works on: "Conv2d|Linear"; NULL: all */
+    const char *types; /* layers that it works on: "Conv2d|Linear"; "recurrent" stands for LSTM, GRU
+                        * and RNN; NULL: all */
 
     /* Hooks, in the order in which they are called; each may be NULL.  on_epoch() is called when
      * an epoch begins and once more after the last one. */

@@ -92,6 +92,32 @@ static int find_layer(const struct apply *a, const char *name, const struct pare
     return rc;
 }
 
+static int take_target(struct apply *a, const struct pare_value *from,
+                       const struct pare_applied *to, struct pare_value **v, struct pare_err *err)
+{
+    *v = pare_graph_find(a->m->graph, pare_value_root(from)->name);
+    if (!*v || !is_real(*v))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the %s of layer '%s' is not a float32 initializer", to->what, to->layer);
+    return 0;
+}
+
+/* The second weight of a recurrent layer, which a compression names "LAYER.R"; NULL: the name is
+ * not of that form. */
+static const struct pare_value *second_weight(const struct apply *a, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (int i = 0; i < a->n_layers && n > 2 && !strcmp(name + n - 2, ".R"); i++) {
+        const struct pare_layer_info *l = &a->layer[i];
+        int k = l->node->op->layer.second;
+
+        if (k && k < l->node->n_in && strlen(l->name) == n - 2 && !strncmp(l->name, name, n - 2))
+            return l->node->in[k];
+    }
+    return NULL;
+}
+
 /* The initializer of a layer that "LAYER.weight" or "LAYER.bias" masks. */
 static int by_layer(struct apply *a, struct pare_applied *to, struct pare_value **v,
                     struct pare_err *err)
@@ -99,15 +125,14 @@ static int by_layer(struct apply *a, struct pare_applied *to, struct pare_value 
     const struct pare_layer_info *l;
     const struct pare_value *from;
 
+    from = second_weight(a, to->layer);
+    if (from && !strcmp(to->what, "weight"))
+        return take_target(a, from, to, v, err);
     PARE_TRY(find_layer(a, to->layer, &l, err));
     from = strcmp(to->what, "bias") ? l->weight : l->bias;
     if (!from)
         return pare_fail(err, PARE_ESHAPE, "layer '%s' has no bias to mask", l->name);
-    *v = pare_graph_find(a->m->graph, pare_value_root(from)->name);
-    if (!*v || !is_real(*v))
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the %s of layer '%s' is not a float32 initializer", to->what, l->name);
-    return 0;
+    return take_target(a, from, to, v, err);
 }
 
 static int find_target(struct apply *a, const struct pare_named *mask, struct pare_applied *to,

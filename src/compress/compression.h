@@ -39,6 +39,8 @@ struct pare_layer {
     struct pare_tensor mask, bias_mask; /* PARE_BOOL; data NULL: keep all */
     struct pare_tensor grad, bias_grad; /* the trainer's; data NULL: not trained */
     int out_axis, in_axis;              /* of w; -1: none */
+    bool has_second;                    /* the next layer is its second weight (LSTM: R) */
+    bool is_second;                     /* the second weight of the layer before it */
     bool unseen;                        /* collectors do not see it; never the first layer */
     const struct pare_entry *entry;     /* of the config_list */
     void *conf[PARE_MAX_ALGORITHMS], *state[PARE_MAX_ALGORITHMS];

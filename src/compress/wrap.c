@@ -140,22 +140,46 @@ static int wrap(struct pare_compression *c, const struct pare_layer_info *info,
     return make_conf(l, err);
 }
 
-/* The second weight of a recurrent layer, which is quantized by the same rule: a layer "NAME.R". */
-static int wrap_second(struct pare_compression *c, const struct pare_layer *l, struct pare_err *err)
+/* The second weight of a recurrent layer, which the same rule holds for: a layer "NAME.R". */
+static int wrap_second(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
+    struct pare_layer *r = &c->layer[c->n_layers];
     const struct pare_node *n = l->info.node;
     int k = n->op && l->info.weight ? n->op->layer.second : 0;
     struct pare_layer_info info = l->info;
 
-    if (!c->method->all_layers || !k || k >= n->n_in || !n->in[k] ||
-        !(n->in[k]->flags & PARE_V_CONST) || pare_value_root(n->in[k])->t.dtype != PARE_F32)
+    if (!k || k >= n->n_in || !n->in[k] || !(n->in[k]->flags & PARE_V_CONST) ||
+        pare_value_root(n->in[k])->t.dtype != PARE_F32)
         return 0;
     info.name = pare_sprintf(c->arena, "%s.R", l->info.name);
     if (!info.name)
         return pare_no_memory(err, "for the layers of a compression");
     info.weight = n->in[k];
-    info.in = info.bias = NULL;
-    return wrap(c, &info, l->entry, &c->layer[c->n_layers++], err);
+    info.bias = NULL;
+    if (c->method->all_layers) /* activations are quantized with the first weight */
+        info.in = NULL;
+    r->is_second = true;
+    PARE_TRY(wrap(c, &info, l->entry, r, err));
+    l->has_second = true;
+    c->n_layers++;
+    return 0;
+}
+
+/* Both weights of a layer, or neither. */
+static int wrap_weights(struct pare_compression *c, const struct pare_layer_info *info,
+                        const struct pare_entry *e, struct pare_err *err)
+{
+    int n = c->n_layers, rc = wrap(c, info, e, &c->layer[n], err);
+
+    if (rc)
+        return rc;
+    c->n_layers++;
+    rc = wrap_second(c, &c->layer[n], err);
+    if (rc) {
+        c->layer[n + 1] = (struct pare_layer){ 0 };
+        c->n_layers = n;
+    }
+    return rc;
 }
 
 /* ---- which layers ---------------------------------------------------------------------------- */
@@ -170,13 +194,23 @@ bool pare_type_listed(const char *types, const char *type)
     return false;
 }
 
+bool pare_layer_listed(const char *types, const struct pare_layer_info *l)
+{
+    static const char *const kinds[] = { [PARE_LAYER_RECURRENT] = "recurrent" };
+    size_t kind = l->node->op ? (size_t)l->node->op->layer.kind : 0;
+
+    return pare_type_listed(types, l->torch) || pare_type_listed(types, l->type) ||
+           (kind < sizeof(kinds) / sizeof(kinds[0]) && kinds[kind] &&
+            pare_type_listed(types, kinds[kind]));
+}
+
 static int check_type(const struct pare_compression *c, const struct pare_layer_info *l,
                       struct pare_err *err)
 {
     for (int i = 0; i < PARE_MAX_ALGORITHMS && c->algorithm[i]; i++) {
         const char *types = c->algorithm[i]->types;
 
-        if (types && !pare_type_listed(types, l->torch) && !pare_type_listed(types, l->type))
+        if (types && !pare_layer_listed(types, l))
             return pare_fail(err, PARE_ECONFIG, "layer '%s' is %s, %s works on %s", l->name,
                              l->torch, c->algorithm[i]->name, types);
     }
@@ -250,12 +284,10 @@ static int wrap_or_skip(struct pare_compression *c, const struct pare_layer_info
     int rc;
 
     PARE_TRY(check_type(c, info, err));
-    rc = wrap(c, info, e, &c->layer[c->n_layers], err);
+    rc = wrap_weights(c, info, e, err);
     if (rc == PARE_EUNSUPPORTED && c->method->skips_layers && e->op_names.n <= 0)
         return skip(c, info, e, first, err);
-    PARE_TRY(pare_at(err, rc, "layer '%s'", info->name));
-    c->n_layers++;
-    return pare_at(err, wrap_second(c, &c->layer[c->n_layers - 1], err), "layer '%s'", info->name);
+    return pare_at(err, rc, "layer '%s'", info->name);
 }
 
 int pare_compression_wrap_one(struct pare_compression *c, const struct pare_layer_info *info,
@@ -281,6 +313,14 @@ static const struct pare_layer *wrapped(const struct pare_compression *c, const 
     return NULL;
 }
 
+static bool was_skipped(const struct pare_compression *c, const char *name)
+{
+    for (int i = 0; i < c->n_skipped; i++)
+        if (!strcmp(c->skipped[i].name, name))
+            return true;
+    return false;
+}
+
 static bool any_wrapped_by(const struct pare_compression *c, const struct pare_entry *e)
 {
     for (int i = 0; i < c->n_layers; i++)
@@ -304,6 +344,8 @@ static int skip_tied(struct pare_compression *c, const struct pare_layer_info *i
     pare_fail(err, PARE_EUNSUPPORTED,
               wrapped(c, info[k].name)
                   ? "it uses the weight of layer '%s', and what is done to that holds for both"
+              : was_skipped(c, info[k].name)
+                  ? "it uses the weight of layer '%s', which is skipped"
                   : "it uses the weight of layer '%s': choose that layer instead",
               info[k].name);
     if (!wrapped(c, info[k].name) && e->op_names.n > 0 && !any_wrapped_by(c, e))

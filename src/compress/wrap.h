@@ -24,6 +24,9 @@ int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct p
 /* Is the type in a list such as "Conv2d|Linear"? */
 bool pare_type_listed(const char *types, const char *type);
 
+/* Does a list of types contain the layer's PyTorch or ONNX type, or its kind, "recurrent"? */
+bool pare_layer_listed(const char *types, const struct pare_layer_info *l);
+
 /* Follow a weight to its initializer, usually through a Transpose: the same axis there.  -1: none.
  */
 int pare_root_axis(const struct pare_value *weight, int axis);

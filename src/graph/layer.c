@@ -205,7 +205,8 @@ static void find_ends(const struct scan *s, const struct pare_op_weights *k,
     for (int i = 0; i < l->node->n_in && !l->in; i++)
         if (l->node->in[i] && !is_const(l->node->in[i]))
             l->in = l->node->in[i];
-    l->out = l->node->n_out ? l->node->out[0] : NULL;
+    for (int i = 0; i < l->node->n_out && !l->out; i++)
+        l->out = l->node->out[i];
     l->bias = k->bias && is_const(input(l->node, k->bias)) ? input(l->node, k->bias) : NULL;
     if (!k->bias_add || !is_own(s->g, l->out) || s->uses[l->out->id] != 1)
         return;

@@ -20,7 +20,8 @@ struct pare_layer_info {
     struct pare_value *weight; /* the node's input: an initializer, or computed from one */
     struct pare_value *bias;   /* NULL: none */
     struct pare_value *in;     /* input of the layer; NULL: all inputs are constant */
-    struct pare_value *out;    /* output of the layer: of `add` if there is one */
+    struct pare_value *out;    /* output of the layer: of `add` if there is one, the first one of
+                                * a recurrent layer that exists */
     int64_t params;            /* trained elements; a shared weight counts once */
     double macs;               /* multiply-accumulates of a run; -1: shapes are unknown */
     bool shared;               /* an earlier layer uses the same weight */

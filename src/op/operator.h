@@ -145,8 +145,10 @@ struct pare_op_weights {
     unsigned params; /* PARE_IN() of trained inputs; 0: the operator has no weights */
     int weight;      /* index of the input with the weight */
     int bias;        /* index of the input with the bias; 0: none */
-    int second;      /* index of a second weight, as an LSTM's R, which is quantized like the
-                      * first; 0: none */
+    int second;      /* index of a second weight, as an LSTM's R, which is pruned and quantized
+                      * like the first; 0: none */
+    int gates;       /* number of parts of the weights' output axis, each of which has all output
+                      * channels: the gates of an LSTM; 0: 1 */
     int scale_axis;  /* axis of the weights' per-channel scales if axes() names none; 0: none */
     bool bias_add;   /* a following Add with a constant is the bias (MatMul) */
     bool by_default; /* "default" in a config_list's op_types selects it */
@@ -154,6 +156,10 @@ struct pare_op_weights {
 
     /* Whether the node's constant weight makes it a layer; NULL: always. */
     bool (*is_layer)(const struct pare_node *n);
+
+    /* Why an output channel without weights and bias is not 0 everywhere: a few words.  Returns
+     * NULL if it is; the callback is NULL if it always is. */
+    const char *(*not_zero)(const struct pare_node *n);
 };
 
 /* Output k of an operator that selects or permutes elements of input 0: index i along axis a of the
@@ -282,6 +288,12 @@ struct pare_op {
     /* PARE_IN() of inputs that only specify the shape of the output or a range of input 0, so they
      * change with the sizes of axes. */
     unsigned sizes;
+
+    /* PARE_IN() of optional inputs of which an absent one is the same as zeros. */
+    unsigned zero_if_absent;
+
+    /* Whether all elements of output 0 are 0, whatever the inputs are.  NULL: unknown. */
+    bool (*zeros)(const struct pare_node *n);
 
     /* Upper bound (exclusive) of the indices in an input; 0: the input has no indices.  NULL: no
      * input has. */

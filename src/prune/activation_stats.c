@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "units.h"
+
 /* clang-format off */
 const struct pare_opt pare_activation_stats_opts[] = {
     PARE_INT("training_steps", offsetof(struct pare_activation_stats_opts, training_steps),
@@ -171,9 +173,8 @@ static int stop_collecting(struct pare_compression *r, struct pare_err *err)
 static int check_units(const struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_units *u = pare_layer_units(l);
-    int axis = pare_layer_out_axis(l);
 
-    if (axis >= 0 && u->grid[axis] == u->n)
+    if (pare_units_of_channel(u, pare_layer_weight(l), pare_layer_out_axis(l), 0) == 0)
         return 0;
     return pare_fail(
         err, PARE_ECONFIG,
@@ -216,12 +217,13 @@ void pare_activation_stats_stop(struct pare_compression *r)
 static void score_units(const struct pare_layer *l, const double *x, int64_t channels, float *score)
 {
     const struct pare_units *u = pare_layer_units(l);
+    const struct pare_tensor *w = pare_layer_weight(l);
     int axis = pare_layer_out_axis(l);
-    int64_t size = pare_layer_weight(l)->dim[axis];
 
     memset(score, 0, (size_t)u->n * sizeof(*score));
     for (int64_t c = 0; c < channels; c++)
-        score[c % size / u->block[axis]] += (float)(x[c] * (double)u->n / (double)channels);
+        score[pare_units_of_channel(u, w, axis, c)] += (float)(x[c] * (double)u->n /
+                                                               (double)channels);
 }
 
 int pare_activation_stats_score(struct pare_compression *r, struct pare_layer *l,

@@ -77,7 +77,7 @@ static int make_rules(const struct scan *s, const struct pare_algorithm *p, doub
     for (int i = 0; i < s->n; i++) {
         const struct pare_layer_info *l = &s->layer[i];
 
-        if (!(p->types ? pare_type_listed(p->types, l->torch) : pare_is_default_type(l->torch)))
+        if (!(p->types ? pare_layer_listed(p->types, l) : pare_is_default_type(l->torch)))
             continue;
         if (last[i] && channels)
             names[n_names++] = l->name;

@@ -26,8 +26,16 @@ struct group {
 
 bool pare_layer_by_channels(const struct pare_layer *l)
 {
-    return l->out_axis >= 0 && l->prune->units.n == l->w.dim[l->out_axis] &&
-           l->prune->units.grid[l->out_axis] == l->prune->units.n;
+    const struct pare_units *u = &l->prune->units;
+    int64_t gates = l->info.node->op ? l->info.node->op->layer.gates : 0;
+
+    return l->out_axis >= 0 && u->n * (gates ? gates : 1) == l->w.dim[l->out_axis] &&
+           pare_units_of_channel(u, &l->w, l->out_axis, 0) == 0;
+}
+
+bool pare_layer_is_joined(const struct pare_layer *l)
+{
+    return l->has_second && pare_layer_by_channels(l) && pare_layer_by_channels(l + 1);
 }
 
 static int by_removal_unit(const void *a, const void *b)
@@ -74,13 +82,18 @@ static int list_members(struct pare_compression *r, const struct pare_value *con
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer *l = &r->layer[i];
 
+        int64_t joined = l->is_second && pare_layer_is_joined(l - 1) ? l->prune->units.n : 0;
+
         for (int64_t u = 0; pare_layer_by_channels(l) && u < l->prune->units.n; u++) {
             int64_t removal_unit = weight[i]
                                        ? pare_removal_unit(removal_units, weight[i], l->out_axis, u)
                                        : -1;
 
-            /* A unit of unknown shape is a dependency group of its own. */
-            if (removal_unit < 0)
+            /* The second weight follows the first, which precedes it in the list.  A unit of
+             * unknown shape is a dependency group of its own. */
+            if (joined)
+                removal_unit = (*list)[*n - joined].removal_unit;
+            else if (removal_unit < 0)
                 removal_unit = next++;
             else if (l->prune->follows && !pare_removal_unit_open(removal_units, removal_unit))
                 continue;

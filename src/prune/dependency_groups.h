@@ -30,7 +30,11 @@ struct pare_dependency_groups {
 int pare_compression_groups(struct pare_compression *r, const struct pare_dependency_groups **d,
                             struct pare_err *err);
 
-/* Are the layer's units its output channels? */
+/* Are the layer's units its output channels?  Those of a recurrent layer are its states. */
 bool pare_layer_by_channels(const struct pare_layer *l);
+
+/* Does it have a second weight whose units are the same channels?  Both are always ranked
+ * together. */
+bool pare_layer_is_joined(const struct pare_layer *l);
 
 #endif

@@ -15,28 +15,47 @@ static const struct pare_pruner *ranking_pruner(const struct pare_compression *c
 
 /* ---- the bias ------------------------------------------------------------------------------ */
 
-/* any[o] = 1 if the mask keeps a weight of output o; the weight is (a, o, b). */
+/* The number of output channels; the output axis may have them several times, once for each
+ * gate. */
+static int64_t outputs_of(const struct pare_layer *l)
+{
+    int64_t gates = l->info.node->op ? l->info.node->op->layer.gates : 0;
+
+    return l->out_axis < 0 ? 0 : l->w.dim[l->out_axis] / (gates ? gates : 1);
+}
+
+/* any[o] = 1 if the mask keeps a weight of output o; the weight is (a, gates, o, b). */
 static void kept_outputs(const struct pare_layer *l, uint8_t *any)
 {
     const uint8_t *mask = l->mask.data;
-    int64_t a = 1, n = l->w.dim[l->out_axis], b = 1;
+    int64_t a = 1, rows = l->w.dim[l->out_axis], n = outputs_of(l), b = 1;
 
     for (int i = 0; i < l->w.rank; i++) {
         a *= i < l->out_axis ? l->w.dim[i] : 1;
         b *= i > l->out_axis ? l->w.dim[i] : 1;
     }
-    memset(any, 0, (size_t)n);
-    for (int64_t i = 0; i < a; i++)
-        for (int64_t o = 0; o < n; o++)
-            any[o] |= memchr(mask + (i * n + o) * b, 1, (size_t)b) != NULL;
+    for (int64_t i = 0; i < a * rows; i++)
+        any[i % n] |= memchr(mask + i * b, 1, (size_t)b) != NULL;
 }
 
-/* Remove the bias of an output whose weights are all removed.  The outputs of a grouped
- * ConvTranspose are not an axis of the weight; its bias stays. */
+/* Remove the bias of an output whose weights are all removed, in both weights of a recurrent layer,
+ * whose bias has each output several times.  The outputs of a grouped ConvTranspose are not an axis
+ * of the weight; its bias stays. */
 static void mask_bias(struct pare_layer *l)
 {
-    if (l->bias && l->out_axis >= 0 && pare_numel(&l->b) == l->w.dim[l->out_axis])
-        kept_outputs(l, l->bias_mask.data);
+    struct pare_layer *to = l->is_second ? l - 1 : l;
+    int64_t n = outputs_of(to), all = to->bias ? pare_numel(&to->b) : 0;
+    uint8_t *any = to->bias_mask.data;
+
+    if (!all || !n || (to->has_second ? all % n : all != n) ||
+        (to->has_second && outputs_of(to + 1) != n))
+        return;
+    memset(any, 0, (size_t)all);
+    kept_outputs(to, any);
+    if (to->has_second)
+        kept_outputs(to + 1, any);
+    for (int64_t i = n; i < all; i++)
+        any[i] = any[i % n];
 }
 
 /* ---- scores -------------------------------------------------------------------------------- */
@@ -44,17 +63,19 @@ static void mask_bias(struct pare_layer *l)
 struct job {
     struct pare_layer *layer;
     struct pare_ranked ranked;
-    uint8_t *next; /* dependency groups: the mask being made */
+    struct pare_units both; /* units of both weights of a joined layer: elements of a channel */
+    uint8_t *next;          /* dependency groups: the mask being made */
 };
 
-/* Prepare a layer for ranking; PARE_NOT_YET if the pruner has no scores yet. */
-static int score_layer(struct pare_compression *c, struct pare_layer *l, struct job *j,
+/* Prepare a layer for ranking; PARE_NOT_YET if the pruner has no scores yet.  `sums`: scores are
+ * added, so that they are needed where a weight is its own score, too. */
+static int score_layer(struct pare_compression *c, struct pare_layer *l, bool sums, struct job *j,
                        struct pare_err *err)
 {
     const struct pare_algorithm *p = c->algorithm[c->current];
     size_t n = (size_t)l->prune->units.n;
     uint8_t *keep = pare_alloc_raw(c->scratch, n, 1);
-    bool direct = p->flags & PARE_MAGNITUDE && pare_units_single(&l->prune->units);
+    bool direct = p->flags & PARE_MAGNITUDE && !sums && pare_units_single(&l->prune->units);
     float *score = direct ? NULL : pare_alloc(c->scratch, n, sizeof(float));
 
     if (!keep || (!score && !direct))
@@ -77,17 +98,51 @@ static int score_layer(struct pare_compression *c, struct pare_layer *l, struct 
     return 0;
 }
 
+/* As score_layer(); the score of a joined layer is the sum over both of its weights. */
+static int score_channels(struct pare_compression *c, struct pare_layer *l, struct job *j,
+                          struct pare_err *err)
+{
+    bool joined = pare_layer_is_joined(l);
+    struct job r;
+    float *score;
+    int rc = score_layer(c, l, joined, j, err);
+
+    if (rc || !joined)
+        return rc;
+    rc = score_layer(c, l + 1, true, &r, err);
+    if (rc)
+        return rc;
+    score = (float *)(uintptr_t)j->ranked.score;
+    for (int64_t i = 0; i < l->prune->units.n; i++) {
+        score[i] += r.ranked.score[i];
+        j->ranked.keep[i] &= r.ranked.keep[i];
+    }
+    j->both = (struct pare_units){
+        .rank = 2,
+        .block = { 1, pare_units_size(&l->prune->units) + pare_units_size(&l[1].prune->units) },
+        .grid = { l->prune->units.n, 1 },
+        .n = l->prune->units.n,
+    };
+    return 0;
+}
+
 static void write_mask(struct job *j)
 {
-    pare_units_expand(&j->layer->prune->units, j->ranked.keep, j->layer->mask.data);
-    mask_bias(j->layer);
-    j->layer->prune->due = false;
+    struct pare_layer *l = j->layer;
+
+    pare_units_expand(&l->prune->units, j->ranked.keep, l->mask.data);
+    l->prune->due = false;
+    if (j->both.n) {
+        pare_units_expand(&l[1].prune->units, j->ranked.keep, l[1].mask.data);
+        l[1].prune->due = false;
+    }
+    mask_bias(l);
 }
 
 static int rank_by_score(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
     struct job j;
-    int rc = score_layer(c, l, &j, err);
+    int rc = score_channels(c, l, &j, err);
 
     if (rc)
         return rc;
@@ -124,6 +179,13 @@ int pare_keep_largest(struct pare_compression *c, const float *score, int64_t n,
     return pare_kth_smallest_mask(&s, gone, keep, c->scratch, err);
 }
 
+/* Is it ranked together with the layer's first weight? */
+static bool follows(const struct pare_layer *l)
+{
+    return l->is_second && pare_layer_is_joined(l - 1) &&
+           !ranking_pruner(l->compression)->calc_mask;
+}
+
 /* ---- global ranking --------------------------------------------------------------- */
 
 static int check_same_sparsity(const struct pare_layer *a, const struct pare_layer *b,
@@ -150,12 +212,14 @@ static int rank_entry(struct pare_compression *c, int first, struct pare_err *er
     for (int i = first; i < c->n_layers; i++) {
         int rc;
 
-        if (c->layer[i].entry != e)
+        if (c->layer[i].entry != e || follows(&c->layer[i]))
             continue;
         PARE_TRY(check_same_sparsity(&c->layer[first], &c->layer[i], err));
-        rc = score_layer(c, &c->layer[i], &j[n], err);
+        rc = score_channels(c, &c->layer[i], &j[n], err);
         if (rc)
             return rc;
+        if (j[n].both.n)
+            j[n].ranked.units = &j[n].both;
         ranked[n] = j[n].ranked;
         n++;
     }
@@ -225,7 +289,7 @@ static int rank_groups(struct pare_compression *c, struct pare_err *err)
         return pare_no_memory(err, "for masks");
     PARE_TRY(pare_compression_groups(c, &d, err));
     for (int i = 0; i < c->n_layers; i++) {
-        int rc = score_layer(c, &c->layer[i], &j[i], err);
+        int rc = score_layer(c, &c->layer[i], true, &j[i], err);
 
         if (rc)
             return rc;
@@ -273,7 +337,7 @@ static int update_layer(struct pare_compression *c, bool global, int i, bool *ch
     struct pare_call_scope t;
     int rc;
 
-    if (!is_due(c, &c->layer[i]) || (global && !first_of_entry(c, i)))
+    if (!is_due(c, &c->layer[i]) || follows(&c->layer[i]) || (global && !first_of_entry(c, i)))
         return 0;
     t = pare_call_begin(c, pare_compression_ranker(c));
     rc = global ? rank_entry(c, i, err) : rank_layer(c, &c->layer[i], err);

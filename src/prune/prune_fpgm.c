@@ -54,7 +54,8 @@ const struct pare_algorithm pare_pruner_fpgm = {
     .name = "fpgm",
     .doc = "Remove the channels nearest to the geometric median of all channels.",
     .flags = PARE_ONE_SHOT,
-    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear|"
+             "recurrent",
     .pruner =
         &(const struct pare_pruner){
             .size = sizeof(struct pare_pruner),

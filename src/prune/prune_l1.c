@@ -19,7 +19,8 @@ const struct pare_algorithm pare_pruner_l1 = {
     .name = "l1",
     .doc = "Remove the channels with the smallest L1 norm.",
     .flags = PARE_ONE_SHOT,
-    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear|"
+             "recurrent",
     .pruner =
         &(const struct pare_pruner){
             .size = sizeof(struct pare_pruner),

@@ -24,7 +24,8 @@ const struct pare_algorithm pare_pruner_l2 = {
     .name = "l2",
     .doc = "Remove the channels with the smallest L2 norm.",
     .flags = PARE_ONE_SHOT,
-    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear|"
+             "recurrent",
     .pruner =
         &(const struct pare_pruner){
             .size = sizeof(struct pare_pruner),

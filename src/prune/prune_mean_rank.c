@@ -29,7 +29,8 @@ const struct pare_algorithm pare_pruner_mean_rank = {
     .layer_size = sizeof(struct pare_activation_stats_layer),
     .state_size = sizeof(struct pare_activation_stats_run),
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA,
-    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear|"
+             "recurrent",
     .start = pare_activation_stats_start,
     .before_step = pare_activation_stats_before_step,
     .stop = pare_activation_stats_stop,

@@ -198,6 +198,61 @@ static int set_goal(struct pare_layer_prune *l, struct pare_err *err)
     return 0;
 }
 
+/* Do both nodes have the same weight?  Then they are one layer that is used twice. */
+static bool same_weight(const struct pare_node *a, const struct pare_node *b)
+{
+    int k = a->op->layer.weight;
+
+    return a->op == b->op && b->n_in > k && b->in[k] &&
+           pare_value_root(a->in[k]) == pare_value_root(b->in[k]);
+}
+
+/* A node of another layer that reads the constant; NULL: none. */
+static const struct pare_node *other_user(const struct pare_layer *l, const struct pare_value *v)
+{
+    const struct pare_graph *g = l->compression->graph;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *n = g->node[i];
+
+        for (int k = 0; k < n->n_in && n != l->info.node; k++)
+            if (n->in[k] && pare_value_root(n->in[k]) == v && !pare_node_known(n) &&
+                !same_weight(l->info.node, n))
+                return n;
+    }
+    return NULL;
+}
+
+/* A state of a recurrent layer is removed if W, R and the bias have no weights for it, which makes
+ * it 0 at every step: an error if it would not. */
+static int check_states(const struct pare_layer *l, struct pare_err *err)
+{
+    const struct pare_node *n = l->info.node;
+    const struct pare_op_weights *k = &n->op->layer;
+    const char *why = k->not_zero ? k->not_zero(n) : NULL;
+
+    if (why)
+        return pare_fail(err, PARE_EUNSUPPORTED, "%s, so masked states are not 0", why);
+    for (int i = 0; i < n->n_in && i < 32; i++) {
+        const struct pare_value *v = n->in[i];
+        const struct pare_node *other;
+
+        if (!v || !(PARE_IN(i) & k->params) || (i != k->second && i != k->bias))
+            continue;
+        if (!(v->flags & PARE_V_CONST) || pare_value_root(v)->t.dtype != PARE_F32)
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "its %s is not a constant of type float32, so its states cannot be "
+                             "masked",
+                             i == k->bias ? "bias" : "recurrent weight");
+        other = other_user(l, pare_value_root(v));
+        if (other)
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "its %s '%.64s' is also used by '%.64s', whose states would be masked",
+                             i == k->bias ? "bias" : "recurrent weight", v->name, other->name);
+    }
+    return 0;
+}
+
 static int set_units(struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_compression *c = l->compression;
@@ -213,8 +268,11 @@ static int set_units(struct pare_layer *l, struct pare_err *err)
         .parts = goal->parts,
         .out_axis = l->out_axis,
         .in_axis = l->in_axis,
+        .gates = l->info.node->op ? l->info.node->op->layer.gates : 0,
     };
 
+    if (g.gates && !strcmp(g.name, "out_channel"))
+        PARE_TRY(check_states(l, err));
     return pare_units_make(&l->w, &g, &l->prune->units, err);
 }
 

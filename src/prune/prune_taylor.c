@@ -117,7 +117,8 @@ const struct pare_algorithm pare_pruner_taylor = {
     .opts_size = sizeof(struct opts),
     .state_size = sizeof(struct state),
     .flags = PARE_ONE_SHOT | PARE_NEEDS_DATA | PARE_NEEDS_STEPS,
-    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear",
+    .types = "Conv1d|Conv2d|Conv3d|ConvTranspose1d|ConvTranspose2d|ConvTranspose3d|Linear|"
+             "recurrent",
     .before_step = before_step,
     .length = length,
     .pruner =

@@ -73,6 +73,9 @@ static int set_heads(const struct pare_tensor *w, const struct pare_grain *g, st
 {
     int64_t dim = w->dim[g->out_axis], parts = g->parts > 1 ? g->parts : 1;
 
+    if (g->gates)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "a recurrent layer has no heads; use granularity 'out_channel'");
     if (g->heads < 1)
         return pare_fail(err, PARE_ECONFIG, "granularity 'head' needs the number of heads");
     if (g->heads > dim / parts || dim % (g->heads * parts))
@@ -87,7 +90,7 @@ static int set_heads(const struct pare_tensor *w, const struct pare_grain *g, st
 }
 
 /* Splits the output axis into (part, head, channel of the head): a head has its channels of all
- * parts. */
+ * parts.  The parts of a recurrent layer are its gates, and a head is one state. */
 static void split_parts(struct pare_units *u, int axis, int64_t parts)
 {
     for (int i = u->rank - 1; i > axis; i--) {
@@ -139,8 +142,20 @@ static int block_sizes(const struct pare_tensor *w, const struct pare_grain *g,
         PARE_TRY(need_axis(w, name, g->in_axis, "input", err));
     if (head)
         return set_heads(w, g, u, err);
+    if (out && g->gates > 1 && (w->dim[g->out_axis] % g->gates || w->rank + 2 > PARE_MAX_RANK))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "%lld rows of the weight are not those of %lld gates",
+                         (long long)w->dim[g->out_axis], (long long)g->gates);
     u->block[out ? g->out_axis : g->in_axis] = 1;
     return 0;
+}
+
+/* The number of parts that the output axis is split into. */
+static int64_t parts_of(const struct pare_grain *g)
+{
+    if (!g->name || !strcmp(g->name, "head"))
+        return g->parts;
+    return strcmp(g->name, "out_channel") ? 1 : g->gates;
 }
 
 int pare_units_make(const struct pare_tensor *weight, const struct pare_grain *g,
@@ -153,9 +168,21 @@ int pare_units_make(const struct pare_tensor *weight, const struct pare_grain *g
         u->grid[i] = u->block[i] ? weight->dim[i] / u->block[i] : 1;
         u->n *= u->grid[i];
     }
-    if (g->name && !strcmp(g->name, "head") && g->parts > 1)
-        split_parts(u, g->out_axis, g->parts);
+    if (parts_of(g) > 1)
+        split_parts(u, g->out_axis, parts_of(g));
     return 0;
+}
+
+int64_t pare_units_of_channel(const struct pare_units *u, const struct pare_tensor *weight,
+                              int out_axis, int64_t i)
+{
+    bool split = u->rank > weight->rank;
+    int64_t parts = split && out_axis >= 0 ? u->block[out_axis] : 1;
+    int heads = out_axis + (split ? 1 : 0), rest = out_axis + (split ? 2 : 0);
+
+    if (out_axis < 0 || u->grid[heads] != u->n)
+        return -1;
+    return weight->dim[out_axis] ? i % (weight->dim[out_axis] / parts) / u->block[rest] : 0;
 }
 
 int64_t pare_units_size(const struct pare_units *u)

@@ -69,28 +69,102 @@ static const char *reason(const struct pare_speedup *s, const struct pare_linear
     return needed_by_others;
 }
 
+/* Mark the output channels that have a weight: axis `axis` of the constant has them, once for each
+ * gate.  False: the constant is not known. */
+static bool mark_weights(struct pare_arena *a, const struct pare_value *v, int axis, int64_t n,
+                         uint8_t *used)
+{
+    struct pare_value copy = *v;
+    struct pare_err err;
+    int64_t inner = 1;
+
+    if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32 || axis >= v->t.rank ||
+        pare_value_load(a, &copy, &err) || !copy.t.data)
+        return false;
+    for (int i = axis + 1; i < v->t.rank; i++)
+        inner *= v->t.dim[i];
+    for (int64_t e = 0, all = pare_numel(&v->t); e < all; e++)
+        used[e / inner % v->t.dim[axis] % n] |= pare_f32(&copy.t)[e] != 0;
+    return true;
+}
+
+/* The number of output channels without weights, in both weights of a recurrent layer and its bias:
+ * of a layer that is not a linear node of the main graph. */
+static int64_t count_empty_rows(const struct pare_layer_info *i, int out, struct pare_arena *a)
+{
+    const struct pare_op_weights *k = &i->node->op->layer;
+    int64_t n = i->weight->t.dim[out] / (k->gates ? k->gates : 1), empty = 0;
+    uint8_t *used = n > 0 ? pare_alloc(a, (size_t)n, 1) : NULL;
+
+    if (!used || !mark_weights(a, i->weight, out, n, used))
+        return 0;
+    if (k->second && (k->second >= i->node->n_in || !i->node->in[k->second] ||
+                      !mark_weights(a, i->node->in[k->second], out, n, used)))
+        return 0;
+    if (k->second && i->bias && !mark_weights(a, i->bias, i->bias->t.rank - 1, n, used))
+        return 0;
+    for (int64_t o = 0; o < n; o++)
+        empty += !used[o];
+    return empty;
+}
+
+/* Why states of a recurrent layer without weights are kept. */
+static const char *state_reason(const struct pare_speedup *s, const struct pare_layer_info *i,
+                                const struct pare_value *y, struct pare_arena *a)
+{
+    const struct pare_op_weights *k = &i->node->op->layer;
+    const struct pare_node *at;
+    const char *why = k->not_zero ? k->not_zero(i->node) : NULL;
+
+    if (why)
+        return pare_sprintf(a, "%s, so masked states are not 0", why);
+    why = pare_keep_sets_why(s->kept, y, y->t.rank - 1, &at);
+    if (why)
+        return at ? pare_sprintf(a, "%s at %s", why, at->name) : why;
+    why = unshrinkable_reason(s, y, y->t.rank - 1, a);
+    return why ? why : needed_by_others;
+}
+
+/* The first output that exists. */
+static const struct pare_value *first_output(const struct pare_node *n)
+{
+    for (int i = 0; i < n->n_out; i++)
+        if (n->out[i])
+            return n->out[i];
+    return NULL;
+}
+
+static bool same_output(const struct pare_node *a, const struct pare_node *b)
+{
+    const struct pare_value *x = first_output(a), *y = first_output(b);
+
+    return x && y && !strcmp(x->name, y->name);
+}
+
 /* A layer that is not a linear node, for example an LSTM: the last axes of its input and output are
  * its channels. */
-static void report_other(const struct pare_speedup *s, const struct pare_node *n,
+static void report_other(const struct pare_speedup *s, const struct pare_layer_info *i,
                          struct pare_speedup_layer *l, struct pare_arena *a)
 {
-    const struct pare_value *x = n->in[0], *y = n->n_out ? n->out[0] : NULL;
-    const struct pare_node *at;
-    const char *why;
+    const struct pare_node *n = s->g->node[i->node->id];
+    const struct pare_value *x = n->in[0], *y = first_output(n);
+    int64_t rows = 0;
+    int out = -1, in = -1;
 
     if (!n->op || !n->op->needed_channels || !y || !pare_keep_sets_asked(s->kept, n))
         return;
+    if (n->op->axes)
+        n->op->axes(n, &out, &in);
     l->in = x->t.dim[x->t.rank - 1];
     l->out = y->t.dim[y->t.rank - 1];
     l->in_left = pare_keep_sets_count(s->kept, x, x->t.rank - 1);
     l->out_left = pare_keep_sets_count(s->kept, y, y->t.rank - 1);
-    for (int64_t i = 0; i < l->out; i++)
-        l->empty += pare_constant_channel(s, y, y->t.rank - 1, i) == 0;
-    why = pare_keep_sets_why(s->kept, y, y->t.rank - 1, &at);
+    for (int64_t c = 0; c < l->out; c++)
+        l->empty += pare_constant_channel(s, y, y->t.rank - 1, c) == 0;
+    rows = out >= 0 ? count_empty_rows(i, out, a) : 0;
+    l->empty = rows > l->empty ? rows : l->empty;
     if (l->out - l->out_left < l->empty && !l->gone)
-        l->why = why && at ? pare_sprintf(a, "%s at %s", why, at->name)
-                 : why     ? why
-                           : needed_by_others;
+        l->why = state_reason(s, i, y, a);
 }
 
 /* A layer in a body: values that cross the body's border are frozen, and nothing in it shrinks. */
@@ -105,7 +179,8 @@ static void report_body(const struct pare_layer_info *i, struct pare_speedup_lay
     if (out < 0 || in < 0)
         return;
     l->in = l->in_left = i->weight->t.dim[in];
-    l->out = l->out_left = i->weight->t.dim[out];
+    l->out = l->out_left = i->weight->t.dim[out] / (op->layer.gates ? op->layer.gates : 1);
+    l->empty = count_empty_rows(i, out, a);
     l->why = pare_sprintf(a, "layers in the body %s keep all channels", i->body);
 }
 
@@ -121,7 +196,7 @@ static void report_channels(const struct report *t, const struct pare_layer_info
         return;
     }
     n = t->s->g->node[i->node->id];
-    report_other(t->s, n, l, t->arena);
+    report_other(t->s, i, l, t->arena);
     if (!pare_linear_node_open(n, &m))
         return;
     l->in = m.C;
@@ -143,8 +218,7 @@ static int report_layer(const struct report *t, const struct pare_layer_info *i,
     if (!l->name || !l->type)
         return pare_no_memory(err, "for the report");
     for (int k = 0; k < t->n; k++)
-        if (!strcmp(t->layer[k].node->out[0]->name, i->node->out[0]->name) ||
-            !strcmp(t->layer[k].name, i->name)) {
+        if (same_output(t->layer[k].node, i->node) || !strcmp(t->layer[k].name, i->name)) {
             l->gone = false;
             l->params_left = t->layer[k].params;
             l->macs_left = t->layer[k].macs;

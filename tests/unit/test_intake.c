@@ -409,6 +409,63 @@ static void test_shared_parameters_are_split(void **state)
     expect_same_bytes(model(graph), "split_weights");
 }
 
+/* An LSTM whose initial h is made by ConstantOfShape, of this value, through Slice or none. */
+static struct bin states_model(const char *initial, float value, struct bin more)
+{
+    static const int64_t zero = 0, one = 1, two = 2;
+    static const float zeros[6];
+    struct bin v = msg(5, CAT(text(1, "value"),
+                              msg(5, tensor("", PARE_F32, "1", blob(9, &value, sizeof(value)))),
+                              num(20, 4)));
+    struct bin constants = CAT(float_initializer("w", "1,8,2", ramp, 16),
+                               float_initializer("r", "1,8,2", ramp, 16),
+                               float_initializer("p", "1,6", ramp, 6),
+                               float_initializer("zeros", "1,3,2", zeros, 6),
+                               initializer("zero", PARE_I64, "1", blob(9, &zero, 8)),
+                               initializer("one", PARE_I64, "1", blob(9, &one, 8)),
+                               initializer("two", PARE_I64, "1", blob(9, &two, 8)));
+    struct bin states = CAT(node("Shape", "", "x", "s"), node("Gather", "", "s,one", "n"),
+                            node_with("Concat", "", "two,n,two", "size",
+                                      msg(5, CAT(text(1, "axis"), num(3, 0), num(20, 2)))),
+                            node_with("ConstantOfShape", "", "size", "all", v),
+                            node("Slice", "", "all,one,two,zero", "h0"));
+
+    return model(CAT(constants, states, node("LSTM", "", initial, "y"), more,
+                     input_and_output("4,N,2", "4,1,N,2")));
+}
+
+/* Initial states of zeros are left out, with the nodes that compute them; peepholes stay where they
+ * are.  Other values are kept, and nodes that are used elsewhere. */
+static void test_zero_states_are_left_out(void **state)
+{
+    struct pare_model *m;
+    struct bin file;
+
+    (void)state;
+    file = states_model("x,w,r,,,h0,zeros,p", 0, NOTHING);
+    m = parse(file);
+    assert_int_equal(intake_count(m, "zero_states"), 2);
+    assert_int_equal(m->graph->n_nodes, 1);
+    assert_int_equal(m->graph->node[0]->n_in, 8);
+    assert_null(m->graph->node[0]->in[5]);
+    assert_null(m->graph->node[0]->in[6]);
+    assert_string_equal(m->graph->node[0]->in[7]->name, "p");
+    assert_null(pare_graph_find(m->graph, "zeros"));
+    assert_null(pare_graph_find(m->graph, "two"));
+    pare_model_free(m);
+    expect_same_bytes(file, "zero_states");
+
+    m = parse(states_model("x,w,r,,,h0", 1, NOTHING));
+    assert_int_equal(intake_count(m, "zero_states"), 0);
+    pare_model_free(m);
+
+    m = parse(states_model("x,w,r,,,h0", 0, node("Neg", "", "h0", "z")));
+    assert_int_equal(intake_count(m, "zero_states"), 1);
+    assert_non_null(pare_graph_find(m->graph, "h0"));
+    assert_int_equal(m->graph->n_nodes, 7);
+    pare_model_free(m);
+}
+
 /* A module applied twice has one bias; two modules with equal biases have two. */
 static void test_biases_of_different_layers_are_split(void **state)
 {
@@ -556,6 +613,7 @@ int main(void)
         cmocka_unit_test(test_shared_parameters_are_split),
         cmocka_unit_test(test_biases_of_different_layers_are_split),
         cmocka_unit_test(test_splitting_does_not_build_the_graph_again),
+        cmocka_unit_test(test_zero_states_are_left_out),
         cmocka_unit_test(test_training_mode_is_removed),
         cmocka_unit_test(test_training_outputs_are_removed),
     };

@@ -9,6 +9,7 @@
 
 #include "../../base/arena.h"
 #include "../../plan/plan.h"
+#include "../../prune/dependency_groups.h"
 #include "../../base/clock.h"
 #include "../../onnx/metadata.h"
 #include "../../speedup/speedup.h"
@@ -241,6 +242,34 @@ static bool is_little(const struct pare_speedup_job *s, int64_t removed)
            (s->compression && 10 * removed < pare_compression_zeros(s->compression));
 }
 
+/* Why no layer has a channel without weights, although a pruner ran. */
+static const char *nothing_masked(struct pare_cli *c, struct pare_compression *p)
+{
+    const char *by = pare_compression_algorithm(p);
+    int64_t layers = 0, masked = 0;
+
+    for (int i = 0; i < pare_compression_layers(p); i++) {
+        const struct pare_layer *l = pare_compression_layer(p, i);
+
+        if (pare_layer_by_channels(l) && pare_units_size(pare_layer_units(l))) {
+            layers++;
+            masked += pare_mask_zeros(&l->mask) / pare_units_size(pare_layer_units(l));
+        }
+    }
+    if (!layers)
+        return pare_sprintf(c->arena, "%s emptied no whole channel: use %sgranularity out_channel",
+                            by, strcmp(by, "l1") ? "--pruner l1, or " : "");
+    if (!masked)
+        return pare_sprintf(c->arena,
+                            "the sparsity that %s was given is less than one channel of a layer: "
+                            "use a higher sparsity",
+                            by);
+    return pare_sprintf(c->arena,
+                        "%s masked %lld channels, but neither the layers before nor those after "
+                        "them can lose one: prune more layers",
+                        by, (long long)masked);
+}
+
 /* Why hardly anything was removed, and what to do. */
 static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
 {
@@ -253,10 +282,7 @@ static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
             "the shapes of its layers are not known: give --shape, or check the model with 'pare "
             "inspect'";
     else if (!empty && s->compression)
-        text = pare_sprintf(c->arena,
-                            "%s emptied no whole channel: use --pruner l1, or granularity "
-                            "out_channel",
-                            pare_compression_algorithm(s->compression));
+        text = nothing_masked(c, s->compression);
     else if (!empty)
         text = "no layer has a channel whose weights are all 0: mask channels, for example with "
                "'pare prune --pruner l1'";
@@ -284,7 +310,7 @@ static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, s
     for (int i = 0; s->compression && i < pare_compression_layers(s->compression); i++) {
         const struct pare_layer *l = pare_compression_layer(s->compression, i);
 
-        named += pare_layer_is_named(l);
+        named += pare_layer_is_named(l) && !l->is_second;
         lost |= pare_layer_is_named(l) && lost_channels(&s->r, pare_layer_name(l));
     }
     if (named && !lost)

@@ -51,7 +51,8 @@ static void begin_groups(const struct pare_keep_sets *k, const struct finding *f
         f->group[f->set[i].out] = *n;
         g = &list[(*n)++];
         l->node->op->axes(l->node, &out, &in);
-        g->channels = l->weight->t.dim[out];
+        g->channels = l->weight->t.dim[out] /
+                      (l->node->op->layer.gates ? l->node->op->layer.gates : 1);
         g->why = pare_keep_sets_why(k, l->weight, out, &g->node);
     }
 }

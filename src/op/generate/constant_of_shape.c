@@ -40,6 +40,18 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return 0;
 }
 
+static bool zeros(const struct pare_node *n)
+{
+    static const char none[16];
+    const struct constant_of_shape *a = n->attr;
+    size_t size = a->value ? pare_dtype_size(a->value->dtype) : 0;
+
+    if (!a->value)
+        return true;
+    return size && size <= sizeof(none) && pare_numel(a->value) == 1 && a->value->data &&
+           !memcmp(a->value->data, none, size);
+}
+
 const struct pare_op pare_op_constant_of_shape = {
     .type = "ConstantOfShape",
     .doc = "A tensor filled with one value, its shape given as data.",
@@ -52,4 +64,5 @@ const struct pare_op pare_op_constant_of_shape = {
     .infer = infer,
     .forward = forward,
     .settings = 0x1,
+    .zeros = zeros,
 };

@@ -116,6 +116,10 @@ float pare_rnn_constant_output(const struct pare_node *n, const struct pare_rnn_
 void pare_rnn_needed_channels(const struct pare_node *n, const struct pare_rnn_cell *cell,
                               struct pare_needed *s);
 void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
+void pare_rnn_axes(const struct pare_node *n, int *out, int *in);
+
+/* Why a state without weights and bias is not 0 at every step; NULL: it is. */
+const char *pare_rnn_not_zero(const struct pare_node *n, const struct pare_rnn_cell *cell);
 
 /* Functions of a descriptor that pass its cell on. */
 #define PARE_RNN_BY(cell)                                                                        \
@@ -163,6 +167,11 @@ void pare_rnn_shrink(const struct pare_node *n, struct pare_shrunk *s);
     static void needed_channels(const struct pare_node *n, struct pare_needed *s)                \
     {                                                                                            \
         pare_rnn_needed_channels(n, &(cell), s);                                                 \
+    }                                                                                            \
+                                                                                                 \
+    static const char *not_zero(const struct pare_node *n)                                       \
+    {                                                                                            \
+        return pare_rnn_not_zero(n, &(cell));                                                    \
     }
 
 /* ---- private to the family ---------------------------------------------------------------- */

@@ -79,6 +79,29 @@ float pare_rnn_constant_output(const struct pare_node *n, const struct pare_rnn_
     return zero ? 0 : NAN;
 }
 
+const char *pare_rnn_not_zero(const struct pare_node *n, const struct pare_rnn_cell *cell)
+{
+    int64_t D = n->in[PARE_RNN_R]->t.rank == 3 ? n->in[PARE_RNN_R]->t.dim[0] : 0;
+
+    if (D < 1 || D > 2 || !keeps_zero(n, cell, (int)D))
+        return "its activations do not map 0 to 0";
+    for (int i = PARE_RNN_H0; i <= PARE_RNN_C0; i++) {
+        const float *v = weights(n, i);
+
+        if (pare_rnn_input(n, i) && (!v || !all_zero(v, pare_numel(pare_rnn_input(n, i)))))
+            return "its initial state is not a constant 0";
+    }
+    return NULL;
+}
+
+/* The rows of W and R are (gate, state), their columns inputs and states. */
+void pare_rnn_axes(const struct pare_node *n, int *out, int *in)
+{
+    (void)n;
+    *out = 1;
+    *in = 2;
+}
+
 /* Whether any gate of a kept state has a nonzero weight in column i of `w`, whose rows are (D, G,
  * H). */
 static bool is_read(const struct pare_node *n, const struct pare_rnn_cell *cell, int in,
