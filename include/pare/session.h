@@ -153,6 +153,8 @@ PARE_API const char *pare_compression_algorithm(const struct pare_compression *c
 struct pare_pruned_layer {
     double target, sparsity;     /* fraction of the weights, as configured (-1: not) and removed */
     int64_t params, params_left; /* elements of weight and bias, and those that are not masked */
+    int64_t channels, channels_left; /* output channels, and those that are not masked; -1: the
+                                      * layer is not pruned by output channels */
 };
 PARE_API void pare_layer_pruned(const struct pare_layer *l, struct pare_pruned_layer *p);
 

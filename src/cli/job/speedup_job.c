@@ -9,7 +9,6 @@
 
 #include "../../base/arena.h"
 #include "../../plan/plan.h"
-#include "../../prune/dependency_groups.h"
 #include "../../base/clock.h"
 #include "../../onnx/metadata.h"
 #include "../../speedup/speedup.h"
@@ -143,6 +142,15 @@ static int measure_and_save(struct pare_cli *c, struct pare_speedup_job *s,
 
 /* ---- a run that removes nothing -------------------------------------------------------------- */
 
+/* The second weight of a recurrent layer is not a layer of the report. */
+static bool in_report(const struct pare_speedup_report *r, const char *name)
+{
+    for (int i = 0; i < r->n_layers; i++)
+        if (!strcmp(r->layer[i].name, name))
+            return true;
+    return false;
+}
+
 static bool lost_channels(const struct pare_speedup_report *r, const char *name)
 {
     for (int i = 0; i < r->n_layers; i++) {
@@ -249,12 +257,11 @@ static const char *nothing_masked(struct pare_cli *c, struct pare_compression *p
     int64_t layers = 0, masked = 0;
 
     for (int i = 0; i < pare_compression_layers(p); i++) {
-        const struct pare_layer *l = pare_compression_layer(p, i);
+        struct pare_pruned_layer l;
 
-        if (pare_layer_by_channels(l) && pare_units_size(pare_layer_units(l))) {
-            layers++;
-            masked += pare_mask_zeros(&l->mask) / pare_units_size(pare_layer_units(l));
-        }
+        pare_layer_pruned(pare_compression_layer(p, i), &l);
+        layers += l.channels >= 0;
+        masked += l.channels - l.channels_left;
     }
     if (!layers)
         return pare_sprintf(c->arena, "%s emptied no whole channel: use %sgranularity out_channel",
@@ -310,7 +317,7 @@ static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, s
     for (int i = 0; s->compression && i < pare_compression_layers(s->compression); i++) {
         const struct pare_layer *l = pare_compression_layer(s->compression, i);
 
-        named += pare_layer_is_named(l) && !l->is_second;
+        named += pare_layer_is_named(l) && in_report(&s->r, pare_layer_name(l));
         lost |= pare_layer_is_named(l) && lost_channels(&s->r, pare_layer_name(l));
     }
     if (named && !lost)
