@@ -9,10 +9,10 @@
 #include <pare/plugin.h>
 
 /* A config's granularity.  gates: number of parts of the output axis that each have all output
- * channels (a recurrent layer's gates).  block: sizes along the last axes (1 along the others; -1 or 0: the whole
- * axis).  heads: number of attention heads that the output channels are divided into.  parts:
- * number of such divisions in one fused layer, for example 3 for queries, keys and values; a head
- * then consists of its channels in all parts. */
+ * channels (a recurrent layer's gates).  block: sizes along the last axes (1 along the others; -1
+ * or 0: the whole axis).  heads: number of attention heads that the output channels are divided
+ * into.  parts: number of such divisions in one fused layer, for example 3 for queries, keys and
+ * values; a head then consists of its channels in all parts. */
 struct pare_grain {
     const char *name; /* element, block, block_4x1, block_8x1, out_channel, in_channel, head */
     struct pare_ints block;

@@ -278,7 +278,7 @@ static void test_stacked_layers(void **state)
     }
 }
 
-/* ---- layers that are skipped ------------------------------------------------------------------ */
+/* ---- layers that are skipped ---------------------------------------------------------------- */
 
 /* The only layer cannot be pruned by channels: the error says why. */
 static void expect_error(struct pare_model *m, const char *type, const char *why)
@@ -375,7 +375,7 @@ static void test_heads_are_refused(void **state)
     pare_model_free(m);
 }
 
-/* ---- other ------------------------------------------------------------------------------------ */
+/* ---- other ---------------------------------------------------------------------------------- */
 
 /* Masks in a file, applied to the original model. */
 static void test_masks_in_a_file(void **state)
