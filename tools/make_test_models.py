@@ -233,6 +233,48 @@ def windows():
     ])
 
 
+def rows_of_digits():
+    """The rows of an image as steps of two recurrent layers, with initial states as PyTorch writes them: slices of zeros of
+    a computed batch.  A linear layer reads the last state of the second."""
+    node = helper.make_node
+    save("rows_of_digits", [
+        node("Reshape", ["x", "steps"], ["r"], "/Reshape"),
+        node("Transpose", ["r"], ["t"], "/Transpose", perm=[1, 0, 2]),
+        node("Shape", ["t"], ["s"], "/Shape"),
+        node("Gather", ["s", "one"], ["n"], "/Gather"),
+        node("Concat", ["two", "n", "two"], ["size"], "/Concat", axis=0),
+        node("ConstantOfShape", ["size"], ["zeros"], "/Zeros"),
+        node("LSTM", ["t", "lstm.W", "lstm.R", "lstm.B", "", "zeros", "zeros"], ["h"], "/lstm/LSTM", hidden_size=2,
+             direction="bidirectional"),
+        node("Transpose", ["h"], ["u"], "/Transpose_1", perm=[0, 2, 1, 3]),
+        node("Reshape", ["u", "flat"], ["v"], "/Reshape_1"),
+        node("GRU", ["v", "gru.W", "gru.R", "gru.B"], ["", "last"], "/gru/GRU", hidden_size=4, linear_before_reset=1),
+        node("Squeeze", ["last", "zero"], ["q"], "/Squeeze"),
+        node("Gemm", ["q", "fc.weight", "fc.bias"], ["y"], "/fc/Gemm", transB=1),
+    ], [tensor("x", ["batch", 1, 8, 8])], [tensor("y", ["batch", 10])], [
+        weights("lstm.W", 2, 8, 8), weights("lstm.R", 2, 8, 2), weights("lstm.B", 2, 16),
+        weights("gru.W", 1, 12, 4), weights("gru.R", 1, 12, 4), weights("gru.B", 1, 24),
+        weights("fc.weight", 10, 4), weights("fc.bias", 10),
+        *(numpy_helper.from_array(np.array(v, np.int64), name) for name, v in (
+            ("steps", [-1, 8, 8]), ("zero", [0]), ("one", [1]), ("two", [2]), ("flat", [0, 0, 4]))),
+    ])
+
+
+def streaming():
+    """A recurrent layer whose states are inputs and outputs of the model, for audio in pieces."""
+    node = helper.make_node
+    save("streaming", [
+        node("GRU", ["x", "gru.W", "gru.R", "", "", "state"], ["h", "next"], "/gru/GRU", hidden_size=4),
+        node("Squeeze", ["h", "one"], ["s"], "/Squeeze"),
+        node("MatMul", ["s", "fc1.weight"], ["f"], "/fc1/MatMul"),
+        node("MatMul", ["f", "fc2.weight"], ["y"], "/fc2/MatMul"),
+    ], [tensor("x", ["length", "batch", 3]), tensor("state", [1, "batch", 4])],
+        [tensor("y", ["length", "batch", 2]), tensor("next", [1, "batch", 4])], [
+        weights("gru.W", 1, 12, 3), weights("gru.R", 1, 12, 4), weights("fc1.weight", 4, 6), weights("fc2.weight", 6, 2),
+        numpy_helper.from_array(np.array([1]), "one"),
+    ])
+
+
 for make in (windows, tiny_cnn, tiny_text, tiny_bert, add, unknown_operator, exporter_habits, sliced_weight,
-             padded_heads):
+             padded_heads, rows_of_digits, streaming):
     make()
