@@ -38,6 +38,8 @@ struct pare_cli {
     struct pare_given *given; /* options of the command's option groups, unparsed */
     int n_given;
     const struct pare_command *cmd;
+    const struct pare_setting *set; /* options of the command's own table that are given */
+    int n_set;
     struct pare_given *texts; /* all options with a text value, in the order given */
     int n_texts;
     struct json_t **result; /* if not NULL, store the result here instead of printing it */
@@ -47,6 +49,9 @@ struct pare_cli {
     bool keep_training_mode; /* --keep-training-mode, for pare_cli_load() */
     struct pare_dist *dist; /* MPI processes that share the work, see dist/dist.h; NULL: only one */
 };
+
+/* Is the option of the command's own table given, as --name, --no-name or --name=value? */
+bool pare_cli_is_set(const struct pare_cli *c, const char *name);
 
 struct pare_command {
     const char *name, *doc;      /* one sentence */

@@ -335,6 +335,8 @@ static int apply_settings(struct parser *p, struct pare_err *err)
     if (!p->keys)
         PARE_TRY(check_args(p, err));
     PARE_TRY(check_required(p, err));
+    c->set = p->set;
+    c->n_set = p->n_set;
     if (pare_opts_apply(p->cmd->opts, p->set, p->n_set, p->into, c->arena, err) ||
         pare_opts_apply(pare_common_opts(p->cmd), p->common, p->n_common, c, c->arena, err)) {
         c->usage = err->code != PARE_ENOMEM;
@@ -379,6 +381,14 @@ static const struct pare_opt *find_key(const struct parser *p, const char *name)
     for (char *s = dashed; s && *s; s++)
         *s = *s == '_' ? '-' : *s;
     return dashed ? find_option(p, dashed) : o;
+}
+
+bool pare_cli_is_set(const struct pare_cli *c, const char *name)
+{
+    for (int i = 0; i < c->n_set; i++)
+        if (!strcmp(c->set[i].name, name))
+            return true;
+    return false;
 }
 
 int pare_cli_fill(const struct pare_call *k, struct pare_cli *c, struct pare_err *err)

@@ -65,7 +65,7 @@ static const struct pare_opt prune_opts[] = {
                "load more pruners from this shared object"),
     PARE_FLAG("dependency-aware", offsetof(struct prune, dependency_aware),
               "remove the same channels in all layers of a dependency group (default with "
-              "--speedup; --mode normal: each layer its own)",
+              "--speedup; --no-dependency-aware: each layer its own)",
               0),
     PARE_TEXT("set", offsetof(struct prune, set), "SETTINGS",
               "settings of a plugin's pruner: \"name=value name=value\"", NULL),
@@ -113,8 +113,10 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_compress_job_plugins(&j->common, &o->plugin, err));
     PARE_TRY(pruner_options(c->arena, pare_prune_pruner(&j->prune.o), &own, err));
     PARE_TRY(pare_split_options(c, &own, &j->prune.tune, &given, &j->prune.n_given, err));
-    if (o->dependency_aware)
-        given[j->prune.n_given++] = (struct pare_given){ "mode", "dependency_aware" };
+    if (pare_cli_is_set(c, "dependency-aware"))
+        given[j->prune.n_given++] = (struct pare_given){ "mode", o->dependency_aware
+                                                                     ? "dependency_aware"
+                                                                     : "normal" };
     j->prune.given = given;
     j->prune.o.registry = j->common.registry;
     if (o->config && o->sparsity >= 0)
