@@ -49,6 +49,10 @@ struct pare_load_opts {
     size_t size;             /* sizeof(struct pare_load_opts), or 0 */
     bool keep_training_mode; /* BatchNormalization and Dropout in training mode are not changed */
     bool as_is;              /* no intake: the model is computed as the file has it */
+
+    /* Layers with weights in half or double precision compute in float32, so that they can be
+     * compressed and trained.  A changed model is saved with weights in the type of the file. */
+    bool widen;
 };
 PARE_API int pare_model_load_with(const char *path, const struct pare_load_opts *opts,
                                   struct pare_model **model, struct pare_err *err);

@@ -47,6 +47,7 @@ struct pare_cli {
     const char *journal;    /* file for the training history so far, or NULL */
     struct pare_resource_limits limits;
     bool keep_training_mode; /* --keep-training-mode, for pare_cli_load() */
+    bool widen;              /* pare_load_opts.widen, for pare_cli_load() */
     struct pare_dist *dist; /* MPI processes that share the work, see dist/dist.h; NULL: only one */
 };
 

@@ -114,8 +114,9 @@ static int take_initializer(struct pare_compression *c, const struct pare_value 
                          "its weight '%s' is not an initializer of the model", name);
     if ((*v)->t.dtype != PARE_F32)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "its weight '%s' is %s, only float32 is compressed", name,
-                         pare_dtype_name((*v)->t.dtype));
+                         "its weight '%s' is %s, only float32 is compressed; floats of other "
+                         "types are if the model is loaded with pare_load_opts.widen",
+                         name, pare_dtype_name((*v)->t.dtype));
     PARE_TRY((c->method->paged ? pare_model_own_scratch : pare_model_own)(c->model, *v, err));
     *t = (*v)->t;
     if (!c->method->paged)

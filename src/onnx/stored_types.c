@@ -46,6 +46,15 @@ static bool has_notes(const struct pare_model *m)
     return false;
 }
 
+bool pare_stored_half(const struct pare_model *m)
+{
+    for (; m; m = m->base)
+        for (const struct pare_stored *s = m->stored; s; s = s->next)
+            if (s->type == PARE_F16 || s->type == PARE_BF16)
+                return true;
+    return false;
+}
+
 int pare_stored_copy(const struct pare_model *from, struct pare_model *to, struct pare_err *err)
 {
     for (; from; from = from->base)
@@ -174,23 +183,27 @@ static int list_names(const Onnx__GraphProto *g, struct pare_arena *a, struct pa
     return 0;
 }
 
-/* Bodies of If, Loop and Scan may read an initializer, too, and an output may be one: these are not
- * renamed, so nothing is restored then. */
-static bool has_bodies(const Onnx__GraphProto *g)
-{
-    for (size_t i = 0; i < g->n_node; i++)
-        for (size_t k = 0; k < g->node[i]->n_attribute; k++)
-            if (g->node[i]->attribute[k]->g || g->node[i]->attribute[k]->n_graphs)
-                return true;
-    return false;
-}
-
-static bool is_output(const Onnx__GraphProto *g, const char *name)
+/* Names that outputs of graphs and nodes of bodies read. */
+static int list_fixed(const Onnx__GraphProto *g, bool body, struct pare_arena *a,
+                      struct pare_map *fixed, struct pare_err *err)
 {
     for (size_t i = 0; i < g->n_output; i++)
-        if (g->output[i]->name && !strcmp(g->output[i]->name, name))
-            return true;
-    return false;
+        if (g->output[i]->name)
+            PARE_TRY(pare_map_set(fixed, a, g->output[i]->name, fixed, err));
+    for (size_t i = 0; i < g->n_node; i++) {
+        const Onnx__NodeProto *n = g->node[i];
+
+        for (size_t k = 0; body && k < n->n_input; k++)
+            if (n->input[k])
+                PARE_TRY(pare_map_set(fixed, a, n->input[k], fixed, err));
+        for (size_t k = 0; k < n->n_attribute; k++) {
+            if (n->attribute[k]->g)
+                PARE_TRY(list_fixed(n->attribute[k]->g, true, a, fixed, err));
+            for (size_t b = 0; b < n->attribute[k]->n_graphs; b++)
+                PARE_TRY(list_fixed(n->attribute[k]->graphs[b], true, a, fixed, err));
+        }
+    }
+    return 0;
 }
 
 /* Lets the node read the results of the Casts. */
@@ -227,12 +240,13 @@ static int restore(const struct pare_model *m, Onnx__GraphProto *g, struct pare_
 {
     Onnx__TensorProto **tensor = pare_alloc(a, g->n_initializer + 1, sizeof(*tensor));
     Onnx__NodeProto **node = pare_alloc(a, g->n_initializer + g->n_node, sizeof(*node));
-    struct pare_map names = { 0 }, casts = { 0 };
+    struct pare_map names = { 0 }, casts = { 0 }, fixed = { 0 };
     size_t n = 0;
 
     if (!tensor || !node)
         return pare_no_memory(err, "to write it");
     PARE_TRY(list_names(g, a, &names, err));
+    PARE_TRY(list_fixed(g, false, a, &fixed, err));
     for (size_t i = 0; i < g->n_initializer; i++) {
         Onnx__TensorProto *t = tensor[i] = g->initializer[i];
         enum pare_dtype type = t->name ? stored_type(m, t->name) : PARE_NONE;
@@ -240,14 +254,21 @@ static int restore(const struct pare_model *m, Onnx__GraphProto *g, struct pare_
         int64_t count;
 
         if (type == PARE_NONE || !elements(t, &count) ||
-            overflows(elements(t, &count), count, type) || is_output(g, t->name))
+            overflows(elements(t, &count), count, type))
             continue;
         name = free_name(a, &names, t->name, err);
         tensor[i] = name ? restored(a, t, type) : NULL;
-        node[n] = tensor[i] ? cast_node(a, t->name, name) : NULL;
+        if (!tensor[i])
+            return pare_no_memory(err, "to write it");
+        if (pare_map_get(&fixed, t->name)) { /* the Cast's result has the name instead */
+            tensor[i]->name = (char *)(uintptr_t)name;
+            node[n] = cast_node(a, name, t->name);
+        } else {
+            node[n] = cast_node(a, t->name, name);
+            PARE_TRY(pare_map_set(&casts, a, t->name, (void *)(uintptr_t)name, err));
+        }
         if (!node[n++])
             return pare_no_memory(err, "to write it");
-        PARE_TRY(pare_map_set(&casts, a, t->name, (void *)(uintptr_t)name, err));
     }
     for (size_t i = 0; i < g->n_node; i++) {
         node[n + i] = g->node[i];
@@ -266,7 +287,7 @@ int pare_stored_restore(const struct pare_model *m, const Onnx__ModelProto *p, s
     Onnx__GraphProto *g;
 
     *out = p;
-    if (!has_notes(m) || !p->graph || has_bodies(p->graph))
+    if (!has_notes(m) || !p->graph)
         return 0;
     copy = pare_alloc(a, 1, sizeof(*copy));
     g = pare_alloc(a, 1, sizeof(*g));

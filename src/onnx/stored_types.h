@@ -8,6 +8,9 @@
 int pare_stored_note(struct pare_model *m, const char *name, enum pare_dtype type,
                      struct pare_err *err);
 
+/* Whether a weight was stored in 16 bits. */
+bool pare_stored_half(const struct pare_model *m);
+
 /* Copy the notes to a copy of the model. */
 int pare_stored_copy(const struct pare_model *from, struct pare_model *to, struct pare_err *err);
 

@@ -4,6 +4,7 @@
 
 #include "../base/arena.h"
 #include "../data/data.h"
+#include "../onnx/stored_types.h"
 #include "../plan/plan.h"
 #include "../quant/presets.h"
 #include "../tensor/tensor.h"
@@ -127,6 +128,18 @@ static int find_peaks(struct peaks *p, struct pare_err *err)
     return rc;
 }
 
+/* Whether loading made it compute in float32 (intake step widen_compute). */
+static bool computes_in_half(const struct pare_model *m)
+{
+    const struct pare_intake_count *list;
+    int n = pare_model_intake(m, &list);
+
+    for (int i = 0; i < n; i++)
+        if (list[i].count && !strcmp(list[i].name, "widen_compute"))
+            return pare_stored_half(m);
+    return false;
+}
+
 static bool has_integer_weights(const struct pare_model *m)
 {
     for (int i = 0; i < m->graph->n_values; i++) {
@@ -162,6 +175,11 @@ int pare_quantize_half(struct pare_quantize_job *j, struct pare_model **out, str
     const char *compute = j->o.compute;
     struct peaks peaks = { .f = &j->tune };
 
+    if (computes_in_half(j->tune.model))
+        return pare_fail(err, PARE_ECONFIG,
+                         "%s: the model computes in half precision already, so preset %s "
+                         "has nothing to convert",
+                         j->tune.path, p->name);
     if (compute && strcmp(compute, "half") != 0 && strcmp(compute, "float") != 0)
         return pare_fail(err, PARE_ECONFIG, "compute is '%.64s', must be half or float", compute);
     j->half = (struct pare_half){

@@ -275,6 +275,7 @@ static int work(struct job *j, const struct analysis *what, struct pare_err *err
 {
     const struct analyze *o = j->o;
 
+    j->c->widen = true;
     PARE_TRY(pare_cli_load(j->c, j->c->arg[1], &j->m, err));
     PARE_TRY(pare_output_paths_model(j->c, j->m, NULL, err));
     if (o->data) {

@@ -68,6 +68,7 @@ static int cmd_apply_run(struct pare_cli *c, struct pare_err *err)
     if (!output)
         return pare_no_memory(err, "for a file name");
     PARE_TRY(pare_output_path_check(c, output, err));
+    c->widen = true;
     PARE_TRY(pare_cli_load(c, c->arg[0], &m, err));
     rc = pare_output_paths_model(c, m, output, err);
     if (!rc)

@@ -12,7 +12,7 @@
 
 int pare_cli_load(struct pare_cli *c, const char *path, struct pare_model **m, struct pare_err *err)
 {
-    struct pare_load_opts opts = { .keep_training_mode = c->keep_training_mode };
+    struct pare_load_opts opts = { .keep_training_mode = c->keep_training_mode, .widen = c->widen };
     const struct pare_intake_count *list;
     int n;
 

@@ -74,7 +74,9 @@ int pare_train_job_load(struct pare_cli *c, struct pare_train_job *j, struct par
     f->path = c->arg[0];
     if (f->model)
         return 0;
+    c->widen = true;
     PARE_TRY(pare_cli_load(c, c->arg[0], &j->model, err));
+    c->widen = false;
     f->model = j->model;
     return pare_dist_rank(c->dist) ? 0 : pare_output_paths_model(c, f->model, j->output, err);
 }
