@@ -184,6 +184,7 @@ struct pare_compress_opts {
     uint64_t seed;
     pare_progress_fn *progress; /* NULL: none */
     void *user;
+    double max_drop; /* an error if the accuracy drops by more percentage points; 0: no limit */
 };
 
 struct pare_compress_report {

@@ -102,6 +102,7 @@ enum pare_quantizer_flag {
     PARE_LEARNS = 64,     /* call backward() for the model's inputs too, to learn their scales */
     PARE_ANY_ORDER = 128, /* values with one scale are treated alike, so they may arrive in any
                              order, and gx may be gy */
+    PARE_TRAINED = 256,   /* it learns in training, and loses accuracy without */
 };
 
 struct pare_quantizer {

@@ -6,6 +6,7 @@
 
 #include "../base/arena.h"
 #include "../base/sized.h"
+#include "../train/accuracy_drop.h"
 
 /* Remove channels, all of the same dependency group together. */
 static int prune(struct pare_model *model, const struct pare_compress_preset *t,
@@ -82,6 +83,12 @@ static int compress(struct pare_model *model, const struct pare_compress_preset 
         report->params_left = pruned.params_left;
         report->macs = pruned.macs;
         report->macs_left = pruned.macs_left;
+        rc = pare_accuracy_drop_check(o->max_drop > 0 ? o->max_drop : -1, &report->before,
+                                      &report->after, err);
+    }
+    if (rc) {
+        pare_model_free(*out);
+        *out = NULL;
     }
     pare_model_free(small);
     pare_model_free(copy);

@@ -6,6 +6,7 @@
 
 #include "../base/arena.h"
 #include "../plan/batch/free_batch.h"
+#include "../train/accuracy_drop.h"
 
 int pare_finetune_new(struct pare_model *model, const struct pare_tuning *t,
                       struct pare_finetune *f, struct pare_err *err)
@@ -54,8 +55,6 @@ int pare_finetune_options(struct pare_finetune *f, struct pare_err *err)
     if (s->c.resume && !s->c.checkpoint)
         return pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to resume from");
     s->trainer.dist = f->dist;
-    if (f->quantized && !(s->c.lr > 0))
-        s->train.lr = s->trainer.optimizer->quantized_lr;
     if (!s->c.threads)
         s->c.threads = s->trainer.threads = pare_dist_threads(f->dist);
     return 0;
@@ -129,6 +128,7 @@ int pare_finetune_open(struct pare_finetune *f, struct pare_err *err)
     PARE_TRY(open_teacher(f, err));
     PARE_TRY(free_batch(f, err));
     f->options->trainer.teacher = f->teacher;
+    pare_train_options_rate(f->options, f->model, f->quantized);
     PARE_TRY(open_data(f, err));
     if (f->teacher)
         PARE_TRY(pare_at(err, pare_model_fits(f->teacher, f->data[0], &f->options->goal, err),
@@ -176,6 +176,17 @@ int pare_finetune_evaluate(const struct pare_finetune *f, const struct pare_mode
         *m = pare_eval_metrics(&e);
     pare_arena_free(a);
     return rc;
+}
+
+int pare_finetune_check_drop(const struct pare_finetune *f, const struct pare_metrics *before,
+                             const struct pare_metrics *after, struct pare_err *err)
+{
+    double max = f->options ? f->options->c.max_drop : -1;
+
+    if (max >= 0 && (!before->n || before->top1 < 0))
+        return pare_fail(err, PARE_ECONFIG,
+                         "max-drop needs validation data with class labels: specify valid");
+    return pare_accuracy_drop_check(max, before, after, err);
 }
 
 /* Steps of an epoch. */

@@ -52,6 +52,10 @@ const char *pare_finetune_given(const struct pare_finetune *f, const char *name)
 int pare_finetune_evaluate(const struct pare_finetune *f, const struct pare_model *model,
                            struct pare_metrics *m, struct pare_err *err);
 
+/* An error if the option max_drop is given and the accuracy dropped by more. */
+int pare_finetune_check_drop(const struct pare_finetune *f, const struct pare_metrics *before,
+                             const struct pare_metrics *after, struct pare_err *err);
+
 /* Set the number of epochs: what the algorithm needs, then those of the option "epochs".  *any:
  * there is something to train. */
 int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, bool *any,

@@ -74,6 +74,11 @@ int pare_quantize_half(struct pare_quantize_job *j, struct pare_model **out, str
 /* Bytes that the file becomes smaller by. */
 double pare_half_saved(const struct pare_model *m);
 
+/* Does the quantizer learn in training, of which there is none?  An error if there is data, so that
+ * only a number of epochs is missing; else *untrained is true. */
+int pare_quantize_check_training(const struct pare_quantize_job *j, bool *untrained,
+                                 struct pare_err *err);
+
 /* Does the quantizer train, by itself or because of the option "epochs"? */
 bool pare_quantize_trains(const struct pare_quantize_job *j);
 

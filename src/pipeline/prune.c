@@ -259,6 +259,7 @@ static int run(struct pare_prune_job *j, struct pare_model **out, struct pare_pr
     r->masked = j->masked;
     r->after = j->trained ? j->after : j->masked;
     count_weights(j->compression, r);
+    PARE_TRY(pare_finetune_check_drop(f, &r->before, &r->after, err));
     if (j->o.speedup)
         return shrink(j, out, r, err);
     pare_model_retain(f->model);

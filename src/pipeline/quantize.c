@@ -80,6 +80,24 @@ int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+int pare_quantize_check_training(const struct pare_quantize_job *j, bool *untrained,
+                                 struct pare_err *err)
+{
+    const struct pare_algorithm *q;
+
+    *untrained = false;
+    if (!j->o.quantizer || j->load_calibration || pare_finetune_given(&j->tune, "epochs"))
+        return 0;
+    PARE_TRY(pare_find_quantizer(j->o.registry, j->o.quantizer, &q, err));
+    *untrained = q->flags & PARE_TRAINED;
+    if (!*untrained || !pare_finetune_has_data(&j->tune))
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "quantizer '%s' learns in training: set the number of epochs (--epochs 3; 0: "
+                     "quantize without training), or use ptq, which calibrates",
+                     q->name);
+}
+
 bool pare_quantize_trains(const struct pare_quantize_job *j)
 {
     const struct pare_algorithm *q = NULL;
@@ -381,9 +399,11 @@ static int run(struct pare_quantize_job *j, struct pare_model **out, struct pare
                struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
+    bool untrained;
 
     if (!j->o.preset && !j->o.config && !j->o.rule)
         return pare_fail(err, PARE_ECONFIG, "neither a preset nor a config_list is given");
+    PARE_TRY(pare_quantize_check_training(j, &untrained, err));
     PARE_TRY(pare_quantize_fold(j, err));
     f->observe = !pare_quantize_trains(j);
     if (pare_finetune_has_data(f)) {
@@ -402,9 +422,9 @@ static int run(struct pare_quantize_job *j, struct pare_model **out, struct pare
         report_check(j->compression, r);
         PARE_TRY(load_result(j, out, err));
     }
-    PARE_TRY(pare_finetune_evaluate(f, *out, &r->after, err));
     r->before = j->before;
-    return 0;
+    PARE_TRY(pare_finetune_evaluate(f, *out, &r->after, err));
+    return pare_finetune_check_drop(f, &r->before, &r->after, err);
 }
 
 int pare_quantize(struct pare_model *model, const struct pare_quantize_opts *opts,

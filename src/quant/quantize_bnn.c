@@ -91,6 +91,7 @@ const struct pare_algorithm pare_quantizer_bnn = {
     .size = sizeof(struct pare_algorithm),
     .name = "bnn",
     .doc = "Binarize weights and outputs to -1 and 1.",
+    .flags = PARE_TRAINED,
     .quantizer =
         &(const struct pare_quantizer){
             .size = sizeof(struct pare_quantizer),

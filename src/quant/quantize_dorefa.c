@@ -159,6 +159,7 @@ const struct pare_algorithm pare_quantizer_dorefa = {
     .doc = "Quantize weights by their tanh to [-1, 1], activations to [0, 1].",
     .opts = opts,
     .opts_size = sizeof(struct opts),
+    .flags = PARE_TRAINED,
     .quantizer =
         &(const struct pare_quantizer){
             .size = sizeof(struct pare_quantizer),

@@ -28,8 +28,8 @@ struct pare_optimizer {
     const char *name, *doc;
     const struct pare_opt *opts; /* an option weight_decay can differ by group */
     size_t conf_size;
-    double lr, quantized_lr; /* default rates of training, and of quantization-aware training */
-    int n_slots;             /* state tensors of a parameter, of its shape, initially 0 */
+    double lr, low_lr; /* default rates: usual; of attention and of quantization-aware training */
+    int n_slots;       /* state tensors of a parameter, of its shape, initially 0 */
     const char *slot_name[PARE_OPTIM_SLOTS];
 
     /* Is slot i needed with these options?  NULL: all are. */

@@ -17,8 +17,8 @@ static const struct pare_opt train_opts[] = {
         10, 0, 1e9),
     PARE_FLOAT(
         "lr", AT(lr),
-        "learning rate (default: 0.003 for adam and adamw, 0.001 in quantize and for rmsprop, "
-        "0.01 for sgd)",
+        "learning rate (default: 0.003 for adam and adamw, 0.0005 with attention and in quantize; "
+        "0.001 for rmsprop, 0.01 for sgd)",
         0, 0, 1e9),
     PARE_TEXT("optimizer", AT(optimizer), "NAME", "optimizer", "adam"),
     PARE_TEXT("schedule", AT(schedule), "NAME", "learning-rate schedule (default: cosine)", NULL),
@@ -50,6 +50,10 @@ static const struct pare_opt train_opts[] = {
              "stop after N epochs without a better validation result (0 = never)", 0, 0, 1e9),
     PARE_FLAG("last", AT(last),
               "end with the weights of the last epoch (default: those that validated best)", 0),
+    PARE_FLOAT(
+        "max_drop", AT(max_drop),
+        "fail if the accuracy drops by more than X percentage points (default: warn above 5)", -1,
+        0, 100),
     PARE_TEXT("checkpoint", AT(checkpoint), "FILE",
               "write a checkpoint to this .safetensors file after each epoch", NULL),
     PARE_INT("checkpoint_steps", AT(checkpoint_steps),
@@ -320,6 +324,28 @@ int pare_recipe_option_groups(struct pare_arena *a, struct pare_option_group **p
     *part = l.part;
     *n = l.n;
     return 0;
+}
+
+/* ---- the learning rate --------------------------------------------------------------------- */
+
+/* Does a node multiply two values that both depend on the inputs? */
+static bool has_attention(const struct pare_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *n = g->node[i];
+
+        if (n->op && n->op->flags & PARE_OP_PRODUCT && n->n_in >= 2 &&
+            !(n->in[0]->flags & PARE_V_CONST) && !(n->in[1]->flags & PARE_V_CONST))
+            return true;
+    }
+    return false;
+}
+
+void pare_train_options_rate(struct pare_train_options *s, const struct pare_model *m,
+                             bool quantized)
+{
+    if (!(s->c.lr > 0) && (quantized || has_attention(m->graph)))
+        s->train.lr = s->trainer.optimizer->low_lr;
 }
 
 /* ---- data sets ---------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ struct pare_train_options_conf {
     struct pare_strs freeze, distill_layers;
     int64_t patience;
     bool last;
+    double max_drop; /* percentage points; below 0: no limit */
     const char *checkpoint;
     int64_t checkpoint_steps;
     bool resume, sync_bn;
@@ -36,6 +37,11 @@ struct pare_train_options {
     const char *loss_option;     /* an option of the default loss that is given; NULL: none */
     struct pare_arena *arena;
 };
+
+/* Choose the default learning rate for a model, unless a rate is given.  It is lower where
+ * fake-quantized values are trained, and for a model with attention, which diverges otherwise. */
+void pare_train_options_rate(struct pare_train_options *s, const struct pare_model *m,
+                             bool quantized);
 
 /* All option groups, none of them selected: for help and completion. */
 int pare_train_option_groups(struct pare_arena *a, struct pare_option_group **part, int *n,

@@ -6,6 +6,7 @@
 #include "../base/arena.h"
 #include "../base/sized.h"
 #include "../plan/batch/free_batch.h"
+#include "accuracy_drop.h"
 
 /* The option "valid" names a data set; it belongs to no option table. */
 static void take_valid(struct pare_given *g, int *n, const char **valid)
@@ -46,6 +47,7 @@ static int make(struct pare_training *l, const char *data, const struct pare_tra
     PARE_TRY(pare_train_options_make(g, n, o->teacher != NULL, l->arena, &l->setup, err));
     PARE_TRY(find_teacher(l, o->teacher, err));
     l->setup->trainer.teacher = l->teacher;
+    pare_train_options_rate(l->setup, l->model, false);
     if (l->setup->data.batch != 1) {
         PARE_TRY(pare_model_try_batch(l->model, err));
         if (l->teacher)
@@ -176,12 +178,25 @@ static void on_batch(void *user, const struct pare_train_status *p)
         l->stop = l->canceled = 1;
 }
 
+/* On the validation set, for max_drop. */
+static int measure(struct pare_training *l, struct pare_metrics *m, struct pare_err *err)
+{
+    struct pare_epoch_result r;
+
+    if (!l->data[1] || !l->data[1]->y.data)
+        return pare_fail(err, PARE_ECONFIG, "max-drop needs validation data with labels");
+    PARE_TRY(pare_training_validate(l, &r, err));
+    *m = (struct pare_metrics){ .n = 1, .top1 = r.valid_accuracy };
+    return 0;
+}
+
 int pare_training_run(struct pare_training *l,
                       bool (*say)(void *user, const struct pare_epoch_result *r), void *user,
                       struct pare_err *err)
 {
     PARE_ERR(err);
     struct pare_train_conf c = l->setup->train;
+    struct pare_metrics before = { 0 }, after = { 0 };
     struct pare_train_result result;
 
     PARE_TRY(need_data(l, err));
@@ -192,8 +207,14 @@ int pare_training_run(struct pare_training *l,
     c.on_epoch = on_epoch;
     c.on_batch = on_batch;
     c.stop = &l->stop;
+    if (l->setup->c.max_drop >= 0)
+        PARE_TRY(measure(l, &before, err));
     PARE_TRY(pare_train(l->trainer, l->data[0], l->data[1], &c, &result, err));
-    return l->canceled ? pare_fail(err, PARE_ECANCEL, "training was canceled") : 0;
+    if (l->canceled)
+        return pare_fail(err, PARE_ECANCEL, "training was canceled");
+    if (l->setup->c.max_drop >= 0)
+        PARE_TRY(measure(l, &after, err));
+    return pare_accuracy_drop_check(l->setup->c.max_drop, &before, &after, err);
 }
 
 int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,

@@ -8,7 +8,7 @@ done
 # A rate that rises too high: the first epochs are the best ones.
 rising="--lr 0.3 --warmup 200 --schedule constant --epochs 5 --threads 1"
 try() {
-    pare train m-trained.onnx --data digits $rising --json -q "$@" -o t.onnx >json
+    pare train m-trained.onnx --data digits $rising --json -q "$@" -o t.onnx >json 2>/dev/null
     epoch=$(awk -F'[:,]' '/"best_epoch"/ { print $2 + 0 }' json)
     best=$(awk -F'[:,]' '/"valid_top1"/ { if ($2 > best) best = $2 } END { printf "%.2f%%", 100 * best }' json)
     last=$(awk -F'[:,]' '/"valid_top1"/ { last = $2 } END { printf "%.2f%%", 100 * last }' json)
@@ -20,7 +20,7 @@ try() {
 try
 try --last
 for more in "" --last; do
-    pare train m-trained.onnx --data digits $rising $more -o t.onnx | grep '^\*' | sed 's/epoch [0-9]*/epoch N/'
+    pare train m-trained.onnx --data digits $rising $more -o t.onnx 2>/dev/null | grep '^\*' | sed 's/epoch [0-9]*/epoch N/'
 done
 pare train m.onnx --data digits --limit 64 --epochs 1 --checkpoint k.safetensors -q -o t.onnx
 pare train m.onnx --data digits --limit 64 --epochs 2 --checkpoint k.safetensors --resume --optimizer sgd -q -o t.onnx 2>&1
@@ -30,3 +30,12 @@ pare prune m-trained.onnx --pruner taylor --training-steps 5 --sparsity 0.5 --da
     --json -o p.onnx | awk -F'[:,]' '/"lr"/ { lr = $2 } END { print (lr < 1e-5) ? "taylor ends at 0" : lr }'
 pare prune m-trained.onnx --pruner agp --total-iteration 3 --sparsity 0.5 --data digits --epochs 2 --threads 1 -q \
     --json -o p.onnx | awk -F'[:,]' '/"lr"/ { printf "agp, epoch %d: %s\n", ++n, ($2 < 1e-5) ? 0 : "above 0" }'
+# The rate is lower for a model with attention and in quantization-aware training.
+rate() {
+    pare "$@" --schedule constant --data digits --limit 20 --epochs 1 --threads 1 -q --json -o r.onnx 2>/dev/null |
+        awk -F'[:,]' '/"lr"/ { print $2 + 0 }'
+}
+pare new vit-tiny --input 1,8,8 -o v.onnx >/dev/null
+rate train m.onnx
+rate train v.onnx
+rate quantize m.onnx --quantizer qat --preset int8

@@ -22,7 +22,7 @@
 struct compress {
     const char *preset, *data, *valid, *output, *run;
     int64_t seed, threads;
-    double seconds;
+    double seconds, max_drop;
     bool resume, dry_run, keep_steps, json, quiet;
     struct pare_strs plugin;
 };
@@ -41,6 +41,11 @@ static const struct pare_opt compress_opts[] = {
     PARE_INT("threads", AT(threads), "override the recipe's number of threads; 0: all cores", -1, 0,
              1024),
     PARE_FLOAT("seconds", AT(seconds), "override how long each model is measured", -1, 0, 86400),
+    PARE_FLOAT(
+        "max-drop", AT(max_drop),
+        "fail if the accuracy drops by more than X percentage points; the models of the steps "
+        "are kept (default: the recipe's, or warn above 5)",
+        -1, 0, 100),
     PARE_TEXTS("plugin", AT(plugin), "FILE", "allow the recipe's steps to load this shared object"),
     PARE_FLAG("resume", AT(resume), "resume an interrupted run", 0),
     PARE_FLAG("dry-run", AT(dry_run), "check everything and print what would be done", 0),
@@ -130,6 +135,7 @@ static int apply_options(struct job *j, struct pare_err *err)
     r->seed = o->seed >= 0 ? o->seed : r->seed;
     r->threads = o->threads >= 0 ? o->threads : r->threads;
     r->seconds = o->seconds >= 0 ? o->seconds : r->seconds;
+    r->max_drop = o->max_drop >= 0 ? o->max_drop : r->max_drop;
     r->keep_steps |= o->keep_steps;
     r->keep_training_mode = j->c->keep_training_mode;
     r->dist = j->c->dist;
@@ -354,13 +360,7 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
 
 static int save_record(struct job *j, struct pare_err *err)
 {
-    struct pare_mark m = pare_mark(j->c->arena);
-    const char *text = pare_json_dump(j->c->arena, j->run, true);
-    int rc = text ? pare_file_write(j->r.run, text, strlen(text), err)
-                  : pare_no_memory(err, "for the recipe");
-
-    pare_reset(j->c->arena, m);
-    return rc;
+    return pare_record_save(j->c->arena, j->run, j->r.run, err);
 }
 
 /* Run a step and make its entry of the run record. */
@@ -488,6 +488,7 @@ static int write_result(struct job *j, struct pare_err *err)
 {
     json_t *facts;
 
+    PARE_TRY(pare_record_check_drop(&j->r, j->run, j->folder, err));
     PARE_TRY(write_output(j, err));
     PARE_TRY(pare_record_model(&j->r, j->c->arena, j->r.output, &facts, &j->last, err));
     json_object_set_new(j->run, "output", facts);
@@ -529,6 +530,7 @@ static int work(struct job *j, struct pare_err *err)
         return pare_compress_plan(j->c, &j->r, err);
     }
     PARE_TRY(begin_record(j, err));
+    PARE_TRY(pare_record_check_drop(&j->r, j->run, j->folder, err));
     if (is_finished(j)) {
         rmdir(j->folder);
         if (j->o->json)

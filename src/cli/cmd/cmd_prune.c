@@ -176,6 +176,13 @@ static int work(struct pare_compress_job *common, struct pare_err *err)
     struct job *j = (struct job *)common;
 
     PARE_TRY(pare_prune_work(&j->prune, err));
+    PARE_TRY(pare_train_job_drop(common->c, &common->train, &j->prune.before,
+                                 j->prune.trained ? &j->prune.after : &j->prune.masked,
+                                 j->prune.trained
+                                     ? "more --epochs or a lower --sparsity keep more of it"
+                                     : "--epochs 5 fine-tunes the model",
+                                 err));
+    j->files.onnx = common->train.output;
     if (!pare_dist_rank(common->c->dist))
         pare_skipped_print(j->prune.compression);
     return 0;

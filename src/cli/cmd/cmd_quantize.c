@@ -1,5 +1,6 @@
 /* cmd_quantize.c - pare quantize: quantize with any quantizer, with or without training. */
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -74,6 +75,7 @@ struct job {
     struct pare_compress_job common; /* first */
     struct pare_quantize_job quantize;
     struct pare_quantize_summary summary;
+    bool untrained; /* the quantizer learns in training, of which there is none */
 };
 
 /* ---- setup --------------------------------------------------------------------------------- */
@@ -161,6 +163,7 @@ static int open_job(struct pare_compress_job *common, struct pare_err *err)
     j->quantize.given = given;
     j->quantize.o.registry = j->common.registry;
     PARE_TRY(check_files(c, j, err));
+    PARE_TRY(pare_quantize_check_training(&j->quantize, &j->untrained, err));
     PARE_TRY(pare_train_job_load(c, &j->common.train, err));
     j->summary.bytes_before = pare_model_file_bytes(j->common.train.model);
     PARE_TRY(pare_quantize_fold(&j->quantize, err));
@@ -206,9 +209,47 @@ static int wrap(struct pare_compress_job *common, struct pare_err *err)
     return pare_quantize_open(&((struct job *)common)->quantize, err);
 }
 
+/* With --max-drop the model is written to its file when its accuracy is known to suffice. */
+static int publish(struct job *j, const char *trial, const char *output, struct pare_err *err)
+{
+    const char *data = pare_sprintf(j->common.c->arena, "%s.data", trial);
+    struct pare_model *m;
+    int rc;
+
+    PARE_TRY(pare_model_load_with(trial, &j->quantize.tune.model->how, &m, err));
+    rc = pare_model_save(m, output, NULL, err);
+    pare_model_free(m);
+    if (!rc) {
+        unlink(trial);
+        if (data)
+            unlink(data);
+    }
+    return rc;
+}
+
 static int work(struct pare_compress_job *common, struct pare_err *err)
 {
-    return pare_quantize_work(&((struct job *)common)->quantize, err);
+    struct job *j = (struct job *)common;
+    struct pare_quantize_job *q = &j->quantize;
+    const char *output = q->files.onnx, *trial = output;
+    bool limited = q->tune.options && q->tune.options->c.max_drop >= 0;
+
+    if (limited)
+        trial = pare_default_output(common->c->arena, output, "best");
+    if (!trial)
+        return pare_no_memory(err, "for a file name");
+    q->files.onnx = trial;
+    PARE_TRY(pare_quantize_work(q, err));
+    PARE_TRY(pare_train_job_drop(
+        common->c, &common->train, &q->before, &q->after,
+        q->trained
+            ? "more --epochs, more bits or --accuracy-drop keep more of it"
+            : "--epochs 3 trains with quantized values, --accuracy-drop 1 keeps layers float",
+        err));
+    if (!limited || common->train.over.code)
+        return 0;
+    q->files.onnx = output;
+    return pare_dist_rank(common->c->dist) ? 0 : publish(j, trial, output, err);
 }
 
 static void close_job(struct pare_compress_job *common)
@@ -239,6 +280,11 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
     const struct quantize *o = c->opts;
     struct pare_quantize_summary *s = &j->summary;
 
+    if (j->untrained && !c->in_recipe)
+        fprintf(stderr,
+                "pare: warning: quantizer %s learns in training, and was not trained: use --data SET "
+                "--epochs 3\n",
+                o->quantizer);
     s->compression = j->quantize.compression;
     s->files = &j->quantize.files;
     s->before = j->quantize.before;

@@ -58,6 +58,20 @@ static int save_and_print(struct pare_cli *c, struct pare_train_job *j, struct p
     return 0;
 }
 
+/* The accuracy that was trained is that of the best epoch, unless the last one is kept. */
+static int compare(struct pare_cli *c, struct pare_train_job *j, const struct pare_metrics *before,
+                   struct pare_err *err)
+{
+    const struct pare_train_result *r = &j->tune->result;
+    struct pare_metrics after = { .n = 1, .top1 = r->best };
+
+    if (!before->n || before->top1 < 0)
+        after = *before;
+    else if (r->best_epoch < 0 || !j->tune->options->train.keep_best)
+        PARE_TRY(pare_finetune_evaluate(j->tune, j->tune->model, &after, err));
+    return pare_train_job_drop(c, j, before, &after, "try a lower --lr", err);
+}
+
 static int open_job(struct pare_cli *c, struct pare_finetune *tune, struct pare_train_job *j,
                     struct pare_err *err)
 {
@@ -91,15 +105,22 @@ static int cmd_train_check(struct pare_cli *c, struct pare_err *err)
 
 static int cmd_train_run(struct pare_cli *c, struct pare_err *err)
 {
+    struct pare_metrics before;
     struct pare_finetune tune;
     struct pare_train_job j;
     int rc = open_job(c, &tune, &j, err);
 
     if (!rc)
+        rc = pare_finetune_evaluate(&tune, tune.model, &before, err);
+    if (!rc)
         rc = pare_train_job_train(c, &j, err);
     pare_train_progress_end(&j.progress);
+    if (!rc && !tune.result.stopped)
+        rc = compare(c, &j, &before, err);
     if (!rc)
         rc = save_and_print(c, &j, err);
+    if (!rc)
+        rc = pare_train_job_over(&j, err);
     pare_train_job_close(&j);
     return rc;
 }

@@ -154,6 +154,8 @@ int pare_compress_job_run(struct pare_cli *c, const struct pare_compress_steps *
     pare_train_progress_end(&j->train.progress);
     if (!rc && first)
         rc = s->print(j, err);
+    if (!rc)
+        rc = pare_train_job_over(&j->train, err);
     close_job(s, j);
     return rc;
 }

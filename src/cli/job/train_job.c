@@ -16,6 +16,7 @@
 #include "../../base/arena.h"
 #include "../../base/clock.h"
 #include "../../onnx/model.h"
+#include "../../train/accuracy_drop.h"
 
 /* Set by the signal handler, read by the training loop. */
 static volatile sig_atomic_t stop;
@@ -165,6 +166,40 @@ int pare_train_job_stopped(const struct pare_train_job *j, struct pare_err *err)
                      "with --checkpoint %s --resume",
                      (long long)j->tune->result.epochs + 1, (long long)j->tune->result.steps,
                      j->tune->options->train.checkpoint);
+}
+
+int pare_train_job_drop(struct pare_cli *c, struct pare_train_job *j,
+                        const struct pare_metrics *before, const struct pare_metrics *after,
+                        const char *remedy, struct pare_err *err)
+{
+    double drop = pare_accuracy_drop(before, after);
+    bool limited = j->tune->options && j->tune->options->c.max_drop >= 0;
+    const char *kept;
+
+    if (limited && pare_finetune_check_drop(j->tune, before, after, &j->over)) {
+        if (!before->n || before->top1 < 0) {
+            *err = j->over;
+            return err->code;
+        }
+        kept = pare_default_output(c->arena, j->output, "best");
+        if (!kept)
+            return pare_no_memory(err, "for a file name");
+        j->over.code = pare_at(&j->over, j->over.code, "%s: best model so far", kept);
+        j->output = kept;
+        return 0;
+    }
+    if (drop > PARE_DROP_WARNING && !limited && !c->in_recipe && !pare_dist_rank(c->dist))
+        fprintf(stderr,
+                "pare: warning: accuracy dropped by %.2f points, from %.2f%% to %.2f%%: %s\n", drop,
+                100 * before->top1, 100 * after->top1, remedy);
+    return 0;
+}
+
+int pare_train_job_over(const struct pare_train_job *j, struct pare_err *err)
+{
+    if (j->over.code)
+        *err = j->over;
+    return j->over.code;
 }
 
 void pare_train_job_close(struct pare_train_job *j)

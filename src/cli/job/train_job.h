@@ -14,6 +14,7 @@ struct pare_train_job {
     struct pare_model *model; /* owned; loaded unless tune->model is set */
     bool in_recipe;           /* a step of a recipe, which names the checkpoints */
     struct pare_train_progress progress;
+    struct pare_err over; /* the accuracy dropped by more than --max-drop; code 0: it did not */
 };
 
 /* Load the model unless tune->model is set, and check that the output does not overwrite it. */
@@ -27,6 +28,13 @@ int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct par
  * pare_train_job_stopped() returns an error that tells how to resume. */
 int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err);
 int pare_train_job_stopped(const struct pare_train_job *j, struct pare_err *err);
+/* Compare accuracies before the model is written.  A large drop is a warning; `remedy` says what can
+ * be done about it.  Above --max-drop, j->output becomes another file for the best model so far:
+ * write that, print, then return pare_train_job_over(). */
+int pare_train_job_drop(struct pare_cli *c, struct pare_train_job *j,
+                        const struct pare_metrics *before, const struct pare_metrics *after,
+                        const char *remedy, struct pare_err *err);
+int pare_train_job_over(const struct pare_train_job *j, struct pare_err *err);
 void pare_train_job_close(struct pare_train_job *j);
 
 #endif

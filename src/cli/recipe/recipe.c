@@ -22,6 +22,11 @@ const struct pare_opt pare_recipe_keys[] = {
     PARE_INT("threads", AT(threads), "number of threads; 0: all cores", 0, 0, 1024),
     PARE_FLOAT("seconds", AT(seconds),
                "measure the latency of each model for this long; 0: do not measure", 1, 0, 86400),
+    PARE_FLOAT(
+        "max_drop", AT(max_drop),
+        "fail if the accuracy of the result is more than X percentage points below that of the "
+        "model (default: warn above 5)",
+        -1, 0, 100),
     PARE_FLAG("keep_steps", AT(keep_steps), "keep the model written by each step", 0),
     PARE_OPT_END
 };

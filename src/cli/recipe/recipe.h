@@ -32,6 +32,7 @@ struct pare_recipe {
     const char *model, *data, *valid, *output, *run;
     int64_t seed, threads;               /* threads 0: all cores */
     double seconds;                      /* for measuring each model; 0: do not measure */
+    double max_drop;                     /* of accuracy, in points; below 0: no limit */
     bool keep_steps, keep_training_mode; /* see --keep-training-mode */
     struct pare_dist *dist;              /* MPI processes that run it; NULL: only this one */
     struct pare_given *option;           /* options of the data set, for every step that uses it */

@@ -298,3 +298,15 @@ int pare_record_layers(const json_t *before, const json_t *after, json_t *run, s
     json_object_set_new(run, "layers", list);
     return rc;
 }
+
+int pare_record_save(struct pare_arena *a, const json_t *run, const char *path,
+                     struct pare_err *err)
+{
+    struct pare_mark m = pare_mark(a);
+    const char *text = pare_json_dump(a, run, true);
+    int rc = text ? pare_file_write(path, text, strlen(text), err)
+                  : pare_no_memory(err, "for the recipe");
+
+    pare_reset(a, m);
+    return rc;
+}

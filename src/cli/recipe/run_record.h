@@ -32,4 +32,12 @@ int pare_record_layers(const struct json_t *before, const struct json_t *after, 
 int pare_weight_bins(const char *before, const char *after, struct json_t **bins,
                      struct pare_err *err);
 
+int pare_record_save(struct pare_arena *a, const struct json_t *run, const char *path,
+                     struct pare_err *err);
+
+/* Warn if the last step's model has lost much accuracy; an error if it is more than r->max_drop, or
+ * if the accuracy is not known.  `folder` has the models of the steps. */
+int pare_record_check_drop(const struct pare_recipe *r, const struct json_t *run,
+                           const char *folder, struct pare_err *err);
+
 #endif
