@@ -1,4 +1,4 @@
-/* accuracy_drop.c - loss of accuracy by a change of a model: when to warn, and the limit max_drop. */
+/* accuracy_drop.c - accuracy that a change of a model loses: warning, limit max_drop. */
 #include "accuracy_drop.h"
 
 double pare_accuracy_drop(const struct pare_metrics *before, const struct pare_metrics *after)

@@ -1,4 +1,4 @@
-/* accuracy_drop.h - loss of accuracy by a change of a model: when to warn, and the limit max_drop. */
+/* accuracy_drop.h - accuracy that a change of a model loses: warning, limit max_drop. */
 #ifndef PARE_TRAIN_ACCURACY_DROP_H
 #define PARE_TRAIN_ACCURACY_DROP_H
 

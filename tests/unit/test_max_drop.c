@@ -1,4 +1,4 @@
-/* test_max_drop.c - the limit of the loss of accuracy, in every call of the library that has one. */
+/* test_max_drop.c - the limit of the loss of accuracy in calls of the library. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* recipe_max_drop.c - loss of accuracy over a whole recipe: a warning, or an error above max_drop. */
+/* recipe_max_drop.c - accuracy that a whole recipe loses: a warning, or the limit max_drop. */
 #include <string.h>
 
 #include <jansson.h>
