@@ -282,8 +282,8 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
 
     if (j->untrained && !c->in_recipe)
         fprintf(stderr,
-                "pare: warning: quantizer %s learns in training, and was not trained: use --data SET "
-                "--epochs 3\n",
+                "pare: warning: quantizer %s learns in training, and was not trained: use --data "
+                "SET --epochs 3\n",
                 o->quantizer);
     s->compression = j->quantize.compression;
     s->files = &j->quantize.files;
