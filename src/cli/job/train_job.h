@@ -29,8 +29,8 @@ int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct par
 int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err);
 int pare_train_job_stopped(const struct pare_train_job *j, struct pare_err *err);
 /* Compare accuracies before the model is written.  A large drop is a warning; `remedy` says what
- * can be done about it.  Above --max-drop, j->output becomes another file for the best model so far:
- * write that, print, then return pare_train_job_over(). */
+ * can be done about it.  Above --max-drop, j->output becomes another file, for the best model so
+ * far: write that, print, then return pare_train_job_over(). */
 int pare_train_job_drop(struct pare_cli *c, struct pare_train_job *j,
                         const struct pare_metrics *before, const struct pare_metrics *after,
                         const char *remedy, struct pare_err *err);
