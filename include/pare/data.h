@@ -34,11 +34,16 @@ struct pare_data_opts {
     struct pare_floats mean, std;  /* one number or one for each channel, instead of `norm` */
     int64_t pad;
     bool flip;
-    double holdout;          /* fraction of the training items that is kept for validation */
-    int64_t limit;           /* use at most this many items, chosen at random; 0: all */
-    int64_t batch;           /* 0: 64 */
-    bool shuffle, drop_last; /* in training only */
-    bool prefetch;           /* prepare the next batch in a thread */
+    double holdout;              /* fraction of the training items that is kept for validation */
+    int64_t limit;               /* use at most this many items, chosen at random; 0: all */
+    int64_t batch;               /* 0: 64 */
+    bool shuffle, drop_last;     /* in training only */
+    bool prefetch;               /* prepare the next batch in a thread */
+    const char *label, *columns; /* of a CSV file: columns, separated by commas; NULL: by name, all
+                                     others */
+    const char *fill; /* a number to put after shorter items; NULL: none may be shorter */
+    int64_t rate;     /* samples per second of sounds; 0: that of the first file */
+    bool mono;        /* mix the channels of sounds */
 };
 
 /* Open a data set by name ("digits", "fashion-mnist") or by path for a split: "train", "val" or

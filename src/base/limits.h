@@ -70,8 +70,11 @@
 /* ---- data ----------------------------------------------------------------------------------- */
 
 #define PARE_MAX_PIXELS ((int64_t)1 << 26) /* pixels of an image */
-#define PARE_JPEG_SCANS 64   /* scans of a progressive JPEG: a small file can demand endless work */
-#define PARE_FOLDER_DEPTH 16 /* nesting of folders; also ends cycles of links */
+#define PARE_JPEG_SCANS 64 /* scans of a progressive JPEG: a small file can demand endless work */
+#define PARE_CSV_COLUMNS 65536      /* columns of a table */
+#define PARE_CSV_LINE (1 << 24)     /* bytes of a line of a table */
+#define PARE_WAV_CHANNELS 64        /* channels of a sound */
+#define PARE_FOLDER_DEPTH 16        /* nesting of folders; also ends cycles of links */
 #define PARE_FOLDER_FILES (1 << 22) /* files of a data set: three times ImageNet */
 #define PARE_FOLDER_FOLDERS 30000
 

@@ -1,5 +1,6 @@
 /* data.c - open a data set: detect its format, choose the split, prepare the normalization. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "source.h"
@@ -29,6 +30,17 @@ const char *pare_source_name(const struct pare_source *s)
 const char *pare_source_help(const struct pare_source *s)
 {
     return s->help;
+}
+
+int pare_data_fill(const struct pare_data *d, float *v, struct pare_err *err)
+{
+    const char *s = d->opts.fill;
+    char *end;
+
+    *v = s ? strtof(s, &end) : 0;
+    if (s && (!*s || *end || !isfinite(*v)))
+        return pare_fail(err, PARE_ECONFIG, "option 'fill' is '%s', expected a number", s);
+    return 0;
 }
 
 bool pare_wants_test(const struct pare_data *d)
@@ -82,6 +94,16 @@ const struct pare_opt pare_data_options[] = {
     PARE_FLAG("shuffle", AT(shuffle), "in training, shuffle the items in every epoch", 1),
     PARE_FLAG("drop_last", AT(drop_last), "in training, drop an incomplete last batch", 0),
     PARE_FLAG("prefetch", AT(prefetch), "prepare the next batch in a separate thread", 1),
+    PARE_TEXT("label", AT(label), "COLUMN",
+        "column of a CSV file with the labels, or A,B (default: label, target, class or y)",
+        NULL),
+    PARE_TEXT("columns", AT(columns), "COLUMNS",
+        "columns of a CSV file that are the input: A,B,... (default: all except the label)", NULL),
+    PARE_TEXT("fill", AT(fill), "X",
+        "put this number after items that are shorter than the longest (default: refuse them)",
+        NULL),
+    PARE_INT("rate", AT(rate), "samples per second of WAV files; 0: that of the first", 0, 0, 1e9),
+    PARE_FLAG("mono", AT(mono), "mix the channels of WAV files", 0),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -307,9 +329,10 @@ static int find_source(struct pare_data *d, struct pare_err *err)
     if (!pare_is_dir(d->name) && !pare_is_file(d->name))
         return pare_fail(err, PARE_EIO, "neither a file, a folder nor the name of a data set%s%s%s",
                          near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
-    return pare_fail(err, PARE_EFORMAT,
-                     "not a known data set: IDX, CIFAR-10, .npy, .npz, test_data_set_0 or "
-                     "a folder of PNG and JPEG files");
+    return pare_fail(
+        err, PARE_EFORMAT,
+        "not a known data set: IDX, CIFAR-10, .npy, .npz, .csv, a list of files (.txt), "
+        "test_data_set_0 or a folder of PNG and JPEG files");
 }
 
 /* Does the model take gray images?  Files are decoded to colors otherwise. */
@@ -440,7 +463,8 @@ int pare_data_open_for(const struct pare_data_request *r, const struct pare_data
         d->parts->io = NULL;
         d->opts.resize = d->opts.crop = (struct pare_ints){ NULL, 0 };
         d->opts.mean = d->opts.std = (struct pare_floats){ NULL, 0 };
-        d->opts.layout = d->opts.norm = NULL;
+        d->opts.layout = d->opts.norm = d->opts.label = d->opts.columns = NULL;
+        d->opts.fill = NULL;
     }
     pare_arena_free(tmp);
     if (rc)

@@ -84,6 +84,9 @@ int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct p
 int pare_target_put(const struct pare_tensor *to, int64_t i, const struct pare_tensor *from,
                     int64_t item, struct pare_err *err);
 
+/* The number of the option 'fill'; 0 if it is not given. */
+int pare_data_fill(const struct pare_data *d, float *v, struct pare_err *err);
+
 bool pare_wants_test(const struct pare_data *d); /* split is "test" or "val" */
 
 /* ---- files ------------------------------------------------------------------------ */

@@ -17,6 +17,8 @@ DIR *opendir(const char *name)
     d = real(name);
     if (n >= 7 && !strcmp(name + n - 7, "endless"))
         endless = d;
+    else if (d == endless) /* the memory of a folder that was closed */
+        endless = NULL;
     return d;
 }
 

@@ -1,0 +1,286 @@
+/* test_tables.c - CSV files, lists of files and WAV folders as data sets. */
+#include "data_rig.h"
+
+#include <math.h>
+
+#include "data/csv.h"
+#include "data/wav.h"
+
+static void write_text(struct rig *r, const char *name, const char *text)
+{
+    rig_write(r, name, text, strlen(text));
+}
+
+static struct pare_tensor all_items(struct rig *r, struct pare_tensor *y)
+{
+    const struct pare_batch *b;
+
+    assert_int_equal(pare_loader_new(r->data, &(struct pare_loader_opts){ .batch = r->data->n },
+                                     &r->loader, &r->err),
+                     0);
+    assert_int_equal(pare_loader_next(r->loader, &b, &r->err), 0);
+    *y = b->y;
+    return b->x;
+}
+
+static void check_floats(const struct pare_tensor *t, int n, const float *want)
+{
+    assert_int_equal(pare_numel(t), n);
+    for (int i = 0; i < n; i++)
+        assert_true(fabsf(pare_f32(t)[i] - want[i]) < 1e-6f);
+}
+
+static void test_columns_are_inputs_and_labels(void **state)
+{
+    struct pare_tensor x, y;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    write_text(&r, "t.csv",
+               "\xef\xbb\xbf"
+               "a, b ,label\r\n1,2.5,0\r\n\r\n-3,\" 4e1\",1\r\n");
+    expect_open(&r, "t.csv", "train", "");
+    x = all_items(&r, &y);
+    assert_true(x.rank == 2 && x.dim[0] == 2 && x.dim[1] == 2 && y.dtype == PARE_I64);
+    check_floats(&x, 4, (float[]){ 1, 2.5f, -3, 40 });
+    assert_true(pare_i64(&y)[0] == 0 && pare_i64(&y)[1] == 1);
+    expect_open(&r, "t.csv", "train", "label=b columns=label,a");
+    x = all_items(&r, &y);
+    check_floats(&x, 4, (float[]){ 0, 1, 1, -3 });
+    check_floats(&y, 2, (float[]){ 2.5f, 40 });
+    expect_open(&r, "t.csv", "train", "label=a,b columns=label");
+    x = all_items(&r, &y);
+    assert_true(y.rank == 2 && y.dim[1] == 2 && y.dtype == PARE_F32);
+    rig_end(&r);
+}
+
+static void test_texts_are_classes(void **state)
+{
+    struct pare_tensor y;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    write_text(&r, "t.tsv", "n\tspecies\n1\tdog\n2\tcat\n3\t\"a \"\"b\"\"\"\n4\tcat");
+    expect_open(&r, "t.tsv", "train", "label=species");
+    all_items(&r, &y);
+    assert_int_equal(r.data->classes, 3);
+    assert_string_equal(r.data->class_name[0], "a \"b\"");
+    assert_true(pare_i64(&y)[0] == 2 && pare_i64(&y)[1] == 1 && pare_i64(&y)[3] == 1);
+    write_text(&r, "s.csv", "n;label\n1,5;1\n");
+    expect_open_error(&r, "s.csv", "train", "", "line 2: column 'n' is '1,5', expected a number");
+    rig_end(&r);
+}
+
+static void test_mistakes_are_named_with_their_line(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    write_text(&r, "t.csv", "a,b\n1,2\n3,\n");
+    expect_open_error(&r, "t.csv", "train", "", "line 3: column 'b' has no value");
+    write_text(&r, "t.csv", "a,b\n1,2\n\"x\ny\",3\n4,inf\n");
+    expect_open_error(&r, "t.csv", "train", "", "line 3: column 'a' is 'x\ny', expected a number");
+    write_text(&r, "t.csv", "a,b\n1,2\n\"3\n\",3\n4,nan\n");
+    expect_open_error(&r, "t.csv", "train", "columns=b", "line 5: column 'b' has no value");
+    write_text(&r, "t.csv", "a,b\n1\n");
+    expect_open_error(&r, "t.csv", "train", "", "line 2 has 1 cell, the header has 2");
+    write_text(&r, "t.csv", "a,A\n1,2\n");
+    expect_open_error(&r, "t.csv", "train", "", "has column");
+    write_text(&r, "t.csv", "a,b\n1,\"2\n");
+    expect_open_error(&r, "t.csv", "train", "", "line 2: a quote is not closed");
+    write_text(&r, "t.csv", "a,b\n");
+    expect_open_error(&r, "t.csv", "train", "", "has a header, but no rows");
+    write_text(&r, "t.csv", "");
+    expect_open_error(&r, "t.csv", "train", "", "is empty");
+    write_text(&r, "t.csv", "area,price\n1,2\n");
+    expect_open_error(&r, "t.csv", "train", "label=prize", "did you mean 'price'");
+    expect_open_error(&r, "t.csv", "train", "label=area columns=area",
+                      "both an input and the label");
+    expect_open_error(&r, "t.csv", "train", "label=area,price", "none is an input");
+    rig_end(&r);
+}
+
+/* Columns of a model with several inputs, one of them of integers. */
+static void test_columns_of_several_inputs(void **state)
+{
+    static const struct pare_io io[] = { { "pixel", PARE_F32, 2, { -1, 2 }, { NULL }, 0 },
+                                         { "id", PARE_I64, 1, { -1 }, { NULL }, 0 } };
+    struct pare_data_request q = { .split = "train", .io = io, .n_io = 2 };
+    struct pare_loader_opts lo = { .batch = 2, .input = io, .n_inputs = 2 };
+    const struct pare_batch *b;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    write_text(&r, "t.csv", "id,pixel.0,y,pixel_1\n7,0.5,1,1.5\n9,2.5,0,3.5\n");
+    q.spec = rig_path(&r, "t.csv");
+    assert_int_equal(pare_data_open_for(&q, NULL, &r.data, &r.err), 0);
+    assert_int_equal(pare_loader_new(r.data, &lo, &r.loader, &r.err), 0);
+    assert_int_equal(pare_loader_next(r.loader, &b, &r.err), 0);
+    check_floats(&b->in[0], 4, (float[]){ 0.5f, 1.5f, 2.5f, 3.5f });
+    assert_true(b->in[1].dtype == PARE_I64 && b->in[1].rank == 1 && pare_i64(&b->in[1])[1] == 9);
+    close_data(&r);
+    write_text(&r, "t.csv", "id,pixels,y\n7,0.5,1\n");
+    assert_int_not_equal(pare_data_open_for(&q, NULL, &r.data, &r.err), 0);
+    assert_non_null(strstr(r.err.msg, "input 'pixel' has no column"));
+    rig_end(&r);
+}
+
+static const unsigned char png[] = { /* 1 x 1, red */
+                                     137, 80, 78, 71, 13, 10,  26,  10,  0,   0,   0,   13,
+                                     73,  72, 68, 82, 0,  0,   0,   1,   0,   0,   0,   1,
+                                     8,   2,  0,  0,  0,  144, 119, 83,  222, 0,   0,   0,
+                                     12,  73, 68, 65, 84, 120, 156, 99,  248, 207, 192, 0,
+                                     0,   3,  1,  1,  0,  201, 254, 146, 239, 0,   0,   0,
+                                     0,   73, 69, 78, 68, 174, 66,  96,  130
+};
+
+static void test_lists_of_images(void **state)
+{
+    struct pare_tensor x, y;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    rig_write(&r, "i/one, two.png", png, sizeof(png));
+    rig_write(&r, "i/2.png", png, sizeof(png));
+    write_text(&r, "l.csv", "label,file\ndog,\"i/one, two.png\"\ncat,i/2.png\n");
+    expect_open(&r, "l.csv", "train", "");
+    x = all_items(&r, &y);
+    assert_true(x.rank == 4 && x.dim[1] == 3 && pare_f32(&x)[0] == 1 && pare_f32(&x)[1] == 0);
+    assert_true(pare_i64(&y)[0] == 1 && pare_i64(&y)[1] == 0);
+    write_text(&r, "l.txt", "i/one, two.png\ni/2.png\n");
+    expect_open(&r, "l.txt", "train", "");
+    assert_int_equal(r.data->n, 2);
+    assert_false(pare_data_has_labels(r.data));
+    write_text(&r, "l.txt", "i/2.png\t3\r\ni/one, two.png\t0\r\n\r\n");
+    expect_open(&r, "l.txt", "train", "");
+    assert_int_equal(r.data->classes, 4);
+    write_text(&r, "l.txt", "i/2.png\t3\ni/2.png\n");
+    expect_open_error(&r, "l.txt", "train", "", "line 2 has no label");
+    write_text(&r, "l.txt", "missing.png\n");
+    expect_open_error(&r, "l.txt", "train", "", "missing.png");
+    write_text(&r, "l.txt", "\n");
+    expect_open_error(&r, "l.txt", "train", "", "no files are named");
+    rig_end(&r);
+}
+
+/* A WAV file of 16 bits: two frames per byte of `frames`. */
+static void write_wav(struct rig *r, const char *name, int channels, int rate, int frames)
+{
+    unsigned char b[44 + 256] = "RIFF....WAVEfmt \x10\0\0\0\x01\0";
+    int n = 2 * channels * frames;
+
+    b[22] = (unsigned char)channels;
+    b[24] = (unsigned char)(rate & 255);
+    b[25] = (unsigned char)(rate >> 8);
+    b[34] = 16;
+    memcpy(b + 36, "data", 4);
+    b[40] = (unsigned char)n;
+    for (int i = 0; i < channels * frames; i++)
+        b[44 + 2 * i + 1] = (unsigned char)(i % 2 ? 0xc0 : 0x40); /* -0.5 and 0.5 */
+    rig_write(r, name, b, 44 + (size_t)n);
+}
+
+static void test_sounds(void **state)
+{
+    struct pare_tensor x, y;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    write_wav(&r, "w/a/1.wav", 1, 8000, 3);
+    write_wav(&r, "w/b/2.wav", 1, 8000, 2);
+    expect_open_error(&r, "w", "train", "", "b/2.wav: 2 samples, expected 3: --fill 0");
+    expect_open_error(&r, "w", "train", "fill=x", "'fill' is 'x'");
+    expect_open_error(&r, "w", "train", "fill=9 rate=16000",
+                      "8000 samples per second, expected 16");
+    expect_open(&r, "w", "train", "fill=9");
+    x = all_items(&r, &y);
+    assert_true(x.rank == 2 && x.dim[1] == 3);
+    check_floats(&x, 6, (float[]){ 0.5f, -0.5f, 0.5f, 0.5f, -0.5f, 9 });
+    assert_true(pare_i64(&y)[0] == 0 && pare_i64(&y)[1] == 1);
+    write_wav(&r, "w/b/3.wav", 2, 8000, 3);
+    expect_open_error(&r, "w", "train", "fill=0",
+                      "3.wav: 2 channels, the first file has 1; --mono");
+    expect_open(&r, "w", "train", "fill=0 mono=true");
+    x = all_items(&r, &y);
+    check_floats(&x, 9, (float[]){ 0.5f, -0.5f, 0.5f, 0.5f, -0.5f, 0, 0, 0, 0 });
+    rig_write(&r, "w/b/4.mp3", "x", 1);
+    expect_open_error(&r, "w", "train", "", "only WAV is supported");
+    rig_end(&r);
+}
+
+static void test_samples_of_all_widths(void **state)
+{
+    struct pare_wav w = { .channels = 1, .frames = 2, .bytes = 1 };
+    float v[2];
+
+    (void)state;
+    w.data = (const unsigned char[]){ 192, 64 };
+    pare_wav_channel(&w, 0, v);
+    assert_true(v[0] == 0.5f && v[1] == -0.5f);
+    w.bytes = 3;
+    w.data = (const unsigned char[]){ 0, 0, 64, 0, 0, 192 };
+    pare_wav_channel(&w, 0, v);
+    assert_true(v[0] == 0.5f && v[1] == -0.5f);
+    w.bytes = 4;
+    w.data = (const unsigned char[]){ 0, 0, 0, 64, 0, 0, 0, 192 };
+    pare_wav_channel(&w, 0, v);
+    assert_true(v[0] == 0.5f && v[1] == -0.5f);
+    w.is_float = true;
+    w.data = (const unsigned char[]){ 0, 0, 0, 63, 0, 0, 128, 127 }; /* 0.5, infinity */
+    pare_wav_channel(&w, 0, v);
+    assert_true(v[0] == 0.5f && v[1] == 0);
+}
+
+/* Every allocation of opening a set fails once. */
+static void check_allocations(struct rig *r, const char *spec, const char *opts)
+{
+    struct pare_data_opts o;
+    int rc = PARE_ENOMEM;
+
+    close_data(r);
+    assert_int_equal(parse_options(r, opts, &o), 0);
+    for (int n = 1; rc && n < 10000; n++) {
+        pare_oom_countdown = n;
+        rc = pare_data_open(rig_path(r, spec), "train", &o, &r->data, &r->err);
+        pare_oom_countdown = 0;
+    }
+    assert_int_equal(rc, 0);
+}
+
+static void test_allocations_may_fail(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    write_text(&r, "t.csv", "a,b,label\n1,2,x\n3,4,y\n");
+    rig_write(&r, "2.png", png, sizeof(png));
+    write_text(&r, "l.txt", "2.png\tcat\n2.png\tdog\n");
+    write_wav(&r, "w/1.wav", 2, 8000, 3);
+    check_allocations(&r, "t.csv", "columns=b,a");
+    check_allocations(&r, "l.txt", "");
+    check_allocations(&r, "w", "mono=true");
+    rig_end(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_columns_are_inputs_and_labels),
+        cmocka_unit_test(test_texts_are_classes),
+        cmocka_unit_test(test_mistakes_are_named_with_their_line),
+        cmocka_unit_test(test_columns_of_several_inputs),
+        cmocka_unit_test(test_lists_of_images),
+        cmocka_unit_test(test_sounds),
+        cmocka_unit_test(test_samples_of_all_widths),
+        cmocka_unit_test(test_allocations_may_fail),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
