@@ -3,6 +3,7 @@
 
 #include "../base/arena.h"
 #include "../io/tensor_file.h"
+#include "../graph/free_dims.h"
 #include "../graph/pattern/pattern.h"
 #include "../onnx/model.h"
 #include "../tensor/tensor.h"
@@ -16,7 +17,8 @@ struct apply {
     struct pare_arena *arena;
     struct pare_layer_info *layer;
     int n_layers;
-    struct pare_layer_info *norm; /* layers if a normalization that is written out is one as well */
+    struct pare_layer_info *norm; /* the same with normalizations that are written out; NULL: not
+                                   * listed */
     int n_norms;
     struct pare_named *mask;
 };
@@ -79,11 +81,26 @@ static bool is_real(const struct pare_value *v)
     return v->t.dtype == PARE_F32 || v->t.dtype == PARE_F16 || v->t.dtype == PARE_BF16;
 }
 
-static int find_layer(const struct apply *a, const char *name, const struct pare_layer_info **l,
+/* Layers of the graph in which a normalization is one node, for sizes that the model accepts. */
+static int find_norms(struct apply *a, struct pare_err *err)
+{
+    struct pare_all_sizes all;
+    const struct pare_io *io;
+
+    pare_model_inputs(a->m, &io);
+    PARE_TRY(pare_graph_all_sizes(a->arena, a->m->graph, io, NULL, &all, err));
+    PARE_TRY(pare_graph_canonical(all.g, PARE_PATTERN_ROWS, err));
+    return pare_layers(a->arena, all.g, &a->norm, &a->n_norms, err);
+}
+
+static int find_layer(struct apply *a, const char *name, const struct pare_layer_info **l,
                       struct pare_err *err)
 {
     int rc = pare_find_layer(a->layer, a->n_layers, name, l, err);
+    struct pare_err other;
 
+    if (rc && !a->norm && find_norms(a, &other))
+        return rc;
     for (int i = 0; i < a->n_norms && rc; i++)
         if (!strcmp(a->norm[i].name, name)) {
             *l = &a->norm[i];
@@ -215,11 +232,6 @@ int pare_apply_list(struct pare_model *m, const char *path, struct pare_arena *a
     struct pare_graph *g;
 
     PARE_TRY(pare_model_layers(m, arena, &g, &a.layer, &a.n_layers, err));
-    g = pare_graph_clone(arena, g, err);
-    if (!g)
-        return err->code;
-    PARE_TRY(pare_graph_canonical(g, PARE_PATTERN_ROWS, err));
-    PARE_TRY(pare_layers(arena, g, &a.norm, &a.n_norms, err));
     PARE_TRY(
         pare_tensor_file_read(arena, path, &a.mask, n, err)); /* its errors contain the file name */
     return pare_at(err, apply(&a, list, *n, err), "%s", path);

@@ -123,6 +123,7 @@ static bool fits(const struct pare_keep_sets *k, const struct pare_tied *t, int 
     case PARE_TIE_DIGITS:
     case PARE_TIE_GROUPS: return digits_fit(k, t, na);
     case PARE_TIE_SUM:
+    case PARE_TIE_RESTORED:
     case PARE_TIE_FREEZE: return true;
     }
     return false;
@@ -200,6 +201,7 @@ static int add_relation(struct pare_keep_sets *k, const struct pare_tied *t, str
     case PARE_TIE_DIGITS:
     case PARE_TIE_GROUPS: return hear_digits(k, t, a, err);
     case PARE_TIE_SUM:
+    case PARE_TIE_RESTORED:
     case PARE_TIE_TOGETHER: break;
     case PARE_TIE_FREEZE: freeze(k, a, t->node, t->why); break;
     }

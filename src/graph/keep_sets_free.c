@@ -82,6 +82,7 @@ static bool same_relation(const struct pare_graph *g, const struct pare_tied *t,
     case PARE_TIE_GROUPS: return same_digits(g, t, u);
     case PARE_TIE_SAME:
     case PARE_TIE_SUM:
+    case PARE_TIE_RESTORED:
     case PARE_TIE_TOGETHER:
     case PARE_TIE_FREEZE: return true;
     }

@@ -87,6 +87,12 @@ void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis)
         add(t, (struct pare_tied){ .kind = PARE_TIE_SUM, .a = v, .ax = axis });
 }
 
+void pare_tie_restored(struct pare_ties *t, const struct pare_value *v, int axis)
+{
+    if (v)
+        add(t, (struct pare_tied){ .kind = PARE_TIE_RESTORED, .a = v, .ax = axis });
+}
+
 void pare_tie_together(struct pare_ties *t, const struct pare_value *a, int ax,
                        const struct pare_value *b, int bx)
 {

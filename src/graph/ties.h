@@ -11,6 +11,7 @@ enum pare_tie_kind {
     PARE_TIE_DIGITS,
     PARE_TIE_GROUPS,
     PARE_TIE_SUM,
+    PARE_TIE_RESTORED,
     PARE_TIE_TOGETHER,
     PARE_TIE_FREEZE,
 };

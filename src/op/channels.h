@@ -59,6 +59,10 @@ void pare_tie_groups(struct pare_ties *t, const struct pare_value *whole, int wx
  * removed if all elements there are 0. */
 void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
 
+/* The node computes with all indices of this axis, and shrink() makes the removed ones again: an
+ * index can be removed if it is constant. */
+void pare_tie_restored(struct pare_ties *t, const struct pare_value *v, int axis);
+
 /* Pruners remove index i of both axes together, although each can be removed without the other: a
  * normalization along the channels mixes all of them, but what it reads and what it writes can be 0
  * at the same ones.  Speedup ignores the relation, and so do pruners where a computed axis is

@@ -153,23 +153,32 @@ static int fill_groups(struct pare_arena *a, const struct group *b, int64_t n,
     return 0;
 }
 
+int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a, struct pare_graph **g,
+                        struct pare_err *err)
+{
+    struct pare_all_sizes all;
+    const struct pare_io *io;
+
+    pare_model_inputs(r->model, &io);
+    PARE_TRY(pare_graph_all_sizes(a, r->model->graph, io, NULL, &all, err));
+    *g = all.g;
+    return pare_graph_canonical(*g, PARE_PATTERN_ROWS, err);
+}
+
 /* The graph to analyze, and the weights of the layers in it; NULL: a weight is in a body.  Unshares
  * constants that several nodes happen to share, so that they couple nothing; weights with masks
  * stay shared. */
 static int open_graph(struct pare_compression *r, struct pare_graph **g,
                       const struct pare_value ***weight, struct pare_err *err)
 {
-    struct pare_all_sizes all;
-    const struct pare_io *io;
-
     *weight = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(**weight));
     if (!*weight)
         return pare_no_memory(err, "for dependency groups");
-    pare_model_inputs(r->model, &io);
-    PARE_TRY(pare_graph_all_sizes(r->scratch, r->model->graph, io, NULL, &all, err));
-    *g = all.g;
+    *g = r->prune->graph;
+    if (!*g)
+        PARE_TRY(pare_graph_to_group(r, r->scratch, g, err));
     for (int i = 0; i < r->n_layers; i++)
-        (*weight)[i] = pare_map_get(&all.g->names, pare_value_root(r->layer[i].info.weight)->name);
+        (*weight)[i] = pare_map_get(&(*g)->names, pare_value_root(r->layer[i].info.weight)->name);
     return pare_graph_unshare(*g, *weight, r->n_layers, err);
 }
 
@@ -185,7 +194,6 @@ static int find_groups(struct pare_compression *r, struct pare_dependency_groups
     int64_t n_members, n, from = 0;
 
     PARE_TRY(open_graph(r, &g, &weight, err));
-    PARE_TRY(pare_graph_canonical(g, PARE_PATTERN_ROWS, err));
     PARE_TRY(pare_keep_sets_new(r->scratch, g, &kept, err));
     PARE_TRY(pare_removal_units_new(r->scratch, kept, &removal_units, err));
     PARE_TRY(list_members(r, weight, removal_units, &m, &n_members, err));

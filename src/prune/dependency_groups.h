@@ -30,6 +30,11 @@ struct pare_dependency_groups {
 int pare_compression_groups(struct pare_compression *r, const struct pare_dependency_groups **d,
                             struct pare_err *err);
 
+/* The graph to find groups in, for all sizes of free dimensions; a normalization is one node in it,
+ * however the file spells it. */
+int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a, struct pare_graph **g,
+                        struct pare_err *err);
+
 /* Are the layer's units its output channels?  Those of a recurrent layer are its states. */
 bool pare_layer_by_channels(const struct pare_layer *l);
 

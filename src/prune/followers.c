@@ -5,21 +5,8 @@
 
 #include "../base/arena.h"
 #include "../compress/wrap.h"
-#include "../graph/pattern/pattern.h"
 #include "../op/operator.h"
 #include "dependency_groups.h"
-
-/* Layers of the graph in which a normalization is one node, however the file spells it. */
-static int find_layers(struct pare_compression *c, struct pare_layer_info **list, int *n,
-                       struct pare_err *err)
-{
-    struct pare_graph *g = pare_graph_clone(c->arena, c->graph, err);
-
-    if (!g)
-        return err->code;
-    PARE_TRY(pare_graph_canonical(g, PARE_PATTERN_ROWS, err));
-    return pare_layers(c->arena, g, list, n, err);
-}
 
 static bool is_wrapped(const struct pare_compression *c, const struct pare_layer_info *l)
 {
@@ -46,7 +33,8 @@ static int wrap_candidates(struct pare_compression *c, const struct pare_config 
     struct pare_layer *list;
     int n;
 
-    PARE_TRY(find_layers(c, &info, &n, err));
+    PARE_TRY(pare_graph_to_group(c, c->arena, &c->prune->graph, err));
+    PARE_TRY(pare_layers(c->arena, c->prune->graph, &info, &n, err));
     list = pare_alloc(c->arena, (size_t)(c->n_layers + n), sizeof(*list));
     if (!list)
         return pare_no_memory(err, "for the layers of a compression");
@@ -103,5 +91,7 @@ int pare_followers_add(struct pare_compression *c, const struct pare_config *con
     rc = wrap_candidates(c, config, err);
     c->prune->following = false;
     PARE_TRY(rc);
-    return drop_others(c, err);
+    rc = drop_others(c, err);
+    c->prune->graph = NULL; /* constants that layers share are separate in it now */
+    return rc;
 }

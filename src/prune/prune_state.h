@@ -28,6 +28,7 @@ struct pare_prune_settings {
 struct pare_prune_state {
     struct pare_prune_settings settings;
     const struct pare_dependency_groups *groups; /* dependency groups; NULL: not computed */
+    struct pare_graph *graph;                    /* to find groups in; NULL: not made */
     bool following;                              /* layers that are wrapped now are followers */
 };
 

@@ -250,6 +250,7 @@ static void carry(const struct pare_speedup *s, const struct pare_tied *t,
     case PARE_TIE_DIGITS: carry_digits(s, t, x, to); break;
     case PARE_TIE_GROUPS:
     case PARE_TIE_SUM:
+    case PARE_TIE_RESTORED:
     case PARE_TIE_TOGETHER:
     case PARE_TIE_FREEZE: break;
     }

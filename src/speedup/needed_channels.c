@@ -170,6 +170,23 @@ static bool need_nonzero(struct pare_speedup *s, const struct pare_value *a, int
     return grown;
 }
 
+/* Of an axis whose constants the smaller model makes again, keep all channels but these. */
+static bool need_variable(struct pare_speedup *s, const struct pare_value *v, int axis)
+{
+    uint8_t *keep = pare_keep_axis(s->kept, v, axis);
+    bool grown = false;
+
+    for (int64_t i = 0; keep && i < v->t.dim[axis]; i++) {
+        float c = pare_constant_channel(s, v, axis, i);
+
+        if (keep[i] || (!isnan(c) && !isinf(c)))
+            continue;
+        keep[i] = 1;
+        grown = true;
+    }
+    return grown;
+}
+
 /* Axes of a node's inputs, and its internal axes, that ties connect to an output. */
 struct reach {
     const struct pare_node *n;
@@ -196,7 +213,8 @@ static bool spread(struct reach *r, const struct pare_tied *t)
 {
     bool any = false, grown = false, yes;
 
-    if (t->kind == PARE_TIE_FREEZE || t->kind == PARE_TIE_SUM || t->kind == PARE_TIE_TOGETHER)
+    if (t->kind == PARE_TIE_FREEZE || t->kind == PARE_TIE_SUM || t->kind == PARE_TIE_RESTORED ||
+        t->kind == PARE_TIE_TOGETHER)
         return false;
     any = *reached(r, t->a, t->ax, &yes) || (t->b && *reached(r, t->b, t->bx, &yes));
     for (int d = 0; d < t->n_digits; d++)
@@ -216,13 +234,14 @@ static bool spread(struct reach *r, const struct pare_tied *t)
     return grown;
 }
 
-static bool is_summed(const struct pare_speedup *s, const struct pare_node *n,
-                      const struct pare_value *v, int axis)
+/* Does the node declare this about the axis? */
+static bool declares(const struct pare_speedup *s, const struct pare_node *n,
+                     enum pare_tie_kind kind, const struct pare_value *v, int axis)
 {
     const struct pare_tied *t = pare_keep_sets_ties(s->kept)->tie;
 
     for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++)
-        if (t[i].kind == PARE_TIE_SUM && t[i].a == v && t[i].ax == axis)
+        if (t[i].kind == kind && t[i].a == v && t[i].ax == axis)
             return true;
     return false;
 }
@@ -281,8 +300,10 @@ static bool need_rest(struct pare_speedup *s, const struct pare_node *n)
         if (!v || v->flags & PARE_V_CONST || seen_before(n, k))
             continue;
         for (int axis = 0; axis < v->t.rank; axis++)
-            if (is_summed(s, n, v, axis))
+            if (declares(s, n, PARE_TIE_SUM, v, axis))
                 grown |= need_nonzero(s, v, axis, NULL, 0);
+            else if (declares(s, n, PARE_TIE_RESTORED, v, axis))
+                grown |= need_variable(s, v, axis);
             else if (k >= 64 || !r.in[k][axis])
                 grown |= keep_axis(s, v, axis);
     }

@@ -6,7 +6,8 @@
  *     x (kept)  ->  Pad (kept, zeros)  ->  LayerNormalization  ->  Slice (kept)
  *
  * The zeros are at the end, so scale and bias are put in that order.  If the result keeps other
- * channels than the input, Gather selects them; if it keeps all, zeros are inserted in place.
+ * channels than the input, Gather selects them; if it keeps all, zeros are inserted in place.  If
+ * removed channels are constants other than 0, an Add makes them of the zeros.
  */
 #include <string.h>
 
@@ -25,6 +26,7 @@ struct rows {
     int axis;
     int64_t n;         /* channels */
     int64_t in, out;   /* of which are kept */
+    bool constants;    /* a removed channel of x is not 0 */
     int64_t *order;    /* channels in the order in which the node sees them */
     int64_t *selected; /* places in that order of the kept channels of y */
 };
@@ -69,6 +71,38 @@ static int set_readers(struct rows *r, const char *name)
     return 0;
 }
 
+/* ---- constants ------------------------------------------------------------------------------- */
+
+/* Channel i of x, which is 0 if it is kept. */
+static float removed_constant(const struct rows *r, int64_t i)
+{
+    return pare_shrunk_keep(r->s, r->x, r->axis)[i]
+               ? 0
+               : pare_constant_channel(r->s->k->s, r->x, r->axis, i);
+}
+
+/* Add the constants of removed channels to `from`; *to is the sum, or `from` if all are 0. */
+static int add_constants(struct rows *r, const char *from, const char **to)
+{
+    struct pare_tensor t = { .dtype = PARE_F32, .rank = 1, .dim = { r->n } };
+    struct pare_edit_node add = { .type = "Add", .axis = -1 };
+    struct pare_edit *e = r->s->k->e;
+
+    *to = from;
+    if (!r->constants)
+        return 0;
+    PARE_TRY(pare_tensor_alloc(r->s->k->arena, &t, r->s->err));
+    for (int64_t i = 0; i < r->n; i++)
+        pare_f32_mut(&t)[i] = removed_constant(r, r->order ? r->order[i] : i);
+    PARE_TRY(pare_speedup_narrow(r->s->k->arena, r->s->k->s, r->x, &t, r->s->err));
+    *to = pare_edit_name(e, r->x->name, "_constants");
+    add.name = pare_edit_name(e, r->s->n->name, "_constants");
+    if (!add.name)
+        return pare_no_memory(r->s->err, "for a smaller model");
+    PARE_TRY(pare_edit_add_constant(e, add.name, &t, &add.in[1], r->s->err));
+    return insert(r, &add, from, *to);
+}
+
 /* ---- zeros at their places ------------------------------------------------------------------- */
 
 /* For each channel its index among the kept ones (0 if it is removed), and 1 or 0 to multiply it
@@ -93,8 +127,8 @@ static int make_places(struct rows *r, struct pare_tensor *at, struct pare_tenso
 /* Gather repeats channel 0 at the removed ones, and Mul makes them 0. */
 static int insert_zeros(struct rows *r)
 {
-    struct pare_edit *e = r->s->k->e;
     struct pare_edit_node gather = { .type = "Gather", .axis = r->axis };
+    struct pare_edit *e = r->s->k->e;
     struct pare_edit_node mul = { .type = "Mul", .axis = -1 };
     struct pare_tensor at, factor;
     const char *spread = pare_edit_name(e, r->x->name, "_spread");
@@ -109,6 +143,7 @@ static int insert_zeros(struct rows *r)
     PARE_TRY(pare_edit_add_constant(e, mul.name, &factor, &mul.in[1], r->s->err));
     PARE_TRY(insert(r, &gather, r->x->name, spread));
     PARE_TRY(insert(r, &mul, spread, zeros));
+    PARE_TRY(add_constants(r, zeros, &zeros));
     return set_readers(r, zeros);
 }
 
@@ -154,6 +189,7 @@ static int insert_pad(struct rows *r)
         pad.list[0].n = 2 * (r->axis + 1);
     }
     PARE_TRY(insert(r, &pad, r->x->name, to));
+    PARE_TRY(add_constants(r, to, &to));
     return set_readers(r, to);
 }
 
@@ -259,5 +295,7 @@ void pare_shrunk_rows(struct pare_shrunk *s)
     r.n = r.x->t.dim[r.axis];
     r.in = pare_shrunk_dim(s, r.x, r.axis);
     r.out = pare_shrunk_dim(s, r.y, r.axis);
+    for (int64_t i = 0; i < r.n; i++)
+        r.constants |= removed_constant(&r, i) != 0;
     s->rc = shrink(&r);
 }

@@ -35,6 +35,7 @@ static void state_ties(const struct pare_node *n, struct pare_ties *t)
         case PARE_TIE_DIGITS: pare_tie_digits(t, x->a, x->ax, x->digit, x->n_digits); break;
         case PARE_TIE_GROUPS: pare_tie_groups(t, x->a, x->ax, x->digit); break;
         case PARE_TIE_SUM: pare_tie_sum(t, x->a, x->ax); break;
+        case PARE_TIE_RESTORED: pare_tie_restored(t, x->a, x->ax); break;
         case PARE_TIE_TOGETHER: pare_tie_together(t, x->a, x->ax, x->b, x->bx); break;
         case PARE_TIE_FREEZE: pare_tie_freeze(t, x->a, x->ax, x->why); break;
         }

@@ -61,6 +61,7 @@ static const char *normalize(struct net *n, enum norm kind, const char *x, const
 /* What is masked: the residual stream, the scale and the bias of the normalization. */
 struct masks {
     int stream, scale, bias;
+    bool constant; /* masked channels of the stream are constants other than 0 */
 };
 
 /* x -> stream (C = 12); stream + two layers of its normalization; 3 outputs.  Expects `inner`
@@ -72,7 +73,7 @@ static void expect_block(enum norm kind, int opset, struct masks m, int64_t inne
     struct speedup_result s;
 
     n.b.opset = opset;
-    n.zero_bias = true;
+    n.zero_bias = !m.constant;
     x = linear(&n, build_input(&n.b, PARE_F32, INTS(-1, -1, 6)), m.stream, 6, 12);
     y = normalize(&n, kind, x, masked_list(&n, 1, m.scale, 12), masked_list(&n, 0.5f, m.bias, 12));
     y = linear(&n, net_relu(&n, linear(&n, y, ALL, 12, 10)), m.stream, 10, 12);
@@ -89,7 +90,7 @@ static void expect_block(enum norm kind, int opset, struct masks m, int64_t inne
 static void test_same_channels_of_input_and_result(void **state)
 {
     static const int opsets[] = { 9, 10, 11, 13, 17 };
-    const struct masks m = { HALF, HALF, HALF };
+    const struct masks m = { HALF, HALF, HALF, false };
 
     (void)state;
     for (int i = 0; i < 5; i++) {
@@ -104,26 +105,36 @@ static void test_same_channels_of_input_and_result(void **state)
 static void test_other_channels_of_the_result(void **state)
 {
     (void)state;
-    expect_block(OPERATOR, 17, (struct masks){ FRONT, HALF, HALF }, 6, 6);
-    expect_block(OPERATOR, 17, (struct masks){ ALL, HALF, HALF }, 6, 12);
-    expect_block(WRITTEN, 9, (struct masks){ FRONT, HALF, HALF }, 6, 6);
-    expect_block(RMS, 23, (struct masks){ BACK, HALF, HALF }, 6, 6);
+    expect_block(OPERATOR, 17, (struct masks){ FRONT, HALF, HALF, false }, 6, 6);
+    expect_block(OPERATOR, 17, (struct masks){ ALL, HALF, HALF, false }, 6, 12);
+    expect_block(WRITTEN, 9, (struct masks){ FRONT, HALF, HALF, false }, 6, 6);
+    expect_block(RMS, 23, (struct masks){ BACK, HALF, HALF, false }, 6, 6);
 }
 
 /* A removed channel of the input alone has a result: (0 - mean) / deviation. */
 static void test_input_alone(void **state)
 {
     (void)state;
-    expect_block(OPERATOR, 17, (struct masks){ HALF, ALL, ALL }, 12, 6);
-    expect_block(WRITTEN, 11, (struct masks){ HALF, ALL, ALL }, 12, 6);
+    expect_block(OPERATOR, 17, (struct masks){ HALF, ALL, ALL, false }, 12, 6);
+    expect_block(WRITTEN, 11, (struct masks){ HALF, ALL, ALL, false }, 12, 6);
 }
 
 /* With scale 0 a channel is its bias, which is folded into the next layer. */
 static void test_constant_channels_of_the_result(void **state)
 {
     (void)state;
-    expect_block(OPERATOR, 17, (struct masks){ HALF, HALF, ALL }, 6, 6);
-    expect_block(WRITTEN, 13, (struct masks){ ALL, FRONT, ALL }, 6, 12);
+    expect_block(OPERATOR, 17, (struct masks){ HALF, HALF, ALL, false }, 6, 6);
+    expect_block(WRITTEN, 13, (struct masks){ ALL, FRONT, ALL, false }, 6, 12);
+}
+
+/* Constants of the stream are put back before the normalization. */
+static void test_constant_channels_of_the_input(void **state)
+{
+    (void)state;
+    expect_block(OPERATOR, 17, (struct masks){ HALF, HALF, HALF, true }, 6, 6);
+    expect_block(OPERATOR, 17, (struct masks){ HALF, ALL, ALL, true }, 12, 6);
+    expect_block(WRITTEN, 9, (struct masks){ BACK, HALF, ALL, true }, 6, 6);
+    expect_block(RMS, 23, (struct masks){ FRONT, FRONT, ALL, true }, 6, 6);
 }
 
 /* Two normalizations share scale and bias, and only one of them loses channels of its input: the
@@ -159,6 +170,7 @@ int main(void)
         T(test_other_channels_of_the_result),
         T(test_input_alone),
         T(test_constant_channels_of_the_result),
+        T(test_constant_channels_of_the_input),
         T(test_shared_lists),
     };
 

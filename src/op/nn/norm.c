@@ -179,7 +179,7 @@ void pare_norm_row_ties(const struct pare_node *n, int axis, struct pare_ties *t
     pare_ties_except(n, ~0u << axis, t);
     if (axis != last)
         return;
-    pare_tie_sum(t, x, last);
+    pare_tie_restored(t, x, last);
     pare_tie_digits(t, y, last, &own, 1);
     pare_tie_together(t, x, last, y, last);
     for (int i = 1; i < n->n_in; i++)

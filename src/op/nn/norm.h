@@ -66,10 +66,10 @@ struct pare_norm_group {
 void pare_norm_group_back(const struct pare_norm_group *g);
 
 /* Callbacks of an operator that normalizes over the axes from `axis` on.  The moments depend on all
- * channels of the input.  If only the last axis is normalized, channels of the input that are 0 are
- * removed, and channels of the result that are not needed, each without the other; shrink() inserts
- * zeros before the node and selects channels after it.  A channel of the result with scale 0 is
- * constant. */
+ * channels of the input.  If only the last axis is normalized, channels of the input that are
+ * constant are removed, and channels of the result that are not needed, each without the other;
+ * shrink() inserts the constants before the node and selects channels after it.  A channel of the
+ * result with scale 0 is constant. */
 void pare_norm_row_ties(const struct pare_node *n, int axis, struct pare_ties *t);
 void pare_norm_row_shrink(const struct pare_node *n, struct pare_shrunk *s);
 float pare_norm_row_constant(const struct pare_node *n, const struct pare_needed *s, int k,
