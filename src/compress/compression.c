@@ -77,6 +77,7 @@ int pare_compression_open(const struct pare_method *method, struct pare_model *m
     pare_model_retain(model);
     c->threads = o->threads;
     c->final = o->final;
+    c->paged = o->final || method->paged;
     pare_rng_init(&c->rng, o->seed);
     rc = c->scratch ? set_up(c, o, err) : pare_no_memory(err, "for a compression");
     if (rc)

@@ -94,7 +94,8 @@ struct pare_compression {
     bool in_step;             /* between backward pass and optimizer step: gradients are valid */
     bool in_parts;            /* pare_compression_forward() may run a batch in several parts */
     bool final;               /* masks are multiplied into the weights; no copy is kept */
-    struct pare_pages *pages; /* scratch pages of float weights, see pare_method.paged */
+    bool paged;               /* weights, and masks if final, are in scratch pages */
+    struct pare_pages *pages; /* those of float weights and masks */
     struct pare_tensor *remembered; /* by pare_compression_remember(): parameters, statistics */
 };
 

@@ -14,7 +14,11 @@ int pare_mask_new(struct pare_compression *c, const struct pare_tensor *of,
 {
     if (mask->data)
         return 0;
-    PARE_TRY(pare_tensor_new(c->arena, mask, PARE_BOOL, of->rank, of->dim, err));
+    *mask = *of;
+    mask->dtype = PARE_BOOL;
+    mask->data = NULL;
+    PARE_TRY(c->final ? pare_tensor_scratch(c->arena, mask, &c->pages, err)
+                      : pare_tensor_alloc(c->arena, mask, err));
     memset(mask->data, 1, (size_t)pare_numel(of));
     return 0;
 }
@@ -33,8 +37,10 @@ int64_t pare_compression_zeros(struct pare_compression *c)
 {
     int64_t zeros = 0;
 
-    for (int i = 0; i < c->n_layers; i++)
+    for (int i = 0; i < c->n_layers; i++) {
         zeros += pare_mask_zeros(&c->layer[i].mask);
+        pare_layer_release(&c->layer[i]);
+    }
     return zeros;
 }
 
@@ -64,8 +70,8 @@ static int copy_out(struct pare_compression *c, const struct pare_value *v, stru
 
     if (w->data != v->t.data || c->final)
         return 0;
-    PARE_TRY(c->method->paged ? pare_tensor_scratch(c->arena, &own, &c->pages, err)
-                              : pare_tensor_alloc(c->arena, &own, err));
+    PARE_TRY(c->paged ? pare_tensor_scratch(c->arena, &own, &c->pages, err)
+                      : pare_tensor_alloc(c->arena, &own, err));
     memcpy(own.data, v->t.data, (size_t)pare_numel(w) * sizeof(float));
     *w = own;
     return 0;
@@ -87,6 +93,8 @@ void pare_layer_release(const struct pare_layer *l)
     if (!bytes || l->grad.data)
         return;
     pare_pages_release(l->compression->pages, l->w.data, bytes);
+    if (l->mask.data)
+        pare_pages_release(l->compression->pages, l->mask.data, (size_t)pare_numel(&l->mask));
     pare_model_release(l->compression->model, l->weight->t.data, bytes);
 }
 

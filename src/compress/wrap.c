@@ -117,7 +117,7 @@ static int take_initializer(struct pare_compression *c, const struct pare_value 
                          "its weight '%s' is %s, only float32 is compressed; floats of other "
                          "types are if the model is loaded with pare_load_opts.widen",
                          name, pare_dtype_name((*v)->t.dtype));
-    PARE_TRY((c->method->paged ? pare_model_own_scratch : pare_model_own)(c->model, *v, err));
+    PARE_TRY((c->paged ? pare_model_own_scratch : pare_model_own)(c->model, *v, err));
     *t = (*v)->t;
     if (!c->method->paged)
         return pare_mask_new(c, t, mask, err);

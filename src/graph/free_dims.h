@@ -20,6 +20,12 @@ int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
                           const struct pare_io *io, const struct pare_tensor *given,
                           struct pare_graph **out, struct pare_err *err);
 
+/* The same in two arenas: *out is in a[0]; graphs for other sizes, whose constants may be large,
+ * are in a[1]. */
+int pare_graph_infer_sizes(struct pare_arena *const a[2], const struct pare_graph *from,
+                           const struct pare_io *io, const struct pare_tensor *given,
+                           struct pare_graph **out, struct pare_err *err);
+
 /* Are there values whose shapes depend on data, so that the cost of a run is not known? */
 bool pare_graph_depends_on_data(const struct pare_graph *g);
 
@@ -76,9 +82,13 @@ struct pare_all_sizes {
     struct pare_varying varying; /* constants of g that follow a free dimension */
 };
 
-/* The arguments are those of pare_graph_infer_free(). */
+/* The arguments are those of pare_graph_infer_free(); or those of pare_graph_infer_sizes(), and
+ * everything except `first` is in a[1]. */
 int pare_graph_all_sizes(struct pare_arena *a, const struct pare_graph *from,
                          const struct pare_io *io, const struct pare_tensor *given,
                          struct pare_all_sizes *out, struct pare_err *err);
+int pare_graph_all_sizes_in(struct pare_arena *const a[2], const struct pare_graph *from,
+                            const struct pare_io *io, const struct pare_tensor *given,
+                            struct pare_all_sizes *out, struct pare_err *err);
 
 #endif

@@ -209,19 +209,19 @@ static bool is_float(enum pare_dtype t)
     return t == PARE_F32 || t == PARE_F16 || t == PARE_BF16 || t == PARE_F64;
 }
 
-int pare_graph_all_sizes(struct pare_arena *a, const struct pare_graph *from,
-                         const struct pare_io *io, const struct pare_tensor *given,
-                         struct pare_all_sizes *out, struct pare_err *err)
+int pare_graph_all_sizes_in(struct pare_arena *const a[2], const struct pare_graph *from,
+                            const struct pare_io *io, const struct pare_tensor *given,
+                            struct pare_all_sizes *out, struct pare_err *err)
 {
     const struct pare_graph *g;
 
-    PARE_TRY(pare_graph_infer_free(a, from, io, given, &out->first, err));
+    PARE_TRY(pare_graph_infer_sizes(a, from, io, given, &out->first, err));
     g = pare_graph_to_analyze(out->first);
-    out->g = pare_graph_clone(a, g, err);
+    out->g = pare_graph_clone(a[1], g, err);
     if (!out->g)
         return err->code;
     memcpy(out->g->other, g->other, sizeof(g->other));
-    PARE_TRY(pare_varying_find(a, out->g, &out->varying, err));
+    PARE_TRY(pare_varying_find(a[1], out->g, &out->varying, err));
     for (int i = 0; i < out->g->n_values; i++) {
         struct pare_value *v = out->g->value[i];
 
@@ -229,4 +229,13 @@ int pare_graph_all_sizes(struct pare_arena *a, const struct pare_graph *from,
             v->flags &= ~(unsigned)PARE_V_CONST;
     }
     return 0;
+}
+
+int pare_graph_all_sizes(struct pare_arena *a, const struct pare_graph *from,
+                         const struct pare_io *io, const struct pare_tensor *given,
+                         struct pare_all_sizes *out, struct pare_err *err)
+{
+    struct pare_arena *const same[2] = { a, a };
+
+    return pare_graph_all_sizes_in(same, from, io, given, out, err);
 }

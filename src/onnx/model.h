@@ -98,9 +98,10 @@ int pare_model_target(const struct pare_model *m, const char *path, struct pare_
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Release the pages of the mapped files that hold these bytes.  Reading them again reloads them
- * from the file. */
+/* Release the pages of the mapped files that hold these bytes, or all pages.  Reading them again
+ * reloads them from the file. */
 void pare_model_release(const struct pare_model *m, const void *data, size_t len);
+void pare_model_release_all(const struct pare_model *m);
 
 /* Make an initializer of the main graph writable: copy it to aligned memory of the model.  Later
  * plans compute with, and saving writes, what is stored in v->t.data.  The second function takes

@@ -21,3 +21,11 @@ void pare_model_release(const struct pare_model *m, const void *data, size_t len
     for (; m; m = m->base)
         pare_pages_release(m->pages, data, len);
 }
+
+void pare_model_release_all(const struct pare_model *m)
+{
+    for (; m; m = m->base)
+        for (const struct pare_pages *p = m->pages; p; p = p->next)
+            if (p->data)
+                madvise(p->data, p->len, MADV_DONTNEED);
+}

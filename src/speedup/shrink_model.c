@@ -172,7 +172,7 @@ static int write_all(struct pare_shrink *k, struct pare_err *err)
 static int infer_smaller(const struct pare_speedup *s, const struct pare_model *m,
                          const struct pare_graph *as, struct pare_graph **g, struct pare_err *err)
 {
-    *g = pare_graph_clone(s->graphs, m->graph, err);
+    *g = pare_graph_clone(as == s->before ? s->graphs : s->others, m->graph, err);
     if (!*g)
         return err->code;
     for (int i = 0; i < (*g)->n_in; i++) {
@@ -356,7 +356,7 @@ int pare_speedup_second(struct pare_speedup *s, const struct pare_model *m, stru
     if (!s->second[0] || !pare_graph_depends_on_data(s->before))
         return 0;
     pare_model_inputs(s->from, &io);
-    PARE_TRY(pare_graph_infer_small(s->graphs, s->from->graph, io, s->before, &small, err));
+    PARE_TRY(pare_graph_infer_small(s->others, s->from->graph, io, s->before, &small, err));
     if (!small)
         return 0;
     PARE_TRY(infer_smaller(s, m, small, &after, err));
@@ -370,7 +370,7 @@ int pare_speedup_second(struct pare_speedup *s, const struct pare_model *m, stru
 static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_err *err)
 {
     const struct pare_unshrinkable *before = s->unshrinkable;
-    struct pare_mark m = pare_mark(s->graphs);
+    struct pare_mark m = pare_mark(s->graphs), others = pare_mark(s->others);
     struct pare_shrink k = { .s = s };
     bool good = false;
     int rc;
@@ -392,6 +392,8 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
     if (!rc && good)
         return 0;
     pare_reset(s->graphs, m);
+    pare_reset(s->others, others);
+    s->after = NULL;
     pare_model_free(*out);
     *out = NULL;
     return rc;

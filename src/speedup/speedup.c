@@ -16,11 +16,12 @@
  * are constants of it: what is written into the model is checked (shrink_attrs.c). */
 static int infer(struct pare_speedup *s, struct pare_err *err)
 {
+    struct pare_arena *const a[2] = { s->graphs, s->others };
     const struct pare_io *io;
     struct pare_all_sizes all;
 
     pare_model_inputs(s->from, &io);
-    PARE_TRY(pare_graph_all_sizes(s->graphs, s->from->graph, io, s->opts->in, &all, err));
+    PARE_TRY(pare_graph_all_sizes_in(a, s->from->graph, io, s->opts->in, &all, err));
     s->before = all.first;
     s->g = all.g;
     s->varying = all.varying;
@@ -145,6 +146,18 @@ static int work(struct pare_speedup *s, struct pare_model **out, struct pare_err
                      rounds, s->g->node[s->unshrinkable->node]->name, s->unshrinkable->why);
 }
 
+/* Free the graphs for other sizes, whose constants may be larger than the weights. */
+static void drop_others(struct pare_speedup *s)
+{
+    struct pare_graph *const kept[2] = { s->before, s->after };
+
+    for (int i = 0; i < 2; i++)
+        if (kept[i])
+            memset(kept[i]->other, 0, sizeof(kept[i]->other));
+    pare_arena_free(s->others);
+    s->others = NULL;
+}
+
 /* Shrink and verify with the input shapes of the options. */
 static int attempt(struct pare_speedup *s, struct pare_arena *a, struct pare_model **smaller,
                    struct pare_speedup_report *r, struct pare_err *err)
@@ -155,16 +168,19 @@ static int attempt(struct pare_speedup *s, struct pare_arena *a, struct pare_mod
     *smaller = NULL;
     s->arena = pare_arena_new(1 << 16);
     s->graphs = pare_arena_new(1 << 16);
-    rc = s->arena && s->graphs ? work(s, smaller, err)
-                               : pare_no_memory(err, "to make the model smaller");
+    s->others = pare_arena_new(1 << 16);
+    rc = s->arena && s->graphs && s->others ? work(s, smaller, err)
+                                            : pare_no_memory(err, "to make the model smaller");
     if (!rc)
         rc = pare_speedup_fill_report(s, a, r, err);
     if (!rc && !s->opts->unverified)
         rc = pare_speedup_second(s, *smaller, err);
     pare_arena_free(s->arena);
     s->arena = NULL;
+    pare_model_release_all(s->from); /* the analysis read all weights, plans read few of them */
     if (!rc && !s->opts->unverified)
         rc = pare_speedup_verify(s, *smaller, a, r, err);
+    drop_others(s);
     if (rc) {
         pare_arena_free(s->graphs);
         pare_model_free(*smaller);

@@ -46,7 +46,8 @@ struct pare_rewire {
 /* State of one speedup.  Arrays "per value" and "per node" are indexed by the id in `g`. */
 struct pare_speedup {
     struct pare_arena *arena;  /* of the analysis; freed before verification */
-    struct pare_arena *graphs; /* of all graphs */
+    struct pare_arena *graphs; /* of `before` and `after` */
+    struct pare_arena *others; /* of all other graphs; freed after verification */
     const struct pare_model *from;
     const struct pare_speedup_opts *opts;
 

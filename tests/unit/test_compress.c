@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "compress/registry.h"
 #include "compress/compression.h"
+#include "speedup/speedup.h"
 #include "train/training.h"
 
 static struct pare_err err;
@@ -330,6 +331,51 @@ static void test_wrong_options_are_errors(void **state)
     expect_error("slim", all, NULL, "BatchNorm");
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Without training, weights and masks are in pages of files, not in Pare's own memory, and graphs
+ * for other sizes are freed before the two models are measured. */
+static void test_pruning_without_training_keeps_weights_in_pages(void **state)
+{
+    struct pare_compression_opts o = { .pruner = "l1",
+                                       .config = "[{\"sparsity\": 0.5, \"op_types\": "
+                                                 "[\"default\"]}]",
+                                       .final = true };
+    struct pare_speedup_opts so = { .threads = 1 };
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_speedup_graphs graphs;
+    struct pare_speedup_report r;
+    struct pare_model *m, *small;
+    struct pare_compression *c;
+    char path[] = "/tmp/pare-test-XXXXXX";
+    size_t before, bytes = 0;
+
+    (void)state;
+    close(mkstemp(path));
+    OK(pare_model_new("mlp", (int64_t[]){ 1, 64, 64 }, 10, 1, &m, &err));
+    OK(pare_model_save(m, path, NULL, &err));
+    pare_model_free(m);
+    OK(pare_model_load(path, &m, &err));
+    before = pare_memory_used();
+    OK(pare_compression_new(m, &o, &c, &err));
+    OK(pare_compression_compress(c, &err));
+    for (int i = 0; i < pare_compression_layers(c); i++)
+        bytes += 5 * (size_t)pare_numel(pare_layer_weight(pare_compression_layer(c, i)));
+    assert_true(bytes > (size_t)4 << 20);
+    assert_in_range(pare_memory_used() - before, 1, bytes / 2); /* buffers of the algorithm */
+    assert_true(pare_compression_zeros(c) > 0);
+    OK(pare_speedup_run(m, &so, a, &small, &r, &graphs, &err));
+    assert_true(r.verified && r.params_left < r.params);
+    assert_null(graphs.before->other[0]);
+    assert_null(graphs.after->other[0]);
+    pare_arena_free(graphs.arena);
+    pare_model_free(small);
+    pare_compression_free(c);
+    pare_model_free(m);
+    pare_arena_free(a);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_adam_on_a_buffer),
         cmocka_unit_test(test_resume_is_exact),
         cmocka_unit_test(test_wrong_options_are_errors),
+        cmocka_unit_test(test_pruning_without_training_keeps_weights_in_pages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
