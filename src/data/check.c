@@ -119,6 +119,16 @@ static int check_type(const struct pare_data *d, const struct pare_io *io, struc
     return 0;
 }
 
+/* Is an item all of the input, which has no axis for a batch? */
+static bool is_whole_input(const struct pare_tensor *item, const struct pare_io *io)
+{
+    bool same = io->rank == item->rank && io->rank > 0 && io->dim[0] > 0;
+
+    for (int i = 0; same && i < item->rank; i++)
+        same = io->dim[i] < 0 || io->dim[i] == item->dim[i];
+    return same;
+}
+
 /* *shape: `item` in the shape and type of `input`. */
 static int fit_item(const struct pare_data *d, const struct pare_tensor *item,
                     const struct pare_io *input, struct pare_tensor *shape, struct pare_err *err)
@@ -132,6 +142,12 @@ static int fit_item(const struct pare_data *d, const struct pare_tensor *item,
         shape->dtype = input->dtype;
         return 0;
     }
+    if (is_whole_input(item, input))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the model's input '%s' is one item, %s, without an axis for a batch: "
+                         "export the model with one, or use a preset that needs no data "
+                         "(int8-dynamic, int8-weights)",
+                         input->name, pare_shape_text(item, have, sizeof(have)));
     return pare_fail(err, PARE_ESHAPE,
                      "the model's input '%s' takes %s, but the items of '%s' are %s%s", input->name,
                      input->rank ? input_text(input, want, sizeof(want)) : "a single number",
