@@ -160,6 +160,38 @@ static void test_layer_norms(void **state)
     }
 }
 
+/* x * s + (bias - mean * s), s = scale / sqrt(...), as TensorFlow writes it; `by`: what is
+ * multiplied by s and subtracted. */
+static const char *scaled_norm(struct spelling *s, const char *x, const char *m, const char *by,
+                               bool scale)
+{
+    const char *d = node2(s, "Sub", x, m), *v;
+
+    v = build_node(&s->n.b, "Mul", NAMES(d, d), NOTHING);
+    v = node2(s, "Add", mean(s, v), number(s, 1e-5));
+    v = pick(s, 2) ? node1(s, "Reciprocal", node1(s, "Sqrt", v))
+                   : node2(s, "Pow", v, number(s, -0.5));
+    if (scale)
+        v = node2(s, "Mul", v, row(s));
+    d = node2(s, "Sub", row(s), node2(s, "Mul", by, v));
+    return node2(s, "Add", node2(s, "Mul", x, v), d);
+}
+
+static void test_scaled_layer_norms(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct spelling s = begin(seed % 2 ? 11 : 18, seed);
+        const char *m = mean(&s, s.x);
+
+        if (seed % 5)
+            expect(&s, scaled_norm(&s, s.x, m, m, seed % 3), "LayerNormalization", 1);
+        else
+            expect(&s, scaled_norm(&s, s.x, m, node1(&s, "Relu", m), true), "LayerNormalization",
+                   0);
+    }
+}
+
 static void test_rms_norms(void **state)
 {
     (void)state;
@@ -356,11 +388,17 @@ static void test_zeros_in_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_layer_norms),     TEST(test_rms_norms),
-        TEST(test_other_means),     TEST(test_gelus),
-        TEST(test_tanh_gelus),      TEST(test_swishes),
-        TEST(test_hard_swishes),    TEST(test_other_functions),
-        TEST(test_block),           TEST(test_zeros_before_norm),
+        TEST(test_layer_norms),
+        TEST(test_scaled_layer_norms),
+        TEST(test_rms_norms),
+        TEST(test_other_means),
+        TEST(test_gelus),
+        TEST(test_tanh_gelus),
+        TEST(test_swishes),
+        TEST(test_hard_swishes),
+        TEST(test_other_functions),
+        TEST(test_block),
+        TEST(test_zeros_before_norm),
         TEST(test_zeros_in_stream),
     };
 

@@ -42,7 +42,24 @@ static const char *written_norm(struct net *n, const char *x, bool center, const
     return bias ? net_add(n, x, bias) : x;
 }
 
-enum norm { OPERATOR, WRITTEN, RMS, WRITTEN_RMS };
+/* x * s + (bias - mean * s), as TensorFlow writes it. */
+static const char *scaled_norm(struct net *n, const char *x, const char *scale, const char *bias)
+{
+    struct bin mean = CAT(at_ints("axes", INTS(-1)), at_int("keepdims", 1));
+    const char *m = build_node(&n->b, "ReduceMean", NAMES(x), mean), *s;
+
+    s = build_node(&n->b, "Sub", NAMES(x, m), NOTHING);
+    s = build_node(&n->b, "Mul", NAMES(s, s), NOTHING);
+    s = net_add(n, build_node(&n->b, "ReduceMean", NAMES(s), mean), build_scalar(&n->b, 1e-3f));
+    s = build_node(&n->b, "Reciprocal", NAMES(build_node(&n->b, "Sqrt", NAMES(s), NOTHING)),
+                   NOTHING);
+    s = build_node(&n->b, "Mul", NAMES(s, scale), NOTHING);
+    m = build_node(&n->b, "Mul", NAMES(m, s), NOTHING);
+    return net_add(n, build_node(&n->b, "Mul", NAMES(x, s), NOTHING),
+                   build_node(&n->b, "Sub", NAMES(bias, m), NOTHING));
+}
+
+enum norm { OPERATOR, WRITTEN, SCALED, RMS, WRITTEN_RMS };
 
 static const char *normalize(struct net *n, enum norm kind, const char *x, const char *scale,
                              const char *bias)
@@ -52,6 +69,7 @@ static const char *normalize(struct net *n, enum norm kind, const char *x, const
         return build_node(&n->b, "LayerNormalization", NAMES(x, scale, bias),
                           at_float("epsilon", 1e-3f));
     case WRITTEN: return written_norm(n, x, true, scale, bias);
+    case SCALED: return scaled_norm(n, x, scale, bias);
     case RMS: return build_node(&n->b, "RMSNormalization", NAMES(x, scale), NOTHING);
     case WRITTEN_RMS: return written_norm(n, x, false, scale, NULL);
     }
@@ -95,6 +113,7 @@ static void test_same_channels_of_input_and_result(void **state)
     (void)state;
     for (int i = 0; i < 5; i++) {
         expect_block(WRITTEN, opsets[i], m, 6, 6);
+        expect_block(SCALED, opsets[i], m, 6, 6);
         expect_block(WRITTEN_RMS, opsets[i], m, 6, 6);
     }
     expect_block(OPERATOR, 17, m, 6, 6);

@@ -78,6 +78,10 @@ bool pare_value_near(const struct pare_value *v, double want);
 /* Match y = d / sqrt(mean of d^2 + epsilon) along the last axis, made by `last`; sets *d. */
 bool pare_found_normalized(struct pare_found *f, struct pare_node *last, struct pare_value **d);
 
+/* Match v = 1 / sqrt(mean of d^2 + epsilon) along the last axis; sets *d. */
+bool pare_found_inverse_root(struct pare_found *f, const struct pare_value *v,
+                             struct pare_value **d);
+
 /* Is v the mean of x along the last axis, with that axis kept? */
 bool pare_found_row_mean(struct pare_found *f, const struct pare_value *v,
                          const struct pare_value *x);

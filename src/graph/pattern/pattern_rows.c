@@ -83,6 +83,27 @@ static bool is_power(struct pare_found *f, const struct pare_value *v, double po
     return n && pare_value_scalar(n->in[0], &x) && x == 1 && is_power(f, n->in[1], 0.5, d);
 }
 
+/* The value whose squares are averaged, a few nodes before v; NULL: there is none. */
+static struct pare_value *squared_before(const struct pare_value *v)
+{
+    for (int i = 0; i < 5 && v && v->maker && v->maker->n_in; i++) {
+        const struct pare_node *n = v->maker;
+        int k = n->n_in > 1 && n->in[0] && n->in[0]->flags & PARE_V_CONST;
+
+        v = n->in[k];
+        if (pare_node_is(n, &pare_op_reduce_mean))
+            return v && v->maker && v->maker->n_in ? v->maker->in[0] : NULL;
+    }
+    return NULL;
+}
+
+bool pare_found_inverse_root(struct pare_found *f, const struct pare_value *v,
+                             struct pare_value **d)
+{
+    *d = squared_before(v);
+    return *d && is_float(*d) && is_power(f, v, -0.5, *d);
+}
+
 bool pare_found_normalized(struct pare_found *f, struct pare_node *last, struct pare_value **d)
 {
     int n = f->n;
