@@ -1,6 +1,5 @@
 /* one_shot.c - plugin: a pruner that removes the weights with the smallest magnitude once. */
 #include <math.h>
-#include <stdlib.h>
 
 #include <pare/plugin.h>
 
@@ -9,29 +8,18 @@ struct state {
     bool is_masked;
 };
 
-static int ascending(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Masks the weights that are smaller than the k-th smallest; equal ones are kept. */
+/* Masks the k smallest weights, the first ones of those that are equal. */
 static int mask_small(struct pare_compression *r, struct pare_layer *l, struct pare_err *err)
 {
     const struct pare_tensor *w = pare_layer_weight(l);
     int64_t n = pare_numel(w), k = (int64_t)((double)n * pare_layer_sparsity(l));
     float *size = pare_alloc(pare_compression_scratch(r), (size_t)n, sizeof(*size));
-    uint8_t *mask = pare_layer_mask(l)->data;
 
     if (!size)
         return pare_fail(err, PARE_ENOMEM, "no memory to rank %lld weights", (long long)n);
     for (int64_t i = 0; i < n; i++)
         size[i] = fabsf(pare_f32(w)[i]);
-    qsort(size, (size_t)n, sizeof(*size), ascending);
-    for (int64_t i = 0; i < n; i++)
-        mask[i] = fabsf(pare_f32(w)[i]) >= size[k];
-    return 0;
+    return pare_keep_largest(r, size, n, k, pare_layer_mask(l)->data, err);
 }
 
 /* Called after every optimizer step. */

@@ -35,15 +35,148 @@ static void mark_state(const struct pare_graph *g, bool *state)
     }
 }
 
+/* A list that grows; names are copied. */
+struct state {
+    struct pare_arena *arena;
+    struct pare_named *list;
+    int n, cap;
+};
+
+static int add_tensor(struct state *s, const char *layer, const char *what,
+                      const struct pare_tensor *t, struct pare_err *err)
+{
+    struct pare_named *list = pare_grow(s->arena, s->list, s->n, &s->cap, sizeof(*list));
+    const char *name = what ? pare_sprintf(s->arena, "%s.%s", layer, what) : layer;
+
+    if (!list || !name)
+        return pare_no_memory(err, "to write the results");
+    s->list = list;
+    list[s->n++] = (struct pare_named){ name, *t };
+    return 0;
+}
+
+static bool has_tensor(const struct state *s, const char *layer, const char *what)
+{
+    size_t n = strlen(layer);
+
+    for (int i = 0; i < s->n; i++)
+        if (!strncmp(s->list[i].name, layer, n) && s->list[i].name[n] == '.' &&
+            !strcmp(s->list[i].name + n + 1, what))
+            return true;
+    return false;
+}
+
+/* Zero points as float32, as NNI has them. */
+static int add_zeros(struct state *s, const char *layer, const char *what,
+                     const struct pare_model_quant *q, struct pare_err *err)
+{
+    int64_t n = pare_numel(&q->scale);
+    struct pare_tensor t;
+
+    if (q->zero_point.data && pare_numel(&q->zero_point) != n)
+        return 0; /* packed into bytes */
+    PARE_TRY(pare_tensor_new(s->arena, &t, PARE_F32, 1, &n, err));
+    for (int64_t i = 0; i < n; i++)
+        pare_f32_mut(&t)[i] = q->zero_point.data ? (float)pare_get(&q->zero_point, i) : 0;
+    return add_tensor(s, layer, what, &t, err);
+}
+
+/* scale (q - zero point) of an integer initializer that an operator reads as it is. */
+static int add_integers(struct state *s, const char *layer, const struct pare_value *w,
+                        const struct pare_model_quant *q, struct pare_err *err)
+{
+    int64_t n = pare_numel(&w->t), scales = pare_numel(&q->scale), each;
+    struct pare_tensor t;
+
+    if ((w->t.dtype != PARE_I8 && w->t.dtype != PARE_U8) || !w->t.data || q->group ||
+        (scales > 1 && (q->axis < 0 || q->axis >= w->t.rank || w->t.dim[q->axis] != scales)) ||
+        (q->zero_point.data && pare_numel(&q->zero_point) != scales &&
+         pare_numel(&q->zero_point) != 1))
+        return 0;
+    PARE_TRY(pare_tensor_new(s->arena, &t, PARE_F32, w->t.rank, w->t.dim, err));
+    each = 1;
+    for (int i = q->axis + 1; scales > 1 && i < w->t.rank; i++)
+        each *= w->t.dim[i];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = scales > 1 ? i / each % scales : 0;
+        double zero = q->zero_point.data
+                          ? pare_get(&q->zero_point, pare_numel(&q->zero_point) > 1 ? k : 0)
+                          : 0;
+
+        pare_f32_mut(&t)[i] = (float)(pare_get(&q->scale, k) * (pare_get(&w->t, i) - zero));
+    }
+    return add_tensor(s, layer, "weight", &t, err);
+}
+
+/* The int32 bias of such an operator: its scale is that of the input times that of the weight. */
+static int add_int_bias(struct state *s, const struct pare_layer_scales *l, struct pare_err *err)
+{
+    int64_t n = l->bias ? pare_numel(&l->bias->t) : 0, scales = pare_numel(&l->q[0].scale);
+    struct pare_tensor t;
+
+    if (!n || l->bias->maker || l->bias->t.dtype != PARE_I32 || !l->bias->t.data ||
+        !l->q[1].scale.data || pare_numel(&l->q[1].scale) != 1 || (scales != 1 && scales != n))
+        return 0;
+    PARE_TRY(pare_tensor_new(s->arena, &t, PARE_F32, l->bias->t.rank, l->bias->t.dim, err));
+    for (int64_t i = 0; i < n; i++)
+        pare_f32_mut(&t)[i] = (float)(pare_get(&l->bias->t, i) * pare_get(&l->q[1].scale, 0) *
+                                      pare_get(&l->q[0].scale, scales > 1 ? i : 0));
+    return add_tensor(s, l->name, "bias", &t, err);
+}
+
+/* The dequantized weight or bias, unless it is an initializer, which is in the list. */
+static int add_dequantized(struct state *s, const char *layer, const char *what,
+                           const struct pare_value *from, struct pare_err *err)
+{
+    struct pare_value v;
+
+    if (!from || !from->maker || has_tensor(s, layer, what))
+        return 0;
+    v = *from;
+    PARE_TRY(pare_value_load(s->arena, &v, err));
+    return v.t.data && is_float(v.t.dtype) ? add_tensor(s, layer, what, &v.t, err) : 0;
+}
+
+/* Of a quantized model: weights and biases, scales and zero points by NNI's names. */
+static int add_scales(struct state *s, const struct pare_model *m, struct pare_err *err)
+{
+    static const char *const scale[] = { "weight_scale", "input_scale", "output_scale" };
+    static const char *const zero[] = { "weight_zero_point", "input_zero_point",
+                                        "output_zero_point" };
+    struct pare_layer_scales *list;
+    int n;
+
+    PARE_TRY(pare_model_scales(m, s->arena, &list, &n, err));
+    for (int i = 0; i < n; i++) {
+        PARE_TRY(add_dequantized(s, list[i].name, "weight", list[i].weight, err));
+        if (list[i].weight && !list[i].weight->maker && list[i].q[0].scale.data) {
+            PARE_TRY(add_integers(s, list[i].name, list[i].weight, &list[i].q[0], err));
+            PARE_TRY(add_int_bias(s, &list[i], err));
+        }
+        PARE_TRY(add_dequantized(s, list[i].name, "bias", list[i].bias, err));
+        for (int k = 0; k < 3; k++) {
+            const struct pare_model_quant *q = &list[i].q[k];
+            struct pare_tensor t = q->scale;
+
+            if (q->dtype == PARE_NONE || !t.data || has_tensor(s, list[i].name, scale[k]))
+                continue;
+            t.dim[0] = pare_numel(&q->scale);
+            t.rank = 1;
+            PARE_TRY(add_tensor(s, list[i].name, scale[k], &t, err));
+            PARE_TRY(add_zeros(s, list[i].name, zero[k], q, err));
+        }
+    }
+    return 0;
+}
+
 int pare_model_state(const struct pare_model *m, struct pare_arena *a, struct pare_named **list,
                      int *n, struct pare_err *err)
 {
     const struct pare_graph *g = m->graph;
-    bool *state = pare_alloc(a, (size_t)g->n_values, sizeof(*state));
+    bool *state = pare_alloc(a, (size_t)g->n_values + 1, sizeof(*state));
+    struct state s = { .arena = a };
 
-    *n = 0;
-    *list = pare_alloc(a, (size_t)g->n_values, sizeof(**list));
-    if (!state || !*list)
+    if (!state)
         return pare_no_memory(err, "to write the results");
     mark_state(g, state);
     for (int i = 0; i < g->n_values; i++) {
@@ -52,20 +185,40 @@ int pare_model_state(const struct pare_model *m, struct pare_arena *a, struct pa
         if (!state[i])
             continue;
         PARE_TRY(pare_value_load(a, &v, err));
-        (*list)[(*n)++] = (struct pare_named){ v.name, v.t };
+        PARE_TRY(add_tensor(&s, v.name, NULL, &v.t, err));
     }
+    PARE_TRY(add_scales(&s, m, err));
+    *list = s.list;
+    *n = s.n;
     return 0;
 }
 
-static int write_state(const struct pare_model *m, const char *path, struct pare_err *err)
+/* Is it a scale or zero point of a quantizer? */
+static bool is_quantization(const char *buffer)
+{
+    return pare_ends_with(buffer, "_scale") || pare_ends_with(buffer, "_zero_point");
+}
+
+/* The model's state, and what the quantizer has learned or calibrated. */
+static int compressed_state(const struct pare_compression *c, struct state *s, struct pare_err *err)
+{
+    PARE_TRY(pare_model_state(c->model, s->arena, &s->list, &s->n, err));
+    s->cap = s->n;
+    for (int i = 0; i < c->n_layers && c->method->save_calibration; i++)
+        for (const struct pare_buffer *b = c->layer[i].buffers; b; b = b->next)
+            if (is_quantization(b->name) && !has_tensor(s, c->layer[i].info.name, b->name))
+                PARE_TRY(add_tensor(s, c->layer[i].info.name, b->name, &b->t, err));
+    return 0;
+}
+
+static int write_state(const struct pare_compression *c, const char *path, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
-    struct pare_named *list;
-    int n, rc;
+    struct state s = { .arena = a };
+    int rc = a ? compressed_state(c, &s, err) : pare_no_memory(err, "to write the results");
 
-    rc = a ? pare_model_state(m, a, &list, &n, err) : pare_no_memory(err, "to write the results");
     if (!rc)
-        rc = pare_tensor_file_write(path, list, n, err);
+        rc = pare_tensor_file_write(path, s.list, s.n, err);
     pare_arena_free(a);
     return rc;
 }
@@ -162,7 +315,7 @@ static int write_files(struct pare_compression *c, const struct pare_export *e,
     if (e->calibration)
         PARE_TRY(c->method->save_calibration(c, e->calibration, err));
     if (e->model)
-        PARE_TRY(onnx ? write_onnx(c, e->model, e, err) : write_state(c->model, e->model, err));
+        PARE_TRY(onnx ? write_onnx(c, e->model, e, err) : write_state(c, e->model, err));
     return e->onnx ? write_onnx(c, e->onnx, e, err) : 0;
 }
 

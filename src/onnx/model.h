@@ -82,6 +82,18 @@ int pare_model_parse_with(const void *data, size_t len, const char *dir,
                           const struct pare_load_opts *opts, struct pare_model **model,
                           struct pare_err *err);
 
+/* Quantization of a layer of a quantized model: of its weight, input and output, as
+ * pare_model_layer_quant() returns them. */
+struct pare_layer_scales {
+    const char *name;
+    const struct pare_value *weight, *bias; /* of a graph with shapes: dequantized; NULL: none */
+    struct pare_model_quant q[3];           /* dtype PARE_NONE: float, or computed at run time */
+};
+
+/* The layers of which something is quantized.  Everything is in the arena. */
+int pare_model_scales(const struct pare_model *m, struct pare_arena *a,
+                      struct pare_layer_scales **list, int *n, struct pare_err *err);
+
 /* Bytes of the files that the model was read from, external data included. */
 double pare_model_file_bytes(const struct pare_model *m);
 

@@ -146,8 +146,10 @@ static void set_weight_axis(const struct pare_node *n, struct pare_model_quant *
         n->op->axes(n, &out, &in);
     if (pare_numel(&q->scale) > 1)
         q->axis = out;
-    if (bits) {
-        q->dtype = bits == 4 ? PARE_U4 : PARE_U8;
+    if (bits) { /* without zero points, 2^(bits - 1) is subtracted: the integers are signed */
+        bool has_zero = q->zero_point.data != NULL;
+
+        q->dtype = bits == 4 ? (has_zero ? PARE_U4 : PARE_I4) : (has_zero ? PARE_U8 : PARE_I8);
         q->axis = 1;
     }
 }
@@ -203,6 +205,52 @@ int pare_model_layer_quant(const struct pare_model *m, const char *layer, char w
         rc = find_quant(m, g, l, which, q, err);
     pare_arena_free(a);
     return rc;
+}
+
+/* Has the graph a node with constant scales? */
+static bool has_scales(const struct pare_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_op *op = g->node[i]->op;
+
+        if (op && (op->flags & PARE_OP_LAZY || op->scales.w || op->scales.x || op->scales.y))
+            return true;
+    }
+    return false;
+}
+
+int pare_model_scales(const struct pare_model *m, struct pare_arena *a,
+                      struct pare_layer_scales **list, int *n, struct pare_err *err)
+{
+    struct pare_layer_info *layer;
+    struct pare_graph *g;
+    int n_layers;
+
+    *n = 0;
+    *list = NULL;
+    if (!has_scales(m->graph))
+        return 0;
+    PARE_TRY(find_layers(m, a, &g, &layer, &n_layers, err));
+    *list = pare_alloc(a, (size_t)n_layers + 1, sizeof(**list));
+    if (!*list)
+        return pare_no_memory(err, "for the layers");
+    for (int i = 0; i < n_layers; i++) {
+        struct pare_layer_scales *s = &(*list)[*n];
+        bool any = false;
+
+        *s = (struct pare_layer_scales){ layer[i].name, layer[i].weight, layer[i].bias, { { 0 } } };
+        for (int k = 0; k < 3; k++) {
+            /* Scales that the model computes at run time are not constants. */
+            if (find_quant(m, g, &layer[i], "wxy"[k], &s -> q[k], err)) {
+                if (err->code == PARE_ENOMEM)
+                    return err->code;
+                s->q[k] = (struct pare_model_quant){ .dtype = PARE_NONE, .axis = -1 };
+            }
+            any |= s->q[k].dtype != PARE_NONE && s->q[k].scale.data;
+        }
+        *n += any;
+    }
+    return 0;
 }
 
 /* ---- files -------------------------------------------------------------------------------- */

@@ -46,7 +46,9 @@ layers() {
 
 "$pare" prune t.onnx --plugin ./one_shot.so --pruner one_shot --sparsity 0.5 -o one_shot.onnx >log
 layers 50.0 conv1 conv2 fc1 fc2
-echo "ok: one_shot"
+"$pare" prune one_shot.onnx --plugin ./one_shot.so --pruner one_shot --sparsity 0.3 -o again.onnx >log
+layers 30.0 conv1 conv2 fc1 fc2
+echo "ok: one_shot, also of a model with zeros"
 
 "$pare" prune t.onnx --plugin ./least_active.so --pruner least_active $digits \
     --config '[{"sparsity": 0.3, "op_types": ["Conv2d"]}]' --masks active.npz -o active.onnx >log

@@ -11,6 +11,7 @@
 #include "../job/model_intake.h"
 #include "../cli.h"
 #include "../print/group_print.h"
+#include "../print/scale_print.h"
 #include "../print/screen.h"
 #include "../job/input.h"
 #include "../print/state_print.h"
@@ -56,6 +57,8 @@ struct inspection {
     int n_layers;
     struct pare_group *group;
     int n_groups;
+    struct pare_layer_scales *scales;
+    int n_scales;
     double *zeros;         /* per layer: fraction of zeros in its weight; -1: not read */
     int64_t params, loose; /* number of parameters; of those that belong to no layer */
     double macs;
@@ -174,6 +177,7 @@ static int collect_layers(struct inspection *l, struct pare_err *err)
         if (l->o->weights)
             PARE_TRY(count_zeros(l->c->arena, l->layer[i].weight, &l->zeros[i], err));
     }
+    PARE_TRY(pare_model_scales(l->m, l->c->arena, &l->scales, &l->n_scales, err));
     if (l->o->groups)
         PARE_TRY(collect_groups(l, err));
     for (int i = 0; i < l->g->n_nodes; i++) {
@@ -419,6 +423,7 @@ static json_t *json_values(struct pare_value **v, int n)
 static json_t *json_layer(const struct inspection *l, int i)
 {
     const struct pare_layer_info *y = &l->layer[i];
+    json_t *quant = pare_scales_json(l->scales, l->n_scales, y->name);
     json_t *j = json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:o, s:b}", "name",
                           pare_json_text(y->name), "type", y->type, "torch_type", y->torch, "node",
                           pare_json_text(y->node->name), "weight", json_value(y->weight), "bias",
@@ -427,6 +432,8 @@ static json_t *json_layer(const struct inspection *l, int i)
                           (json_int_t)y->params, "macs", pare_json_whole(y->macs), "shared",
                           (int)y->shared);
 
+    if (j && quant)
+        json_object_set_new(j, "quantization", quant);
     if (j && l->o->weights)
         json_object_set_new(j, "zeros", l->zeros[i] < 0 ? json_null() : json_real(l->zeros[i]));
     return j;
@@ -541,6 +548,8 @@ static int cmd_inspect_run(struct pare_cli *c, struct pare_err *err)
             print_nodes(&l);
         else
             print_layers(&l);
+        if (!l.o->groups && !l.o->all)
+            pare_scales_print(c->arena, l.scales, l.n_scales);
         if (!rc)
             rc = print_totals(&l, err);
     }
@@ -553,7 +562,8 @@ const struct pare_command pare_command_inspect = {
     .doc = "Print the layers of a model: names, shapes, parameters, MACs.",
     .usage = "[options] MODEL",
     .more = "A layer is a node with weights; a config_list refers to it by the name printed\n"
-            "here.  Multiply-accumulates (MACs) are for one run at the shapes shown.  For a\n"
+            "here.  Multiply-accumulates (MACs) are for one run at the shapes shown.  Scales\n"
+            "and zero points of a quantized model follow: x = scale (q - zero point).  For a\n"
             "file of named tensors (.pth, .npz, .safetensors), their names, types and shapes\n"
             "are printed.",
     .example = "pare inspect model.onnx\n"
