@@ -307,7 +307,7 @@ static void test_integer_operators_list_their_scales(void **state)
     o = (struct pare_quantize_opts){ .preset = "w4", .nbits = true, .tuning = o.tuning };
     OK(pare_quantize(m, &o, &q, NULL, &err));
     OK(pare_model_layer_quant(q, "fc1", 'w', &w, &err)); /* MatMulNBits */
-    assert_int_equal(w.dtype, PARE_I4); /* no zero points: 8 is subtracted */
+    assert_int_equal(w.dtype, PARE_I4);                  /* no zero points: 8 is subtracted */
     assert_int_equal(w.axis, 1);
     assert_true(w.group >= 16);
     OK(pare_model_layer_quant(q, "fc1", 'x', &x, &err));
