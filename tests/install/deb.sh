@@ -1,12 +1,13 @@
 #!/bin/sh
-# deb.sh - install a package on a fresh Debian 12 and run it there: deb.sh PACKAGE [ROOT]
+# deb.sh - install packages on a fresh Debian 12 and run them there: deb.sh PACKAGE MPI_PACKAGE [ROOT]
 #
 # Needs root and a network.  ROOT is an existing Debian root; without it, debootstrap creates one, which
 # is removed at the end.  A program is also built there with pkg-config.
 set -eu
 package=$(realpath "$1")
+mpi=$(realpath "$2")
 here=$(realpath "$(dirname "$0")")
-root=${2:-}
+root=${3:-}
 own=
 if [ -z "$root" ]; then
     own=$(mktemp -d)
@@ -18,12 +19,17 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF
     DEBIAN_FRONTEND=noninteractive HOME=/root "$@"; }
 
 dpkg-deb --info "$package"
-contents=$(dpkg-deb --contents "$package")
-for file in usr/bin/pare usr/include/pare/pare.h usr/share/man/man1/pare.1 \
-    usr/share/man/man1/pare-prune.1 usr/share/bash-completion/completions/pare \
-    usr/share/zsh/vendor-completions/_pare usr/share/doc/pare/copyright; do
-    echo "$contents" | grep -q " \./$file\$" || { echo "the package has no $file"; exit 1; }
-done
+check_contents() {
+    contents=$(dpkg-deb --contents "$1")
+    for file in usr/bin/pare usr/include/pare/pare.h usr/share/man/man1/pare.1 \
+        usr/share/man/man1/pare-prune.1 usr/share/bash-completion/completions/pare \
+        usr/share/zsh/vendor-completions/_pare usr/share/doc/pare/copyright usr/share/doc/pare/docs/tutorial.md \
+        usr/share/doc/pare/examples/read_digits.c; do
+        echo "$contents" | grep -q " \./$file\$" || { echo "$1 has no $file"; exit 1; }
+    done
+}
+check_contents "$package"
+check_contents "$mpi"
 cp "$package" "$root/tmp/pare.deb"
 cp "$here/consumer.c" "$root/tmp/consumer.c"
 inside apt-get update -qq
@@ -44,6 +50,19 @@ inside apt-get install -qq -y --no-install-recommends gcc libc6-dev pkg-config >
 printed=$(inside sh -euc 'cd /tmp && cc consumer.c $(pkg-config --cflags --libs pare) -o consumer && ./consumer')
 echo "a program built with it prints $printed"
 [ "$(inside pare --version)" = "pare $printed" ]
+
+# The package with MPI replaces it.
+cp "$mpi" "$root/tmp/pare-mpi.deb"
+inside apt-get install -qq -y --no-install-recommends /tmp/pare-mpi.deb openmpi-bin >"$root/tmp/log" 2>&1 ||
+    { tail -n 30 "$root/tmp/log"; exit 1; }
+! inside dpkg-query -W -f '${db:Status-Status}' pare 2>/dev/null | grep -qx installed
+inside sh -euc 'cd /tmp
+    mpirun --allow-run-as-root --oversubscribe -n 2 pare train m.onnx --data digits --epochs 1 --threads 1 -q -o two.onnx
+    pare eval two.onnx --data digits'
+inside apt-get purge -qq -y pare-mpi >"$root/tmp/log" 2>&1
+[ ! -e "$root/usr/bin/pare" ]
+echo "ok: the package with MPI"
+inside apt-get install -qq -y --no-install-recommends /tmp/pare.deb >"$root/tmp/log" 2>&1
 
 inside apt-get purge -qq -y pare >"$root/tmp/log" 2>&1
 [ ! -e "$root/usr/bin/pare" ] && [ ! -e "$root/usr/include/pare" ]
