@@ -38,7 +38,7 @@ all: ## build the libraries and the command
 	@$(call compile,$(BUILD),$(bare))
 
 help: ## list these targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 deps: ## install the dependencies of all targets
 	@tools/deps.sh build test interop lint fuzz

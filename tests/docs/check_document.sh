@@ -105,7 +105,7 @@ if [ -f "$tmp/quotes" ]; then
 fi
 
 if [ -f "$tmp/make" ]; then
-    sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' "$root/Makefile" >"$tmp/targets"
+    sed -n 's/^\([a-z][a-z0-9-]*\):.*/\1/p' "$root/Makefile" >"$tmp/targets"
     while read -r word target rest; do
         [ -n "$word" ] || continue
         if [ "$word" != make ] || ! grep -qxF "$target" "$tmp/targets"; then
