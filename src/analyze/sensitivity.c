@@ -41,6 +41,7 @@ static int select_layers(struct pare_sensitivity *s, struct pare_compression *r,
                          struct pare_err *err)
 {
     size_t n = (size_t)r->n_layers;
+    int named = 0;
 
     s->name = pare_alloc(s->arena, n, sizeof(*s->name));
     s->type = pare_alloc(s->arena, n, sizeof(*s->type));
@@ -48,13 +49,13 @@ static int select_layers(struct pare_sensitivity *s, struct pare_compression *r,
     if (!s->name || !s->type || !s->already)
         return pare_no_memory(err, "for a sensitivity analysis");
     for (int i = 0; i < r->n_layers; i++)
-        s->name[i] = r->layer[i].info.name;
-    PARE_TRY(
-        pare_layer_filter_check(&s->o.layers, s->name, r->n_layers, "this pruner can prune", err));
+        if (!r->layer[i].is_second) /* it is pruned with the first weight */
+            s->name[named++] = r->layer[i].info.name;
+    PARE_TRY(pare_layer_filter_check(&s->o.layers, s->name, named, "this pruner can prune", err));
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_layer *l = &r->layer[i];
 
-        if (!pare_layer_filter(&s->o.layers, l->info.name))
+        if (l->is_second || !pare_layer_filter(&s->o.layers, l->info.name))
             continue;
         s->name[s->n_layers] = pare_strdup(s->arena, l->info.name);
         s->type[s->n_layers] = pare_strdup(s->arena, l->info.torch);

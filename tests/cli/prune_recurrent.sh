@@ -11,6 +11,8 @@ for p in taylor apoz; do
     pare prune $m --pruner $p --data digits --sparsity 0.5 --epochs 1 --quiet --speedup --no-bench -o $p.onnx >/dev/null
     pare inspect $p.onnx | grep -E '^(lstm|gru|fc) ' | awk '{ print $1, $2, $3, $4, $5, $6 }'
 done
+try analyze sensitivity $m --data digits --sparsities 0.5 --threads 1 -q --csv s.csv >/dev/null
+sed 's/,.*//' s.csv
 s=models/streaming.onnx
 try prune $s --pruner l1 --sparsity 0.5 --speedup --no-bench -q -o s.onnx
 try prune $s --pruner l1 --config '[{"sparsity": 0.5, "op_types": ["GRU", "Linear"]}]' -q -o t.onnx

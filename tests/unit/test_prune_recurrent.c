@@ -19,6 +19,8 @@ struct cell {
     bool peep;
     bool last; /* only the state after the last step is used */
     bool no_bias;
+    bool layout;      /* the batch is the first axis */
+    const char *lens; /* lengths of the sequences */
     struct bin attrs; /* more attributes */
     const char *h0, *c0;
 };
@@ -48,7 +50,7 @@ static const char *add_cell(struct net *n, const char *x, const struct cell *c, 
                            rows(n, c, c->gates, 3, in, false),
                            rows(n, c, c->gates, 3, H, falls),
                            c->no_bias ? "" : rows(n, c, 2 * c->gates, 2, 1, false),
-                           "",
+                           c->lens ? c->lens : "",
                            c->h0 ? c->h0 : "",
                            c->c0 ? c->c0 : "",
                            "" },
@@ -63,10 +65,19 @@ static const char *add_cell(struct net *n, const char *x, const struct cell *c, 
         arg[7] = rows(n, c, 3, 2, 1, true);
     if (c->reset)
         attrs = CAT(attrs, at_int("linear_before_reset", c->reset));
-    build_node_outs(&n->b, c->type, c->peep ? 8 : c->c0 ? 7 : c->h0 ? 6 : 4, arg, attrs, 2, y);
+    if (c->layout)
+        attrs = CAT(attrs, at_int("layout", 1));
+    build_node_outs(&n->b, c->type,
+                    c->peep   ? 8
+                    : c->c0   ? 7
+                    : c->h0   ? 6
+                    : c->lens ? 5
+                              : 4,
+                    arg, attrs, 2, y);
     if (c->last)
         return y[1];
-    x = build_node(&n->b, "Transpose", NAMES(y[0]), at_ints("perm", INTS(0, 2, 1, 3)));
+    x = c->layout ? y[0]
+                  : build_node(&n->b, "Transpose", NAMES(y[0]), at_ints("perm", INTS(0, 2, 1, 3)));
     return build_node(&n->b, "Reshape", NAMES(x, build_ints(&n->b, INTS(0, 0, c->dirs * H))),
                       NOTHING);
 }
@@ -162,6 +173,7 @@ static const struct cell cells[] = {
     { "GRU", .gates = 3, .dirs = 2 },
     { "RNN", .gates = 1, .dirs = 1 },
     { "RNN", .gates = 1, .dirs = 2, .last = true },
+    { "LSTM", .gates = 4, .dirs = 2, .layout = true },
 };
 
 enum { CELLS = sizeof(cells) / sizeof(cells[0]) };
@@ -276,6 +288,53 @@ static void test_stacked_layers(void **state)
         expect_removed(m, 2);
         pare_model_free(m);
     }
+}
+
+/* Short sequences: results after their end are 0. */
+static void test_sequence_lengths(void **state)
+{
+    struct net n = net_new(3);
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I));
+    const int32_t lens[B] = { 3, 2 };
+    struct cell c = cells[3];
+    struct pare_compression *p;
+    struct pare_model *m;
+    bool gone[H];
+
+    (void)state;
+    c.last = false;
+    c.lens = build_const(&n.b, PARE_I32, 1, (int64_t[]){ B }, lens);
+    x = add_cell(&n, x, &c, I, false);
+    build_output(&n.b, linear(&n, x, 2 * H, 3));
+    m = build_model(&n.b);
+    p = prune(m, "l1", "\"LSTM\"", NULL);
+    expect_masks(p, 0, gone);
+    pare_compression_free(p);
+    expect_removed(m, 1);
+    pare_model_free(m);
+}
+
+/* Columns of an embedding that no state reads are removed with those of W. */
+static void test_unread_columns_of_an_embedding(void **state)
+{
+    struct net n = net_new(3);
+    const char *ids = build_input(&n.b, PARE_I64, INTS(-1, -1)), *x, *w, *y[2];
+    struct pare_speedup_opts o = { .threads = 1 };
+    struct speedup_result s;
+    struct pare_err err;
+
+    (void)state;
+    x = build_node(&n.b, "Gather", NAMES(CONST(&n, 0, 1, 9, I), ids), NOTHING);
+    w = WEIGHT(&n, FRONT, 2, 1, 3 * H, I);
+    build_node_outs(&n.b, "GRU", NAMES(x, w, CONST(&n, 0, 0.5f, 1, 3 * H, H)),
+                    at_int("hidden_size", H), 2, y);
+    build_output(&n.b, linear(&n, y[1], H, 3));
+    s.before = build_model(&n.b);
+    if (pare_speedup(s.before, &o, pool, &s.after, &s.r, &err))
+        fail_msg("%s", err.msg);
+    assert_true(s.r.verified);
+    assert_int_equal(s.r.params - s.r.params_left, 9 * I / 2 + 3 * H * I / 2);
+    speedup_free(&s);
 }
 
 /* ---- layers that are skipped ---------------------------------------------------------------- */
@@ -446,6 +505,8 @@ int main(void)
         TEST(test_both_weights_decide),
         TEST(test_pruners_and_modes),
         TEST(test_stacked_layers),
+        TEST(test_sequence_lengths),
+        TEST(test_unread_columns_of_an_embedding),
         TEST(test_activations_that_do_not_keep_zero),
         TEST(test_initial_states_that_are_not_zero),
         TEST(test_shared_recurrent_weight),
