@@ -282,6 +282,18 @@ static void test_zero_pad(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 3), 8, 4);
 }
 
+/* As PyTorch exports an average pool: padding that adds nothing keeps every constant channel. */
+static void test_pad_of_nothing(void **state)
+{
+    struct net n = net_new(35);
+    const char *x = net_image(&n);
+
+    (void)state;
+    x = net_block(&n, x, HALF, 3, 16);
+    x = build_node(&n.b, "Pad", NAMES(x, build_ints(&n.b, INTS(0, 0, 0, 0, 0, 0, 0, 0))), NOTHING);
+    EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 1), 8, 4);
+}
+
 static void test_value_added_to_itself(void **state)
 {
     struct net n = net_new(34);
@@ -495,6 +507,7 @@ int main(void)
         T(test_unbalanced_groups),
         T(test_n28_three_quarters),
         T(test_zero_pad),
+        T(test_pad_of_nothing),
         T(test_value_added_to_itself),
     };
 

@@ -250,6 +250,21 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_ties_kept(n, t, changed);
 }
 
+/* Does it add nothing, whatever the size of the input?  Amounts that the model computes may. */
+static bool adds_nothing(const struct pare_node *n)
+{
+    const struct pare_value *given = n->n_in > 1 ? n->in[1] : NULL;
+    int64_t before[PARE_MAX_RANK], after[PARE_MAX_RANK];
+    struct pare_err err;
+
+    if ((given && given->maker && given->maker->n_in) || pare_pad_amounts(n, before, after, &err))
+        return false;
+    for (int i = 0; i < n->in[0]->t.rank; i++)
+        if (before[i] > 0 || after[i] > 0)
+            return false;
+    return true;
+}
+
 /* Copies of a constant are the constant; a different value at the ends is not. */
 static float constant_channel(const struct pare_node *n, int axis, int64_t channel, float x)
 {
@@ -258,7 +273,7 @@ static float constant_channel(const struct pare_node *n, int axis, int64_t chann
 
     (void)axis;
     (void)channel;
-    if (strcmp(a->mode, "constant") != 0)
+    if (strcmp(a->mode, "constant") != 0 || adds_nothing(n))
         return x;
     if (given && !given->data)
         return NAN;
