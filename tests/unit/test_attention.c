@@ -155,16 +155,93 @@ NETWORK(transposed_result)
     return transpose(n, matmul(n, softmax(n, y), split_heads(n, part[2])), INTS(0, 1, 3, 2));
 }
 
-/* ---- patterns that must not match ----------------------------------------------------------- */
+/* ---- masks ---------------------------------------------------------------------------------- */
 
-NETWORK(with_mask)
+enum masking { SUM, SCALED_SUM, KEEP, FILL };
+
+/* The scores of the parts, masked, and the product with the values; `mask` made before. */
+static const char *masked(struct net *n, enum masking how, const char *mask, const char *fill)
 {
     const char *part[3], *y;
 
     build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
     y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
-    y = NODE("Add", NAMES(y, random_weight(n, INTS(TOKENS, TOKENS))), NOTHING);
+    if (how != SUM)
+        y = NODE("Div", NAMES(y, build_scalar(&n->b, 4)), NOTHING);
+    y = how == KEEP   ? NODE("Where", NAMES(mask, y, fill), NOTHING)
+        : how == FILL ? NODE("Where", NAMES(mask, fill, y), NOTHING)
+        : how == SUM  ? NODE("Add", NAMES(y, mask), NOTHING)
+                      : NODE("Add", NAMES(mask, y), NOTHING);
     return merge_heads(n, matmul(n, softmax(n, y), split_heads(n, part[2])));
+}
+
+/* x[..., 0] of each key, as a mask (ITEMS, 1, 1, TOKENS) that is computed. */
+static const char *mask_of_keys(struct net *n)
+{
+    return reshape(n, slice(n, n->x, 0, 1), LIST(ITEMS, 1, 1, TOKENS));
+}
+
+static const char *positive(struct net *n, const char *x)
+{
+    return NODE("Greater", NAMES(x, build_scalar(&n->b, 0)), NOTHING);
+}
+
+NETWORK(with_mask)
+{
+    return masked(n, SUM, random_weight(n, INTS(TOKENS, TOKENS)), NULL);
+}
+
+/* -inf after the diagonal. */
+NETWORK(with_causal_mask)
+{
+    float m[TOKENS * TOKENS];
+
+    for (int i = 0; i < TOKENS * TOKENS; i++)
+        m[i] = i % TOKENS > i / TOKENS ? -INFINITY : 0;
+    return masked(n, SCALED_SUM, build_floats(&n->b, INTS(1, 1, TOKENS, TOKENS), m), NULL);
+}
+
+NETWORK(with_bias_by_head)
+{
+    return masked(n, SCALED_SUM, random_weight(n, INTS(HEADS, TOKENS, TOKENS)), NULL);
+}
+
+NETWORK(with_mask_of_keys)
+{
+    return masked(n, SCALED_SUM, scale(n, mask_of_keys(n), -50), NULL);
+}
+
+/* One number for each query: it has no effect, and no stride along the keys. */
+NETWORK(with_mask_of_queries)
+{
+    return masked(n, SCALED_SUM, random_weight(n, INTS(TOKENS, 1)), NULL);
+}
+
+NETWORK(where_kept)
+{
+    return masked(n, KEEP, positive(n, mask_of_keys(n)), build_scalar(&n->b, -1e4f));
+}
+
+NETWORK(where_filled)
+{
+    const char *flags = positive(n, random_weight(n, INTS(TOKENS, TOKENS)));
+
+    return masked(n, FILL, flags, build_scalar(&n->b, -1e30f));
+}
+
+/* ---- patterns that must not match ----------------------------------------------------------- */
+
+/* The mask makes the scores larger: items of one batch become two. */
+NETWORK(growing_mask)
+{
+    const char *part[3], *y;
+
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, slice(n, part[0], 0, DIM),
+               transpose(n, slice(n, part[1], 0, DIM), INTS(0, 2, 1)));
+    y = NODE("Add", NAMES(y, random_weight(n, INTS(3, 1, TOKENS, TOKENS))), NOTHING);
+    return NODE("ReduceMax", NAMES(matmul(n, softmax(n, y), slice(n, part[2], 0, DIM))),
+                at_ints("axes", INTS(0)));
 }
 
 NETWORK(scores_are_output)
@@ -235,7 +312,14 @@ static const struct {
     { "other sizes", other_sizes, true },
     { "strided elements", strided_elements, true },
     { "transposed result", transposed_result, true },
-    { "with a mask", with_mask, false },
+    { "with a mask", with_mask, true },
+    { "with a causal mask", with_causal_mask, true },
+    { "with a bias for each head", with_bias_by_head, true },
+    { "with a mask of keys", with_mask_of_keys, true },
+    { "with a mask of queries", with_mask_of_queries, true },
+    { "where kept", where_kept, true },
+    { "where filled", where_filled, true },
+    { "growing mask", growing_mask, false },
     { "scores are an output", scores_are_output, false },
     { "keys are an output", keys_are_output, true },
     { "another axis", other_axis, false },

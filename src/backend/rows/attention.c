@@ -1,4 +1,4 @@
-/* attention.c - fused attention: softmax(scale Q K') V per image and head.
+/* attention.c - fused attention: softmax(scale Q K' + mask) V per image and head.
  *
  * Exporters write Slices or a Split, Reshapes and Transposes around both products.  They only
  * determine where the rows of Q, K, V and of the result are in memory (view_trace.h): nothing is
@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "attention_core.h"
+#include "attention_mask.h"
 #include "../gemm/gemm_packed.h"
 #include "../fuse/constant_factor.h"
 #include "../fuse/view_trace.h"
@@ -29,6 +30,8 @@ struct attention {
     int in[OPERANDS]; /* indices of the step's inputs */
     int64_t step[OPERANDS], element_stride[OPERANDS], *place[OPERANDS];
     int64_t y_step, *y_place;
+    struct pare_attention_mask mask;
+    int mask_in; /* index of the step's input */
 };
 
 /* ---- match ------------------------------------------------------------------------------- */
@@ -36,8 +39,10 @@ struct attention {
 struct found {
     const struct pare_match *v;
     struct pare_node *scores, *softmax, *mix; /* product, Softmax, product */
-    struct pare_value *out;
-    struct pare_view_trace from[OPERANDS], to;
+    struct pare_node *masking;                /* Add or Where; NULL: none */
+    struct pare_value *out, *mask;
+    struct pare_view_trace from[OPERANDS], mask_from, to;
+    struct pare_attention_mask how;
     double scale;
     struct pare_view_trace_nodes nodes;
 };
@@ -75,24 +80,54 @@ static struct pare_node *next_product(const struct pare_match *v, struct pare_no
     return NULL;
 }
 
-/* Match Softmax(scale scores) and its product with V after Q K'. */
+/* Match Softmax(scale scores), with or without a mask, and its product with V after Q K'. */
 static bool find_mix(struct found *f)
 {
     struct pare_view_trace t;
-    struct pare_node *n = f->scores;
+    struct pare_value *scaled = f->scores->out[0];
+    struct pare_node *n = pare_only_consumer(f->v, scaled);
 
-    do
+    while (n && is_scaling(n)) {
+        scaled = n->out[0];
+        n = pare_only_consumer(f->v, scaled);
+    }
+    f->masking = NULL;
+    if (pare_attention_mask_match(n, scaled, &f->mask, &f->how)) {
+        f->masking = n;
         n = pare_only_consumer(f->v, n->out[0]);
-    while (n && is_scaling(n));
+    }
     f->softmax = n;
     if (!pare_node_is(n, &pare_op_softmax))
         return false;
     f->mix = pare_only_consumer(f->v, n->out[0]);
     if (!f->mix || !is_product(f->mix) || f->mix->in[0] != n->out[0] ||
-        !pare_trace(f->v, n->in[0], f->scores->out[0], true, &t, &f->nodes))
+        !pare_trace(f->v, scaled, f->scores->out[0], true, &t, &f->nodes))
         return false;
     f->scale *= t.scale;
     return true;
+}
+
+/* The product before v, which scales its result; NULL: none. */
+static struct pare_node *product_before(const struct pare_value *v)
+{
+    struct pare_node *n = v ? v->maker : NULL;
+
+    while (n && is_scaling(n))
+        n = n->in[pare_is_const(n->in[0])]->maker;
+    return n && is_product(n) ? n : NULL;
+}
+
+/* The same before a Softmax, or before the mask of the scores. */
+static struct pare_node *scores_before(const struct pare_value *v)
+{
+    struct pare_node *m = product_before(v), *n = v->maker;
+    struct pare_attention_mask how;
+    struct pare_value *mask;
+
+    for (int i = 0; n && i < n->n_in && !m; i++)
+        if (n->in[i] && pare_attention_mask_match(n, n->in[i], &mask, &how))
+            m = product_before(n->in[i]);
+    return m;
 }
 
 /* Is n on the path of Q or K to the first product, or of V to the second? */
@@ -105,9 +140,8 @@ static bool find_pattern(struct found *f, struct pare_node *n)
         return false;
     if (pare_node_is(m->in[0]->maker, &pare_op_softmax)) {
         f->mix = m;
-        for (m = m->in[0]->maker->in[0]->maker; is_scaling(m);)
-            m = m->in[pare_is_const(m->in[0])]->maker;
-        if (!m || !is_product(m))
+        m = scores_before(m->in[0]->maker->in[0]);
+        if (!m)
             return false;
     }
     f->scores = m;
@@ -246,7 +280,7 @@ static size_t own_size(const struct attention *a)
 
 static bool attention_fill_step(const struct found *f, struct attention *a, struct pare_step *s)
 {
-    if (!pare_step_lists(s, f->v, OPERANDS, 1, f->nodes.n - 1))
+    if (!pare_step_lists(s, f->v, OPERANDS + 1, 1, f->nodes.n - 1))
         return false;
     s->n_in = 0;
     for (int k = 0; k < OPERANDS; k++) {
@@ -255,6 +289,9 @@ static bool attention_fill_step(const struct found *f, struct attention *a, stru
         if (a->in[k] == s->n_in)
             s->in[s->n_in++] = f->from[k].base;
     }
+    a->mask_in = s->n_in;
+    if (f->masking)
+        s->in[s->n_in++] = f->mask_from.base;
     for (int i = 1; i < f->nodes.n; i++)
         s->fused[i - 1] = f->nodes.list[i];
     s->out[0] = f->out;
@@ -274,6 +311,15 @@ static void inputs_in_order(struct pare_view_trace_nodes *nodes)
         }
 }
 
+static bool read_mask(struct found *f, struct pare_arena *arena, struct attention *a)
+{
+    a->mask = f->how;
+    return !f->masking || (pare_trace(f->v, f->mask, NULL, false, &f->mask_from, &f->nodes) &&
+                           pare_view_trace_add(&f->nodes, f->masking) &&
+                           pare_attention_mask_read(&f->mask_from, &f->mask->t,
+                                                    &f->scores->out[0]->t, arena, &a->mask));
+}
+
 static bool attention_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct found f = { .v = v, .scale = 1 };
@@ -289,7 +335,7 @@ static bool attention_match(const struct pare_match *v, struct pare_node *n, str
         return false;
     a = pare_alloc(arena, 1, sizeof(*a));
     if (!a || !read_sizes(&f, v->backend->threads, a) || !read_operands(&f, arena, a) ||
-        !find_out(&f, a) || !is_closed(&f))
+        !read_mask(&f, arena, a) || !find_out(&f, a) || !is_closed(&f))
         return false;
     inputs_in_order(&f.nodes);
     if (f.nodes.list[0] != n)
@@ -304,9 +350,21 @@ static bool attention_match(const struct pare_match *v, struct pare_node *n, str
 struct rows {
     const float *x; /* queries: rows with a stride of `step`, their elements contiguous */
     int64_t step, n;
+    int64_t matrix, first; /* they are rows `first` and later of this matrix */
+    const void *mask;
 };
 
-/* y = softmax(scale x keys) values */
+static void softmax_row(const struct attention *a, const struct rows *r, int64_t t, float *scores)
+{
+    if (a->mask.kind == PARE_MASK_NONE) {
+        pare_attention_softmax(scores, a->S, a->scale);
+        return;
+    }
+    pare_attention_mask_row(&a->mask, r->mask, r->matrix, r->first + t, scores, a->S, a->scale);
+    pare_attention_softmax(scores, a->S, 1);
+}
+
+/* y = softmax(scale x keys + mask) values */
 static void compute_rows(const struct attention *a, const struct rows *r,
                          const float *const panels[2], float *scores, float *y)
 {
@@ -319,7 +377,7 @@ static void compute_rows(const struct attention *a, const struct rows *r,
     p.y_row = round_up(a->tokens);
     pare_packed_gemm_run(&p);
     for (int64_t t = 0; t < r->n; t++)
-        pare_attention_softmax(scores + t * round_up(a->tokens), a->S, a->scale);
+        softmax_row(a, r, t, scores + t * round_up(a->tokens));
     p = pare_packed_gemm_matrix(r->n, a->S, a->E, a->block);
     p.x = scores;
     p.x_row = round_up(a->tokens);
@@ -355,13 +413,22 @@ static void run_part(const struct pare_step *s, int64_t i, int64_t from, int64_t
     pare_attention_pack_transposed(&k, own);
     pare_attention_pack(&v, a->block, own + size);
     for (int64_t t = from; t < to; t += GROUP) {
-        struct rows r = { q.at + t * q.step, q.step, to - t < GROUP ? to - t : GROUP };
+        struct rows r = { .x = q.at + t * q.step,
+                          .step = q.step,
+                          .n = to - t < GROUP ? to - t : GROUP,
+                          .matrix = i,
+                          .first = t };
+
+        if (a->mask.kind != PARE_MASK_NONE)
+            r.mask = s->in_buf[a->mask_in]->t.data;
 
         for (int64_t m = 0; m < r.n && q.element_stride != 1; m++)
             for (int64_t d = 0; d < a->D; d++)
                 copy[m * a->D + d] = r.x[m * q.step + d * q.element_stride];
-        if (q.element_stride != 1)
-            r = (struct rows){ copy, a->D, r.n };
+        if (q.element_stride != 1) {
+            r.x = copy;
+            r.step = a->D;
+        }
         compute_rows(a, &r, panels, scores,
                      pare_f32_mut(&s->out_buf[0]->t) + a->y_place[i] + t * a->y_step);
     }
@@ -385,7 +452,7 @@ static int attention_run(struct pare_step *s, struct pare_backend *b, struct par
 
 const struct pare_kernel pare_kernel_attention = {
     .name = "attention",
-    .doc = "Fused attention: both products, Softmax, and the Reshapes and Transposes around them.",
+    .doc = "Fused attention: both products, mask and Softmax, Reshapes and Transposes around them.",
     .match = attention_match,
     .run = attention_run,
 };

@@ -1,0 +1,34 @@
+/* attention_mask.h - the mask of attention: Add or Where between scores and Softmax. */
+#ifndef PARE_BACKEND_ROWS_ATTENTION_MASK_H
+#define PARE_BACKEND_ROWS_ATTENTION_MASK_H
+
+#include "../fuse/view_trace.h"
+
+enum pare_mask_kind {
+    PARE_MASK_NONE,
+    PARE_MASK_ADD,  /* scores + mask */
+    PARE_MASK_KEEP, /* mask ? score : fill */
+    PARE_MASK_FILL, /* mask ? fill : score */
+};
+
+/* Element (t, s) of matrix i is at place[i] + t * step + s * element_stride. */
+struct pare_attention_mask {
+    enum pare_mask_kind kind;
+    float fill;
+    int64_t *place, step, element_stride;
+};
+
+/* Whether n masks the scores x, which have the shape of its result; *mask: the other operand. */
+bool pare_attention_mask_match(const struct pare_node *n, const struct pare_value *x,
+                               struct pare_value **mask, struct pare_attention_mask *m);
+
+/* Set the strides of a mask that broadcasts to the scores; false: it has none. */
+bool pare_attention_mask_read(const struct pare_view_trace *from, const struct pare_tensor *mask,
+                              const struct pare_tensor *scores, struct pare_arena *a,
+                              struct pare_attention_mask *m);
+
+/* x = mask of (scale * x), for row t of matrix i; `data`: the mask's. */
+void pare_attention_mask_row(const struct pare_attention_mask *m, const void *data, int64_t i,
+                             int64_t t, float *x, int64_t n, float scale);
+
+#endif
