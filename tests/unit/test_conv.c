@@ -302,6 +302,39 @@ static void test_no_window_in_padding(void **state)
     node_end(&f);
 }
 
+/* Computed by hand: ONNX's formula rounds (2 - 3) / 2 toward 0, so the window has one position.  A
+ * mean over padding that does not exist is not defined, and neither is a convolution. */
+static void test_pooling_windows_larger_than_the_input(void **state)
+{
+    static const char *const type[] = { "MaxPool", "AveragePool", "LpPool" };
+    const float want[] = { 1, 0.5f, 1 };
+    struct fixture f;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        node_begin(&f, type[i], 11);
+        add_input(&f, 1, 1, 1, 2, -1); /* 0, 1 */
+        set_attr(&f, "kernel_shape", "3");
+        set_attr(&f, "strides", "2");
+        assert_int_equal(run_node(&f, 1), 0);
+        expect_output(&f, "(1, 1, 1)", &want[i]);
+        node_end(&f);
+    }
+    node_begin(&f, "MaxPool", 11);
+    add_input(&f, 1, 1, 1, 1, -1);
+    set_attr(&f, "kernel_shape", "3");
+    set_attr(&f, "strides", "2");
+    expect_error(&f, "the window spans 3 along spatial axis 0 but the input has only 1 with its "
+                     "padding");
+    node_begin(&f, "AveragePool", 11);
+    add_input(&f, 1, 1, 1, 2, -1);
+    set_attr(&f, "kernel_shape", "3");
+    set_attr(&f, "strides", "2");
+    set_attr(&f, "count_include_pad", "1");
+    expect_error(&f, "the window spans 3 along spatial axis 0 but the input has only 2 with its "
+                     "padding");
+}
+
 static void test_wrong_shape_errors(void **state)
 {
     struct fixture f;
@@ -408,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_max_pool_with_indices),
         cmocka_unit_test(test_average_pool_padding),
         cmocka_unit_test(test_no_window_in_padding),
+        cmocka_unit_test(test_pooling_windows_larger_than_the_input),
         cmocka_unit_test(test_wrong_shape_errors),
         cmocka_unit_test(test_huge_sizes_are_refused),
         cmocka_unit_test(test_batch_norm_in_training),

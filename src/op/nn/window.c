@@ -102,8 +102,11 @@ static void share_pad(struct pare_window *w, int i, int64_t total, bool upper)
 
 /* SAME:  out = ceil(in / stride), padded as needed.
  * Else:  out = round((in + pads - extent) / stride) + 1, rounding down, or up for ceil_mode; then
- *        a last window that would start in the padding after the input is left out. */
-static int slide(const struct pare_window_attr *a, struct pare_window *w, struct pare_err *err)
+ *        a last window that would start in the padding after the input is left out.
+ * ONNX divides integers, which rounds toward 0: with `beyond`, a window that is larger than the
+ * padded input, by less than the stride, has one position and takes what it covers. */
+static int slide(const struct pare_window_attr *a, struct pare_window *w, bool beyond,
+                 struct pare_err *err)
 {
     bool same = !strncmp(a->auto_pad, "SAME", 4), ceil_mode = a->ceil_mode != 0;
 
@@ -118,6 +121,8 @@ static int slide(const struct pare_window_attr *a, struct pare_window *w, struct
             continue;
         }
         room = w->in[i] + w->pad_begin[i] + w->pad_end[i] - ext + (ceil_mode ? s - 1 : 0);
+        if (beyond && !ceil_mode && room < 0 && room > -s)
+            room = 0;
         if (room < 0)
             return pare_fail(err, PARE_ESHAPE,
                              "the window spans %lld along spatial axis %d but the input has only "
@@ -150,7 +155,7 @@ int pare_conv_geometry(const struct pare_window_attr *a, const struct pare_tenso
         return pare_fail(err, PARE_ESHAPE,
                          "W has %lld output channels, which are not divisible into %lld groups",
                          (long long)w->dim[0], (long long)g);
-    return slide(a, win, err);
+    return slide(a, win, false, err);
 }
 
 int pare_conv_window(const struct pare_node *n, struct pare_window *w, struct pare_err *err)
@@ -247,7 +252,7 @@ int pare_pool_window(const struct pare_node *n, struct pare_window *w, struct pa
                              "be less than the window's %lld",
                              (long long)pad, i, (long long)extent(w, i));
     }
-    return slide(a, w, err);
+    return slide(a, w, !pare_pool_counts_pad(n), err);
 }
 
 bool pare_pool_counts_pad(const struct pare_node *n)
