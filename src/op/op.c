@@ -1,4 +1,6 @@
 /* op.c - the operator table, and functions shared by operators. */
+#include <math.h>
+
 #include "op.h"
 
 const struct pare_op *const pare_ops[] = {
@@ -251,6 +253,12 @@ float pare_constant_channel_same(const struct pare_node *n, int axis, int64_t ch
 {
     (void)n, (void)axis, (void)channel;
     return x;
+}
+
+float pare_constant_channel_zero(const struct pare_node *n, int axis, int64_t channel, float x)
+{
+    (void)n, (void)axis, (void)channel;
+    return x == 0 ? 0 : NAN;
 }
 
 void pare_ties_except(const struct pare_node *n, unsigned but, struct pare_ties *t)

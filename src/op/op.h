@@ -108,6 +108,9 @@ int pare_backward_map2(struct pare_node *n, struct pare_ctx *c, struct pare_err 
  * elements. */
 float pare_constant_channel_same(const struct pare_node *n, int axis, int64_t channel, float x);
 
+/* constant_channel() of sums and norms: a channel of zeros stays one. */
+float pare_constant_channel_zero(const struct pare_node *n, int axis, int64_t channel, float x);
+
 /* forward() of views: copy input 0's bytes to output 0. */
 int pare_forward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);
 int pare_backward_copy(struct pare_node *n, struct pare_ctx *c, struct pare_err *err);

@@ -294,6 +294,32 @@ static void test_pad_of_nothing(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 1), 8, 4);
 }
 
+/* Sums and norms over positions of a channel of zeros are 0. */
+static void test_sums_of_zeros(void **state)
+{
+    static const char *const type[] = { "ReduceSum", "ReduceL2", "CumSum", "LpPool",
+                                        "GlobalLpPool" };
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct net n = net_new(36);
+        const char *x = net_image(&n), *axes = NULL;
+        struct bin keep = i < 2 ? at_int("keepdims", 1) : NOTHING;
+
+        n.zero_bias = true;
+        x = net_relu(&n, net_conv(&n, x, HALF, 3, 16, 3));
+        if (i == 0 || i == 2)
+            axes = build_ints(&n.b, INTS(2));
+        if (i == 1)
+            keep = CAT(keep, at_ints("axes", INTS(2)));
+        if (i == 3)
+            keep = at_ints("kernel_shape", INTS(2, 2));
+        x = axes ? build_node(&n.b, type[i], NAMES(x, axes), keep)
+                 : build_node(&n.b, type[i], NAMES(x), keep);
+        EXPECT(&n, net_conv(&n, x, ALL, 16, 4, 1), 8, 4);
+    }
+}
+
 static void test_value_added_to_itself(void **state)
 {
     struct net n = net_new(34);
@@ -508,6 +534,7 @@ int main(void)
         T(test_n28_three_quarters),
         T(test_zero_pad),
         T(test_pad_of_nothing),
+        T(test_sums_of_zeros),
         T(test_value_added_to_itself),
     };
 

@@ -61,5 +61,6 @@ const struct pare_op pare_op_global_lp_pool = {
     .forward = forward,
     .backward = backward,
     .ties = pare_ties_channels,
+    .constant_channel = pare_constant_channel_zero,
     .flags = PARE_OP_WIDE,
 };

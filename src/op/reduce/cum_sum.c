@@ -122,5 +122,6 @@ const struct pare_op pare_op_cum_sum = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .constant_channel = pare_constant_channel_zero,
     .flags = PARE_OP_FLOAT_ONLY,
 };

@@ -19,5 +19,6 @@ const struct pare_op pare_op_reduce_sum = {
     PARE_REDUCE_OP("ReduceSum", "Sum over axes."),
     .types = PARE_T_REDUCE,
     .ties = pare_reduce_ties_sum,
+    .constant_channel = pare_constant_channel_zero,
     .flags = PARE_OP_WIDE,
 };
