@@ -35,7 +35,7 @@ struct corrector {
     struct pare_probe probe;
     struct pare_arena *a;
     struct pare_layer *l;
-    int axis;
+    int axis;         /* of channels; -1: the shape is not known before the first batch */
     int64_t n;        /* channels */
     int groups;       /* of positions; 0: not known yet */
     double *sum;      /* (groups, n) means of a batch, then their differences */
@@ -173,7 +173,11 @@ static int see(void *user, const struct pare_tensor *x, float *y, struct pare_er
 {
     struct corrector *s = user;
     int64_t inner = 1;
+    int axis = s->axis < 0 && x->rank >= 2 ? pare_layer_output_axis(s->l, x->rank) : s->axis;
 
+    if (s->axis < 0 && (axis < 0 || x->dim[axis] != s->n))
+        return 0; /* the bias is not one number per channel: no correction */
+    s->axis = axis;
     for (int i = s->axis + 1; i < x->rank; i++)
         inner *= x->dim[i];
     if (s->axis >= x->rank || x->dim[s->axis] != s->n || !pare_numel(x))
@@ -219,10 +223,16 @@ static bool is_correctable(const struct pare_layer *l, int *axis)
 {
     const struct pare_tensor *y = l->info.out ? &l->info.out->t : NULL;
 
-    if (!y || !l->quant->quantized[PARE_WEIGHT] || !l->bias || y->dtype != PARE_F32 || y->rank < 2)
+    if (!y || !l->quant->quantized[PARE_WEIGHT] || !l->bias ||
+        is_shared(l->compression->model->graph, l->bias))
+        return false;
+    *axis = -1;
+    if (y->dtype == PARE_NONE) /* unknown for the sizes that layers were found with */
+        return true;
+    if (y->dtype != PARE_F32 || y->rank < 2)
         return false;
     *axis = pare_layer_output_axis(l, y->rank);
-    return pare_numel(&l->b) == y->dim[*axis] && !is_shared(l->compression->model->graph, l->bias);
+    return pare_numel(&l->b) == y->dim[*axis];
 }
 
 static int list_correctors(struct pare_compression *r, struct pare_arena *a,

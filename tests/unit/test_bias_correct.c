@@ -111,6 +111,29 @@ static void test_padding(void **state)
     pare_model_free(m);
 }
 
+/* The window of the pooling does not fit a width of 1, so that the shapes of the convolution are
+ * unknown when layers are found. */
+static void test_unknown_shapes(void **state)
+{
+    struct build b = { .opset = 13 };
+    const char *x = build_input(&b, PARE_F32, 4, (int64_t[]){ -1, CHANNELS, 1, -1 });
+    const char *w = build_floats(&b, 4, (int64_t[]){ 3, CHANNELS, 1, 1 }, weights);
+    const char *bias = build_floats(&b, 1, (int64_t[]){ 3 }, (float[]){ 0, 0, 0 });
+    struct pare_compression *c;
+    struct pare_model *m;
+
+    (void)state;
+    x = build_node(&b, "MaxPool", NAMES(x),
+                   CAT(at_ints("kernel_shape", INTS(1, 2)), at_ints("strides", INTS(1, 2))));
+    build_output(&b, build_node(&b, "Conv", NAMES(x, w, bias), NOTHING));
+    m = build_model(&b);
+    c = quantized(m, CONFIG("3"), "bias_correction=true range=minmax");
+    assert_float_equal(bias_of(c, 0)[0], 0, 1e-6f);
+    assert_float_equal(bias_of(c, 0)[1], 0.02f, 1e-6f);
+    pare_compression_free(c);
+    pare_model_free(m);
+}
+
 /* Intake separates a bias of two layers, so that each is corrected. */
 static void test_shared_bias(void **state)
 {
@@ -191,9 +214,9 @@ static void test_default(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_padding),     cmocka_unit_test(test_shared_bias),
-        cmocka_unit_test(test_fixed_batch), cmocka_unit_test(test_checker),
-        cmocka_unit_test(test_default),
+        cmocka_unit_test(test_padding),     cmocka_unit_test(test_unknown_shapes),
+        cmocka_unit_test(test_shared_bias), cmocka_unit_test(test_fixed_batch),
+        cmocka_unit_test(test_checker),     cmocka_unit_test(test_default),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
