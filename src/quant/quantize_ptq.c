@@ -313,38 +313,19 @@ static int list_trials(struct pare_compression *r, struct state *s, struct pare_
     return 0;
 }
 
-/* Items of a pass: as many as take PASS_VALUES observed values; passes: as many as take ALL_VALUES,
- * so that large models do not take much longer than small ones. */
-#define PASS_VALUES 4e6
-#define ALL_VALUES 5e9
-#define LEAST_ITEMS 4
+/* Items of a trial: a share of the calibration's, so that all trials take as long as a few passes of
+ * calibration. */
+#define TRIAL_SHARE 4
+#define LEAST_ITEMS 8
 #define MOST_ITEMS 64
-#define LEAST_PASSES 16
-#define MOST_PASSES 96
 
-static double within(double v, double least, double most)
-{
-    return v < least ? least : v > most ? most : v;
-}
-
-static struct pare_trial_budget trial_budget(struct pare_compression *r, const struct state *s)
+static int64_t trial_items(struct pare_compression *r)
 {
     const struct opts *o = pare_compression_conf(r);
-    double values = 0, items = (double)o->calibration_steps *
-                               (double)(r->batch ? r->batch : r->data->opts.batch);
+    int64_t items = o->calibration_steps * (r->batch ? r->batch : r->data->opts.batch);
 
-    items = within(items, 1, (double)r->data->n);
-    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
-        const struct pare_histogram *h = s->observed[i].seen ? s->observed[i].h : NULL;
-
-        values += h ? (double)h->zeros : 0;
-        for (int k = 0; h && k < PARE_BINS; k++)
-            values += (double)h->count[k];
-    }
-    values = values / items + 1; /* of an item */
-    items = within(PASS_VALUES / values, LEAST_ITEMS, MOST_ITEMS);
-    return (struct pare_trial_budget){ (int64_t)items, (int)within(ALL_VALUES / (values * items),
-                                                                   LEAST_PASSES, MOST_PASSES) };
+    items = (items < r->data->n ? items : r->data->n) / TRIAL_SHARE;
+    return items < LEAST_ITEMS ? LEAST_ITEMS : items > MOST_ITEMS ? MOST_ITEMS : items;
 }
 
 /* Chooses an observer for each tensor by the error at the model's outputs. */
@@ -352,13 +333,11 @@ static int choose_observers(struct pare_compression *r, struct state *s, struct 
 {
     struct state *live = pare_compression_state(r), now = *s;
     struct pare_range_trial *t;
-    struct pare_trial_budget budget;
     int n, rc, count[PARE_OBSERVERS] = { 0 };
 
     PARE_TRY(list_trials(r, s, &t, &n, err));
-    budget = trial_budget(r, s);
     live->observed = NULL; /* quantize instead of observing */
-    rc = pare_choose_ranges(r, t, n, budget, set_range, err);
+    rc = pare_choose_ranges(r, t, n, trial_items(r), set_range, err);
     live->observed = now.observed;
     for (int i = 0; i < n && !rc; i++) {
         s->observed[t[i].place].lo[0] = t[i].lo[t[i].best];

@@ -3,24 +3,25 @@
  *
  * The squared error of the tensor itself is not the measure: the observer mse has the least by
  * construction, but clipping a few large values can cost more at the outputs than many small
- * errors.  Nor is the error with all tensors quantized: it is too large to be a sum of independent
- * parts, and it depends on the few items.  So a few items run through the model with one tensor
- * quantized and all others float, for each range of each tensor.  These errors are small and nearly
- * independent, so that each tensor takes the range with the least error.  Passes are limited: the
- * tensors whose ranges differ most are tried, and the others take the observer with the least sum
- * of errors over these.
+ * errors.  Nor is the error at the outputs with one tensor quantized: sums of such errors are far
+ * from the error of all, so that the choice was worse than the best single observer on new items.
+ * So a few items run through the model with all tensors in the ranges of one observer, for each
+ * observer, and the one with the least error is taken for all.  Then the tensors are divided into
+ * groups, those whose ranges differ most first, and each group as a whole tries the other
+ * observers.  Clipping has to make the error clearly smaller: on new items, values beyond the
+ * range are more frequent than on those that it was chosen with.
  */
 #include "range_trials.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../base/arena.h"
 #include "quant_check.h"
 
 #define NEAR 1.02  /* ratio of ranges that count as the same */
-#define BETTER 0.9 /* times the noise of the observer for all: less replaces it */
+#define BETTER 0.8 /* times the noise so far, or that of the whole range: less replaces it */
+#define GROUPS 2   /* of tensors */
 
 struct trials {
     struct pare_compression *r;
@@ -28,10 +29,11 @@ struct trials {
     int n;
     pare_set_range_fn *set;
     bool (*was)[PARE_QUANT_SITES];
-    int *order;              /* of tensors: those whose ranges differ most first */
-    int best;                /* observer with the least sum of noise over the tried tensors */
-    int at, observer, tried; /* position in `order`, observer, passes */
-    int passes;              /* at most */
+    int *order;                   /* of tensors: those whose ranges differ most first */
+    double noise[PARE_OBSERVERS]; /* with one observer for all */
+    double least;                 /* with the choice so far */
+    int group, observer;          /* of this pass; group -1: all tensors */
+    int better;                   /* observer that is better for the group so far; -1: none */
 };
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
@@ -44,16 +46,6 @@ static double reach(const struct pare_range_trial *t, int k)
 static bool near(double a, double b)
 {
     return a <= b * NEAR && b <= a * NEAR;
-}
-
-static void find_equal(struct pare_range_trial *t)
-{
-    for (int k = 0; k < PARE_OBSERVERS; k++) {
-        t->like[k] = k;
-        for (int i = k - 1; i >= 0; i--)
-            if (near(reach(t, k), reach(t, i)) && near((double)t->hi[k], (double)t->hi[i]))
-                t->like[k] = t->like[i];
-    }
 }
 
 /* The ratio of the largest range to the smallest. */
@@ -81,70 +73,73 @@ static void sort_by_spread(struct trials *s)
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-/* Quantizes only the points of one tensor, or all; place -1: all. */
-static void enable(struct trials *s, int place)
+/* Quantizes inputs and outputs only, or all that was quantized before. */
+static void enable(struct trials *s, bool all)
 {
-    for (int i = 0; i < s->r->n_layers * PARE_QUANT_SITES; i++) {
-        struct pare_layer *l = &s->r->layer[i / PARE_QUANT_SITES], *of = l;
-        enum pare_quant_site site = (enum pare_quant_site)(i % PARE_QUANT_SITES), of_site = site;
+    for (int i = 0; i < s->r->n_layers; i++) {
+        struct pare_layer_quant *q = s->r->layer[i].quant;
 
-        if (site != PARE_WEIGHT)
-            pare_layer_twin(l, site, &of, &of_site);
-        l->quant->quantized[site] = s->was[l->index][site] &&
-                                    (place < 0 ||
-                                     of->index * PARE_QUANT_SITES + (int)of_site == place);
+        memcpy(q->quantized, s->was[i], sizeof(q->quantized));
+        q->quantized[PARE_WEIGHT] &= all;
     }
 }
 
-static int set_all(struct trials *s, int observer, struct pare_err *err)
+static bool in_group(const struct trials *s, int position)
 {
-    enable(s, -1);
-    for (int i = 0; i < s->n; i++) {
-        int k = observer < 0 ? s->t[i].best : observer;
+    return s->group < 0 || (int64_t)position * GROUPS / s->n == s->group;
+}
 
-        PARE_TRY(s->set(s->r, s->t[i].place, s->t[i].lo[k], s->t[i].hi[k], err));
+/* The ranges of this pass: the chosen ones, except for the group. */
+static int set_ranges(struct trials *s, struct pare_err *err)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct pare_range_trial *t = &s->t[s->order[i]];
+        int k = in_group(s, i) ? s->observer : t->best;
+
+        PARE_TRY(s->set(s->r, t->place, t->lo[k], t->hi[k], err));
     }
     return 0;
 }
 
-static int set_one(struct trials *s, struct pare_err *err)
-{
-    const struct pare_range_trial *t = &s->t[s->order[s->at]];
-
-    enable(s, t->place);
-    return s->set(s->r, t->place, t->lo[s->observer], t->hi[s->observer], err);
-}
-
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-static void choose(struct trials *s, struct pare_range_trial *t)
+/* Does the observer change a range of the group? */
+static bool changes_any(const struct trials *s)
 {
-    double least;
+    for (int i = 0; i < s->n; i++) {
+        const struct pare_range_trial *t = &s->t[s->order[i]];
 
-    t->best = t->like[s->best];
-    least = BETTER * t->noise[t->best];
-    for (int k = 0; k < PARE_OBSERVERS; k++)
-        if (t->noise[k] < least) {
-            least = t->noise[k];
-            t->best = k;
-        }
-}
-
-/* The next single tensor and observer; false: none is left. */
-static bool next_single(struct trials *s)
-{
-    for (; s->at < s->n; s->at++, s->observer = -1) {
-        const struct pare_range_trial *t = &s->t[s->order[s->at]];
-
-        if (s->observer < 0 && s->tried + PARE_OBSERVERS > s->passes)
-            return false;
-        while (++s->observer < PARE_OBSERVERS)
-            if (t->like[s->observer] == s->observer && !near(spread(t), 1)) {
-                s->tried++;
-                return true;
-            }
+        if (in_group(s, i) && (!near(reach(t, s->observer), reach(t, t->best)) ||
+                               !near((double)t->hi[s->observer], (double)t->hi[t->best])))
+            return true;
     }
     return false;
+}
+
+/* The choice of the group, or of all tensors. */
+static void end_group(struct trials *s)
+{
+    for (int k = 0; k < PARE_OBSERVERS && s->group < 0; k++)
+        if (s->noise[k] < (k && !s->better ? BETTER : 1) * s->least) {
+            s->least = s->noise[k];
+            s->better = k;
+        }
+    for (int i = 0; i < s->n && s->better >= 0; i++)
+        if (in_group(s, i))
+            s->t[s->order[i]].best = s->better;
+    s->better = -1;
+    s->observer = -1;
+    s->group++;
+}
+
+static void take_noise(struct trials *s, double noise)
+{
+    if (s->group < 0)
+        s->noise[s->observer] = noise;
+    else if (noise < (s->better < 0 ? BETTER : 1) * s->least) {
+        s->least = noise;
+        s->better = s->observer;
+    }
 }
 
 /* Prepares the next pass. */
@@ -153,37 +148,29 @@ static int next(void *user, const struct pare_output_error *last, bool *more, st
     struct trials *s = user;
 
     if (last)
-        s->t[s->order[s->at]].noise[s->observer] = last->noise;
-    *more = next_single(s);
-    return *more ? set_one(s, err) : 0;
+        take_noise(s, last->noise);
+    for (;; end_group(s)) {
+        *more = s->group < GROUPS;
+        if (!*more)
+            return 0;
+        while (++s->observer < PARE_OBSERVERS)
+            if (s->group < 0 || changes_any(s))
+                return set_ranges(s, err);
+    }
 }
 
-/* The observer with the least sum of noise over the tensors that were tried. */
-static void find_best(struct trials *s)
-{
-    double sum[PARE_OBSERVERS] = { 0 };
-
-    for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < PARE_OBSERVERS; k++)
-            if (isfinite(s->t[i].noise[s->t[i].like[k]]))
-                sum[k] += s->t[i].noise[s->t[i].like[k]];
-    for (int k = 0; k < PARE_OBSERVERS; k++)
-        if (sum[k] < sum[s->best])
-            s->best = k;
-}
-
-int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n,
-                       struct pare_trial_budget budget, pare_set_range_fn *set,
-                       struct pare_err *err)
+int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n, int64_t items,
+                       pare_set_range_fn *set, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 12);
     struct trials s = { .r = r,
                         .t = t,
                         .n = n,
                         .set = set,
-                        .best = 2,
+                        .least = INFINITY,
+                        .group = -1,
                         .observer = -1,
-                        .passes = budget.passes };
+                        .better = -1 };
     int rc = 0;
 
     s.was = a ? pare_alloc(a, (size_t)r->n_layers, sizeof(*s.was)) : NULL;
@@ -194,20 +181,15 @@ int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, i
     }
     for (int i = 0; i < r->n_layers; i++)
         memcpy(s.was[i], r->layer[i].quant->quantized, sizeof(r->layer[i].quant->quantized));
-    for (int i = 0; i < n; i++) {
-        find_equal(&t[i]);
-        for (int k = 0; k < PARE_OBSERVERS; k++)
-            t[i].noise[k] = INFINITY;
-        t[i].best = t[i].like[s.best];
-    }
-    sort_by_spread(&s);
-    rc = pare_output_trials(r, budget.items, next, &s, err);
-    find_best(&s);
     for (int i = 0; i < n; i++)
-        choose(&s, &t[i]);
+        t[i].best = 0;
+    sort_by_spread(&s);
+    enable(&s, false);
+    rc = pare_output_trials(r, items, next, &s, err);
+    s.group = GROUPS; /* no group: the chosen ranges */
     if (!rc)
-        rc = set_all(&s, -1, err);
-    enable(&s, -1);
+        rc = set_ranges(&s, err);
+    enable(&s, true);
     pare_arena_free(a);
     return rc;
 }

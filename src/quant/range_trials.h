@@ -11,24 +11,16 @@
 struct pare_range_trial {
     int place; /* layer index * PARE_QUANT_SITES + site: the first point with this tensor */
     float lo[PARE_OBSERVERS], hi[PARE_OBSERVERS];
-    int like[PARE_OBSERVERS];     /* the first observer with nearly the same range */
-    double noise[PARE_OBSERVERS]; /* at the outputs, with only this tensor quantized */
-    int best;                     /* the chosen observer */
+    int best; /* the chosen observer */
 };
 
 /* Sets the scales of all points that share the tensor. */
 typedef int pare_set_range_fn(struct pare_compression *r, int place, float lo, float hi,
                               struct pare_err *err);
 
-struct pare_trial_budget {
-    int64_t items; /* of a pass */
-    int passes;    /* at most */
-};
-
-/* Chooses t[].best for n tensors, by passes over a few items, and sets their ranges.  The model's
- * weights are float. */
-int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n,
-                       struct pare_trial_budget budget, pare_set_range_fn *set,
-                       struct pare_err *err);
+/* Chooses t[].best for n tensors, by passes over this number of items, and sets their ranges.  The
+ * model's weights are float. */
+int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, int n, int64_t items,
+                       pare_set_range_fn *set, struct pare_err *err);
 
 #endif
