@@ -313,8 +313,8 @@ static int list_trials(struct pare_compression *r, struct state *s, struct pare_
     return 0;
 }
 
-/* Items of a trial: a share of the calibration's, so that all trials take as long as a few passes of
- * calibration. */
+/* Items of a trial: a share of the calibration's, so that all trials take as long as a few passes
+ * of calibration. */
 #define TRIAL_SHARE 4
 #define LEAST_ITEMS 8
 #define MOST_ITEMS 64
