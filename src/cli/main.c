@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../dist/dist.h"
+#include "print/screen.h"
 #include "cli.h"
 #include "omp_spin.h"
 
@@ -45,7 +46,8 @@ static int unknown_command(const char *name)
 
     for (; n < 64 && pare_commands[n]; n++)
         names[n] = pare_commands[n]->name;
-    fprintf(stderr, "pare: unknown %s '", name[0] == '-' ? "option" : "command");
+    pare_put_error();
+    fprintf(stderr, "unknown %s '", name[0] == '-' ? "option" : "command");
     pare_put_clean(stderr, name);
     fprintf(stderr, "'%s\n",
             pare_cli_hint(name, names, n, "; 'pare help' lists them", hint, sizeof(hint)));
@@ -70,7 +72,7 @@ static void report_error(struct pare_cli *c, const struct pare_err *err)
 
     fflush(stdout);
     if (pare_dist_reports(c->dist)) {
-        fputs("pare: ", stderr);
+        pare_put_error();
         if (pare_dist_rank(c->dist))
             fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));
         pare_put_clean(stderr, err->msg);

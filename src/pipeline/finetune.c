@@ -164,6 +164,8 @@ int pare_finetune_evaluate(const struct pare_finetune *f, const struct pare_mode
     if (!f->data[1] || !f->data[1]->y.data)
         return 0;
     o.threads = (int)s->c.threads;
+    o.progress = f->progress;
+    o.user = f->user;
     o.loss = s->trainer.loss;
     o.loss_conf = s->trainer.loss_conf;
     o.task = s->goal.task;

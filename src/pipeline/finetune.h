@@ -16,9 +16,11 @@ struct pare_finetune {
     const struct pare_given *given; /* options of training and of data sets */
     int n_given;
     const char *data_name,
-        *valid_name;          /* data sets by name; valid_name NULL: see train_options.h */
-    struct pare_data *set[2]; /* or data sets that are open: to train, to validate */
-    struct pare_model *tutor; /* a teacher that is open, instead of the option; or NULL */
+        *valid_name;            /* data sets by name; valid_name NULL: see train_options.h */
+    struct pare_data *set[2];   /* or data sets that are open: to train, to validate */
+    struct pare_model *tutor;   /* a teacher that is open, instead of the option; or NULL */
+    pare_progress_fn *progress; /* of evaluations; NULL: none */
+    void *user;
     bool observe;    /* data is only observed: there is no trainer, whose weights take memory */
     bool keep_zeros; /* weights that are 0 stay 0 */
     bool quantized;  /* fake-quantized values are trained: use the lower default rate */

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "../job/model_intake.h"
+#include "../print/progress_line.h"
 #include "../print/analyze_print.h"
 #include "../job/input.h"
 #include "../output_paths.h"
@@ -214,11 +215,14 @@ static int print_errors(const struct job *j, const struct pare_quant_error_repor
 static int quantization(struct job *j, struct pare_err *err)
 {
     const struct analyze *o = j->o;
+    struct pare_progress_line line;
     struct pare_quant_error_opts qo = {
         .bits = o->bits.n ? o->bits.v : NULL,
         .n_bits = o->bits.n,
         .weights_only = o->weights_only,
         .threads = j->setup->trainer.threads,
+        .progress = pare_progress_line_show,
+        .user = &line,
     };
     struct pare_loader *loader = NULL;
     struct pare_quant_error_report r;
@@ -227,8 +231,10 @@ static int quantization(struct job *j, struct pare_err *err)
 
     if (!rc)
         rc = fill_inputs(j, &loader, &in, err);
+    pare_progress_line_start(&line, o->quiet || pare_dist_rank(j->c->dist));
     if (!rc)
         rc = pare_quant_error_analysis(j->m, in, &qo, j->c->dist, j->c->arena, &r, err);
+    pare_progress_line_end(&line);
     if (!rc)
         rc = print_errors(j, &r, err);
     pare_loader_free(loader);

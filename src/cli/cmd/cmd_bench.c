@@ -11,6 +11,7 @@
 
 #include "../cli.h"
 #include "../job/session.h"
+#include "../print/latency.h"
 #include "../../base/arena.h"
 #include "../../plan/batch/microbatch.h"
 
@@ -51,7 +52,7 @@ struct entry {
     struct pare_session s;
     double *t;     /* seconds of each run; sorted at the end */
     int64_t batch; /* items per run */
-    double median, p10, p90;
+    struct pare_latency time;
 };
 
 struct contest {
@@ -59,6 +60,7 @@ struct contest {
     const struct bench *o;
     struct entry *e;
     int n, runs, cap; /* models; runs of each so far; capacity of `t` */
+    double share;     /* of the processor that the measuring thread had */
 };
 
 /* ---- measuring ------------------------------------------------------------- */
@@ -115,11 +117,17 @@ static void show_progress(const struct contest *b, double elapsed, double *shown
     if (!isatty(2) || elapsed - *shown < 0.2)
         return;
     *shown = elapsed;
-    fprintf(stderr, "\r%d runs, %.0f s\033[K", b->runs, elapsed);
+    if (b->o->repeat)
+        fprintf(stderr, "\rmeasure %d/%lld  %.0f s\033[K", b->runs, (long long)b->o->repeat,
+                elapsed);
+    else
+        fprintf(stderr, "\rmeasure %.0f of %.0f s, %d runs\033[K", elapsed, b->o->seconds * b->n,
+                b->runs);
 }
 
 static int measure(struct contest *b, struct pare_err *err)
 {
+    struct pare_cpu_share share = pare_cpu_share_start();
     double start = pare_now(), shown = 0;
 
     while (!is_done(b, pare_now() - start)) {
@@ -135,23 +143,8 @@ static int measure(struct contest *b, struct pare_err *err)
     }
     if (shown > 0)
         fputs("\r\033[K", stderr);
+    b->share = pare_cpu_share_since(&share);
     return 0;
-}
-
-static int by_time(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* The q-quantile of the sorted times, interpolated. */
-static double quantile(const double *t, int n, double q)
-{
-    double at = q * (n - 1);
-    int i = (int)at;
-
-    return i + 1 < n ? t[i] + (at - i) * (t[i + 1] - t[i]) : t[n - 1];
 }
 
 static void summarize(struct contest *b)
@@ -159,10 +152,7 @@ static void summarize(struct contest *b)
     for (int i = 0; i < b->n; i++) {
         struct entry *e = &b->e[i];
 
-        qsort(e->t, (size_t)b->runs, sizeof(*e->t), by_time);
-        e->median = quantile(e->t, b->runs, 0.5);
-        e->p10 = quantile(e->t, b->runs, 0.1);
-        e->p90 = quantile(e->t, b->runs, 0.9);
+        e->time = pare_latency_of(e->t, b->runs);
     }
 }
 
@@ -206,17 +196,20 @@ static void print_table(const struct contest *b)
         const struct entry *e = &b->e[i];
 
         pare_table_row(t, e->s.path, pare_sprintf(b->c->arena, "%lld", (long long)e->batch),
-                       pare_time_text(e->median, med, sizeof(med)),
-                       pare_time_text(e->p10, lo, sizeof(lo)),
-                       pare_sprintf(b->c->arena, ".. %s", pare_time_text(e->p90, hi, sizeof(hi))),
-                       pare_count_text((double)e->batch / e->median, rate, sizeof(rate)),
+                       pare_time_text(e->time.median, med, sizeof(med)),
+                       pare_time_text(e->time.p10, lo, sizeof(lo)),
+                       pare_sprintf(b->c->arena, ".. %s",
+                                    pare_time_text(e->time.p90, hi, sizeof(hi))),
+                       pare_count_text((double)e->batch / e->time.median, rate, sizeof(rate)),
                        pare_time_text(e->s.plan_seconds, plan, sizeof(plan)),
                        pare_bytes_text((double)e->s.plan->memory_bytes, mem, sizeof(mem)),
-                       b->n > 1 ? pare_sprintf(b->c->arena, "%.2fx", b->e[0].median / e->median)
+                       b->n > 1 ? pare_sprintf(b->c->arena, "%.2fx",
+                                               b->e[0].time.median / e->time.median)
                                 : "");
     }
     pare_table_print(t, stdout);
     print_method(b);
+    pare_busy_print(b->share);
 }
 
 /* Measure each step in a few more runs. */
@@ -315,12 +308,12 @@ static int print_json(struct contest *b, struct pare_err *err)
         struct entry *e = &b->e[i];
         json_t *j = json_pack("{s:o, s:I, s:f, s:f, s:f, s:o, s:f, s:I, s:o}", "file",
                               pare_json_text(e->s.path), "batch", (json_int_t)e->batch,
-                              "median_seconds", e->median, "p10_seconds", e->p10, "p90_seconds",
-                              e->p90, "items_per_second",
-                              pare_json_real((double)e->batch / e->median), "plan_seconds",
+                              "median_seconds", e->time.median, "p10_seconds", e->time.p10,
+                              "p90_seconds", e->time.p90, "items_per_second",
+                              pare_json_real((double)e->batch / e->time.median), "plan_seconds",
                               e->s.plan_seconds, "activation_bytes",
                               (json_int_t)e->s.plan->memory_bytes, "speed",
-                              pare_json_real(b->e[0].median / e->median));
+                              pare_json_real(b->e[0].time.median / e->time.median));
 
         if (j && b->o->verbose) {
             json_object_set_new(j, "steps", json_steps(b, e, err));
@@ -334,10 +327,11 @@ static int print_json(struct contest *b, struct pare_err *err)
         json_array_append_new(models, j);
     }
     return pare_json_result(b->c,
-                            json_pack("{s:o, s:i, s:i, s:i, s:I}", "models", models, "runs",
+                            json_pack("{s:o, s:i, s:i, s:i, s:I, s:o}", "models", models, "runs",
                                       b->runs, "warm_up", WARM_UP, "threads",
                                       b->e[0].s.plan->backend.threads, "process_peak_bytes",
-                                      (json_int_t)peak_memory()),
+                                      (json_int_t)peak_memory(), "cpu_share",
+                                      pare_json_real(b->share)),
                             err);
 }
 

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "../job/model_intake.h"
+#include "../print/progress_line.h"
 #include "../cli.h"
 #include "../job/session.h"
 #include "../print/metric_print.h"
@@ -125,6 +126,7 @@ static int evaluate(struct pare_cli *c, struct pare_train_options *s, const stru
 {
     const struct eval *o = c->opts;
     struct result r = { .data = d->name };
+    struct pare_progress_line line;
     struct pare_evaluate_opts opts = {
         .given = c->given,
         .n_given = c->n_given,
@@ -133,13 +135,20 @@ static int evaluate(struct pare_cli *c, struct pare_train_options *s, const stru
         .cache = pare_cache_folder(c->arena),
         .classes = &r.by_class,
         .arena = c->arena,
+        .progress = pare_progress_line_show,
+        .user = &line,
     };
+    int rc;
 
     PARE_TRY(pare_train_options_goal(s, m, d, err));
     pare_data_note(c, d);
     pare_task_note(c, s);
     pare_logits_note(c, m, s->trainer.loss);
-    PARE_TRY(pare_evaluate_shared(m, d, &opts, c->dist, &r.all, err));
+    pare_progress_line_start(&line, pare_dist_rank(c->dist) > 0);
+    rc = pare_evaluate_shared(m, d, &opts, c->dist, &r.all, err);
+    pare_progress_line_end(&line);
+    if (rc)
+        return rc;
     if (o->json)
         return print_json(c, &r, err);
     print_text(c, &r);

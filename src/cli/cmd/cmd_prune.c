@@ -245,8 +245,11 @@ static int write_files(struct pare_compress_job *common, struct pare_err *err)
                                             .compression = j->prune.compression,
                                             .dependency_aware = is_dependency_aware(j),
                                             .output = j->common.train.output,
+                                            .line = &j->common.line,
                                             .seconds = o->no_bench ? 0 : 1,
-                                            .opts = { .round_to = o->round_to,
+                                            .opts = { .progress = pare_progress_line_show,
+                                                      .progress_user = &j->common.line,
+                                                      .round_to = o->round_to,
                                                       .unverified = o->no_verify } };
     return shrink_and_verify(c, j, err);
 }
@@ -278,7 +281,9 @@ static void init_job(struct job *j, const struct prune *o)
                           .speedup = o->speedup,
                           .sparsity = o->sparsity,
                           .config = o->config,
-                          .settings = o->set },
+                          .settings = o->set,
+                          .progress = pare_progress_line_show,
+                          .user = &j->common.line },
                    .tune = { .data_name = o->data, .valid_name = o->valid },
                    .train = pare_compress_train,
                    .user = &j->common },

@@ -6,6 +6,7 @@
 
 #include "../output_paths.h"
 #include "../print/quantize_print.h"
+#include "../print/screen.h"
 #include "../../base/arena.h"
 #include "../../compress/export.h"
 #include "../../quant/presets.h"
@@ -177,6 +178,7 @@ static void print_step(void *user, const struct pare_budget_step *s)
 {
     struct job *j = user;
 
+    pare_progress_line_end(&j->common.line);
     j->summary.before = j->quantize.before;
     j->summary.least = j->quantize.least;
     if (!j->common.train.quiet)
@@ -193,7 +195,9 @@ static void init_job(struct job *j, const struct quantize *o)
                              .fold = o->fold,
                              .compute = o->compute,
                              .keep_zeros = o->keep_zeros,
-                             .max_drop = o->accuracy_drop < 0 ? -1 : o->accuracy_drop / 100 },
+                             .max_drop = o->accuracy_drop < 0 ? -1 : o->accuracy_drop / 100,
+                             .progress = pare_progress_line_show,
+                             .user = &j->common.line },
                       .tune = { .data_name = o->data, .valid_name = o->valid, .quantized = true },
                       .train = pare_compress_train,
                       .user = &j->common,
@@ -280,11 +284,12 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
     const struct quantize *o = c->opts;
     struct pare_quantize_summary *s = &j->summary;
 
-    if (j->untrained && !c->in_recipe)
+    if (j->untrained && !c->in_recipe) {
+        pare_put_warning();
         fprintf(stderr,
-                "pare: warning: quantizer %s learns in training, and was not trained: use --data "
-                "SET --epochs 3\n",
+                "quantizer %s learns in training, and was not trained: use --data SET --epochs 3\n",
                 o->quantizer);
+    }
     s->compression = j->quantize.compression;
     s->files = &j->quantize.files;
     s->before = j->quantize.before;

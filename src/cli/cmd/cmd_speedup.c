@@ -120,9 +120,13 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
 static int cmd_speedup_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
+    struct pare_progress_line line;
     struct pare_speedup_job s = { .output = o->output,
+                                  .line = &line,
                                   .seconds = o->no_bench ? 0 : o->seconds,
-                                  .opts = { .round_to = o->round_to,
+                                  .opts = { .progress = pare_progress_line_show,
+                                            .progress_user = &line,
+                                            .round_to = o->round_to,
                                             .unverified = o->no_verify,
                                             .threads = (int)o->threads,
                                             .seed = (uint64_t)o->seed } };
@@ -130,6 +134,7 @@ static int cmd_speedup_run(struct pare_cli *c, struct pare_err *err)
     struct pare_model *m = NULL;
     int rc;
 
+    pare_progress_line_start(&line, o->quiet);
     if (!s.output)
         s.output = pare_default_output(c->arena, c->arg[0], "small");
     if (!s.output)

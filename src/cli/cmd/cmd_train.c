@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "../job/train_job.h"
+#include "../print/progress_line.h"
 #include "../output_paths.h"
 #include "../../base/arena.h"
 
@@ -73,7 +74,7 @@ static int compare(struct pare_cli *c, struct pare_train_job *j, const struct pa
 }
 
 static int open_job(struct pare_cli *c, struct pare_finetune *tune, struct pare_train_job *j,
-                    struct pare_err *err)
+                    struct pare_progress_line *line, struct pare_err *err)
 {
     const struct train *o = c->opts;
 
@@ -83,6 +84,8 @@ static int open_job(struct pare_cli *c, struct pare_finetune *tune, struct pare_
         .data_name = o->data,
         .valid_name = o->valid,
         .keep_zeros = o->keep_zeros,
+        .progress = pare_progress_line_show,
+        .user = line,
     };
     *j = (struct pare_train_job){
         .tune = tune,
@@ -95,9 +98,10 @@ static int open_job(struct pare_cli *c, struct pare_finetune *tune, struct pare_
 
 static int cmd_train_check(struct pare_cli *c, struct pare_err *err)
 {
+    struct pare_progress_line line = { 0 };
     struct pare_finetune tune;
     struct pare_train_job j;
-    int rc = open_job(c, &tune, &j, err);
+    int rc = open_job(c, &tune, &j, &line, err);
 
     pare_train_job_close(&j);
     return rc;
@@ -106,17 +110,21 @@ static int cmd_train_check(struct pare_cli *c, struct pare_err *err)
 static int cmd_train_run(struct pare_cli *c, struct pare_err *err)
 {
     struct pare_metrics before;
+    struct pare_progress_line line = { 0 };
     struct pare_finetune tune;
     struct pare_train_job j;
-    int rc = open_job(c, &tune, &j, err);
+    int rc = open_job(c, &tune, &j, &line, err);
 
+    pare_progress_line_start(&line, j.quiet);
     if (!rc)
         rc = pare_finetune_evaluate(&tune, tune.model, &before, err);
+    pare_progress_line_end(&line);
     if (!rc)
         rc = pare_train_job_train(c, &j, err);
     pare_train_progress_end(&j.progress);
     if (!rc && !tune.result.stopped)
         rc = compare(c, &j, &before, err);
+    pare_progress_line_end(&line);
     if (!rc)
         rc = save_and_print(c, &j, err);
     if (!rc)

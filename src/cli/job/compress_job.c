@@ -101,6 +101,7 @@ int pare_compress_train(void *user, struct pare_finetune *tune, struct pare_err 
     struct pare_compress_job *j = user;
 
     (void)tune;
+    pare_progress_line_end(&j->line);
     PARE_TRY(pare_train_job_train(j->c, &j->train, err));
     pare_train_progress_end(&j->train.progress);
     return pare_train_job_stopped(&j->train, err);
@@ -146,12 +147,16 @@ int pare_compress_job_run(struct pare_cli *c, const struct pare_compress_steps *
     int rc;
 
     j->c = c;
+    pare_progress_line_start(&j->line, j->train.quiet || !first);
+    j->train.tune->progress = pare_progress_line_show;
+    j->train.tune->user = &j->line;
     rc = s->open(j, err);
     if (!rc)
         rc = s->work(j, err);
     if (!rc && first && s->finish)
         rc = s->finish(j, err);
     pare_train_progress_end(&j->train.progress);
+    pare_progress_line_end(&j->line);
     if (!rc && first)
         rc = s->print(j, err);
     if (!rc)

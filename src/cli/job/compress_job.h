@@ -3,6 +3,7 @@
 #define PARE_CLI_JOB_COMPRESS_JOB_H
 
 #include "train_job.h"
+#include "../print/progress_line.h"
 #include "../../pipeline/pipeline.h"
 
 /* Print nothing, or JSON's null, when the model was not evaluated. */
@@ -31,6 +32,7 @@ struct pare_compress_job {
     struct pare_cli *c;
     struct pare_train_job train;
     struct pare_registry *registry; /* built-in algorithms and those of --plugin */
+    struct pare_progress_line line; /* of calibration, evaluation and verification */
 };
 
 /* The parts of a command; `j` is its job.  close() is called in any case. */

@@ -25,13 +25,6 @@ struct race {
     double t[2][MAX_RUNS];
 };
 
-static int by_time(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static int run_one(struct race *r, int i, double *t, struct pare_err *err)
 {
     double start = pare_now();
@@ -45,19 +38,20 @@ static int run_one(struct race *r, int i, double *t, struct pare_err *err)
 static int run_alternately(struct pare_speedup_job *s, struct race *r, struct pare_err *err)
 {
     double start = pare_now(), ignored;
+    struct pare_cpu_share share;
 
     for (int i = 0; i < 2 * WARM_UP && (i % 2 || pare_now() - start < s->seconds); i++)
         PARE_TRY(run_one(r, i % 2, &ignored, err));
+    share = pare_cpu_share_start();
     start = pare_now();
     while (s->runs < MAX_RUNS && (s->runs < 3 || pare_now() - start < 2 * s->seconds)) {
         for (int i = 0; i < 2; i++)
             PARE_TRY(run_one(r, i, &r->t[i][s->runs], err));
         s->runs++;
     }
-    for (int i = 0; i < 2; i++)
-        qsort(r->t[i], (size_t)s->runs, sizeof(double), by_time);
-    s->median = r->t[0][s->runs / 2];
-    s->median_left = r->t[1][s->runs / 2];
+    s->share = pare_cpu_share_since(&share);
+    s->time = pare_latency_of(r->t[0], s->runs);
+    s->time_left = pare_latency_of(r->t[1], s->runs);
     return 0;
 }
 
@@ -344,6 +338,8 @@ int pare_speedup_job_run(struct pare_cli *c, struct pare_speedup_job *s, struct 
     int rc = pare_speedup_run(s->masked, &s->opts, c->arena, &smaller, &s->r, &graphs, err);
 
     s->took = pare_now() - start;
+    if (s->line)
+        pare_progress_line_end(s->line);
     if (!rc)
         rc = check_removed(c, s, err);
     if (!rc)
@@ -411,9 +407,9 @@ static int print_sums(struct pare_cli *c, const struct pare_speedup_job *s, stru
                        pare_bytes_text(s->bytes_left, left, sizeof(left)),
                        pare_percent_text(s->bytes_left, s->bytes, part, sizeof(part)));
     if (s->runs)
-        pare_table_row(t, "latency", pare_time_text(s->median, was, sizeof(was)),
-                       pare_time_text(s->median_left, left, sizeof(left)),
-                       pare_percent_text(s->median_left, s->median, part, sizeof(part)));
+        pare_table_row(t, "latency", pare_time_text(s->time.median, was, sizeof(was)),
+                       pare_time_text(s->time_left.median, left, sizeof(left)),
+                       pare_percent_text(s->time_left.median, s->time.median, part, sizeof(part)));
     pare_table_print(t, stdout);
     return 0;
 }
@@ -445,6 +441,8 @@ static void print_verified(const struct pare_speedup_report *r)
 int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s, bool quiet,
                            struct pare_err *err)
 {
+    char was[3 * PARE_NUM_TEXT], left[3 * PARE_NUM_TEXT];
+
     if (!quiet)
         PARE_TRY(print_layers(c, s, err));
     PARE_TRY(print_sums(c, s, err));
@@ -461,8 +459,13 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
         printf("verified with %lld items of %s\n", (long long)s->items, s->data);
     if (!s->r.verified)
         printf("\nnot verified\n");
-    if (s->runs)
-        printf("latency: median of %d alternating runs of each model\n", s->runs);
+    if (s->runs) {
+        printf("latency: median of %d alternating runs of each model (10th to 90th percentile):\n"
+               "  %s, then %s\n",
+               s->runs, pare_latency_text(&s->time, was, sizeof(was)),
+               pare_latency_text(&s->time_left, left, sizeof(left)));
+        pare_busy_print(s->share);
+    }
     pare_put_clean(stdout, s->output);
     printf(s->r.params_left < s->r.params ? ": smaller model\n" : ": model of the same size\n");
     return 0;
@@ -508,8 +511,13 @@ json_t *pare_speedup_job_json(const struct pare_speedup_job *s)
         json_object_set_new(j, "items", json_integer(s->items));
     if (j && s->runs) {
         json_object_set_new(j, "runs", json_integer(s->runs));
-        json_object_set_new(j, "seconds", pare_json_real(s->median));
-        json_object_set_new(j, "seconds_left", pare_json_real(s->median_left));
+        json_object_set_new(j, "seconds", pare_json_real(s->time.median));
+        json_object_set_new(j, "seconds_left", pare_json_real(s->time_left.median));
+        json_object_set_new(j, "p10_seconds", pare_json_real(s->time.p10));
+        json_object_set_new(j, "p90_seconds", pare_json_real(s->time.p90));
+        json_object_set_new(j, "p10_seconds_left", pare_json_real(s->time_left.p10));
+        json_object_set_new(j, "p90_seconds_left", pare_json_real(s->time_left.p90));
+        json_object_set_new(j, "cpu_share", pare_json_real(s->share));
     }
     return j;
 }

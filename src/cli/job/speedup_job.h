@@ -5,6 +5,8 @@
 #include <pare/compress.h>
 
 #include "input.h"
+#include "../print/latency.h"
+#include "../print/progress_line.h"
 
 struct pare_speedup_job {
     const struct pare_model *masked;
@@ -12,16 +14,18 @@ struct pare_speedup_job {
     bool dependency_aware;                /* coupled channels were masked together */
     const char *output;
     struct pare_speedup_opts opts;
-    double seconds;   /* for measuring each model; 0: do not measure */
-    const char *data; /* name of the set to verify with; NULL: not a set */
-    int64_t items;    /* number of items verified with */
+    double seconds;                  /* for measuring each model; 0: do not measure */
+    struct pare_progress_line *line; /* that shows the verification; NULL: none */
+    const char *data;                /* name of the set to verify with; NULL: not a set */
+    int64_t items;                   /* number of items verified with */
 
     /* Results. */
     struct pare_speedup_report r;
-    double bytes, bytes_left;   /* of the files, before and after */
-    double took;                /* seconds to shrink and verify */
-    int runs;                   /* measured, of each model */
-    double median, median_left; /* latency in seconds, before and after */
+    double bytes, bytes_left;            /* of the files, before and after */
+    double took;                         /* seconds to shrink and verify */
+    int runs;                            /* measured, of each model */
+    struct pare_latency time, time_left; /* before and after */
+    double share;                        /* of the processor that measuring had */
 };
 
 /* Shrink the model, write it, measure both. */

@@ -1,5 +1,6 @@
 /* train_job.c - shared by commands that train: data, file checks, training loop, Ctrl-C. */
 #include "model_intake.h"
+#include "../print/screen.h"
 #include "train_job.h"
 
 #include <errno.h>
@@ -188,10 +189,11 @@ int pare_train_job_drop(struct pare_cli *c, struct pare_train_job *j,
         j->output = kept;
         return 0;
     }
-    if (drop > PARE_DROP_WARNING && !limited && !c->in_recipe && !pare_dist_rank(c->dist))
-        fprintf(stderr,
-                "pare: warning: accuracy dropped by %.2f points, from %.2f%% to %.2f%%: %s\n", drop,
+    if (drop > PARE_DROP_WARNING && !limited && !c->in_recipe && !pare_dist_rank(c->dist)) {
+        pare_put_warning();
+        fprintf(stderr, "accuracy dropped by %.2f points, from %.2f%% to %.2f%%: %s\n", drop,
                 100 * before->top1, 100 * after->top1, remedy);
+    }
     return 0;
 }
 

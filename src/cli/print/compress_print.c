@@ -7,6 +7,7 @@
 
 #include "metric_print.h"
 #include "../../base/arena.h"
+#include "latency.h"
 
 static double number(const json_t *facts, const char *key)
 {
@@ -133,6 +134,32 @@ static void agreement_rows(struct pare_table *t, struct pare_arena *a, const jso
         pare_table_row(t, "same top-1", "", pare_sprintf(a, "%.2f%%", 100 * same), "");
 }
 
+static struct pare_latency latency_of(const json_t *facts)
+{
+    return (struct pare_latency){ number(facts, "seconds"), number(facts, "p10_seconds"),
+                                  number(facts, "p90_seconds") };
+}
+
+/* How the latency was measured, its spread, and whether the machine was busy. */
+static void print_latency(const json_t *run, const json_t *latency)
+{
+    struct pare_latency was = latency_of(json_object_get(run, "input"));
+    struct pare_latency is = latency_of(json_object_get(run, "output"));
+    const json_t *share = json_object_get(latency, "cpu_share");
+    json_int_t threads = json_integer_value(json_object_get(latency, "threads"));
+    char a[3 * PARE_NUM_TEXT], b[3 * PARE_NUM_TEXT];
+
+    printf("\nlatency: median of %lld alternating runs of each model, %lld thread%s",
+           (long long)json_integer_value(json_object_get(latency, "runs")), (long long)threads,
+           threads == 1 ? "" : "s");
+    if (was.p10 >= 0 && is.p10 >= 0)
+        printf(" (10th to 90th percentile):\n  %s, then %s", pare_latency_text(&was, a, sizeof(a)),
+               pare_latency_text(&is, b, sizeof(b)));
+    printf("\n");
+    if (json_is_number(share))
+        pare_busy_print(json_number_value(share));
+}
+
 int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const json_t *run,
                         struct pare_err *err)
 {
@@ -152,10 +179,7 @@ int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const
     result_row(t, run, "latency", "seconds", pare_time_text);
     pare_table_print(t, stdout);
     if (latency)
-        printf("\nlatency: median of %lld alternating runs of each model, %lld thread%s\n",
-               (long long)json_integer_value(json_object_get(latency, "runs")),
-               (long long)json_integer_value(json_object_get(latency, "threads")),
-               json_integer_value(json_object_get(latency, "threads")) == 1 ? "" : "s");
+        print_latency(run, latency);
     else
         printf("\n");
     printf("%s: compressed model\n%s: run record\n", r->output, r->run);

@@ -36,6 +36,16 @@ bool pare_use_color(FILE *f)
     return isatty(fileno(f)) && (!no || !*no) && term && strcmp(term, "dumb") != 0;
 }
 
+void pare_put_error(void)
+{
+    fputs(pare_use_color(stderr) ? "\033[1;31mpare:\033[0m " : "pare: ", stderr);
+}
+
+void pare_put_warning(void)
+{
+    fputs(pare_use_color(stderr) ? "pare: \033[1;33mwarning:\033[0m " : "pare: warning: ", stderr);
+}
+
 /* Length of the UTF-8 character at s in bytes; 0: not valid UTF-8. */
 static int utf8_length(const unsigned char *s, uint32_t *code)
 {

@@ -10,6 +10,10 @@
 /* Does f write to a terminal with colors, and NO_COLOR is not set? */
 bool pare_use_color(FILE *f);
 
+/* The start of a message on stderr, in color where it has it: "pare: ", "pare: warning: ". */
+void pare_put_error(void);
+void pare_put_warning(void);
+
 /* Columns that a text takes: continuation bytes of UTF-8 take none. */
 int pare_text_width(const char *s);
 

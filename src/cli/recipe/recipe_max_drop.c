@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "run_record.h"
+#include "../print/screen.h"
 #include "../../train/accuracy_drop.h"
 
 /* n is 0: the model was not evaluated, or there are no classes. */
@@ -44,12 +45,13 @@ int pare_record_check_drop(const struct pare_recipe *r, const json_t *run, const
         good = is_within(r, &before, model) ? model : good;
     }
     drop = pare_accuracy_drop(&before, &after);
-    if (r->max_drop < 0 && drop > PARE_DROP_WARNING)
-        fprintf(
-            stderr,
-            "pare: warning: accuracy dropped by %.2f points, from %.2f%% to %.2f%%: more epochs "
-            "or a lower sparsity keep more of it; --max-drop makes this an error\n",
-            drop, 100 * before.top1, 100 * after.top1);
+    if (r->max_drop < 0 && drop > PARE_DROP_WARNING) {
+        pare_put_warning();
+        fprintf(stderr,
+                "accuracy dropped by %.2f points, from %.2f%% to %.2f%%: more epochs or a lower "
+                "sparsity keep more of it; --max-drop makes this an error\n",
+                drop, 100 * before.top1, 100 * after.top1);
+    }
     if (!pare_accuracy_drop_check(r->max_drop, &before, &after, err))
         return 0;
     path = json_string_value(json_object_get(good, "path"));

@@ -180,6 +180,8 @@ static int measure(const struct pare_recipe *r, const struct models *m, struct p
         json_t *one = json_array_get(json_object_get(b, "models"), (size_t)i);
 
         json_object_set(m->facts[i], "seconds", json_object_get(one, "median_seconds"));
+        json_object_set(m->facts[i], "p10_seconds", json_object_get(one, "p10_seconds"));
+        json_object_set(m->facts[i], "p90_seconds", json_object_get(one, "p90_seconds"));
     }
     json_object_set_new(run, "latency", b);
     return 0;
