@@ -16,7 +16,7 @@ struct pare_latency pare_latency_of(double *t, int n);
 /* "826 us (810 us to 850 us)": the median, 10th to 90th percentile. */
 const char *pare_latency_text(const struct pare_latency *l, char *buf, size_t size);
 
-/* What part of the time the measuring thread had the processor: CPU time divided by elapsed time. */
+/* The part of the time that the measuring thread had the processor: CPU time by elapsed time. */
 struct pare_cpu_share {
     double wall, cpu; /* when measuring started */
 };

@@ -1,4 +1,4 @@
-/* progress_line.c - one line on stderr for work that takes more than a second: done, total, rate. */
+/* progress_line.c - a line on stderr for work of more than a second: done, total, rate. */
 #include "progress_line.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* progress_line.h - one line on stderr for work that takes more than a second: done, total, rate. */
+/* progress_line.h - a line on stderr for work of more than a second: done, total, rate. */
 #ifndef PARE_CLI_PRINT_PROGRESS_LINE_H
 #define PARE_CLI_PRINT_PROGRESS_LINE_H
 
