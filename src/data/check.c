@@ -110,7 +110,7 @@ static int check_type(const struct pare_data *d, const struct pare_io *io, struc
     if (is_float(d->dtype))
         return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but '%s' has %s",
                          io->name, pare_dtype_name(io->dtype), d->name, pare_dtype_name(d->dtype));
-    if (d->source->read || p->resize.n || p->cropped ||
+    if (d->source->read || p->resize.n || p->cropped || p->swapped ||
         (p->is_image && p->form.c > 1 && p->form.last != pare_item_last(d, io)))
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the model's input '%s' takes %s: images cannot be resized, cropped or "

@@ -80,6 +80,9 @@ const struct pare_opt pare_data_options[] = {
         "divide by this; 0: the scale of the data set, or 255 for bytes", 0, 0, PARE_NO_MAX),
     PARE_CHOICE("norm", AT(norm),
         "normalize by mean and standard deviation of this data set", "auto", NORMS),
+    PARE_CHOICE("pixels", AT(pixels),
+        "range of pixels instead of a normalization", "auto", "auto|0..1|-1..1|0..255"),
+    PARE_CHOICE("channels", AT(channels), "order of an image's colors", "rgb", "rgb|bgr"),
     PARE_FLOATS("mean", AT(mean),
         "subtract this after scaling, per channel", PARE_NO_MIN, PARE_NO_MAX),
     PARE_FLOATS("std", AT(std),
@@ -133,6 +136,20 @@ static int set_norm(struct pare_data *d, const char *name, const struct pare_flo
     return 0;
 }
 
+/* 0..1 and 0..255 differ in the scale only. */
+static int find_range(const struct pare_data_opts *o, struct pare_floats *mean,
+                      struct pare_floats *std, struct pare_err *err)
+{
+    static const double half = 0.5;
+
+    if (strcmp(o->norm, "auto") || o->mean.n || o->std.n || o->scale > 0)
+        return pare_fail(err, PARE_ECONFIG,
+                         "option 'pixels' excludes 'norm', 'mean', 'std' and 'scale'");
+    if (!strcmp(o->pixels, "-1..1"))
+        *mean = *std = (struct pare_floats){ &half, 1 };
+    return 0;
+}
+
 /* Mean and standard deviation from the options, by name or by value. */
 static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
                      struct pare_floats *mean, struct pare_floats *std, struct pare_err *err)
@@ -142,6 +159,8 @@ static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
 
     *mean = o->mean;
     *std = o->std;
+    if (strcmp(o->pixels, "auto") != 0)
+        return find_range(o, mean, std, err);
     /* The known statistics of a data set do not apply to grayscale or rescaled pixels. */
     if (!strcmp(o->norm, "auto") && (o->scale > 0 || (d->parts->is_image && o->gray)))
         name = NULL;
@@ -157,6 +176,16 @@ static int find_norm(const struct pare_data *d, const struct pare_data_opts *o,
     return 0;
 }
 
+static void swap_norm(struct pare_data_parts *p)
+{
+    for (int i = 0; i < 2 && p->n_norm == 3; i++) {
+        float *v = i ? p->std : p->mean, first = v[0];
+
+        v[0] = v[2];
+        v[2] = first;
+    }
+}
+
 static int set_normalization(struct pare_data *d, const struct pare_data_opts *o,
                              struct pare_err *err)
 {
@@ -166,7 +195,11 @@ static int set_normalization(struct pare_data *d, const struct pare_data_opts *o
     PARE_TRY(find_norm(d, o, &mean, &std, err));
     PARE_TRY(check_norm(d, "mean", &mean, err));
     PARE_TRY(check_norm(d, "std", &std, err));
-    if (o->scale > 0)
+    if (!strcmp(o->pixels, "0..255"))
+        p->scale = 1;
+    else if (strcmp(o->pixels, "auto") != 0)
+        p->scale = 255;
+    else if (o->scale > 0)
         p->scale = o->scale;
     else if (!(p->scale > 0))
         p->scale = d->dtype == PARE_U8 ? 255 : 1;
@@ -177,6 +210,9 @@ static int set_normalization(struct pare_data *d, const struct pare_data_opts *o
         return pare_no_memory(err, "to open a data set");
     PARE_TRY(set_norm(d, "mean", &mean, 0, p->mean, err));
     PARE_TRY(set_norm(d, "std", &std, 1, p->std, err));
+    p->swapped = !strcmp(o->channels, "bgr") && p->is_image && p->form.c == 3;
+    if (p->swapped && !o->mean.n && !o->std.n)
+        swap_norm(p); /* names are of red, green and blue */
     if (d->dtype != PARE_U8)
         return 0;
     p->table = pare_alloc(d->arena, (size_t)p->n_norm * 256, sizeof(*p->table));
@@ -406,6 +442,8 @@ static int take_opts(const struct pare_data_opts *from, struct pare_data_opts *t
     PARE_TRY(pare_sized_copy(to, sizeof(*to), from, err));
     to->layout = to->layout ? to->layout : usual.layout;
     to->norm = to->norm ? to->norm : usual.norm;
+    to->pixels = to->pixels ? to->pixels : usual.pixels;
+    to->channels = to->channels ? to->channels : usual.channels;
     to->batch = to->batch ? to->batch : usual.batch;
     if (to->pad < 0 || to->pad > MAX_PAD || to->limit < 0 || !(to->holdout >= 0))
         return pare_fail(err, PARE_ECONFIG, "option 'pad', 'limit' or 'holdout' is out of range");
@@ -464,7 +502,7 @@ int pare_data_open_for(const struct pare_data_request *r, const struct pare_data
         d->opts.resize = d->opts.crop = (struct pare_ints){ NULL, 0 };
         d->opts.mean = d->opts.std = (struct pare_floats){ NULL, 0 };
         d->opts.layout = d->opts.norm = d->opts.label = d->opts.columns = NULL;
-        d->opts.fill = NULL;
+        d->opts.fill = d->opts.pixels = d->opts.channels = NULL;
     }
     pare_arena_free(tmp);
     if (rc)

@@ -95,7 +95,8 @@ static void plane(const struct pare_data *d, const struct pare_image *p, const s
     const struct pare_data_parts *s = d->parts;
     int64_t k = s->n_norm > 1 ? c : 0, W = s->W, step = v->mirror ? -1 : 1;
     int64_t from = v->left < 0 ? -v->left : 0, to = p->w - v->left < W ? p->w - v->left : W;
-    int64_t stride = p->last ? p->c : 1, at = p->last ? c : c * p->h * p->w;
+    int64_t from_c = s->swapped ? p->c - 1 - c : c;
+    int64_t stride = p->last ? p->c : 1, at = p->last ? from_c : from_c * p->h * p->w;
     float scale = (float)s->scale, mean = s->mean[k], std = s->std[k], black = (0 - mean) / std;
 
     for (int64_t y = 0; y < s->H; y++, out += W) {

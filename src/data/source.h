@@ -50,6 +50,7 @@ struct pare_data_parts {
     struct pare_ints resize; /* from the options */
     bool cropped;            /* the window has its own size */
     int64_t H, W;            /* size of the window that batches get */
+    bool swapped;            /* batches have blue, green, red */
     int n_norm;              /* 1, or the number of channels */
     float *mean, *std;       /* (n_norm) */
     float *table;            /* (n_norm, 256): (v / scale - mean) / std of each byte v; or NULL */
@@ -83,6 +84,11 @@ int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct p
 /* Copy the labels of an item to place i of a batch, in the batch's type. */
 int pare_target_put(const struct pare_tensor *to, int64_t i, const struct pare_tensor *from,
                     int64_t item, struct pare_err *err);
+
+/* Join n tensors along their first axis, in data->arena.  Their other dimensions agree, or (option
+ * 'fill') are padded. */
+int pare_tensors_join(struct pare_data *d, const struct pare_tensor *const *t, int n,
+                      struct pare_tensor *all, struct pare_err *err);
 
 /* The number of the option 'fill'; 0 if it is not given. */
 int pare_data_fill(const struct pare_data *d, float *v, struct pare_err *err);

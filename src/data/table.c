@@ -57,8 +57,6 @@ static int choose_several(struct pare_data *d, struct table *t, struct pare_err 
     for (int k = 0; k < t->n_inputs; k++) {
         for (int i = 0; i < t->csv.n_names; i++)
             if (!is_label(t, i) && belongs(t->csv.name[i], io[k].name)) {
-                if (t->x.n == PARE_CSV_COLUMNS)
-                    return pare_fail(err, PARE_ELIMIT, "more than %d columns", PARE_CSV_COLUMNS);
                 t->x.at[t->x.n++] = i;
                 t->width[k]++;
             }
@@ -75,9 +73,12 @@ static int choose_columns(struct pare_data *d, struct table *t, struct pare_err 
 {
     int n = d->parts->n_io > 1 ? d->parts->n_io : 1;
 
+    if (n > PARE_DATA_INPUTS)
+        return pare_fail(err, PARE_ELIMIT, "the model has %d inputs, at most %d are supported", n,
+                         PARE_DATA_INPUTS);
     t->n_inputs = 1;
     t->width = pare_alloc(d->parts->tmp, (size_t)n, sizeof(*t->width));
-    t->x.at = pare_alloc(d->parts->tmp, PARE_CSV_COLUMNS, sizeof(*t->x.at));
+    t->x.at = pare_alloc(d->parts->tmp, (size_t)t->csv.n_names * (size_t)n, sizeof(*t->x.at));
     if (!t->width || !t->x.at)
         return pare_no_memory(err, "for a table");
     PARE_TRY(pare_table_labels(d, &t->csv, &t->label.column, err));

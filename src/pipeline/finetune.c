@@ -81,10 +81,13 @@ static int open_data(struct pare_finetune *f, struct pare_err *err)
     return 0;
 }
 
+/* "self" is the model as it is in its file. */
 static int open_teacher(struct pare_finetune *f, struct pare_err *err)
 {
-    if (f->options->c.teacher)
-        return pare_model_load(f->options->c.teacher, &f->teacher, err);
+    const char *name = f->options->c.teacher;
+
+    if (name)
+        return pare_model_load(strcmp(name, "self") ? name : f->path, &f->teacher, err);
     f->teacher = f->tutor;
     if (f->teacher)
         pare_model_retain(f->teacher);
@@ -123,6 +126,20 @@ static int free_batch(struct pare_finetune *f, struct pare_err *err)
     return f->teacher ? pare_at(err, pare_model_try_batch(f->teacher, err), "teacher") : 0;
 }
 
+/* Without labels, a compressed model learns from the model before. */
+static int teach_itself(struct pare_finetune *f, struct pare_err *err)
+{
+    if (f->teacher || f->observe || !f->self_teaching || !f->data[0] || f->data[0]->y.data)
+        return 0;
+    PARE_TRY(pare_model_load(f->path, &f->teacher, err));
+    if (f->options->data.batch != 1)
+        PARE_TRY(pare_at(err, pare_model_try_batch(f->teacher, err), "teacher"));
+    f->options->trainer.teacher = f->teacher;
+    f->options->trainer.soft = (struct pare_distill_soft){ 0 };
+    return pare_opts_apply(pare_distill_soft_opts, NULL, 0, &f->options->trainer.soft, f->arena,
+                           err);
+}
+
 int pare_finetune_open(struct pare_finetune *f, struct pare_err *err)
 {
     PARE_TRY(open_teacher(f, err));
@@ -130,6 +147,7 @@ int pare_finetune_open(struct pare_finetune *f, struct pare_err *err)
     f->options->trainer.teacher = f->teacher;
     pare_train_options_rate(f->options, f->model, f->quantized);
     PARE_TRY(open_data(f, err));
+    PARE_TRY(teach_itself(f, err));
     if (f->teacher)
         PARE_TRY(pare_at(err, pare_model_fits(f->teacher, f->data[0], &f->options->goal, err),
                          "teacher %s", f->teacher->path));
@@ -185,9 +203,10 @@ int pare_finetune_check_drop(const struct pare_finetune *f, const struct pare_me
 {
     double max = f->options ? f->options->c.max_drop : -1;
 
-    if (max >= 0 && (!before->n || before->top1 < 0))
+    if (max >= 0 && (!before->n || pare_metrics_share(before) < 0))
         return pare_fail(err, PARE_ECONFIG,
-                         "max-drop needs validation data with class labels: specify valid");
+                         "max-drop needs validation data with a metric in percent, such as "
+                         "accuracy: specify valid");
     return pare_accuracy_drop_check(max, before, after, err);
 }
 

@@ -21,9 +21,10 @@ struct pare_finetune {
     struct pare_model *tutor;   /* a teacher that is open, instead of the option; or NULL */
     pare_progress_fn *progress; /* of evaluations; NULL: none */
     void *user;
-    bool observe;    /* data is only observed: there is no trainer, whose weights take memory */
-    bool keep_zeros; /* weights that are 0 stay 0 */
-    bool quantized;  /* fake-quantized values are trained: use the lower default rate */
+    bool observe;       /* data is only observed: there is no trainer, whose weights take memory */
+    bool keep_zeros;    /* weights that are 0 stay 0 */
+    bool self_teaching; /* without labels, the model's file is the teacher */
+    bool quantized;     /* fake-quantized values are trained: use the lower default rate */
 
     /* Made by pare_finetune_options() and pare_finetune_open(). */
     struct pare_train_options *options; /* NULL: there is no data */

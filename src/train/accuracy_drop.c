@@ -1,11 +1,13 @@
 /* accuracy_drop.c - accuracy that a change of a model loses: warning, limit max_drop. */
 #include "accuracy_drop.h"
 
+#include "train.h"
+
 double pare_accuracy_drop(const struct pare_metrics *before, const struct pare_metrics *after)
 {
-    if (!before->n || !after->n || before->top1 < 0 || after->top1 < 0)
-        return 0;
-    return 100 * (before->top1 - after->top1);
+    double was = pare_metrics_share(before), is = pare_metrics_share(after);
+
+    return before->n && after->n && was >= 0 && is >= 0 ? 100 * (was - is) : 0;
 }
 
 int pare_accuracy_drop_check(double max, const struct pare_metrics *before,
@@ -18,5 +20,5 @@ int pare_accuracy_drop_check(double max, const struct pare_metrics *before,
         return 0;
     return pare_fail(err, PARE_ECONFIG,
                      "accuracy dropped by %.2f points, from %.2f%% to %.2f%%; max-drop allows %g",
-                     drop, 100 * before->top1, 100 * after->top1, max);
+                     drop, 100 * pare_metrics_share(before), 100 * pare_metrics_share(after), max);
 }

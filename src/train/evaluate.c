@@ -235,6 +235,8 @@ struct pare_metric_value pare_metrics_main(const struct pare_metrics *m)
 
 double pare_metrics_share(const struct pare_metrics *m)
 {
+    if (m->top1 >= 0)
+        return m->top1;
     for (int i = 0; i < m->n_values; i++)
         if (m->value[i].percent && !m->value[i].lower_is_better)
             return m->value[i].value;

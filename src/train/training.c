@@ -27,7 +27,9 @@ static int find_teacher(struct pare_training *l, struct pare_model *teacher, str
     if (teacher && l->setup->c.teacher)
         return pare_fail(err, PARE_ECONFIG, "the teacher is given twice, as a model and as a file");
     if (l->setup->c.teacher)
-        return pare_model_load(l->setup->c.teacher, &l->teacher, err);
+        return pare_model_load(strcmp(l->setup->c.teacher, "self") ? l->setup->c.teacher
+                                                                   : l->model->path,
+                               &l->teacher, err);
     l->teacher = teacher;
     if (teacher)
         pare_model_retain(teacher);
@@ -187,6 +189,8 @@ static int measure(struct pare_training *l, struct pare_metrics *m, struct pare_
         return pare_fail(err, PARE_ECONFIG, "max-drop needs validation data with labels");
     PARE_TRY(pare_training_validate(l, &r, err));
     *m = (struct pare_metrics){ .n = 1, .top1 = r.valid_accuracy };
+    if (m->top1 < 0 && r.valid_metric.percent)
+        m->top1 = r.valid_metric.value;
     return 0;
 }
 

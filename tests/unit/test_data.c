@@ -416,9 +416,9 @@ static void test_onnx_test_data_is_joined(void **state)
     a = make_array(&r, "x", PARE_F32, 2, 2, 4);
     assert_int_equal(pare_pb_write(rig_path(&r, "m/test_data_set_1/input_0.pb"), &a.t, "x", &r.err),
                      0);
-    expect_open_error(&r, "m", "test", "", "test_data_set_1 has float32 (2, 4), but the first");
+    expect_open_error(&r, "m", "test", "", "set 1 has float32 (2, 4), but the first");
     rig_write(&r, "m/test_data_set_1/input_1.pb", "", 0);
-    expect_open_error(&r, "m", "test", "", "there is an input_1.pb");
+    expect_open_error(&r, "m", "test", "", "input_1.pb");
     rig_end(&r);
 }
 
@@ -551,8 +551,8 @@ static void test_unknown_data_sets_and_options_are_errors(void **state)
 
     (void)state;
     rig_begin(&r);
-    rig_write(&r, "note.txt", "x", 1);
-    expect_open_error(&r, "note.txt", "train", "", "not a known data set");
+    rig_write(&r, "note.md", "x", 1);
+    expect_open_error(&r, "note.md", "train", "", "not a known data set");
     expect_open_error(&r, "nothing", "train", "",
                       "neither a file, a folder nor the name of a data set");
     expect_open_error(&r, "", "train", "", "not a known data set");

@@ -101,7 +101,7 @@ static void test_classification_counts_the_highest_scores(void **state)
     assert_int_equal(rig_run(&r, NULL, NULL, "loss"), 0);
     check_value(&r, 0, "loss", r.m.loss);
     expect_error(&r, NULL, NULL, "r2",
-                 "metric 'r2' is not one of classification: use one of top-1");
+                 "metric 'r2' does not apply to classification: use one of top-1");
     expect_error(&r, NULL, "clasification", NULL, "did you mean 'classification'");
     expect_error(&r, "mse", NULL, NULL, "has 3 outputs, but the items of 'memory' have 1 target");
     rig_close(&r);

@@ -5,6 +5,8 @@
 
 #include "data/csv.h"
 #include "data/wav.h"
+#include "io/npy.h"
+#include "io/tensor_pb.h"
 
 static void write_text(struct rig *r, const char *name, const char *text)
 {
@@ -168,6 +170,36 @@ static void test_lists_of_images(void **state)
     rig_end(&r);
 }
 
+/* Pixels of the first image. */
+static void check_pixel(struct rig *r, const char *opts, float a, float b, float c)
+{
+    struct pare_tensor x, y;
+
+    expect_open(r, "one.txt", "train", opts);
+    x = all_items(r, &y);
+    check_floats(&x, 3, (float[]){ a, b, c });
+}
+
+static void test_range_and_order_of_colors(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    rig_write(&r, "1.png", png, sizeof(png));
+    write_text(&r, "one.txt", "1.png\n");
+    check_pixel(&r, "", 1, 0, 0);
+    check_pixel(&r, "pixels=0..1 channels=bgr", 0, 0, 1);
+    check_pixel(&r, "pixels=-1..1", 1, -1, -1);
+    check_pixel(&r, "pixels=0..255 channels=bgr", 0, 0, 255);
+    check_pixel(&r, "norm=imagenet channels=bgr", -0.406f / 0.225f, -0.456f / 0.224f,
+                (1 - 0.485f) / 0.229f);
+    check_pixel(&r, "mean=1,2,3 std=1 channels=bgr", -1, -2, -2);
+    expect_open_error(&r, "one.txt", "train", "pixels=0..1 norm=imagenet",
+                      "'pixels' excludes 'norm'");
+    rig_end(&r);
+}
+
 /* A WAV file of 16 bits: two frames per byte of `frames`. */
 static void write_wav(struct rig *r, const char *name, int channels, int rate, int frames)
 {
@@ -237,6 +269,78 @@ static void test_samples_of_all_widths(void **state)
     assert_true(v[0] == 0.5f && v[1] == 0);
 }
 
+/* ---- arrays named as inputs, test data ------------------------------------------------------- */
+
+static const struct pare_io two_inputs[] = { { "ids", PARE_I64, 2, { -1, -1 }, { NULL }, 0 },
+                                             { "scale:0", PARE_F32, 1, { -1 }, { NULL }, 0 } };
+
+static int64_t numbers[] = { 1, 2, 3, 4, 5, 6 };
+static float scales[] = { 0.5f, 1.5f };
+
+static int open_two(struct rig *r, const char *spec, const char *opts, const struct pare_batch **b)
+{
+    struct pare_loader_opts lo = { .batch = 2, .input = two_inputs, .n_inputs = 2 };
+    struct pare_data_request q = { rig_path(r, spec), "train", two_inputs, 2 };
+    struct pare_data_opts o;
+
+    close_data(r);
+    PARE_TRY(parse_options(r, opts, &o));
+    PARE_TRY(pare_data_open_for(&q, &o, &r->data, &r->err));
+    PARE_TRY(pare_loader_new(r->data, &lo, &r->loader, &r->err));
+    return pare_loader_next(r->loader, b, &r->err);
+}
+
+static void test_folder_of_files_named_as_inputs(void **state)
+{
+    struct pare_tensor ids = { PARE_I64, 2, { 2, 3 }, numbers }, s = { PARE_F32, 1, { 2 }, scales };
+    const struct pare_batch *b;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    rig_write(&r, "d/readme", "", 0);
+    assert_int_equal(pare_npy_write(rig_path(&r, "d/ids.npy"), &ids, &r.err), 0);
+    assert_int_equal(pare_pb_write(rig_path(&r, "d/scale_0.pb"), &s, "s", &r.err), 0);
+    assert_int_equal(pare_npy_write(rig_path(&r, "d/y.npy"), &s, &r.err), 0);
+    assert_int_equal(open_two(&r, "d", "", &b), 0);
+    assert_true(b->in[0].dtype == PARE_I64 && pare_i64(&b->in[0])[5] == 6);
+    assert_true(pare_f32(&b->in[1])[1] == 1.5f && pare_f32(&b->y)[0] == 0.5f);
+    rig_end(&r);
+}
+
+/* Sets of unequal length, with several inputs. */
+static void test_test_data_is_padded(void **state)
+{
+    static const int64_t want[] = { 1, 2, 3, 4, 5, 7 };
+    struct pare_tensor wide = { PARE_I64, 2, { 1, 3 }, numbers };
+    struct pare_tensor narrow = { PARE_I64, 2, { 1, 2 }, numbers + 3 };
+    struct pare_tensor s = { PARE_F32, 1, { 1 }, scales };
+    const struct pare_batch *b;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    for (int i = 0; i < 2; i++) {
+        const char *dir = pare_sprintf(r.arena, "m/test_data_set_%d", i);
+
+        rig_write(&r, pare_sprintf(r.arena, "%s/readme", dir), "", 0);
+        assert_int_equal(pare_pb_write(pare_sprintf(r.arena, "%s/%s/input_0.pb", r.dir, dir),
+                                       i ? &narrow : &wide, "x", &r.err),
+                         0);
+        assert_int_equal(pare_pb_write(pare_sprintf(r.arena, "%s/%s/input_1.pb", r.dir, dir), &s,
+                                       "s", &r.err),
+                         0);
+    }
+    assert_int_equal(open_two(&r, "m", "", &b), PARE_ESHAPE);
+    assert_non_null(
+        strstr(r.err.msg, "set 1 has int64 (1, 2), but the first int64 (1, 3); --fill"));
+    assert_int_equal(open_two(&r, "m", "fill=7", &b), 0);
+    assert_int_equal(b->in[0].dim[1], 3);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(pare_i64(&b->in[0])[i], want[i]);
+    rig_end(&r);
+}
+
 /* Every allocation of opening a set fails once. */
 static void check_allocations(struct rig *r, const char *spec, const char *opts)
 {
@@ -277,8 +381,11 @@ int main(void)
         cmocka_unit_test(test_mistakes_are_named_with_their_line),
         cmocka_unit_test(test_columns_of_several_inputs),
         cmocka_unit_test(test_lists_of_images),
+        cmocka_unit_test(test_range_and_order_of_colors),
         cmocka_unit_test(test_sounds),
         cmocka_unit_test(test_samples_of_all_widths),
+        cmocka_unit_test(test_folder_of_files_named_as_inputs),
+        cmocka_unit_test(test_test_data_is_padded),
         cmocka_unit_test(test_allocations_may_fail),
     };
 

@@ -243,11 +243,14 @@ static int check_files(struct job *j, const struct pare_model *m, struct pare_er
 
 static int cmd_compress_check(struct job *j, struct pare_err *err)
 {
+    struct pare_err ignored;
     struct pare_model *m;
     int rc;
 
     PARE_TRY(pare_at(err, pare_model_load(j->r.model, &m, err), "%s", j->r.path));
     rc = check_files(j, m, err);
+    if (!rc && j->r.data) /* steps must know whether there are labels, and report errors better */
+        pare_recipe_check_labels(j->c, &j->r, m, true, &ignored);
     for (int i = 0; i < j->r.n_steps && !rc; i++)
         rc = check_step(j, i, err);
     if (!rc && j->r.data)

@@ -142,6 +142,7 @@ static int evaluate(struct pare_cli *c, struct pare_train_options *s, const stru
 
     PARE_TRY(pare_train_options_goal(s, m, d, err));
     pare_data_note(c, d);
+    pare_image_range_note(c, m, d);
     pare_task_note(c, s);
     pare_logits_note(c, m, s->trainer.loss);
     pare_progress_line_start(&line, pare_dist_rank(c->dist) > 0);
@@ -197,6 +198,7 @@ static int compare(struct pare_cli *c, const struct pare_train_options *s,
 
     PARE_TRY(pare_model_fits_items(m, d, &s->goal, err));
     pare_data_note(c, d);
+    pare_image_range_note(c, m, d);
     PARE_TRY(pare_cli_load(c, o->against, &reference, err));
     rc = pare_at(err, pare_model_fits_items(reference, d, &s->goal, err), "%s", o->against);
     if (!rc)

@@ -284,7 +284,7 @@ static void init_job(struct job *j, const struct prune *o)
                           .settings = o->set,
                           .progress = pare_progress_line_show,
                           .user = &j->common.line },
-                   .tune = { .data_name = o->data, .valid_name = o->valid },
+                   .tune = { .data_name = o->data, .valid_name = o->valid, .self_teaching = true },
                    .train = pare_compress_train,
                    .user = &j->common },
         .common.train = { .tune = &j->prune.tune, .json = o->json, .quiet = o->quiet }

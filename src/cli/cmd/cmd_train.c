@@ -66,9 +66,10 @@ static int compare(struct pare_cli *c, struct pare_train_job *j, const struct pa
     const struct pare_train_result *r = &j->tune->result;
     struct pare_metrics after = { .n = 1, .top1 = r->best };
 
-    if (!before->n || before->top1 < 0)
+    if (!before->n || pare_metrics_share(before) < 0)
         after = *before;
-    else if (r->best_epoch < 0 || !j->tune->options->train.keep_best)
+    else if (r->best_epoch < 0 || !pare_metrics_main(before).percent ||
+             !j->tune->options->train.keep_best)
         PARE_TRY(pare_finetune_evaluate(j->tune, j->tune->model, &after, err));
     return pare_train_job_drop(c, j, before, &after, "try a lower --lr", err);
 }

@@ -23,6 +23,10 @@ void pare_logits_note(struct pare_cli *c, const struct pare_model *m, const stru
 void pare_intake_print(const struct pare_model *m, FILE *f);
 struct json_t *pare_intake_json(const struct pare_model *m);
 
+/* Print on stderr that the model seems to normalize images itself, if it gets them normalized. */
+void pare_image_range_note(const struct pare_cli *c, const struct pare_model *m,
+                           const struct pare_data *d);
+
 /* Say which task was derived, with its loss and metrics, unless it is classification. */
 struct pare_train_options;
 void pare_task_note(const struct pare_cli *c, const struct pare_train_options *s);

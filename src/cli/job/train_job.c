@@ -60,8 +60,9 @@ static int check_files(struct pare_cli *c, const struct pare_train_job *j, struc
     if (s->checkpoint && pare_same_path(s->checkpoint, j->output))
         return pare_fail(err, PARE_EIO,
                          "%s: is named both as the checkpoint and as the output model", j->output);
-    if (s->teacher && (pare_same_path(s->teacher, j->output) ||
-                       (s->checkpoint && pare_same_path(s->teacher, s->checkpoint))))
+    if (s->teacher && strcmp(s->teacher, "self") &&
+        (pare_same_path(s->teacher, j->output) ||
+         (s->checkpoint && pare_same_path(s->teacher, s->checkpoint))))
         return pare_fail(err, PARE_EIO, "%s: would overwrite the teacher; choose another name",
                          s->teacher);
     return 0;
@@ -100,6 +101,7 @@ int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct par
     PARE_TRY(pare_train_job_load(c, j, err));
     PARE_TRY(pare_finetune_open(f, err));
     pare_data_note(c, f->data[0]);
+    pare_image_range_note(c, f->model, f->data[0]);
     pare_task_note(c, f->options);
     if (f->data_name || f->set[0])
         pare_logits_note(c, f->model, f->options->trainer.loss);
@@ -178,7 +180,7 @@ int pare_train_job_drop(struct pare_cli *c, struct pare_train_job *j,
     const char *kept;
 
     if (limited && pare_finetune_check_drop(j->tune, before, after, &j->over)) {
-        if (!before->n || before->top1 < 0) {
+        if (!before->n || pare_metrics_share(before) < 0) {
             *err = j->over;
             return err->code;
         }
@@ -192,7 +194,7 @@ int pare_train_job_drop(struct pare_cli *c, struct pare_train_job *j,
     if (drop > PARE_DROP_WARNING && !limited && !c->in_recipe && !pare_dist_rank(c->dist)) {
         pare_put_warning();
         fprintf(stderr, "accuracy dropped by %.2f points, from %.2f%% to %.2f%%: %s\n", drop,
-                100 * before->top1, 100 * after->top1, remedy);
+                100 * pare_metrics_share(before), 100 * pare_metrics_share(after), remedy);
     }
     return 0;
 }

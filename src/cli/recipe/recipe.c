@@ -149,9 +149,9 @@ static int check_order(const struct pare_recipe *r, int i, struct pare_err *err)
     for (int k = 0; k < i && !reads; k++)
         if (!strcmp(r->step[k].cmd->name, "quantize"))
             return pare_fail(err, PARE_ECONFIG,
-                             "line %d: step %d (%s) cannot follow step %d (quantize), which writes "
-                             "integer weights: put %s first",
-                             s->line, i + 1, s->name, k + 1, s->name);
+                             "line %d: step %d (%s) cannot follow step %d (quantize), whose model "
+                             "can only be evaluated and exported",
+                             s->line, i + 1, s->name, k + 1);
     return 0;
 }
 
@@ -343,7 +343,7 @@ static int add_defaults(struct binding *b, const struct pare_step_files *f, stru
     PARE_TRY(add_default(b, "checkpoint", f->checkpoint, err));
     PARE_TRY(add_default(b, "resume", f->resume ? "true" : NULL, err));
     PARE_TRY(add_default(b, "keep-zeros", b->s->keep_zeros ? "true" : NULL, err));
-    if (!strcmp(b->s->name, "distil"))
+    if (!strcmp(b->s->name, "distil") || (r->no_labels && !strcmp(b->s->cmd->name, "train")))
         PARE_TRY(add_default(b, "teacher", r->model, err));
     /* All models are measured at the end. */
     if (!strcmp(b->s->cmd->name, "speedup") || is_given(b, "speedup"))

@@ -68,6 +68,8 @@ int pare_recipe_check_labels(struct pare_cli *c, struct pare_recipe *r, const st
     if (!rc && !quiet)
         pare_data_note(c, d);
     if (!rc && !quiet)
+        pare_image_range_note(c, m, d);
+    if (!rc && !quiet)
         pare_task_note(c, s);
     if (r->no_labels && !quiet)
         fprintf(stderr,

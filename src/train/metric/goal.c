@@ -250,7 +250,7 @@ static int no_metric(const struct pare_task_goal *g, const char *name, struct pa
         if (applies(pare_metric_list[i], g) && used < sizeof(list))
             used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
                                      pare_metric_list[i]->name);
-    return pare_fail(err, PARE_ECONFIG, "metric '%s' is not one of %s: use one of %s", name,
+    return pare_fail(err, PARE_ECONFIG, "metric '%s' does not apply to %s: use one of %s", name,
                      g->task->name, list);
 }
 
