@@ -233,6 +233,9 @@ int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, 
         k->epochs = (k->max_steps + each - 1) / each;
     }
     *any = k->epochs > 0;
+    f->algorithm = pare_compression_algorithm(c);
+    f->own_epochs = epochs;
+    f->own_steps = k->max_steps ? steps : 0;
     if (!*any)
         return 0;
     /* An epoch before the masks are final does not count as the best. */

@@ -32,6 +32,8 @@ struct pare_finetune {
     struct pare_data *data[2]; /* retained */
     struct pare_trainer *trainer;
     struct pare_train_result result;
+    const char *algorithm; /* that trains, and how long by itself, before the fine-tuning */
+    int64_t own_epochs, own_steps;
 };
 
 /* For the calls of <pare/compress.h>: an arena of its own, data sets and teacher of `t`. */

@@ -28,3 +28,8 @@ for pruner in taylor apoz mean_rank agp linear lottery_ticket admm movement; do
     pare eval a.onnx --data digits --json | grep -q '"top1": 0.[89]' && echo "$pruner: at least 80 %"
 done
 ls
+# A pruner that trains by itself says so; without --epochs nothing is fine-tuned.
+for more in "" "--epochs 1"; do
+    pare prune t.onnx --pruner taylor --training-steps 5 --sparsity 0.1 --data digits --threads 1 $more -o a.onnx 2>&1 |
+        grep -o '^taylor trains.*\|^after [a-z]*:'
+done

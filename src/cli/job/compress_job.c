@@ -96,12 +96,25 @@ int pare_split_options(struct pare_cli *c, const struct pare_algorithm_options *
     return 0;
 }
 
+/* How long an algorithm trains by itself may be a surprise. */
+static void print_own_training(const struct pare_finetune *f)
+{
+    const char *then = pare_finetune_given(f, "epochs");
+    long long n = (long long)(f->own_steps ? f->own_steps : f->own_epochs);
+
+    if (n)
+        fprintf(stderr, "%s trains for %lld %s%s by itself%s%s (its settings: 'pare help %s')\n",
+                f->algorithm, n, f->own_steps ? "step" : "epoch", n == 1 ? "" : "s",
+                then ? ", then for --epochs " : "", then ? then : "", f->algorithm);
+}
+
 int pare_compress_train(void *user, struct pare_finetune *tune, struct pare_err *err)
 {
     struct pare_compress_job *j = user;
 
-    (void)tune;
     pare_progress_line_end(&j->line);
+    if (!j->train.quiet && !j->c->in_recipe)
+        print_own_training(tune);
     PARE_TRY(pare_train_job_train(j->c, &j->train, err));
     pare_train_progress_end(&j->train.progress);
     return pare_train_job_stopped(&j->train, err);
