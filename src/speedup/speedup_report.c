@@ -74,18 +74,19 @@ static const char *reason(const struct pare_speedup *s, const struct pare_linear
 static bool mark_weights(struct pare_arena *a, const struct pare_value *v, int axis, int64_t n,
                          uint8_t *used)
 {
+    struct pare_mark mark = pare_mark(a);
     struct pare_value copy = *v;
     struct pare_err err;
     int64_t inner = 1;
+    bool known = v->flags & PARE_V_CONST && v->t.dtype == PARE_F32 && axis < v->t.rank &&
+                 !pare_value_load(a, &copy, &err) && copy.t.data;
 
-    if (!(v->flags & PARE_V_CONST) || v->t.dtype != PARE_F32 || axis >= v->t.rank ||
-        pare_value_load(a, &copy, &err) || !copy.t.data)
-        return false;
     for (int i = axis + 1; i < v->t.rank; i++)
         inner *= v->t.dim[i];
-    for (int64_t e = 0, all = pare_numel(&v->t); e < all; e++)
+    for (int64_t e = 0, all = pare_numel(&v->t); e < all && known; e++)
         used[e / inner % v->t.dim[axis] % n] |= pare_f32(&copy.t)[e] != 0;
-    return true;
+    pare_reset(a, mark);
+    return known;
 }
 
 /* The number of output channels without weights, in both weights of a recurrent layer and its bias:

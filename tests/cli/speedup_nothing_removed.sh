@@ -8,4 +8,6 @@ try speedup level.onnx --no-bench --no-verify -o b.onnx
 try prune m.onnx --config '[{"sparsity": 0.05, "op_names": ["conv1"]}]' --speedup --no-verify -q -o c.onnx
 try prune m.onnx --pruner level --config '[{"sparsity": 0.5, "op_names": ["conv1", "fc1"]}]' --speedup \
     --no-verify -q -o d.onnx
+try prune m.onnx --pruner l1 --config '[{"sparsity": 0.5, "op_types": ["default"], "granularity": "element"}]' --speedup \
+    --no-verify -q -o e.onnx
 ls *.onnx

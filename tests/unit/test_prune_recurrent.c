@@ -473,6 +473,51 @@ static void test_masks_in_a_file(void **state)
     unlink(path);
 }
 
+/* Layers in bodies keep masked channels, and the report counts them and says so. */
+static void test_masked_layers_in_bodies(void **state)
+{
+    struct net n = net_new(3), then = net_new(4), other = net_new(5);
+    const char *x = build_input(&n.b, PARE_F32, INTS(T, B, I)), *y[2];
+    const char *yes = build_input(&n.b, PARE_BOOL, INTS(1));
+    struct pare_speedup_opts o = { .threads = 1 };
+    struct speedup_result s;
+    struct pare_err err;
+    int found = 0;
+
+    (void)state;
+    then.b.prefix = "t";
+    other.b.prefix = "e";
+    build_node_outs(&then.b, "GRU",
+                    NAMES(x, WEIGHT(&then, FRONT, 1, 1, 3 * H, I),
+                          CONST(&then, 0, 0.5f, 1, 3 * H, H)),
+                    at_int("hidden_size", H), 2, y);
+    build_output(&then.b, y[1]);
+    build_node_outs(&other.b, "RNN",
+                    NAMES(x, WEIGHT(&other, HALF, 1, 1, H, I), WEIGHT(&other, HALF, 1, 1, H, H)),
+                    at_int("hidden_size", H), 2, y);
+    build_output(&other.b, y[1]);
+    x = build_node(&n.b, "If", NAMES(yes),
+                   CAT(at_graph("then_branch", &then.b), at_graph("else_branch", &other.b)));
+    build_output(&n.b, linear(&n, x, H, 3));
+    s.before = build_model(&n.b);
+    if (pare_speedup(s.before, &o, pool, &s.after, &s.r, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < s.r.n_layers; i++) {
+        const struct pare_speedup_layer *l = &s.r.layer[i];
+        bool rnn = !strcmp(l->type, "RNN");
+
+        if (!rnn && strcmp(l->type, "GRU"))
+            continue;
+        found++;
+        assert_int_equal(l->out, H);
+        assert_int_equal(l->out_left, H);
+        assert_int_equal(l->empty, rnn ? H / 2 : 0); /* R of the GRU has weights */
+        assert_non_null(strstr(l->why, "layers in the body"));
+    }
+    assert_int_equal(found, 2);
+    speedup_free(&s);
+}
+
 /* Single weights: W and R each lose half, and biases none, since every state keeps weights. */
 static void test_single_weights(void **state)
 {
@@ -512,6 +557,7 @@ int main(void)
         TEST(test_shared_recurrent_weight),
         TEST(test_heads_are_refused),
         TEST(test_masks_in_a_file),
+        TEST(test_masked_layers_in_bodies),
         TEST(test_single_weights),
     };
 
