@@ -162,6 +162,8 @@ static int find_target(struct apply *a, const struct pare_named *mask, struct pa
     if (!to->layer)
         return pare_no_memory(err, "for masks");
     *v = by_name(a, mask->name);
+    if (!*v) /* a table that does not belong to a layer */
+        *v = by_name(a, to->layer);
     if (*v && is_real(*v))
         return 0;
     if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))

@@ -69,6 +69,8 @@ static void find_axes(struct pare_layer *l)
 
     if (n->op && n->op->axes)
         n->op->axes(n, &out, &in);
+    else
+        out = l->info.channels - 1;
     l->out_axis = pare_root_axis(l->info.weight, out);
     l->in_axis = pare_root_axis(l->info.weight, in);
 }

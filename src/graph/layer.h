@@ -25,6 +25,7 @@ struct pare_layer_info {
     int64_t params;            /* trained elements; a shared weight counts once */
     double macs;               /* multiply-accumulates of a run; -1: shapes are unknown */
     bool shared;               /* an earlier layer uses the same weight */
+    int channels;              /* 1 + axis of the weight's channels, if the operator names none */
     const char *body;          /* path of the body that it is in, "If_0/then": `in` and `out` are
                                 * NULL, since values of bodies are not observed; NULL: main graph */
 };

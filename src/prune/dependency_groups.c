@@ -165,37 +165,43 @@ int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a, struct
     return pare_graph_canonical(*g, PARE_PATTERN_ROWS, err);
 }
 
-/* The graph to analyze, and the weights of the layers in it; NULL: a weight is in a body.  Unshares
- * constants that several nodes happen to share, so that they couple nothing; weights with masks
- * stay shared. */
-static int open_graph(struct pare_compression *r, struct pare_graph **g,
-                      const struct pare_value ***weight, struct pare_err *err)
+int pare_graph_units(struct pare_compression *r, struct pare_graph *g,
+                     const struct pare_value *const *weight, int n,
+                     struct pare_removal_units **units, struct pare_err *err)
+{
+    struct pare_keep_sets *kept;
+
+    PARE_TRY(pare_graph_unshare(g, weight, n, err));
+    PARE_TRY(pare_keep_sets_new(r->scratch, g, &kept, err));
+    return pare_removal_units_new(r->scratch, kept, units, err);
+}
+
+int pare_layer_weights(struct pare_compression *r, const struct pare_graph *g,
+                       const struct pare_value ***weight, struct pare_err *err)
 {
     *weight = pare_alloc(r->scratch, (size_t)r->n_layers, sizeof(**weight));
     if (!*weight)
         return pare_no_memory(err, "for dependency groups");
-    *g = r->prune->graph;
-    if (!*g)
-        PARE_TRY(pare_graph_to_group(r, r->scratch, g, err));
     for (int i = 0; i < r->n_layers; i++)
-        (*weight)[i] = pare_map_get(&(*g)->names, pare_value_root(r->layer[i].info.weight)->name);
-    return pare_graph_unshare(*g, *weight, r->n_layers, err);
+        (*weight)[i] = pare_map_get(&g->names, pare_value_root(r->layer[i].info.weight)->name);
+    return 0;
 }
 
 static int find_groups(struct pare_compression *r, struct pare_dependency_groups *d,
                        struct pare_err *err)
 {
     const struct pare_value **weight;
-    struct pare_graph *g = NULL;
-    struct pare_keep_sets *kept;
-    struct pare_removal_units *removal_units;
+    struct pare_graph *g = r->prune->graph;
+    struct pare_removal_units *removal_units = r->prune->units;
     struct member *m;
     struct group *b;
     int64_t n_members, n, from = 0;
 
-    PARE_TRY(open_graph(r, &g, &weight, err));
-    PARE_TRY(pare_keep_sets_new(r->scratch, g, &kept, err));
-    PARE_TRY(pare_removal_units_new(r->scratch, kept, &removal_units, err));
+    if (!g)
+        PARE_TRY(pare_graph_to_group(r, r->scratch, &g, err));
+    PARE_TRY(pare_layer_weights(r, g, &weight, err));
+    if (!removal_units)
+        PARE_TRY(pare_graph_units(r, g, weight, r->n_layers, &removal_units, err));
     PARE_TRY(list_members(r, weight, removal_units, &m, &n_members, err));
     drop_alone(m, &n_members);
     PARE_TRY(list_groups(r, m, n_members, &b, &n, err));

@@ -35,6 +35,17 @@ int pare_compression_groups(struct pare_compression *r, const struct pare_depend
 int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a, struct pare_graph **g,
                         struct pare_err *err);
 
+/* The removal units of that graph, in r->scratch.  Constants that several nodes happen to share are
+ * made separate, so that they couple nothing, except `weight`, which may be masked. */
+struct pare_removal_units;
+int pare_graph_units(struct pare_compression *r, struct pare_graph *g,
+                     const struct pare_value *const *weight, int n,
+                     struct pare_removal_units **units, struct pare_err *err);
+
+/* The weights of all layers in that graph, in r->scratch; NULL: a weight is in a body. */
+int pare_layer_weights(struct pare_compression *r, const struct pare_graph *g,
+                       const struct pare_value ***weight, struct pare_err *err);
+
 /* Are the layer's units its output channels?  Those of a recurrent layer are its states. */
 bool pare_layer_by_channels(const struct pare_layer *l);
 

@@ -7,6 +7,7 @@
 #include "units.h"
 
 struct pare_dependency_groups;
+struct pare_removal_units;
 
 /* The config_list keys of all pruners. */
 struct pare_goal {
@@ -29,6 +30,7 @@ struct pare_prune_state {
     struct pare_prune_settings settings;
     const struct pare_dependency_groups *groups; /* dependency groups; NULL: not computed */
     struct pare_graph *graph;                    /* to find groups in; NULL: not made */
+    struct pare_removal_units *units;            /* of `graph` */
     bool following;                              /* layers that are wrapped now are followers */
 };
 

@@ -251,6 +251,15 @@ def maxvit():
     return MaxVit((32, 32), 16, 4, [32, 64], [1, 1], 16, 0.0, num_classes=10)
 
 
+def vit():
+    """A class token and positions, which are neither layers nor embeddings; attention in one module."""
+    from torchvision.models.vision_transformer import VisionTransformer
+    model = VisionTransformer(32, 4, 2, 4, 64, 128, num_classes=10)
+    nn.init.normal_(model.heads.head.weight)
+    nn.init.normal_(model.class_token)
+    return model
+
+
 # ---- style transfer: reflection padding, instance or group normalization, residual blocks, upsampling ------------
 
 class Style(nn.Module):
@@ -304,6 +313,7 @@ ARCHITECTURES = {
     "gpt_cache": (lambda opset: GPT(True, opset == 9), cached((2, 3, 5), (3, 6, 11), (5, 4, 9)), {"ids": BT, **PAST}),
     "swin": (lambda opset: swin(), images((2, 32, 32), (3, 32, 32), (5, 32, 32)), {"x": {0: "batch"}}),
     "maxvit": (lambda opset: maxvit(), images((2, 32, 32), (3, 32, 32), (5, 32, 32)), {"x": {0: "batch"}}),
+    "vit": (lambda opset: vit(), images((2, 32, 32), (3, 32, 32), (5, 32, 32)), {"x": {0: "batch"}}),
     "style": (lambda opset: Style(lambda c: nn.InstanceNorm2d(c, affine=True)), images((2, 32, 48), (3, 64, 40), (5, 56, 72)), BHW),
     "style_groups": (lambda opset: Style(lambda c: nn.GroupNorm(4, c)), images((2, 32, 48), (3, 64, 40), (5, 56, 72)), BHW),
 }
@@ -343,7 +353,8 @@ def export(name, opset, path):
     args = tuple(sample(v) for v in inputs.values())
     n = 5 if name == "gpt_cache" else 1
     names = ["y"] + [f"present{i}" for i in range(n - 1)]
-    with warnings.catch_warnings(), torch.no_grad():
+    # Without gradients nn.MultiheadAttention is one operator, which cannot be exported.
+    with warnings.catch_warnings(), torch.set_grad_enabled(name == "vit"):
         warnings.simplefilter("ignore")
         torch.onnx.export(model, args, path + ".part", opset_version=opset, input_names=list(inputs), output_names=names,
                           dynamic_axes=dict(axes))

@@ -111,6 +111,64 @@ static void test_stream_is_halved(void **state)
     }
 }
 
+/* A class token and positions, as in a vision transformer: tables that are moved and added. */
+static struct pare_model *make_with_tables(void)
+{
+    struct net n = net_new(6);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 6, 5)), *shape, *token, *y;
+
+    shape = build_node(&n.b, "Slice",
+                       NAMES(build_node(&n.b, "Shape", NAMES(x), NOTHING),
+                             build_ints(&n.b, INTS(0)), build_ints(&n.b, INTS(1))),
+                       NOTHING);
+    shape = build_node(&n.b, "Concat", NAMES(shape, build_ints(&n.b, INTS(1, 1))),
+                       at_int("axis", 0));
+    token = build_node(&n.b, "Expand", NAMES(CONST(&n, 0, 1, 1, 1, D), shape), NOTHING);
+    x = build_node(&n.b, "Concat", NAMES(token, linear(&n, x, 5, D)), at_int("axis", 1));
+    x = net_add(&n, x, CONST(&n, 0, 1, 1, 7, D));
+    y = linear(&n, net_relu(&n, linear(&n, norm(&n, x, false), D, HIDDEN)), HIDDEN, D);
+    build_output(&n.b, linear(&n, norm(&n, net_add(&n, x, y), false), D, CLASSES));
+    return build_model(&n.b);
+}
+
+static void test_tables_follow(void **state)
+{
+    struct outcome x = shrink(make_with_tables());
+    int64_t tables = D / 2 + 7 * D / 2, norms = 2 * 2 * D;
+
+    (void)state;
+    assert_int_equal(x.r.params_left, tables + norms + 6 * D / 2 + D * HIDDEN / 2 + HIDDEN / 2 +
+                                          D / 2 + D / 2 * CLASSES + CLASSES);
+    drop(&x);
+}
+
+/* A divisor of the stream is never masked: 0 / 0 is not a number. */
+static void test_divisors_do_not_follow(void **state)
+{
+    struct net n = net_new(7);
+    const char *x = linear(&n, build_input(&n.b, PARE_F32, INTS(-1, 6, 5)), 5, D);
+    const struct pare_graph *g;
+    struct outcome s;
+    int found = 0;
+
+    (void)state;
+    x = build_node(&n.b, "Div", NAMES(x, CONST(&n, 2, 1, 6, D)), NOTHING);
+    build_output(&n.b, linear(&n, norm(&n, x, false), D, CLASSES));
+    s = shrink(build_model(&n.b));
+    g = s.masked->graph;
+    for (int i = 0; i < g->n_values; i++) {
+        const struct pare_tensor *t = &g->value[i]->t;
+
+        if (t->rank != 2 || t->dim[0] != 6 || t->dim[1] != D || !t->data)
+            continue;
+        found++;
+        for (int64_t k = 0; k < pare_numel(t); k++)
+            assert_true(pare_f32(t)[k] != 0);
+    }
+    assert_int_equal(found, 1);
+    drop(&s);
+}
+
 /* The model's output keeps all channels: its normalization does not follow. */
 static void test_output_is_not_masked(void **state)
 {
@@ -179,9 +237,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
     const struct CMUnitTest tests[] = {
-        T(test_stream_is_halved),
-        T(test_output_is_not_masked),
-        T(test_which_layers_follow),
+        T(test_stream_is_halved),     T(test_tables_follow),       T(test_divisors_do_not_follow),
+        T(test_output_is_not_masked), T(test_which_layers_follow),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

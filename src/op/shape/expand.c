@@ -54,13 +54,15 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
             pare_tie(t, n->in[0], i - shift, n->out[0], i);
 }
 
-/* A 1 in the shape keeps the input's size, so it also holds for the smaller input. */
+/* A 1 in the shape keeps the input's size, so it also holds for the smaller input: if all axes that
+ * lose indices have one, the shape stays, which may follow a free dimension. */
 static void shrink(const struct pare_node *n, struct pare_shrunk *s)
 {
     static const struct pare_ints none = { NULL, 0 };
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     struct pare_list list;
     struct pare_err err;
+    bool stays = true, free = false;
 
     if (pare_list_read(n, 1, none, &list, &err)) {
         pare_shrunk_fail(s, "its shape is unknown");
@@ -70,10 +72,14 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
         int i = k + y->rank - list.n, from = i - (y->rank - x->rank);
         bool same = from >= 0 && x->dim[from] == y->dim[i];
 
-        if (list.v[k] != 1 && pare_shrunk_free(s, n->out[0], i) && !same)
-            pare_shrunk_fail(s, "an axis of its result follows a free dimension");
+        free |= list.v[k] != 1 && pare_shrunk_free(s, n->out[0], i) && !same;
+        stays &= list.v[k] == 1 || pare_shrunk_dim(s, n->out[0], i) == y->dim[i];
         list.v[k] = list.v[k] == 1 || same ? 1 : pare_shrunk_dim(s, n->out[0], i);
     }
+    if (stays && free)
+        return;
+    if (free)
+        pare_shrunk_fail(s, "an axis of its result follows a free dimension");
     pare_shrunk_shape(s, 1, list.v, list.n);
 }
 
