@@ -205,6 +205,31 @@ static void test_layers_in_bodies_are_quantized_dynamically(void **state)
     pare_model_free(was);
 }
 
+static void test_dynamic_export_out_of_memory(void **state)
+{
+    struct pare_quantize_opts o = { .size = sizeof(o), .preset = "int8-dynamic" };
+    int failures = 0;
+
+    (void)state;
+    for (int n = -1; n > -100000; n -= n > -300 ? 1 : 1 - n / 50) {
+        struct pare_model *m = parse(two_bodies()), *out = NULL;
+        bool reached;
+        int rc;
+
+        pare_oom_countdown = n;
+        rc = pare_quantize(m, &o, &out, NULL, &err);
+        reached = pare_oom_countdown == 0;
+        pare_oom_countdown = 0;
+        assert_true(rc || out);
+        failures += rc != 0;
+        pare_model_free(out);
+        pare_model_free(m);
+        if (!reached)
+            break;
+    }
+    assert_true(failures > 100);
+}
+
 /* Activations in bodies stay float: a config_list that asks for them is an error. */
 static void test_activations_in_bodies_are_refused(void **state)
 {
@@ -330,6 +355,7 @@ int main(void)
                                         cmocka_unit_test(test_weights_in_bodies_are_quantized),
                                         cmocka_unit_test(
                                             test_layers_in_bodies_are_quantized_dynamically),
+                                        cmocka_unit_test(test_dynamic_export_out_of_memory),
                                         cmocka_unit_test(test_activations_in_bodies_are_refused),
                                         cmocka_unit_test(test_a_quantized_value_is_captured),
                                         cmocka_unit_test(test_loop_with_a_growing_state) };

@@ -146,6 +146,31 @@ static void test_dynamic_export(void **state)
     }
 }
 
+static void test_export_out_of_memory(void **state)
+{
+    struct pare_quantize_opts o = { .size = sizeof(o), .preset = "int8-dynamic" };
+    int failures = 0;
+
+    (void)state;
+    for (int n = -1; n > -100000; n -= n > -300 ? 1 : 1 - n / 50) {
+        struct pare_model *m = lstm(false, 2), *out = NULL;
+        bool reached;
+        int rc;
+
+        pare_oom_countdown = n;
+        rc = pare_quantize(m, &o, &out, NULL, &err);
+        reached = pare_oom_countdown == 0;
+        pare_oom_countdown = 0;
+        assert_true(rc || out);
+        failures += rc != 0;
+        pare_model_free(out);
+        pare_model_free(m);
+        if (!reached)
+            break;
+    }
+    assert_true(failures > 100);
+}
+
 /* One step without an initial state: only the inputs are rounded, to steps of 0.01. */
 static void test_inputs_are_rounded(void **state)
 {
@@ -193,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reordered_gates_are_quantized),
         cmocka_unit_test(test_dynamic_export),
+        cmocka_unit_test(test_export_out_of_memory),
         cmocka_unit_test(test_inputs_are_rounded),
     };
     int rc;

@@ -198,12 +198,45 @@ static void test_an_unchanged_model_is_written_as_it_was(void **state)
     pare_model_free(m);
 }
 
+/* Every allocation of loading and of the dynamic export, with bodies, fails once: an error, no
+ * leak. */
+static void test_out_of_memory(void **state)
+{
+    const struct pare_load_opts how = { .widen = true };
+    struct bin bytes = linear(PARE_F16, true);
+    int failures = 0;
+
+    (void)state;
+    for (int n = -1; n > -100000; n -= n > -300 ? 1 : 1 - n / 50) {
+        struct pare_quantize_opts o = { .size = sizeof(o), .preset = "int8-weights" };
+        struct pare_model *m = NULL, *out = NULL;
+        bool reached;
+        int rc;
+
+        pare_oom_countdown = n;
+        rc = pare_model_parse_with(bytes.p, bytes.n, NULL, &how, &m, &err);
+        if (!rc)
+            rc = pare_quantize(m, &o, &out, NULL, &err);
+        reached = pare_oom_countdown == 0;
+        pare_oom_countdown = 0;
+        if (rc && rc != PARE_ENOMEM)
+            fail_msg("allocation %d: %s", n, err.msg);
+        failures += rc != 0;
+        pare_model_free(out);
+        pare_model_free(m);
+        if (!reached)
+            break;
+    }
+    assert_true(failures > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_layers_are_pruned_and_written_in_their_type, make_pool,
                                         drop_pool),
         cmocka_unit_test_setup_teardown(test_layers_are_quantized, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_out_of_memory, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_an_unchanged_model_is_written_as_it_was, make_pool,
                                         drop_pool),
     };
