@@ -117,12 +117,15 @@ static int hold_zeros(struct pare_finetune *f, struct pare_err *err)
     return 0;
 }
 
-/* Training takes batches: a batch of 1 that the model declares is freed in memory. */
+/* Training and calibration take batches: a batch of 1 that the model declares is freed. */
 static int free_batch(struct pare_finetune *f, struct pare_err *err)
 {
-    if (f->observe || f->options->data.batch == 1)
+    if (f->options->data.batch == 1)
         return 0;
-    PARE_TRY(pare_at(err, pare_model_try_batch(f->model, err), "%s", f->path));
+    PARE_TRY(pare_at(err,
+                     f->observe ? pare_model_try_batch_of_all(f->model, err)
+                                : pare_model_try_batch(f->model, err),
+                     "%s", f->path));
     return f->teacher ? pare_at(err, pare_model_try_batch(f->teacher, err), "teacher") : 0;
 }
 

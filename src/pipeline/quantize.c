@@ -10,6 +10,7 @@
 #include "../compress/method.h"
 #include "../compress/wrap.h"
 #include "../onnx/fold_norm.h"
+#include "../plan/batch/free_batch.h"
 #include "../quant/conv_bn_quant.h"
 #include "../quant/export_qdq.h"
 #include "../quant/presets.h"
@@ -221,11 +222,14 @@ static int load_result(struct pare_quantize_job *j, struct pare_model **m, struc
 static int evaluate_result(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_model *m;
-    int rc;
+    int rc = 0;
 
     PARE_TRY(load_result(j, &m, err));
     j->bytes_after = pare_model_file_bytes(m);
-    rc = pare_finetune_evaluate(&j->tune, m, &j->after, err);
+    if (pare_finetune_has_data(&j->tune) && j->tune.options->data.batch != 1)
+        rc = pare_model_try_batch_of_all(m, err);
+    if (!rc)
+        rc = pare_finetune_evaluate(&j->tune, m, &j->after, err);
     pare_model_free(m);
     return rc;
 }

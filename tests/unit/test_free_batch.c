@@ -1,6 +1,9 @@
 /* test_free_batch.c - models with a fixed batch of 1 that are changed to accept any batch. */
 #include "make_model.h"
 
+#include <pare/compress.h>
+#include <pare/data.h>
+
 #include "plan/batch/free_batch.h"
 
 static struct pare_err err;
@@ -147,6 +150,48 @@ static void test_saved_model_declares_batch_1(void **state)
     pare_model_free(m);
 }
 
+/* Two inputs: with a batch of 1, and without. */
+static struct pare_model *make_two_inputs(void)
+{
+    struct build b = { .opset = 13 };
+    const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ 1, 4 });
+    const char *state = build_input(&b, PARE_F32, 2, (int64_t[]){ 2, 4 });
+
+    state = build_node(&b, "ReduceSum", NAMES(state, build_ints(&b, 1, (int64_t[]){ 0 })), NOTHING);
+    build_output(&b, build_node(&b, "Add", NAMES(x, state), NOTHING));
+    return build_model(&b);
+}
+
+/* Calibration takes batches where all inputs have one; items of data may differ in an input without
+ * a batch. */
+static void test_calibration_frees_the_batch(void **state)
+{
+    struct pare_model *m, *q, *again, *two = make_two_inputs();
+    struct pare_quantize_opts o = { .preset = "int8" };
+    void *bytes;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(pare_model_new("lenet", (int64_t[]){ 1, 8, 8 }, 10, 1, &m, &err), 0);
+    assert_int_equal(pare_model_fix_input(m, (int64_t[]){ 1, 1, 8, 8 }, 4, pool, NULL, &err), 0);
+    assert_int_equal(pare_data_open("digits", "train", NULL, &o.tuning.data, &err), 0);
+    if (pare_quantize(m, &o, &q, NULL, &err))
+        fail_msg("%s", err.msg);
+    assert_true(m->any_batch);
+    assert_int_equal(pare_model_pack(q, pool, &bytes, &n, &err), 0);
+    assert_int_equal(pare_model_parse(bytes, n, NULL, &again, &err), 0);
+    assert_int_equal(again->in[0].dim[0], 1);
+    pare_model_free(again);
+    assert_int_equal(pare_model_try_batch_of_all(two, &err), 0);
+    assert_false(two->any_batch);
+    assert_int_equal(pare_model_try_batch(two, &err), 0);
+    assert_true(two->any_batch);
+    pare_data_free(o.tuning.data);
+    pare_model_free(q);
+    pare_model_free(m);
+    pare_model_free(two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +199,7 @@ int main(void)
         cmocka_unit_test(test_batches_that_cannot_be_freed),
         cmocka_unit_test(test_constants_get_a_free_batch),
         cmocka_unit_test(test_saved_model_declares_batch_1),
+        cmocka_unit_test(test_calibration_frees_the_batch),
     };
 
     return cmocka_run_group_tests(tests, make_pool, drop_pool);

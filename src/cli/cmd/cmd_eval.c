@@ -11,6 +11,7 @@
 #include "../job/session.h"
 #include "../print/metric_print.h"
 #include "../../base/arena.h"
+#include "../../plan/batch/free_batch.h"
 #include "../../train/train_options.h"
 
 struct eval {
@@ -184,6 +185,13 @@ static int print_agreement(struct pare_cli *c, const struct pare_data *d,
     return 0;
 }
 
+/* A model that declares a batch of 1 takes larger ones, unless its items depend on each other. */
+static int free_batch(const struct pare_train_options *s, struct pare_model *m, bool evaluate_it,
+                      struct pare_err *err)
+{
+    return evaluate_it && s->data.batch != 1 ? pare_model_try_batch_of_all(m, err) : 0;
+}
+
 /* The outputs of both models on the same items. */
 static int compare(struct pare_cli *c, const struct pare_train_options *s,
                    const struct pare_model *m, struct pare_data *d, struct pare_err *err)
@@ -200,7 +208,9 @@ static int compare(struct pare_cli *c, const struct pare_train_options *s,
     pare_data_note(c, d);
     pare_image_range_note(c, m, d);
     PARE_TRY(pare_cli_load(c, o->against, &reference, err));
-    rc = pare_at(err, pare_model_fits_items(reference, d, &s->goal, err), "%s", o->against);
+    rc = free_batch(s, reference, true, err);
+    if (!rc)
+        rc = pare_at(err, pare_model_fits_items(reference, d, &s->goal, err), "%s", o->against);
     if (!rc)
         rc = pare_compare(m, reference, d, &opts, &g, err);
     pare_model_free(reference);
@@ -233,6 +243,8 @@ static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
         return rc;
     }
     rc = pare_cli_load(c, c->arg[0], &m, err);
+    if (!rc)
+        rc = free_batch(s, m, evaluate_it, err);
     if (!rc) {
         r.n_io = pare_model_inputs(m, &r.io);
         rc = pare_data_open_for(&r, &s->data, &d, err);

@@ -222,6 +222,14 @@ int pare_model_try_batch(struct pare_model *m, struct pare_err *err)
     return m->one_batch ? 0 : pare_no_memory(err, "to free the batch");
 }
 
+int pare_model_try_batch_of_all(struct pare_model *m, struct pare_err *err)
+{
+    for (int i = 0; i < m->n_in; i++)
+        if (m->in[i].rank < 1 || m->in[i].dim[0] != 1)
+            return 0;
+    return pare_model_try_batch(m, err);
+}
+
 int pare_model_declare_batch(const struct pare_model *m, struct pare_model **declared,
                              struct pare_err *err)
 {
