@@ -156,7 +156,7 @@ static void set_weight_axis(const struct pare_node *n, struct pare_model_quant *
 
 static bool is_table(const struct pare_layer_info *l)
 {
-    return l->node->op->layer.kind == PARE_LAYER_EMBEDDING;
+    return l->node->op && l->node->op->layer.kind == PARE_LAYER_EMBEDDING;
 }
 
 static int find_quant(const struct pare_model *m, const struct pare_graph *g,
@@ -165,7 +165,8 @@ static int find_quant(const struct pare_model *m, const struct pare_graph *g,
 {
     const struct pare_value *v = which == 'w' ? l->weight : l->in;
     const struct pare_node *n = which == 'y' ? quantizer_of(g, l->out) : v ? v->maker : NULL;
-    const struct pare_op_scales at = l->node->op->scales;
+    const struct pare_op *op = l->node->op; /* NULL: the node cannot run */
+    const struct pare_op_scales at = op ? op->scales : (struct pare_op_scales){ 0 };
     bool found = which == 'y' ? n != NULL : pare_node_is(n, &pare_op_dequantize_linear);
     bool own = which == 'w' ? at.w != 0 : at.x != 0, table = is_table(l) && which == 'w' && !found;
     int k = which == 'w' ? at.w : which == 'x' ? at.x : at.y;

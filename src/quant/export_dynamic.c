@@ -81,7 +81,7 @@ static bool is_supported(struct job *j)
     j->conv = pare_find_op("", n->op->integer_type)->attrs != NULL;
     if (j->conv && n->n_in > 2 && n->in[2] && (!l->bias || l->info.bias->maker))
         return false;
-    return (j->conv || n->in[1]->t.rank == 2) &&
+    return (j->conv ? n->in[1]->t.rank > 2 : n->in[1]->t.rank == 2) &&
            (j->conv || pare_is_plain_product(n, &j->turned)) && scales_fit(j) &&
            pare_graph_count_uses(all, pare_graph_find(all, l->weight->name)) == 1;
 }
