@@ -11,6 +11,7 @@
 #include "../job/train_job.h"
 #include "../../base/arena.h"
 #include "../../onnx/model.h"
+#include "../../plan/batch/free_batch.h"
 
 struct analyze {
     const char *data, *split, *pruner, *set, *early_stop, *csv;
@@ -190,9 +191,12 @@ static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_t
         *in = own.t;
         return pare_inputs_fill(j->c, &own, 0, err);
     }
+    PARE_TRY(pare_model_try_batch(j->m, err)); /* a batch of 1 that the model declares is freed */
     lo.n_inputs = pare_model_inputs(j->m, &io);
     if (lo.n_inputs > 0)
         lo.input = io;
+    if (lo.n_inputs > 0 && io[0].rank > 0 && io[0].dim[0] > 0)
+        lo.batch = io[0].dim[0];
     PARE_TRY(pare_loader_new(j->data, &lo, loader, err));
     PARE_TRY(pare_loader_next(*loader, &b, err));
     if (!b)
@@ -277,7 +281,8 @@ static int find_analysis(struct pare_cli *c, const struct analysis **what, struc
     return 0;
 }
 
-static int work(struct job *j, const struct analysis *what, struct pare_err *err)
+/* Model and data, and whether they fit. */
+static int open_job(struct job *j, const struct analysis *what, struct pare_err *err)
 {
     const struct analyze *o = j->o;
 
@@ -298,10 +303,10 @@ static int work(struct job *j, const struct analysis *what, struct pare_err *err
         if (what->needs_data)
             pare_task_note(j->c, j->setup);
     }
-    return pare_at(err, what->run(j, err), "%s", j->c->arg[1]);
+    return 0;
 }
 
-static int cmd_analyze_run(struct pare_cli *c, struct pare_err *err)
+static int work(struct pare_cli *c, bool run, struct pare_err *err)
 {
     struct job j = { .c = c, .o = c->opts };
     const struct analysis *what;
@@ -316,10 +321,22 @@ static int cmd_analyze_run(struct pare_cli *c, struct pare_err *err)
     }
     if (!j.setup->trainer.threads)
         j.setup->trainer.threads = pare_dist_threads(c->dist);
-    rc = work(&j, what, err);
+    rc = open_job(&j, what, err);
+    if (!rc && run)
+        rc = pare_at(err, what->run(&j, err), "%s", c->arg[1]);
     pare_data_free(j.data);
     pare_model_free(j.m);
     return rc;
+}
+
+static int cmd_analyze_check(struct pare_cli *c, struct pare_err *err)
+{
+    return work(c, false, err);
+}
+
+static int cmd_analyze_run(struct pare_cli *c, struct pare_err *err)
+{
+    return work(c, true, err);
 }
 
 const struct pare_command pare_command_analyze = {
@@ -342,6 +359,7 @@ const struct pare_command pare_command_analyze = {
     .max_args = 2,
     .writes = (const char *const[]){ "csv", NULL },
     .run = cmd_analyze_run,
+    .check = cmd_analyze_check,
     .groups = pare_eval_option_groups,
     .word = word,
     .shared = true,

@@ -10,10 +10,12 @@
 #include <jansson.h>
 
 #include "../cli.h"
+#include "../job/data_inputs.h"
 #include "../job/session.h"
 #include "../print/latency.h"
 #include "../../base/arena.h"
 #include "../../plan/batch/microbatch.h"
+#include "../../train/train_options.h"
 
 #define WARM_UP 3
 #define MAX_RUNS 1000000
@@ -24,7 +26,7 @@ struct bench {
     double seconds;
     struct pare_strs shape;
     bool reference, json, verbose, tune;
-    const char *choices;
+    const char *choices, *data;
 };
 
 static const struct pare_opt bench_opts[] = {
@@ -32,6 +34,8 @@ static const struct pare_opt bench_opts[] = {
              1024),
     PARE_INT("batch", offsetof(struct bench, batch),
              "batch size, if the model leaves it free; 0 means 1", 0, 0, 1 << 20),
+    PARE_TEXT("data", offsetof(struct bench, data), "SET",
+              "run the first items of this data set instead of random inputs", NULL),
     PARE_TEXTS("shape", offsetof(struct bench, shape), "NAME=N,N,...",
                "shape of an input, such as x=1,3,224,224, or size of a free dimension: batch=8"),
     PARE_FLOAT("seconds", offsetof(struct bench, seconds), "measure each model for this long", 2, 0,
@@ -76,6 +80,8 @@ static int cmd_bench_prepare(struct contest *b, struct entry *e, const char *pat
                                    .cache = pare_cache_folder(b->c->arena) };
 
     PARE_TRY(pare_session_open(b->c, path, &e->s, err));
+    if (b->o->data)
+        PARE_TRY(pare_inputs_from_data(b->c, e->s.model, b->o->data, b->o->batch, &e->s.in, err));
     PARE_TRY(pare_inputs_shape(b->c, e->s.model, &args, &e->s.in, err));
     PARE_TRY(pare_session_plan(b->c, &e->s, &opts, (uint64_t)b->o->seed, err));
     e->batch = e->s.in.n && e->s.in.t[0].rank ? e->s.in.t[0].dim[0] : 1;
@@ -179,9 +185,10 @@ static void print_method(const struct contest *b)
     char mem[PARE_NUM_TEXT];
 
     printf("\nmedian of %d%s runs after %d warm-up runs, 10th to 90th percentile; %d thread%s, "
-           "random inputs;\npeak memory of the process: %s\n",
+           "%s inputs;\npeak memory of the process: %s\n",
            b->runs, b->n > 1 ? " alternating" : "", WARM_UP, p->backend.threads,
-           p->backend.threads == 1 ? "" : "s", pare_bytes_text(peak_memory(), mem, sizeof(mem)));
+           p->backend.threads == 1 ? "" : "s", b->o->data ? b->o->data : "random",
+           pare_bytes_text(peak_memory(), mem, sizeof(mem)));
 }
 
 static void print_table(const struct contest *b)
@@ -353,6 +360,8 @@ static int cmd_bench_run(struct pare_cli *c, struct pare_err *err)
     struct contest b = { .c = c, .o = c->opts };
     int rc = 0;
 
+    if (!b.o->data && c->n_given)
+        return pare_misuse(c, err, "--%s needs --data", c->given[0].name);
     b.e = pare_alloc(c->arena, (size_t)c->n_args, sizeof(*b.e));
     if (!b.e)
         return pare_no_memory(err, "for %d models", c->n_args);
@@ -385,4 +394,5 @@ const struct pare_command pare_command_bench = {
     .max_args = -1,
     .writes = (const char *const[]){ "choices", NULL },
     .run = cmd_bench_run,
+    .groups = pare_data_option_groups,
 };

@@ -7,19 +7,48 @@
 #include "../../tensor/tensor.h"
 #include "../../train/train_options.h"
 
+/* Batch number `run`, whatever was read before. */
+static int read_batch(struct pare_verify_inputs *f, int run, const struct pare_batch **b,
+                      struct pare_err *err)
+{
+    struct pare_loader_pos at = pare_loader_tell(f->loader);
+
+    if (at.at != run || at.epoch) {
+        at.epoch = 0;
+        at.at = run;
+        PARE_TRY(pare_loader_seek(f->loader, &at, err));
+    }
+    return pare_loader_next(f->loader, b, err);
+}
+
 static int next_input(void *user, int run, struct pare_tensor *in, struct pare_err *err)
 {
     struct pare_verify_inputs *f = user;
     const struct pare_batch *b;
-    size_t bytes;
 
-    (void)run;
-    PARE_TRY(pare_loader_next(f->loader, &b, err));
-    if (!b || b->x.dtype != in->dtype || pare_numel(&b->x) != pare_numel(in))
-        return pare_fail(err, PARE_ESHAPE, "'%s' has no more batches of %lld", f->data->name,
-                         (long long)in->dim[0]);
-    PARE_TRY(pare_tensor_size(in, NULL, &bytes, err));
-    memcpy(in->data, b->x.data, bytes);
+    PARE_TRY(read_batch(f, run, &b, err));
+    for (int k = 0; k < f->n_in; k++) {
+        size_t bytes;
+
+        if (!b || b->in[k].dtype != in[k].dtype || pare_numel(&b->in[k]) != pare_numel(&in[k]))
+            return pare_fail(err, PARE_ESHAPE, "'%s' has no more batches of %lld", f->data->name,
+                             (long long)in[0].dim[0]);
+        PARE_TRY(pare_tensor_size(&in[k], NULL, &bytes, err));
+        memcpy(in[k].data, b->in[k].data, bytes);
+    }
+    return 0;
+}
+
+/* Free dimensions are those of the first batch. */
+static int set_shapes(struct pare_verify_inputs *f, struct pare_tensor *in, struct pare_err *err)
+{
+    const struct pare_batch *b;
+
+    PARE_TRY(read_batch(f, 0, &b, err));
+    for (int k = 0; k < f->n_in && b; k++)
+        for (int a = 0; a < in[k].rank; a++)
+            if (in[k].dim[a] < 0)
+                in[k].dim[a] = b->in[k].rank == in[k].rank ? b->in[k].dim[a] : 1;
     return 0;
 }
 
@@ -27,24 +56,18 @@ int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_mode
                             struct pare_tensor *in, int64_t items, struct pare_speedup_opts *o,
                             struct pare_err *err)
 {
-    const struct pare_io *io;
     struct pare_loader_opts lo = { .batch = in->rank > 0 && in->dim[0] > 0 ? in->dim[0] : 1 };
-    struct pare_tensor item;
     int64_t runs;
 
     PARE_TRY(pare_model_fits_items(m, f->data, NULL, err));
-    pare_model_inputs(m, &io);
-    PARE_TRY(pare_item_shape(f->data, &io[0], &item, err));
-    for (int k = 0; k < in->rank; k++)
-        if (in->dim[k] < 0)
-            in->dim[k] = k && in->rank == item.rank + 1 ? item.dim[k - 1] : 1;
-    lo.input = &io[0];
+    lo.n_inputs = f->n_in = pare_model_inputs(m, &lo.input);
     runs = lo.batch > 0 ? (items < f->data->n ? items : f->data->n) / lo.batch : 0;
     if (runs < 1)
         return pare_fail(err, PARE_ECONFIG,
                          "'%s' has %lld items, fewer than the model's batch of %lld", f->data->name,
                          (long long)f->data->n, (long long)lo.batch);
     PARE_TRY(pare_loader_new(f->data, &lo, &f->loader, err));
+    PARE_TRY(set_shapes(f, in, err));
     f->items = runs * lo.batch;
     o->feed = next_input;
     o->user = f;

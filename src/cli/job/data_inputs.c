@@ -1,0 +1,72 @@
+/* data_inputs.c - inputs of a model from a data set. */
+#include "data_inputs.h"
+
+#include <string.h>
+
+#include "../../base/arena.h"
+#include "../../onnx/model.h"
+#include "../../tensor/tensor.h"
+#include "../../train/train_options.h"
+#include "model_intake.h"
+
+static int copy_batch(struct pare_cli *c, const struct pare_batch *b, struct pare_inputs *in,
+                      struct pare_err *err)
+{
+    in->n = b->n_in;
+    in->t = pare_alloc(c->arena, (size_t)in->n, sizeof(*in->t));
+    in->given = pare_alloc(c->arena, (size_t)in->n, sizeof(*in->given));
+    if (!in->t || !in->given)
+        return pare_no_memory(err, "for the inputs");
+    for (int k = 0; k < in->n; k++) {
+        size_t bytes;
+
+        in->t[k] = b->in[k];
+        in->given[k] = true;
+        PARE_TRY(pare_tensor_alloc(c->arena, &in->t[k], err));
+        PARE_TRY(pare_tensor_size(&in->t[k], NULL, &bytes, err));
+        memcpy(in->t[k].data, b->in[k].data, bytes);
+    }
+    return 0;
+}
+
+static int first_batch(struct pare_cli *c, const struct pare_model *m, struct pare_data *d,
+                       int64_t batch, struct pare_inputs *in, struct pare_err *err)
+{
+    struct pare_loader_opts lo = { .batch = batch ? batch : 1 };
+    struct pare_loader *l = NULL;
+    const struct pare_batch *b;
+    int rc;
+
+    PARE_TRY(pare_model_fits_items(m, d, NULL, err));
+    pare_data_note(c, d);
+    lo.n_inputs = pare_model_inputs(m, &in->io);
+    lo.input = in->io;
+    if (lo.n_inputs && in->io[0].rank > 0 && in->io[0].dim[0] > 0)
+        lo.batch = in->io[0].dim[0];
+    if (d->n < lo.batch)
+        return pare_fail(err, PARE_ECONFIG, "'%s' has %lld items, fewer than a batch of %lld",
+                         d->name, (long long)d->n, (long long)lo.batch);
+    PARE_TRY(pare_loader_new(d, &lo, &l, err));
+    rc = pare_loader_next(l, &b, err);
+    if (!rc)
+        rc = copy_batch(c, b, in, err);
+    pare_loader_free(l);
+    return rc;
+}
+
+int pare_inputs_from_data(struct pare_cli *c, const struct pare_model *m, const char *data,
+                          int64_t batch, struct pare_inputs *in, struct pare_err *err)
+{
+    struct pare_data_request r = { .spec = data, .split = "test" };
+    struct pare_data_opts opts = { 0 };
+    struct pare_option_group part = { "data", NULL, pare_data_options, &opts };
+    struct pare_data *d;
+    int rc;
+
+    PARE_TRY(pare_option_group_fill(&part, c->given, c->n_given, c->arena, err));
+    r.n_io = pare_model_inputs(m, &r.io);
+    PARE_TRY(pare_data_open_for(&r, &opts, &d, err));
+    rc = first_batch(c, m, d, batch, in, err);
+    pare_data_free(d);
+    return pare_at(err, rc, "%s", m->path);
+}

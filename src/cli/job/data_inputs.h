@@ -1,0 +1,12 @@
+/* data_inputs.h - inputs of a model from a data set. */
+#ifndef PARE_CLI_JOB_DATA_INPUTS_H
+#define PARE_CLI_JOB_DATA_INPUTS_H
+
+#include "input.h"
+
+/* The first batch of a data set, with the options in c->given, as inputs of a model; batch 0: one
+ * item.  Call it before pare_inputs_shape(), like pare_inputs_read(). */
+int pare_inputs_from_data(struct pare_cli *c, const struct pare_model *m, const char *data,
+                          int64_t batch, struct pare_inputs *in, struct pare_err *err);
+
+#endif
