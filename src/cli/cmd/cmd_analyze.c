@@ -11,7 +11,6 @@
 #include "../job/train_job.h"
 #include "../../base/arena.h"
 #include "../../onnx/model.h"
-#include "../../plan/batch/free_batch.h"
 
 struct analyze {
     const char *data, *split, *pruner, *set, *early_stop, *csv;
@@ -191,7 +190,6 @@ static int fill_inputs(struct job *j, struct pare_loader **loader, struct pare_t
         *in = own.t;
         return pare_inputs_fill(j->c, &own, 0, err);
     }
-    PARE_TRY(pare_model_try_batch(j->m, err)); /* a batch of 1 that the model declares is freed */
     lo.n_inputs = pare_model_inputs(j->m, &io);
     if (lo.n_inputs > 0)
         lo.input = io;
