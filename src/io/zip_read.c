@@ -239,35 +239,42 @@ static int find_data(const struct pare_zip *z, const struct pare_zip_item *e,
     return 0;
 }
 
-/* Unpack until `len` bytes are written; *end: the stream ended there, and so did the data. */
+/* Unpack until `len` bytes are written; with `end` the stream must end there, and so must the data:
+ * *end tells whether they do. */
 static int unpack(z_stream *s, const unsigned char *from, size_t left, unsigned char *to,
                   size_t len, bool *end)
 {
+    unsigned char more;
     int rc = Z_OK;
 
     s->next_in = (unsigned char *)(uintptr_t)from;
-    s->next_out = to;
-    while (rc == Z_OK) {
-        unsigned char more;
+    while (rc == Z_OK && len) {
         size_t in = left < PIECE ? left : PIECE, room = len < PIECE ? len : PIECE;
 
         s->avail_in = (uInt)in;
-        s->avail_out = room ? (uInt)room : 1;
-        if (!room)
-            s->next_out = &more; /* the end of the stream, and nothing else, may follow */
+        s->next_out = to;
+        s->avail_out = (uInt)room;
         rc = inflate(s, Z_NO_FLUSH);
         left -= in - s->avail_in;
-        if (!room) {
-            *end = rc == Z_STREAM_END && s->avail_out && !left;
-            return 0;
-        }
+        to += room - s->avail_out;
         len -= room - s->avail_out;
-        if (rc == Z_OK && !len && !end)
-            return 0;
     }
-    if (end)
-        *end = rc == Z_STREAM_END && !left;
-    return rc == Z_STREAM_END && !len ? 0 : rc == Z_MEM_ERROR ? PARE_ENOMEM : PARE_EFORMAT;
+    if (len || (rc != Z_OK && rc != Z_STREAM_END))
+        return rc == Z_MEM_ERROR ? PARE_ENOMEM : PARE_EFORMAT;
+    if (!end)
+        return 0;
+    if (rc == Z_OK) { /* nothing but the end may follow */
+        s->avail_in = (uInt)(left < PIECE ? left : PIECE);
+        left -= s->avail_in;
+        s->next_out = &more;
+        s->avail_out = 1;
+        rc = inflate(s, Z_NO_FLUSH);
+        left += s->avail_in;
+        rc = s->avail_out ? rc : Z_DATA_ERROR;
+        s->next_out = NULL;
+    }
+    *end = rc == Z_STREAM_END && !left;
+    return 0;
 }
 
 static int read_deflated(const unsigned char *from, const struct pare_zip_item *e, void *to,
