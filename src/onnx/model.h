@@ -23,9 +23,12 @@ struct pare_model {
     const char *path;           /* for error messages */
     const char *dir;            /* the folder of external data; NULL: none */
     void *proto;                /* Onnx__ModelProto, used in src/onnx/ only */
-    const void *file;          /* the protobuf as it was read, if intake changed `proto` and nothing
+    const void *file;   /* the protobuf as it was read, if intake changed `proto` and nothing
                                 * else did: saving writes it.  NULL: saving writes `proto` */
-    struct pare_load_opts how; /* how it was loaded */
+    const void *narrow; /* the protobuf as it was read, if intake only made float16, bfloat16 or
+                         * float64 float32 (intake/widen_compute.c); else NULL */
+    const void *wide;   /* with `narrow`: what `proto` was then */
+    struct pare_load_opts how;        /* how it was loaded */
     struct pare_intake_count *intake; /* one per step of intake (intake/intake.h) */
     int n_intake;
     struct pare_stored

@@ -280,12 +280,59 @@ static int restore(const struct pare_model *m, Onnx__GraphProto *g, struct pare_
     return 0;
 }
 
+/* *out: the protobuf as it was read with the current initializers of p, in their types.  NULL: a
+ * value is out of range. */
+static int narrow(const struct pare_model *m, const Onnx__ModelProto *p, struct pare_arena *a,
+                  const Onnx__ModelProto **out, struct pare_err *err)
+{
+    const Onnx__ModelProto *file = m->narrow;
+    Onnx__ModelProto *copy = pare_alloc(a, 1, sizeof(*copy));
+    Onnx__GraphProto *g = pare_alloc(a, 1, sizeof(*g));
+    Onnx__TensorProto **list = pare_alloc(a, file->graph->n_initializer + 1, sizeof(*list));
+    struct pare_map now = { 0 };
+
+    *out = NULL;
+    if (!copy || !g || !list)
+        return pare_no_memory(err, "to write it");
+    for (size_t i = 0; i < p->graph->n_initializer; i++)
+        if (p->graph->initializer[i]->name)
+            PARE_TRY(pare_map_set(&now, a, p->graph->initializer[i]->name, p->graph->initializer[i],
+                                  err));
+    for (size_t i = 0; i < file->graph->n_initializer; i++) {
+        Onnx__TensorProto *was = file->graph->initializer[i];
+        Onnx__TensorProto *t = was->name ? pare_map_get(&now, was->name) : NULL;
+        enum pare_dtype type = (enum pare_dtype)was->data_type;
+        int64_t n;
+
+        list[i] = t && t->data_type == was->data_type ? t : was;
+        if (!t || list[i] == t || !elements(t, &n))
+            continue;
+        if (overflows(elements(t, &n), n, type))
+            return 0;
+        list[i] = restored(a, t, type);
+        if (!list[i])
+            return pare_no_memory(err, "to write it");
+    }
+    *g = *file->graph;
+    g->initializer = list;
+    *copy = *p;
+    copy->ir_version = file->ir_version;
+    copy->graph = g;
+    *out = copy;
+    return 0;
+}
+
 int pare_stored_restore(const struct pare_model *m, const Onnx__ModelProto *p, struct pare_arena *a,
                         const Onnx__ModelProto **out, struct pare_err *err)
 {
     Onnx__ModelProto *copy;
     Onnx__GraphProto *g;
 
+    if (m->narrow && m->wide == m->proto && p == m->proto) {
+        PARE_TRY(narrow(m, p, a, out, err));
+        if (*out)
+            return 0;
+    }
     *out = p;
     if (!has_notes(m) || !p->graph)
         return 0;

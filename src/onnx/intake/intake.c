@@ -308,6 +308,19 @@ static int run_step(struct pare_model *m, const struct pare_intake_step *s,
     return m->graph && g.changed && !g.patched ? pare_model_build(m, err) : 0;
 }
 
+/* Whether one step, which keeps all names, is the only one that changed something. */
+static void note_narrow(struct pare_model *m)
+{
+    int changed = 0;
+
+    for (int i = 0; i < STEPS; i++)
+        changed += m->intake[i].count ? steps[i]->keeps_names ? 1 : 2 : 0;
+    if (changed == 1) {
+        m->narrow = m->file;
+        m->wide = m->proto;
+    }
+}
+
 int pare_intake(struct pare_model *m, const struct pare_load_opts *opts, struct pare_err *err)
 {
     m->how = opts ? *opts : (struct pare_load_opts){ 0 };
@@ -325,6 +338,7 @@ int pare_intake(struct pare_model *m, const struct pare_load_opts *opts, struct 
     for (int i = 0; i < STEPS; i++)
         if (steps[i]->built && !m->how.as_is)
             PARE_TRY(run_step(m, steps[i], &m->how, &m->intake[i].count, err));
+    note_narrow(m);
     return 0;
 }
 

@@ -26,6 +26,7 @@ struct pare_intake_step {
     const char *name;
     const char *what; /* what one count is, in the plural: "weights of Constant nodes" */
     const char *note; /* sentence that commands print if the step changed something; or NULL */
+    bool keeps_names; /* only types change: initializers and nodes have their names */
 
     /* Before the graph is built: change one graph.  NULL: none. */
     int (*graph)(struct pare_intake_graph *g, void *state, struct pare_err *err);

@@ -3,8 +3,9 @@
  *
  * Only with pare_load_opts.widen, and if a layer reads a weight of such a type without a Cast.  All
  * constants, casts and declared types become float32; inputs and outputs of the model keep their
- * types, with a Cast.  Saving a changed model writes the weights in the type of the file, with a
- * Cast (stored_types.h).
+ * types, with a Cast.  Saving a model of which only initializers changed writes the file's nodes
+ * with the new weights in their types; saving another one writes weights in the type of the file,
+ * with a Cast (stored_types.h).
  */
 #include <math.h>
 #include <string.h>
@@ -371,7 +372,8 @@ const struct pare_intake_step pare_intake_step_widen_compute = {
     .name = "widen_compute",
     .what = "constants of half or double precision made float32",
     .note = "the model computes in half or double precision: layers are compressed in float32, and "
-            "the written file computes in float32 with weights of the original type",
+            "written in their types; if nodes change, the written file computes in float32",
+    .keeps_names = true,
     .wanted = wanted,
     .graph = widen,
 };
