@@ -71,6 +71,11 @@ static int keep(void *user, bool back, struct pare_err *err)
     return c->method->keep ? c->method->keep(c, back, err) : 0;
 }
 
+static int length(void *user, int64_t *epochs, int64_t *steps, struct pare_err *err)
+{
+    return pare_compression_length(user, epochs, steps, err);
+}
+
 static void take_data(struct pare_compression *c, struct pare_data *data)
 {
     pare_data_free(c->data);
@@ -149,7 +154,8 @@ int pare_compression_attach(struct pare_compression *c, struct pare_trainer *t,
                                       .load = pare_compression_load,
                                       .keep = keep,
                                       .looks = reads_weights,
-                                      .gone = detach };
+                                      .gone = detach,
+                                      .length = length };
     PARE_TRY(pare_compression_collected_values(c, &names, err));
     return names.n ? pare_trainer_watch(t, names, err) : 0;
 }

@@ -261,15 +261,38 @@ static void put_origin(struct pare_page *p, const struct pare_json *run)
     pare_page_raw(p, "</dl>\n");
 }
 
+/* Percentiles of a model's latency in microseconds; older records have none. */
+static void put_spread(struct pare_page *p, const struct pare_json *run, const char *model,
+                       const char *words)
+{
+    const struct pare_json *facts = pare_json_get(run, model);
+    double low = facts ? pare_number(facts, "p10_seconds") : NAN;
+    double high = facts ? pare_number(facts, "p90_seconds") : NAN;
+
+    if (!isnan(low) && !isnan(high))
+        pare_page_put(p, "%s %.3g to %.3g \302\265s", words, 1e6 * low, 1e6 * high);
+}
+
 static void put_method(struct pare_page *p, const struct pare_json *run)
 {
     double runs = pare_number(run, "latency.runs"), threads = pare_number(run, "latency.threads");
+    double share = pare_number(run, "latency.cpu_share");
 
-    if (!isnan(runs))
+    if (isnan(runs))
+        return;
+    pare_page_put(p,
+                  "<p class=\"note\">Latency: median of %.0f runs of each model in turn, batch "
+                  "1, %.0f thread%s",
+                  runs, threads, threads == 1 ? "" : "s");
+    put_spread(p, run, "input", "; 10th to 90th percentile");
+    put_spread(p, run, "output", ", after");
+    pare_page_raw(p, ".");
+    if (share < 0.9) /* not if it is NaN: older records have none */
         pare_page_put(p,
-                      "<p class=\"note\">Latency: median of %.0f runs of each model in turn, batch "
-                      "1, %.0f thread%s.</p>\n",
-                      runs, threads, threads == 1 ? "" : "s");
+                      " The machine was busy, so latencies are unreliable: measuring had the "
+                      "processor for %.0f %% of the time.",
+                      100 * share);
+    pare_page_raw(p, "</p>\n");
 }
 
 static void put_run(struct pare_page *p, const struct pare_run_file *r, bool several)

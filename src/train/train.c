@@ -471,11 +471,13 @@ static int loop(struct run *r, struct pare_err *err)
     }
     if (stopped(r) && r->epoch < r->c->epochs)
         return save(r, err);
-    /* Hooks that act at the end of an epoch, for example pruners, also see the end of the last one.
-     */
+    if (r->kept && r->best_epoch >= 0)
+        PARE_TRY(copy_all(r, true, err));
+    /* Hooks that act at the end of an epoch, for example pruners, also see the end of the last one;
+     * what they change is not undone. */
     if (r->epoch >= r->c->epochs && r->t->o.hooks.at_epoch)
         PARE_TRY(r->t->o.hooks.at_epoch(r->t->o.hooks.user, r->t, r->epoch, err));
-    return r->kept && r->best_epoch >= 0 ? copy_all(r, true, err) : 0;
+    return 0;
 }
 
 int pare_train(struct pare_trainer *t, const struct pare_data *train, const struct pare_data *valid,

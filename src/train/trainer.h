@@ -48,6 +48,10 @@ struct pare_hooks {
     bool (*looks)(void *user);
 
     void (*gone)(void *user); /* the trainer is about to be freed */
+
+    /* The training that the hooks need before the result counts: epochs, or steps if these are
+     * more.  NULL: none. */
+    int (*length)(void *user, int64_t *epochs, int64_t *steps, struct pare_err *err);
 };
 
 struct pare_trainer_opts {

@@ -194,6 +194,27 @@ static int measure(struct pare_training *l, struct pare_metrics *m, struct pare_
     return 0;
 }
 
+/* An epoch before the masks of a compression are final is not the best one, and what follows has a
+ * learning-rate schedule of its own. */
+static int follow_hooks(const struct pare_training *l, struct pare_train_conf *c,
+                        struct pare_err *err)
+{
+    const struct pare_hooks *h = &l->trainer->o.hooks;
+    int64_t batch = c->batch ? c->batch : l->data[0]->opts.batch, epochs = 0, steps = 0, each;
+
+    if (!h->length)
+        return 0;
+    PARE_TRY(h->length(h->user, &epochs, &steps, err));
+    each = (l->data[0]->n + batch - 1) / batch;
+    steps = steps > epochs * each ? steps : epochs * each;
+    c->best_from = each > 0 ? steps / each : 0;
+    c->best_from = c->best_from < c->epochs ? c->best_from : c->epochs - 1;
+    c->best_from = c->best_from > 0 ? c->best_from : 0;
+    if (steps < each * c->epochs)
+        c->phase_steps = steps;
+    return 0;
+}
+
 int pare_training_run(struct pare_training *l,
                       bool (*say)(void *user, const struct pare_epoch_result *r), void *user,
                       struct pare_err *err)
@@ -211,6 +232,7 @@ int pare_training_run(struct pare_training *l,
     c.on_epoch = on_epoch;
     c.on_batch = on_batch;
     c.stop = &l->stop;
+    PARE_TRY(follow_hooks(l, &c, err));
     if (l->setup->c.max_drop >= 0)
         PARE_TRY(measure(l, &before, err));
     PARE_TRY(pare_train(l->trainer, l->data[0], l->data[1], &c, &result, err));
