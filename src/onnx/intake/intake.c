@@ -118,26 +118,34 @@ int pare_intake_drop_inputs(struct pare_intake_graph *g, const struct pare_map *
     return 0;
 }
 
-int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *dead,
-                          struct pare_err *err)
+/* Set the Constant nodes of these names to NULL. */
+static void mark_dead(struct pare_intake_graph *g, const struct pare_map *dead)
 {
-    size_t kept = 0;
-
-    PARE_TRY(pare_intake_change(g, err));
-    for (size_t i = 0; i < g->p->n_node; i++) {
+    for (size_t i = 0; i < g->p->n_node && dead->n; i++) {
         const Onnx__NodeProto *n = g->p->node[i];
 
         if (n && !n->n_input && n->n_output == 1 && n->output[0] &&
             pare_map_get(dead, n->output[0]))
             g->p->node[i] = NULL;
     }
+}
+
+int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *dead,
+                          struct pare_err *err)
+{
+    size_t kept = 0;
+
+    PARE_TRY(pare_intake_change(g, err));
+    mark_dead(g, dead);
     pare_intake_drop_nodes(g);
-    for (size_t i = 0; i < g->p->n_initializer; i++) {
+    for (size_t i = 0; i < g->p->n_initializer && dead->n; i++) {
         Onnx__TensorProto *t = g->p->initializer[i];
 
         if (!pare_map_get(dead, t->name ? t->name : ""))
             g->p->initializer[kept++] = t;
     }
+    if (!dead->n)
+        return 0;
     g->p->n_initializer = kept;
     return pare_intake_drop_inputs(g, dead, err);
 }
@@ -158,25 +166,53 @@ static bool has_own_name(const struct pare_node *n)
     return n->name == (*(Onnx__NodeProto *const *)n->proto)->name;
 }
 
-int pare_intake_patch(struct pare_intake_graph *g, struct pare_err *err)
+/* Remove the value from the names of the graph; pare_intake_patch() removes it from the list. */
+static int forget(struct pare_graph *graph, struct pare_value *v, struct pare_err *err)
+{
+    v->id = -1;
+    return pare_map_set(&graph->names, graph->arena, v->name, NULL, err);
+}
+
+/* Forget what dropped nodes make, and dead constants. */
+static int forget_values(struct pare_intake_graph *g, const int *to, const struct pare_map *dead,
+                         struct pare_err *err)
 {
     struct pare_graph *graph = g->m->graph;
-    size_t n = g->p->n_node, kept = 0;
-    int *to = pare_alloc(g->m->arena, n + 1, sizeof(*to)), at, left = 0;
+    int left = 0;
 
-    if (!to)
-        return no_memory(err);
-    for (size_t i = 0; i < n; i++)
-        to[i] = g->p->node[i] ? (int)kept++ : -1;
-    g->patched = true;
-    for (int i = 0; i < graph->n_nodes && kept < n && g->patched; i++) {
-        at = pare_intake_index(g, graph->node[i]);
-        g->patched = at >= 0 && (to[at] < 0 || has_own_name(graph->node[i]));
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct pare_node *n = graph->node[i];
+
+        if (pare_intake_index(g, n) < 0 || to[pare_intake_index(g, n)] >= 0)
+            continue;
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k] && n->out[k]->maker == n)
+                PARE_TRY(forget(graph, n->out[k], err));
     }
-    for (int i = 0; i < graph->n_nodes && g->patched; i++) {
-        struct pare_node *node = graph->node[i];
+    for (int i = 0; i < graph->n_values; i++) {
+        struct pare_value *v = graph->value[i];
 
-        at = pare_intake_index(g, node);
+        if (dead->n && v->id >= 0 && !v->maker && pare_map_get(dead, v->name))
+            PARE_TRY(forget(graph, v, err));
+        if (v->id < 0)
+            continue;
+        v->id = left;
+        graph->value[left++] = v;
+    }
+    graph->n_values = left;
+    return 0;
+}
+
+/* The nodes that are kept, with their new protobuf. */
+static void move_nodes(struct pare_intake_graph *g, const int *to)
+{
+    struct pare_graph *graph = g->m->graph;
+    int left = 0;
+
+    for (int i = 0; i < graph->n_nodes; i++) {
+        struct pare_node *node = graph->node[i];
+        int at = pare_intake_index(g, node);
+
         if (at >= 0 && to[at] < 0)
             continue;
         if (at >= 0)
@@ -184,10 +220,31 @@ int pare_intake_patch(struct pare_intake_graph *g, struct pare_err *err)
         node->id = left;
         graph->node[left++] = node;
     }
+    graph->n_nodes = left;
+}
+
+int pare_intake_patch(struct pare_intake_graph *g, const struct pare_map *dead,
+                      struct pare_err *err)
+{
+    const struct pare_graph *graph = g->m->graph;
+    size_t n = g->p->n_node, kept = 0;
+    int *to = pare_alloc(g->m->arena, n + 1, sizeof(*to)), at;
+
+    if (!to)
+        return no_memory(err);
+    mark_dead(g, dead);
+    for (size_t i = 0; i < n; i++)
+        to[i] = g->p->node[i] ? (int)kept++ : -1;
+    g->patched = true;
+    for (int i = 0; i < graph->n_nodes && kept < n && g->patched; i++) {
+        at = pare_intake_index(g, graph->node[i]);
+        g->patched = at >= 0 && (to[at] < 0 || has_own_name(graph->node[i]));
+    }
+    if (g->patched && (kept < n || dead->n))
+        PARE_TRY(forget_values(g, to, dead, err));
     if (g->patched)
-        graph->n_nodes = left;
-    pare_intake_drop_nodes(g);
-    return 0;
+        move_nodes(g, to);
+    return pare_intake_drop_dead(g, dead, err);
 }
 
 bool pare_intake_is(const Onnx__NodeProto *n, const char *type)

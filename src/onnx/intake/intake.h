@@ -70,11 +70,12 @@ int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *de
 int pare_intake_drop_inputs(struct pare_intake_graph *g, const struct pare_map *names,
                             struct pare_err *err);
 
-/* For `built` steps that also changed the inputs and constants of m->graph: drop the nodes of g->p
- * that are set to NULL, and the same nodes of m->graph, which then matches g->p and is not built
- * again.  If names of nodes would differ from those of a file without the dropped nodes, only g->p
- * is changed. */
-int pare_intake_patch(struct pare_intake_graph *g, struct pare_err *err);
+/* pare_intake_drop_dead() for `built` steps that also changed the inputs and constants of m->graph:
+ * drops the same nodes and values of m->graph, which then matches g->p and is not built again.  If
+ * names of nodes would differ from those of a file without the dropped nodes, only g->p is
+ * changed. */
+int pare_intake_patch(struct pare_intake_graph *g, const struct pare_map *dead,
+                      struct pare_err *err);
 
 /* The position in g->p->node of a node of m->graph; -1: it is in a function. */
 int pare_intake_index(const struct pare_intake_graph *g, const struct pare_node *n);

@@ -198,6 +198,8 @@ static bool is_merged(const struct split *s, const struct pare_node *n, int k)
 /* Results of removed Identity nodes become constants of the graph. */
 static int finish(struct split *s, struct pare_err *err)
 {
+    struct pare_map none = { 0 };
+
     for (int i = 0; i < s->graph->n_nodes; i++) {
         const struct pare_node *n = s->graph->node[i];
         int at = pare_intake_index(s->g, n);
@@ -205,7 +207,7 @@ static int finish(struct split *s, struct pare_err *err)
         if (at >= 0 && !s->g->p->node[at])
             copy_constant(n->out[0], n->in[0]);
     }
-    return pare_intake_patch(s->g, err);
+    return pare_intake_patch(s->g, &none, err);
 }
 
 static int split_weights(struct pare_intake_graph *g, struct pare_err *err)

@@ -118,11 +118,11 @@ static int drop_unused(struct zeros *z, struct pare_err *err)
     for (int i = 0; i < g->n_values; i++)
         if (z->released[i] && !z->uses[i] && g->value[i]->flags & PARE_V_CONST)
             PARE_TRY(pare_map_set(&dead, z->g->m->arena, g->value[i]->name, z, err));
-    return pare_intake_drop_dead(z->g, &dead, err);
+    return pare_intake_patch(z->g, &dead, err);
 }
 
 /* Leave out the inputs of the node that are 0. */
-static int leave_out(struct zeros *z, const struct pare_node *n, struct pare_err *err)
+static int leave_out(struct zeros *z, struct pare_node *n, struct pare_err *err)
 {
     static char none[] = "";
     int at = pare_intake_index(z->g, n);
@@ -135,10 +135,11 @@ static int leave_out(struct zeros *z, const struct pare_node *n, struct pare_err
             PARE_TRY(pare_intake_own_node(z->g, (size_t)at, &own, err));
         own->input[k] = none;
         release(z, n->in[k]);
+        n->in[k] = NULL;
         ++*z->g->count;
     }
     while (own && own->n_input && !*own->input[own->n_input - 1])
-        own->n_input--;
+        n->n_in = (int)--own->n_input;
     return 0;
 }
 
