@@ -257,6 +257,20 @@ static void test_one_channel_distinguishes_two_classes(void **state)
     }
 }
 
+/* Masks of 0 and 255 would train toward 255. */
+static void test_masks_of_bytes_are_refused(void **state)
+{
+    float x[] = { 1, -1, 1, -1 };
+    int64_t y[] = { 255, 0, 0, 0 };
+    struct pare_tensor tx = TENSOR(PARE_F32, x, 2, 1, 1, 2), ty = TENSOR(PARE_I64, y, 2, 1, 2);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, &tx, &ty);
+    expect_error(&r, NULL, NULL, NULL, "masks of 'memory' are 0 to 255, bce needs 0 to 1");
+    rig_close(&r);
+}
+
 static void test_unit_vectors_are_embeddings(void **state)
 {
     float x[2 * 16] = { 2, 0 }, y[2 * 16] = { 1, 0 };
@@ -304,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_integers_for_one_output),
         cmocka_unit_test(test_class_maps_are_a_segmentation),
         cmocka_unit_test(test_one_channel_distinguishes_two_classes),
+        cmocka_unit_test(test_masks_of_bytes_are_refused),
         cmocka_unit_test(test_unit_vectors_are_embeddings),
         cmocka_unit_test(test_evaluation_survives_failing_allocations),
     };

@@ -43,14 +43,15 @@ static const struct pare_task *task_of(enum pare_task_bit bit)
 
 struct shapes {
     const struct pare_tensor *y;
-    int64_t n, each;   /* items; elements of an item's labels */
-    int64_t n_out;     /* elements of an item's outputs; 0: not known */
-    int64_t channels;  /* of outputs (N, C, ...); 0: not known */
-    int out_rank;      /* -1: not known */
-    int64_t classes;   /* the largest label + 1; 0: labels are not integers */
-    bool binary;       /* all labels are 0 or 1 */
-    bool one_hot;      /* and each row has a single 1 */
-    bool unit_vectors; /* rows have length 1 */
+    int64_t n, each;    /* items; elements of an item's labels */
+    int64_t n_out;      /* elements of an item's outputs; 0: not known */
+    int64_t channels;   /* of outputs (N, C, ...); 0: not known */
+    int out_rank;       /* -1: not known */
+    int64_t classes;    /* the largest label + 1; 0: labels are not integers */
+    bool binary;        /* all labels are 0 or 1 */
+    double least, most; /* of all labels, unless they are class indices */
+    bool one_hot;       /* and each row has a single 1 */
+    bool unit_vectors;  /* rows have length 1 */
 };
 
 static double label_at(const struct pare_tensor *y, int64_t i)
@@ -61,13 +62,15 @@ static double label_at(const struct pare_tensor *y, int64_t i)
 static void look_at_labels(struct shapes *s)
 {
     s->binary = s->one_hot = s->unit_vectors = true;
-    for (int64_t i = 0; i < s->n && (s->binary || s->unit_vectors); i++) {
+    for (int64_t i = 0; i < s->n; i++) {
         double ones = 0, squares = 0;
 
         for (int64_t k = i * s->each; k < (i + 1) * s->each; k++) {
             double v = label_at(s->y, k);
 
             s->binary &= v == 0 || v == 1;
+            s->least = v < s->least ? v : s->least;
+            s->most = v > s->most ? v : s->most;
             ones += v == 1;
             squares += v * v;
         }
@@ -188,6 +191,17 @@ static int check_numbers(const struct shapes *s, const struct pare_data *d, stru
     return 0;
 }
 
+/* Masks for one output per pixel: probabilities. */
+static int check_masks(const struct shapes *s, const struct pare_data *d,
+                       const struct pare_task_goal *g, struct pare_err *err)
+{
+    if (g->loss && g->loss->logits & PARE_OP_SIGMOID && (s->least < 0 || s->most > 1))
+        return pare_fail(err, PARE_ESHAPE,
+                         "the masks of '%s' are %g to %g, %s needs 0 to 1: store mask > 0", d->name,
+                         s->least, s->most, g->loss->name);
+    return check_numbers(s, d, err);
+}
+
 static int check_multi_label(const struct shapes *s, const struct pare_data *d,
                              const struct pare_task_goal *g, struct pare_err *err)
 {
@@ -213,7 +227,7 @@ static int check_fit(const struct shapes *s, const struct pare_data *d,
                          d->name, pare_dtype_name(s->y->dtype), g->loss->name, g->task->name);
     switch (g->task->bit) {
     case PARE_TASK_CLASS: return pare_data_check_classes(d, s->out_rank == 2 ? s->n_out : 0, err);
-    case PARE_TASK_PIXELS: return by_class ? check_pixels(s, d, err) : check_numbers(s, d, err);
+    case PARE_TASK_PIXELS: return by_class ? check_pixels(s, d, err) : check_masks(s, d, g, err);
     case PARE_TASK_LABELS: return check_multi_label(s, d, g, err);
     case PARE_TASK_REGRESSION:
     case PARE_TASK_EMBEDDING: return check_numbers(s, d, err);
