@@ -32,7 +32,7 @@ static int run(char **argv, struct pare_model **model, struct pare_model **small
     struct pare_input x = { "image", { PARE_F32, 4, { n, 1, 8, 8 }, pixel } };
     struct pare_tensor y = { PARE_I64, 1, { n }, label };
     struct pare_arrays arrays = { sizeof(arrays), "digits", n, &x, 1, &y, NULL, NULL, 64, false };
-    struct pare_compress_opts o = { sizeof(o), "balanced", NULL, NULL, NULL, 1, 0, NULL, NULL };
+    struct pare_compress_opts o = { sizeof(o), "balanced", NULL, NULL, NULL, 1, 0, NULL, NULL, 0 };
     struct pare_compress_report r;
 
     PARE_TRY(pare_data_from_arrays(&arrays, data, err));

@@ -142,6 +142,7 @@ static int prune_taylor(struct pare_err *err)
         &(struct pare_compression_opts){ .pruner = "taylor",
                                          .config = "[{\"op_types\": [\"Conv2d\"], "
                                                    "\"sparsity\": 0.5}]",
+                                         .settings = "training_steps=1",
                                          .threads = 1 },
         LEARN, err);
 }
