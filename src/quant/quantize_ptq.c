@@ -314,18 +314,36 @@ static int list_trials(struct pare_compression *r, struct state *s, struct pare_
 }
 
 /* Items of a trial: a share of the calibration's, so that all trials take as long as a few passes
- * of calibration. */
+ * of calibration; at least a few, fewer of large ones. */
 #define TRIAL_SHARE 4
 #define LEAST_ITEMS 8
+#define LEAST_LARGE 4
+#define LARGE 2e6 /* observed values of an item */
 #define MOST_ITEMS 64
 
-static int64_t trial_items(struct pare_compression *r)
+static double observed_values(struct pare_compression *r, const struct state *s)
+{
+    double n = 0;
+
+    for (int i = 0; i < pare_compression_layers(r) * PARE_QUANT_SITES; i++) {
+        const struct pare_histogram *h = s->observed[i].seen ? s->observed[i].h : NULL;
+
+        n += h ? (double)h->zeros : 0;
+        for (int k = 0; h && k < PARE_BINS; k++)
+            n += (double)h->count[k];
+    }
+    return n;
+}
+
+static int64_t trial_items(struct pare_compression *r, const struct state *s)
 {
     const struct opts *o = pare_compression_conf(r);
-    int64_t items = o->calibration_steps * (r->batch ? r->batch : r->data->opts.batch);
+    int64_t items = o->calibration_steps * (r->batch ? r->batch : r->data->opts.batch), least, n;
 
-    items = (items < r->data->n ? items : r->data->n) / TRIAL_SHARE;
-    return items < LEAST_ITEMS ? LEAST_ITEMS : items > MOST_ITEMS ? MOST_ITEMS : items;
+    items = items < r->data->n ? items : r->data->n;
+    least = observed_values(r, s) > LARGE * (double)items ? LEAST_LARGE : LEAST_ITEMS;
+    n = items / TRIAL_SHARE;
+    return n < least ? least : n > MOST_ITEMS ? MOST_ITEMS : n;
 }
 
 /* Chooses an observer for each tensor by the error at the model's outputs. */
@@ -334,10 +352,12 @@ static int choose_observers(struct pare_compression *r, struct state *s, struct 
     struct state *live = pare_compression_state(r), now = *s;
     struct pare_range_trial *t;
     int n, rc, count[PARE_OBSERVERS] = { 0 };
+    int64_t items;
 
     PARE_TRY(list_trials(r, s, &t, &n, err));
+    items = trial_items(r, s);
     live->observed = NULL; /* quantize instead of observing */
-    rc = pare_choose_ranges(r, t, n, trial_items(r), set_range, err);
+    rc = pare_choose_ranges(r, t, n, items, set_range, err);
     live->observed = now.observed;
     for (int i = 0; i < n && !rc; i++) {
         s->observed[t[i].place].lo[0] = t[i].lo[t[i].best];
