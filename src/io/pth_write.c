@@ -229,7 +229,7 @@ static void put_mask(struct writer *w, const char *key, int i)
 static int put_masks(struct writer *w, struct pare_err *err)
 {
     struct layer *layer;
-    int n;
+    int n = 0;
 
     PARE_TRY(find_layers(w, &layer, &n, err));
     put_code(w, "}(");

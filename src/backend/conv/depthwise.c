@@ -78,6 +78,8 @@ static void pick(const struct pare_depthwise *d, tiler *run[2])
         pick_avx2(d, run);
         return;
     }
+#else
+    (void)d;
 #endif
     run[0] = run[1] = tile_plain;
 }
