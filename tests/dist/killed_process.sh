@@ -1,7 +1,7 @@
 # killed_process.sh - a killed process ends the job within 30 seconds with a complete checkpoint, from which two
 # processes resume and reach the result of four.
 pare new lenet --input 1,8,8 -o m.onnx
-opts="--data digits --limit 320 --batch 8 --epochs 12 --threads 1 --seed 3 --valid none"
+opts="--data digits --limit 320 --batch 8 --epochs 12 --optimizer sgd --schedule constant --threads 1 --seed 3 --valid none"
 checkpoint="--checkpoint k.safetensors --checkpoint-steps 5"
 
 mpi 4 pare train m.onnx $opts --checkpoint whole.safetensors -o whole.onnx -q

@@ -2,7 +2,7 @@
 # of them with one message; an interrupted recipe resumes on another number of processes.
 pare new lenet --input 1,8,8 -o n.onnx
 pare train n.onnx --data digits --limit 600 --epochs 4 --batch 32 --optimizer adam --threads 1 -q -o m.onnx
-short='"limit": 320, "batch": 8'
+short='"limit": 320, "batch": 8, "optimizer": "sgd", "schedule": "constant"'
 cat >recipe.json <<J
 {"model": "m.onnx", "data": "digits", "seconds": 0, "threads": 1, "keep_steps": true, "steps": [
   {"step": "prune", "pruner": "taylor", "sparsity": 0.4, "training-steps": 10, $short},

@@ -2,7 +2,7 @@
 # same weights up to float rounding.  The last batch has 2 items, so that two of 4 processes have none.
 pare new lenet --input 1,8,8 -o m.onnx
 pare new resnet20 --input 1,8,8 --width 0.25 -o bn.onnx
-opts="--data digits --limit 402 --batch 8 --epochs 1 --threads 1 --seed 3 --valid none -q"
+opts="--data digits --limit 402 --batch 8 --epochs 1 --optimizer sgd --schedule constant --threads 1 --seed 3 --valid none -q"
 config='[{"quant_types": ["weight", "input", "output"], "op_types": ["Conv2d", "Linear"],
           "quant_bits": {"weight": 8, "input": 8, "output": 8}}]'
 
@@ -18,8 +18,8 @@ compare() {
     done
 }
 
-compare sgd 1e-6 train m.onnx --optimizer sgd
-compare momentum 1e-6 train m.onnx --optimizer sgd --momentum 0.9 --weight-decay 1e-3 --clip-norm 1
+compare sgd 1e-6 train m.onnx
+compare momentum 1e-6 train m.onnx --momentum 0.9 --weight-decay 1e-3 --clip-norm 1
 compare syncbn 3e-5 train bn.onnx --sync-bn
 compare level 1e-6 prune m.onnx --pruner level --sparsity 0.6
 compare taylor 1e-6 prune m.onnx --pruner taylor --sparsity 0.4 --training-steps 10
