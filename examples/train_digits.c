@@ -9,7 +9,7 @@
 #include <pare/train.h>
 
 #define EPOCHS 15
-#define SETTINGS "optimizer=adam lr=2e-3 epochs=15 batch=32 seed=1 threads=1"
+#define SETTINGS "optimizer=adam lr=2e-3 schedule=cosine epochs=15 batch=32 seed=1 threads=1 last"
 
 static bool print_epoch(void *user, const struct pare_epoch_result *r)
 {

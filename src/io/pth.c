@@ -449,18 +449,17 @@ int pare_pth_read(struct pare_arena *a, const char *path, struct pare_pth *p, st
     return pare_at(err, rc, "%s", path);
 }
 
-bool pare_pth_looks(const char *path)
+int pare_pth_looks(const char *path, bool *found, struct pare_err *err)
 {
-    struct pare_err none;
     struct pare_zip z;
-    bool found = false;
+    int rc = pare_zip_open(path, &z, err);
 
-    if (!pare_zip_open(path, &z, &none))
-        for (int i = 0; i < z.n && !found; i++) {
-            const char *slash = strchr(z.item[i].name, '/');
+    *found = false;
+    for (int i = 0; !rc && i < z.n && !*found; i++) {
+        const char *slash = strchr(z.item[i].name, '/');
 
-            found = slash && (!strcmp(slash, "/data.pkl") || !strcmp(slash, "/constants.pkl"));
-        }
+        *found = slash && (!strcmp(slash, "/data.pkl") || !strcmp(slash, "/constants.pkl"));
+    }
     pare_zip_close(&z);
-    return found;
+    return rc == PARE_ENOMEM ? rc : 0;
 }

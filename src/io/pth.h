@@ -28,7 +28,7 @@ int pare_pth_parse(struct pare_arena *a, const void *bytes, size_t len, struct p
                    struct pare_err *err);
 
 /* Is a zip archive a PyTorch file, by its entries? */
-bool pare_pth_looks(const char *path);
+int pare_pth_looks(const char *path, bool *found, struct pare_err *err);
 
 /* Write a state dict: an OrderedDict from names to tensors. */
 int pare_pth_write(const char *path, const struct pare_named *list, int n, struct pare_err *err);

@@ -34,12 +34,12 @@ static enum format by_name(const char *path)
     return UNKNOWN;
 }
 
-/* Detect the format by the first bytes: a zip archive, PyTorch's old magic number, or a length
- * and a brace. */
-static enum format by_contents(const char *path, const unsigned char *head, size_t n)
+/* Detect the format by the first bytes: a zip archive (NPZ, or else PTH), PyTorch's old magic
+ * number, or a length and a brace. */
+static enum format by_contents(const unsigned char *head, size_t n)
 {
     if (n >= 4 && !memcmp(head, "PK", 2))
-        return pare_pth_looks(path) ? PTH : NPZ;
+        return NPZ;
     if (n >= 4 && !memcmp(head, "\x80\x02\x8a\x0a", 4))
         return PTH;
     if (n >= 9 && head[8] == '{' && !head[4] && !head[5] && !head[6] && !head[7])
@@ -51,9 +51,13 @@ static int detect_format(const char *path, enum format *format, struct pare_err 
 {
     unsigned char head[16];
     struct pare_file_metadata f;
+    bool pth = false;
 
     PARE_TRY(pare_file_look(path, head, sizeof(head), &f, err));
-    *format = by_contents(path, head, f.head);
+    *format = by_contents(head, f.head);
+    if (*format == NPZ)
+        PARE_TRY(pare_pth_looks(path, &pth, err));
+    *format = pth ? PTH : *format;
     return 0;
 }
 
