@@ -122,7 +122,7 @@ def main():
             r = np.random.default_rng(seed)
             base = os.path.join(tmp, "f%d" % seed)
             np.savez(base + ".npz", **model(r, base + ".onnx"))
-            half = ["--pruner", "l1", "--sparsity", "0.5", "-q"]
+            half = ["--pruner", "l1", "--sparsity", "0.5", "--dependency-aware", "-q"]
             steps = {"plain": None,
                      "export": ["export", base + ".onnx", "--intake", "-o", base + ".export.onnx"],
                      "prune": ["prune", base + ".onnx", *half, "-o", base + ".prune.onnx"],

@@ -262,8 +262,8 @@ static void test_wrong_checksums_are_errors(void **state)
 
 static unsigned char *put(unsigned char *p, uint32_t v, int n)
 {
-    for (int i = 0; i < n; i++)
-        *p++ = (unsigned char)(v >> 8 * i);
+    for (int i = 0; i < n; i++, v >>= 8)
+        *p++ = (unsigned char)v;
     return p;
 }
 

@@ -18,8 +18,8 @@ static size_t directory, end;
 
 static unsigned char *put(unsigned char *p, uint64_t v, int n)
 {
-    for (int i = 0; i < n; i++)
-        *p++ = (unsigned char)(v >> 8 * i);
+    for (int i = 0; i < n; i++, v >>= 8)
+        *p++ = (unsigned char)v;
     return p;
 }
 
