@@ -227,10 +227,10 @@ const struct pare_zip_item *pare_zip_find(const struct pare_zip *z, const char *
 static int find_data(const struct pare_zip *z, const struct pare_zip_item *e,
                      const unsigned char **data, struct pare_err *err)
 {
-    const unsigned char *p = z->bytes + e->at;
+    const unsigned char *p = e->at > z->len ? NULL : z->bytes + e->at;
     uint64_t head;
 
-    if (e->at > z->len || z->len - e->at < LOCAL_BYTES || le(p, 4) != 0x04034b50)
+    if (!p || z->len - e->at < LOCAL_BYTES || le(p, 4) != 0x04034b50)
         return pare_fail(err, PARE_EFORMAT, "its local header is missing");
     head = LOCAL_BYTES + le(p + 26, 2) + le(p + 28, 2);
     if (head > z->len - e->at || e->packed > z->len - e->at - head)
