@@ -43,6 +43,14 @@ int pare_data_fill(const struct pare_data *d, float *v, struct pare_err *err)
     return 0;
 }
 
+bool pare_names_input(const struct pare_data *d, const char *name)
+{
+    for (int k = 0; k < d->parts->n_io; k++)
+        if (!strcmp(d->parts->io[k].name, name))
+            return true;
+    return false;
+}
+
 bool pare_wants_test(const struct pare_data *d)
 {
     return strcmp(d->parts->split, "train") != 0;

@@ -77,7 +77,7 @@ static int read_csv(struct pare_data *d, struct files *f, const char *bytes, siz
     column = file_column(&c);
     if (column < 0)
         return pare_fail(err, PARE_EFORMAT, "the header has no column 'file'");
-    PARE_TRY(pare_table_labels(d, &c, &f->label.column, err));
+    PARE_TRY(pare_table_labels(d, &c, false, &f->label.column, err));
     for (;;) {
         PARE_TRY(pare_csv_row(&c, &more, err));
         if (!more)

@@ -60,17 +60,24 @@ static int read_array(struct pare_data *d, const char *path, struct pare_tensor 
 static int read_labels(struct pare_data *d, const char *dir, struct pare_err *err)
 {
     static const char *const names[] = { "y", "labels", "label", "targets", "target" };
+    const char *path = NULL;
     struct pare_tensor y;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        const char *path = file_of(d->parts->tmp, dir, names[i]);
+        const char *file = file_of(d->parts->tmp, dir, names[i]);
 
-        if (!path)
+        if (!file || pare_names_input(d, names[i]))
             continue;
-        PARE_TRY(read_array(d, path, &y, err));
-        return pare_at(err, pare_data_targets(d, &y, err), "%s", path);
+        if (path)
+            return pare_fail(err, PARE_ECONFIG,
+                             "both %s and %s could be the labels: remove or rename one", path,
+                             file);
+        path = file;
     }
-    return 0;
+    if (!path)
+        return 0;
+    PARE_TRY(read_array(d, path, &y, err));
+    return pare_at(err, pare_data_targets(d, &y, err), "%s", path);
 }
 
 static int open_folder(struct pare_data *d, const char *dir, struct pare_err *err)

@@ -3,7 +3,8 @@
  * Names, in upper or lower case, determine the role of an array: x, images, data, ... are the
  * items; y, labels, targets, ... their labels; with "train", "test" or "val" before or after it
  * (x_train, test-labels) the array is for that split only.  A .npz with an array for each input of
- * the model, named as the input, is a set of several inputs.
+ * the model, named as the input, is a set of several inputs.  The name of an input precedes a role:
+ * an array named as an input is never the labels.
  */
 #include <ctype.h>
 #include <string.h>
@@ -67,63 +68,79 @@ static enum role role_of(const char *name, enum part *part)
     return role;
 }
 
+/* The names of the arrays of a set. */
+struct arrays {
+    const char *const *name;
+    int n;
+};
+
 /* The array with this role for this split, or -1; two of them are an error. */
-static int find_array(const char *const *name, int n, enum role role, enum part part, int *at,
-                      struct pare_err *err)
+static int find_array(const struct pare_data *d, struct arrays a, enum role role, enum part part,
+                      int *at, struct pare_err *err)
 {
     *at = -1;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < a.n; i++) {
         enum part p;
 
-        if (role_of(name[i], &p) != role || p != part)
+        if (role_of(a.name[i], &p) != role || p != part || pare_names_input(d, a.name[i]))
             continue;
         if (*at >= 0)
-            return pare_fail(err, PARE_ECONFIG, "both '%s' and '%s' could be the %s", name[*at],
-                             name[i], role == ITEMS ? "items" : "labels");
+            return pare_fail(err, PARE_ECONFIG,
+                             "both '%s' and '%s' could be the %s: remove or rename one",
+                             a.name[*at], a.name[i], role == ITEMS ? "items" : "labels");
         *at = i;
     }
     return 0;
 }
 
-static int no_items(const char *const *name, int n, const char *split, struct pare_err *err)
+/* "a, b, c", as far as the buffer has room. */
+static const char *list_names(struct arrays a, char *list, size_t size)
 {
-    char list[256];
     size_t at = 0;
 
     list[0] = '\0';
-    for (int i = 0; i < n && at + strlen(name[i]) + 4 < sizeof(list); i++) {
+    for (int i = 0; i < a.n && at + strlen(a.name[i]) + 4 < size; i++) {
         memcpy(list + at, i ? ", " : "", i ? 2 : 0);
         at += i ? 2 : 0;
-        memcpy(list + at, name[i], strlen(name[i]) + 1);
-        at += strlen(name[i]);
+        memcpy(list + at, a.name[i], strlen(a.name[i]) + 1);
+        at += strlen(a.name[i]);
     }
-    return pare_fail(err, PARE_EFORMAT, "no array has a name like x_%s or images, only: %s", split,
-                     n ? list : "(nothing)");
+    return a.n ? list : "(nothing)";
 }
 
-/* Choose the arrays of a split: its own, or (val) those for testing, or those without a split. */
-static int choose(struct pare_data *d, const char *const *name, int n, int *x, int *y,
-                  struct pare_err *err)
+static int no_items(struct arrays a, const char *split, struct pare_err *err)
+{
+    char list[256];
+
+    return pare_fail(err, PARE_EFORMAT, "no array has a name like x_%s or images, only: %s", split,
+                     list_names(a, list, sizeof(list)));
+}
+
+/* Choose the arrays of a split: its own, or (val) those for testing, or those without a split.  An
+ * array named as the model's only input is for every split. */
+static int choose(struct pare_data *d, struct arrays a, int *x, int *y, struct pare_err *err)
 {
     static const enum part train[] = { TRAIN, ANY }, val[] = { VAL, TEST, ANY },
                            test[] = { TEST, VAL, ANY };
     const char *split = d->parts->split;
     const enum part *p = !strcmp(split, "train") ? train : !strcmp(split, "val") ? val : test;
 
-    for (*x = *y = -1;; p++) {
-        PARE_TRY(find_array(name, n, ITEMS, *p, x, err));
+    *x = *y = -1;
+    for (int i = 0; d->parts->n_io == 1 && i < a.n; i++)
+        *x = !strcmp(a.name[i], d->parts->io[0].name) ? i : *x;
+    while (*x >= 0 && *p != ANY)
+        p++;
+    for (; *x < 0; p++) {
+        PARE_TRY(find_array(d, a, ITEMS, *p, x, err));
         if (*x >= 0 || *p == ANY)
             break;
     }
     d->parts->whole = *p == ANY;
-    if (*x < 0 && n == 1)
+    if (*x < 0 && a.n == 1)
         *x = 0; /* a single array may have any name */
-    for (int i = 0; *x < 0 && d->parts->n_io == 1 && i < n; i++)
-        if (!strcmp(name[i], d->parts->io[0].name))
-            *x = i;
     if (*x < 0)
-        return no_items(name, n, split, err);
-    return find_array(name, n, TARGETS, *p, y, err);
+        return no_items(a, split, err);
+    return find_array(d, a, TARGETS, *p, y, err);
 }
 
 /* ---- .npz --------------------------------------------------------------------------- */
@@ -151,29 +168,42 @@ static int find_name(const struct pare_named *list, int n, const char *name)
     return i < n ? i : -1;
 }
 
-/* Does the model have several inputs, and each an array of its name? */
-static bool is_named(const struct pare_data *d, const struct pare_named *list, int n)
+/* Does the model have several inputs, and each an array of its name?  Some, but not all, is an
+ * error. */
+static int is_named(const struct pare_data *d, const struct pare_named *list, struct arrays a,
+                    bool *yes, struct pare_err *err)
 {
+    const char *missing = NULL;
+    char names[256];
     int found = 0;
 
     for (int i = 0; i < d->parts->n_io; i++)
-        found += find_name(list, n, d->parts->io[i].name) >= 0;
-    return found > 1 && found == d->parts->n_io;
+        if (find_name(list, a.n, d->parts->io[i].name) >= 0)
+            found++;
+        else
+            missing = missing ? missing : d->parts->io[i].name;
+    *yes = found > 1 && found == d->parts->n_io;
+    if (!found || d->parts->n_io < 2 || *yes)
+        return 0;
+    return pare_fail(err, PARE_ESHAPE,
+                     "the model has %d inputs, and no array is named as its input '%s', only: %s",
+                     d->parts->n_io, missing, list_names(a, names, sizeof(names)));
 }
 
 /* A set with an array for each input of the model; labels, if any, are found by their role. */
-static int open_named(struct pare_data *d, const struct pare_named *list, int n,
+static int open_named(struct pare_data *d, const struct pare_named *list, struct arrays a,
                       struct pare_err *err)
 {
+    int y_at;
     const struct pare_io *io = d->parts->io;
     int n_in = d->parts->n_io;
     struct pare_input *in = pare_alloc(d->arena, (size_t)n_in, sizeof(*in));
-    enum part part;
+    struct pare_tensor y;
 
     if (!in)
         return pare_no_memory(err, "for a data set");
     for (int k = 0; k < n_in; k++) {
-        const struct pare_tensor *t = &list[find_name(list, n, io[k].name)].t;
+        const struct pare_tensor *t = &list[find_name(list, a.n, io[k].name)].t;
 
         in[k].name = pare_strdup(d->arena, io[k].name);
         if (!in[k].name)
@@ -181,14 +211,11 @@ static int open_named(struct pare_data *d, const struct pare_named *list, int n,
         PARE_TRY(pare_at(err, copy_array(d, t, &in[k].t, err), "array '%s'", io[k].name));
     }
     PARE_TRY(pare_data_named(d, in, err));
-    for (int i = 0; i < n; i++)
-        if (role_of(list[i].name, &part) == TARGETS && part == ANY && !d->y.data) {
-            struct pare_tensor y;
-
-            PARE_TRY(copy_array(d, &list[i].t, &y, err));
-            PARE_TRY(pare_data_targets(d, &y, err));
-        }
-    return 0;
+    PARE_TRY(find_array(d, a, TARGETS, ANY, &y_at, err));
+    if (y_at < 0)
+        return 0;
+    PARE_TRY(copy_array(d, &list[y_at].t, &y, err));
+    return pare_data_targets(d, &y, err);
 }
 
 static int open_npz(struct pare_data *d, const char *path, struct pare_err *err)
@@ -196,17 +223,21 @@ static int open_npz(struct pare_data *d, const char *path, struct pare_err *err)
     struct pare_named *list;
     struct pare_tensor tx, ty;
     const char **name;
+    struct arrays a;
     int n, x, y;
+    bool named;
 
     PARE_TRY(pare_npz_read(d->parts->tmp, path, &list, &n, err));
-    if (is_named(d, list, n))
-        return pare_at(err, open_named(d, list, n, err), "%s", path);
     name = pare_alloc(d->parts->tmp, (size_t)n, sizeof(*name));
     if (!name)
         return pare_no_memory(err, "for %d names", n);
     for (int i = 0; i < n; i++)
         name[i] = list[i].name;
-    PARE_TRY(pare_at(err, choose(d, name, n, &x, &y, err), "%s", path));
+    a = (struct arrays){ name, n };
+    PARE_TRY(pare_at(err, is_named(d, list, a, &named, err), "%s", path));
+    if (named)
+        return pare_at(err, open_named(d, list, a, err), "%s", path);
+    PARE_TRY(pare_at(err, choose(d, a, &x, &y, err), "%s", path));
     PARE_TRY(copy_array(d, &list[x].t, &tx, err));
     if (y >= 0)
         PARE_TRY(copy_array(d, &list[y].t, &ty, err));
@@ -225,23 +256,22 @@ static int read_npy(struct pare_data *d, const char *path, struct pare_tensor *t
 }
 
 /* The .npy files of a folder, without the extension. */
-static int npy_names(struct pare_arena *a, const char *dir, const char *const **names, int *n,
+static int npy_names(struct pare_arena *a, const char *dir, struct arrays *names,
                      struct pare_err *err)
 {
     const char *const *all;
     const char **stem;
-    int n_all;
+    int n_all, n = 0;
 
     PARE_TRY(pare_dir_list(a, dir, &all, &n_all, err));
     stem = pare_alloc(a, (size_t)n_all, sizeof(*stem));
-    *n = 0;
     for (int i = 0; stem && i < n_all; i++)
         if (pare_ends_with(all[i], ".npy")) {
-            stem[*n] = pare_strndup(a, all[i], strlen(all[i]) - 4);
-            if (!stem[(*n)++])
+            stem[n] = pare_strndup(a, all[i], strlen(all[i]) - 4);
+            if (!stem[n++])
                 stem = NULL;
         }
-    *names = stem;
+    *names = (struct arrays){ stem, n };
     return stem ? 0 : pare_no_memory(err, "for %d names", n_all);
 }
 
@@ -260,13 +290,13 @@ static int open_npy_pair(struct pare_data *d, const char *x, const char *y, stru
 static int open_npy_folder(struct pare_data *d, const char *dir, struct pare_err *err)
 {
     struct pare_arena *a = d->parts->tmp;
-    const char *const *name;
-    int n, x, y;
+    struct arrays names;
+    int x, y;
 
-    PARE_TRY(pare_at(err, npy_names(a, dir, &name, &n, err), "%s", dir));
-    PARE_TRY(pare_at(err, choose(d, name, n, &x, &y, err), "%s", dir));
-    return open_npy_pair(d, pare_sprintf(a, "%s/%s.npy", dir, name[x]),
-                         y < 0 ? NULL : pare_sprintf(a, "%s/%s.npy", dir, name[y]), err);
+    PARE_TRY(pare_at(err, npy_names(a, dir, &names, err), "%s", dir));
+    PARE_TRY(pare_at(err, choose(d, names, &x, &y, err), "%s", dir));
+    return open_npy_pair(d, pare_sprintf(a, "%s/%s.npy", dir, names.name[x]),
+                         y < 0 ? NULL : pare_sprintf(a, "%s/%s.npy", dir, names.name[y]), err);
 }
 
 /* A file of items; its labels are searched in the same folder, by name. */
@@ -276,34 +306,34 @@ static int open_npy_file(struct pare_data *d, const char *path, struct pare_err 
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     const char *dir = slash ? pare_strndup(a, path, (size_t)(slash + 1 - path)) : "./";
     const char *stem = pare_strndup(a, base, strlen(base) - 4);
-    const char *const *name;
+    struct arrays names;
     enum part part;
-    int n, y = -1;
+    int y = -1;
 
     d->parts->whole = true;
     if (!dir || !stem)
         return pare_no_memory(err, "for a name");
     if (role_of(stem, &part) == ITEMS) {
-        PARE_TRY(pare_at(err, npy_names(a, dir, &name, &n, err), "%s", dir));
-        PARE_TRY(pare_at(err, find_array(name, n, TARGETS, part, &y, err), "%s", dir));
+        PARE_TRY(pare_at(err, npy_names(a, dir, &names, err), "%s", dir));
+        PARE_TRY(pare_at(err, find_array(d, names, TARGETS, part, &y, err), "%s", dir));
     }
-    return open_npy_pair(d, path, y < 0 ? NULL : pare_sprintf(a, "%s%s.npy", dir, name[y]), err);
+    return open_npy_pair(d, path, y < 0 ? NULL : pare_sprintf(a, "%s%s.npy", dir, names.name[y]),
+                         err);
 }
 
 static bool probe(struct pare_data *d, const char *path)
 {
     struct pare_err err;
-    const char *const *name;
+    struct arrays a;
     bool items = false;
     enum part part;
-    int n;
 
     if (pare_ends_with(path, ".npz") || pare_ends_with(path, ".npy"))
         return pare_is_file(path);
-    if (!pare_is_dir(path) || npy_names(d->parts->tmp, path, &name, &n, &err))
+    if (!pare_is_dir(path) || npy_names(d->parts->tmp, path, &a, &err))
         return false;
-    for (int i = 0; i < n; i++)
-        items |= role_of(name[i], &part) == ITEMS;
+    for (int i = 0; i < a.n; i++)
+        items |= role_of(a.name[i], &part) == ITEMS;
     return items;
 }
 

@@ -93,6 +93,9 @@ int pare_tensors_join(struct pare_data *d, const struct pare_tensor *const *t, i
 /* The number of the option 'fill'; 0 if it is not given. */
 int pare_data_fill(const struct pare_data *d, float *v, struct pare_err *err);
 
+/* For open(): whether it is the name of an input of the model, so not that of the labels. */
+bool pare_names_input(const struct pare_data *d, const char *name);
+
 bool pare_wants_test(const struct pare_data *d); /* split is "test" or "val" */
 
 /* ---- files ------------------------------------------------------------------------ */

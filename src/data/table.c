@@ -81,7 +81,7 @@ static int choose_columns(struct pare_data *d, struct table *t, struct pare_err 
     t->x.at = pare_alloc(d->parts->tmp, (size_t)t->csv.n_names * (size_t)n, sizeof(*t->x.at));
     if (!t->width || !t->x.at)
         return pare_no_memory(err, "for a table");
-    PARE_TRY(pare_table_labels(d, &t->csv, &t->label.column, err));
+    PARE_TRY(pare_table_labels(d, &t->csv, true, &t->label.column, err));
     if (n > 1)
         return choose_several(d, t, err);
     if (d->opts.columns)

@@ -54,18 +54,34 @@ int pare_table_named(struct pare_data *d, const struct pare_csv *c, const char *
     return 0;
 }
 
-int pare_table_labels(struct pare_data *d, const struct pare_csv *c, struct pare_columns *to,
-                      struct pare_err *err)
+static bool names_input(const struct pare_data *d, const char *name)
 {
-    static const char *const usual[] = { "label", "labels", "target", "class", "y" };
+    for (int k = 0; k < d->parts->n_io; k++)
+        if (!strcasecmp(d->parts->io[k].name, name))
+            return true;
+    return false;
+}
+
+int pare_table_labels(struct pare_data *d, const struct pare_csv *c, bool inputs,
+                      struct pare_columns *to, struct pare_err *err)
+{
+    static const char *const usual[] = { "label", "labels", "target", "targets", "class", "y" };
+    const char *found = NULL;
 
     *to = (struct pare_columns){ NULL, 0 };
     if (d->opts.label)
         return pare_table_named(d, c, "label", d->opts.label, to, err);
-    for (size_t i = 0; i < sizeof(usual) / sizeof(*usual); i++)
-        if (pare_csv_find(c, usual[i]) >= 0)
-            return pare_table_named(d, c, "label", usual[i], to, err);
-    return 0;
+    for (size_t i = 0; i < sizeof(usual) / sizeof(*usual); i++) {
+        if (pare_csv_find(c, usual[i]) < 0 || (inputs && names_input(d, usual[i])))
+            continue;
+        if (found)
+            return pare_fail(err, PARE_ECONFIG,
+                             "both column '%s' and column '%s' could be the label: --label names "
+                             "it",
+                             found, usual[i]);
+        found = usual[i];
+    }
+    return found ? pare_table_named(d, c, "label", found, to, err) : 0;
 }
 
 static bool is_missing(const char *s)

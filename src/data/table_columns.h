@@ -15,9 +15,10 @@ struct pare_columns {
     int n;
 };
 
-/* The columns of the option 'label', else the one called label, target, class or y; none: n = 0. */
-int pare_table_labels(struct pare_data *d, const struct pare_csv *c, struct pare_columns *to,
-                      struct pare_err *err);
+/* The columns of the option 'label', else the one called label, target, class or y; none: n = 0.
+ * If columns are `inputs`, one that is named as an input of the model is not the label. */
+int pare_table_labels(struct pare_data *d, const struct pare_csv *c, bool inputs,
+                      struct pare_columns *to, struct pare_err *err);
 
 /* Columns by names that are separated by commas. */
 int pare_table_named(struct pare_data *d, const struct pare_csv *c, const char *option,
