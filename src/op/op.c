@@ -31,6 +31,12 @@ bool pare_op_is_torch(const struct pare_op *op, const char *name)
            !strcmp(mark + 1, name + n + 1);
 }
 
+bool pare_is_true(const struct pare_value *v)
+{
+    return v->flags & PARE_V_CONST && v->t.data && v->t.dtype == PARE_BOOL &&
+           pare_numel(&v->t) == 1 && *(const uint8_t *)v->t.data;
+}
+
 int pare_need(const struct pare_node *n, int i, struct pare_err *err)
 {
     if (i >= n->n_in || !n->in[i] || n->in[i]->t.data)

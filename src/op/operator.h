@@ -178,6 +178,19 @@ struct pare_op_scales {
     int y;
 };
 
+/* A body that runs a known number of times.  From `first_in` on, the inputs of the node and of its
+ * body are n_state states and the n_scan scanned inputs (the body gets a slice of each); from
+ * first_out on, the outputs of the body are the next states and results that are stacked, and from
+ * 0 on those of the node. */
+struct pare_body_runs {
+    const struct pare_graph *body;
+    int64_t runs;
+    int first_in, first_out, n_state, n_scan, n_stack;
+    bool condition; /* the body's input 0 is the number of the run; its input 1, and output 0 for
+                     * the next run, are conditions: the body runs less often if one is false */
+    struct pare_ints scan_axis, scan_from_end, stack_axis, stack_reversed; /* 0 where too short */
+};
+
 struct pare_op {
     const char *type, *doc; /* ONNX op_type; one sentence */
     const char *domain;     /* NULL: the standard domain */
@@ -334,10 +347,16 @@ struct pare_op {
      * body_input: set type and shape of the body's input i in the first iteration, dtype PARE_NONE
      *             and rank -1 if unknown; t has the declared ones.  Returns the body output that is
      *             this input in the next iteration; -1: it has the same shape in all iterations.
-     *             NULL: bodies have no inputs. */
+     *             NULL: bodies have no inputs.
+     * body_runs:  how often the body runs, unless its conditions end it; false: it depends on data.
+     *             NULL: unknown. */
     const struct pare_graph *(*chosen)(const struct pare_node *n);
     int (*body_input)(const struct pare_node *n, int i, struct pare_tensor *t);
+    bool (*body_runs)(const struct pare_node *n, struct pare_body_runs *r);
 };
+
+/* Whether it is a constant, one bool, that is true. */
+bool pare_is_true(const struct pare_value *v);
 
 /* 0 if the contents of in[i] are known; else PARE_EDYNAMIC. */
 int pare_need(const struct pare_node *n, int i, struct pare_err *err);

@@ -48,7 +48,8 @@ static bool learns_in_body(const struct pare_plan *p, const struct pare_node *n)
     return any;
 }
 
-/* Bodies have no gradient: a node whose results the loss depends on must not read parameters. */
+/* Bodies that were not unrolled have no gradient: a node whose results the loss depends on must not
+ * read parameters. */
 static int check_bodies(const struct pare_plan *p, const bool *feeds, struct pare_err *err)
 {
     const struct pare_graph *g = p->graph;
@@ -61,8 +62,8 @@ static int check_bodies(const struct pare_plan *p, const bool *feeds, struct par
             needed |= n->out[k] && feeds[n->out[k]->id];
         if (needed && learns_in_body(p, n))
             return pare_fail(err, PARE_EUNSUPPORTED,
-                             "node '%s' (%s) has bodies, which have no gradient: layers in them "
-                             "('%s/...') and before them cannot be trained",
+                             "node '%s' (%s) has no gradient, because data decide which body runs "
+                             "or how often: freeze the layers in it ('%s/...') and before it",
                              n->name, n->type, n->name);
     }
     return 0;

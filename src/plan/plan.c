@@ -307,6 +307,8 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
         PARE_TRY(pare_plan_add_params(p, b->train, err));
     if (!inferred)
         PARE_TRY(pare_graph_infer(p->graph, false, err));
+    if (b->train)
+        PARE_TRY(pare_plan_unroll_bodies(p, err));
     take_logits(p->graph, b->logits);
     return 0;
 }

@@ -184,7 +184,8 @@ int pare_plan_grad_values(struct pare_plan *p, struct pare_err *err);
 int pare_plan_observe(struct pare_plan *p, struct pare_strs names, struct pare_err *err);
 void pare_plan_observed_zero(const struct pare_plan *p);
 
-/* rewrite/: change the plan's graph so that steps do less work. */
+/* rewrite/: change the plan's graph so that steps do less work, or so that it has gradients. */
+int pare_plan_unroll_bodies(struct pare_plan *p, struct pare_err *err);
 int pare_plan_split_fused(struct pare_plan *p, struct pare_err *err);
 int pare_plan_gather_upstream(struct pare_plan *p, struct pare_err *err);
 int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err);

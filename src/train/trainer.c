@@ -51,21 +51,20 @@ static int add_state(struct pare_trainer *t, struct pare_value *v, struct pare_e
     return 0;
 }
 
-/* Collect the inputs of all nodes: each parameter once, and running statistics. */
-static int collect_params(struct pare_trainer *t, struct pare_err *err)
+/* Collect what the nodes of g, the main graph or a body, read of the main graph: each parameter
+ * once, and running statistics. */
+static int collect_from(struct pare_trainer *t, const struct pare_graph *g, bool *seen,
+                        struct pare_err *err)
 {
-    struct pare_graph *g = t->model->graph;
-    bool *seen = pare_alloc(t->arena, (size_t)g->n_values, sizeof(*seen));
+    const struct pare_graph *main = t->model->graph, *body;
 
-    if (!seen)
-        return pare_no_memory(err, "for training");
     for (int i = 0; i < g->n_nodes; i++) {
         struct pare_node *n = g->node[i];
 
         for (int k = 0; k < n->n_in && n->op; k++) {
             struct pare_value *v = n->in[k];
 
-            if (!is_candidate(v) || g->value[v->id] != v)
+            if (!is_candidate(v) || v->id >= main->n_values || main->value[v->id] != v)
                 continue;
             if (n->op->settings >> k & 1) {
                 if (n->op->statistics >> k & 1)
@@ -75,7 +74,19 @@ static int collect_params(struct pare_trainer *t, struct pare_err *err)
                 PARE_TRY(add_param(t, v, err));
             }
         }
+        for (int b = 0; (body = pare_node_body(n, b, NULL)) != NULL; b++)
+            PARE_TRY(collect_from(t, body, seen, err));
     }
+    return 0;
+}
+
+static int collect_params(struct pare_trainer *t, struct pare_err *err)
+{
+    bool *seen = pare_alloc(t->arena, (size_t)t->model->graph->n_values, sizeof(*seen));
+
+    if (!seen)
+        return pare_no_memory(err, "for training");
+    PARE_TRY(collect_from(t, t->model->graph, seen, err));
     if (!t->n_params)
         return pare_fail(err, PARE_ECONFIG, "nothing to train: all parameters are frozen");
     return 0;

@@ -37,6 +37,25 @@ static int body_input(const struct pare_node *n, int i, struct pare_tensor *t)
     return i - STATES + 1;
 }
 
+/* The number of iterations is a constant, and the first condition is true. */
+static bool body_runs(const struct pare_node *n, struct pare_body_runs *r)
+{
+    const struct pare_value *trips = n->in[TRIPS], *go = n->n_in > COND ? n->in[COND] : NULL;
+    int states = states_of(n);
+
+    if (!trips || !(trips->flags & PARE_V_CONST) || !trips->t.data || trips->t.dtype != PARE_I64 ||
+        pare_numel(&trips->t) != 1 || (go && !pare_is_true(go)))
+        return false;
+    *r = (struct pare_body_runs){ .body = ((const struct loop *)n->attr)->body,
+                                  .runs = pare_get_int(&trips->t, 0),
+                                  .first_in = STATES,
+                                  .first_out = 1,
+                                  .n_state = states,
+                                  .n_stack = n->n_out - states,
+                                  .condition = true };
+    return true;
+}
+
 /* The only element of an optional input. */
 static int scalar(const struct pare_node *n, int i, enum pare_dtype want, int64_t *v,
                   struct pare_err *err)
@@ -148,4 +167,5 @@ const struct pare_op pare_op_loop = {
     .flags = PARE_OP_ALLOCS,
     .forward = forward,
     .body_input = body_input,
+    .body_runs = body_runs,
 };

@@ -90,6 +90,33 @@ static int length_of(const struct parts *p, const struct pare_tensor *x, int64_t
     return 0;
 }
 
+static bool body_runs(const struct pare_node *n, struct pare_body_runs *r)
+{
+    struct parts p;
+
+    if (!parts_of(n, &p) || p.batch)
+        return false;
+    *r = (struct pare_body_runs){ .body = p.a->body,
+                                  .runs = -1,
+                                  .n_state = p.states,
+                                  .n_scan = p.inputs,
+                                  .n_stack = n->n_out - p.states,
+                                  .scan_axis = p.a->in_axes,
+                                  .scan_from_end = p.a->in_directions,
+                                  .stack_axis = p.a->out_axes,
+                                  .stack_reversed = p.a->out_directions };
+    for (int k = 0; k < p.inputs; k++) {
+        const struct pare_value *x = n->in[p.states + k];
+        int64_t axis = at(p.a->in_axes, k);
+
+        axis = x && axis < 0 ? axis + x->t.rank : axis;
+        if (!x || axis < 0 || axis >= x->t.rank || (k && x->t.dim[axis] != r->runs))
+            return false;
+        r->runs = x->t.dim[axis];
+    }
+    return true;
+}
+
 /* One sequence: states[] and x[] without a batch axis; y[] gets the final states and the stacks.
  * limit: the number of iterations in opset 8; -1: all. */
 struct sequence {
@@ -270,4 +297,5 @@ const struct pare_op pare_op_scan = {
     .flags = PARE_OP_ALLOCS,
     .forward = forward,
     .body_input = body_input,
+    .body_runs = body_runs,
 };
