@@ -310,6 +310,11 @@ static void update_masked(const struct pare_optimizer *type, const void *conf,
     }
 }
 
+void pare_optim_idle(struct pare_optim *o, int param, bool idle)
+{
+    ((struct pare_optim_param *)&o->o.param[param])->idle = idle; /* as in pare_optim_mask */
+}
+
 void pare_optim_mask(struct pare_optim *o, int param, const struct pare_tensor *value,
                      const uint8_t *mask, float *out)
 {
@@ -361,6 +366,8 @@ int pare_optim_step(struct pare_optim *o, double lr, struct pare_err *err)
                                  .grad = pare_f32(&p->grad) + c->start,
                                  .n = c->n };
 
+        if (p->idle)
+            continue;
         for (int k = 0; k < o->o.type->n_slots; k++)
             u.slot[k] = o->slot[c->param][k] ? o->slot[c->param][k] + c->start : NULL;
         if (p->mask)

@@ -61,6 +61,7 @@ struct pare_optim_param {
     const char *name;               /* of its state in checkpoints; not copied */
     struct pare_tensor value, grad; /* float32, of one shape; grad.data NULL: never updated */
     int group;                      /* index in the list of groups */
+    bool idle; /* it has no gradient now, so it is not updated, as in PyTorch: no decay either */
 
     /* A masked parameter: elements whose mask is 0 have gradient 0, and after each update out =
      * value * mask.  NULL: not masked. */
@@ -115,6 +116,9 @@ int pare_optim_state(const struct pare_optim *o, struct pare_arena *a, struct pa
 /* Mask a parameter from now on; NULL: stop masking it.  `value` is the memory that is updated. */
 void pare_optim_mask(struct pare_optim *o, int param, const struct pare_tensor *value,
                      const uint8_t *mask, float *out);
+
+/* Set `idle` of a parameter. */
+void pare_optim_idle(struct pare_optim *o, int param, bool idle);
 
 /* out = value * mask, after a mask or a value was changed. */
 void pare_optim_refresh(const struct pare_optim *o);

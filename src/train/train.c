@@ -516,7 +516,13 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
                                           .steps = t->optim->step,
                                           .best = r.best_epoch < 0 ? NAN : r.best,
                                           .best_epoch = r.best_epoch,
-                                          .stopped = stopped(&r) && r.epoch < c->epochs };
+                                          .stopped = stopped(&r) && r.epoch < c->epochs,
+                                          .n_params = t->n_params };
+    for (int i = t->n_params; i-- > 0;)
+        if (t->optim->o.param[i].idle) {
+            result->n_idle++;
+            result->idle = t->name[i];
+        }
     pare_loader_free(r.loader);
     pare_arena_free(r.arena);
     return rc;

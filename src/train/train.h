@@ -102,6 +102,8 @@ struct pare_train_result {
     double best;           /* value of the metric in the best epoch; NAN: none */
     int64_t best_epoch;    /* -1: none */
     bool stopped;          /* by `stop` */
+    int n_params, n_idle;  /* parameters; those that the loss does not depend on */
+    const char *idle;      /* the first of these, NULL: none; the model's */
 };
 
 /* Train until done.  valid may be NULL.  The model holds the result. */

@@ -499,6 +499,8 @@ int pare_trainer_backward(struct pare_trainer *t, struct pare_err *err)
         return pare_fail(err, PARE_ECONFIG, "the backward pass needs a forward pass first");
     t->out.data = NULL;
     PARE_TRY(pare_plan_backward(t->plan[t->at], err));
+    for (int i = 0; i < t->n_params; i++)
+        pare_optim_idle(t->optim, i, !t->plan[t->at]->param[i].reached);
     if (t->o.dist)
         PARE_TRY(pare_allreduce_end(&t->allreduce, &t->whole, &t->stop, err));
     return t->o.hooks.after_backward ? t->o.hooks.after_backward(t->o.hooks.user, t, err) : 0;

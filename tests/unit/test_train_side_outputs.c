@@ -3,6 +3,7 @@
 
 #include "plan/plan.h"
 #include "tensor/compare.h"
+#include "train/train_options.h"
 
 enum { ITEMS = 2, CHANNELS = 16, SIDE = 8, CLASSES = 8, MAX_TENSORS = 16 };
 
@@ -172,11 +173,46 @@ static void test_gradients_of_tuned_plans(void **state)
     compare_with_reference(true);
 }
 
+/* Parameters of the side output keep their values in spite of weight decay, as in PyTorch. */
+static void test_idle_parameters_are_not_updated(void **state)
+{
+    struct pare_given set[] = { { "optimizer", "sgd" }, { "weight_decay", "0.5" } };
+    struct pare_tensor x = build_tensor(PARE_F32, INTS(ITEMS, CHANNELS, SIDE, SIDE));
+    struct pare_tensor y = build_tensor(PARE_I64, INTS(ITEMS)), was[MAX_TENSORS];
+    struct pare_model *m = make_model(4); /* product */
+    struct pare_train_options *o;
+    struct pare_trainer *t;
+    struct pare_score score;
+    int n_idle = 0;
+
+    (void)state;
+    memset(y.data, 0, ITEMS * sizeof(int64_t));
+    rg_fill(&(struct pare_rng){ 0 }, &x, 1);
+    assert_int_equal(pare_train_options_make(set, 2, false, pool, &o, &err), 0);
+    assert_int_equal(pare_trainer_new(m, &o->trainer, &t, &err), 0);
+    assert_true(t->n_params < MAX_TENSORS);
+    for (int i = 0; i < t->n_params; i++)
+        was[i] = build_copy(&t->param[i].value);
+    assert_int_equal(pare_trainer_gradient(t, &x, &y, &score, &err), 0);
+    assert_int_equal(pare_trainer_update(t, 0.1, &err), 0);
+    for (int i = 0; i < t->n_params; i++) {
+        bool idle = t->optim->o.param[i].idle;
+        size_t bytes = (size_t)pare_numel(&was[i]) * sizeof(float);
+
+        n_idle += idle;
+        assert_int_equal(memcmp(was[i].data, t->optim->o.param[i].value.data, bytes) == 0, idle);
+    }
+    assert_int_equal(n_idle, 1);
+    pare_trainer_free(t);
+    pare_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_gradients_of_untuned_plans, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_gradients_of_tuned_plans, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_idle_parameters_are_not_updated, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests_name("train_side_outputs", tests, NULL, NULL);

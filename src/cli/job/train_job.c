@@ -115,6 +115,17 @@ static void warn_if_missing(const char *checkpoint)
         fprintf(stderr, "%s: does not exist, training starts from the beginning\n", checkpoint);
 }
 
+static void warn_of_idle(const struct pare_train_result *r)
+{
+    if (!r->n_idle)
+        return;
+    pare_put_warning();
+    fprintf(stderr,
+            "%d of %d parameters were not trained, because the loss does not depend on them or an "
+            "operator without gradient follows: '%s'%s\n",
+            r->n_idle, r->n_params, r->idle, r->n_idle > 1 ? ", ..." : "");
+}
+
 int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pare_err *err)
 {
     struct pare_train_conf *t = &j->tune->options->train;
@@ -150,9 +161,12 @@ int pare_train_job_train(struct pare_cli *c, struct pare_train_job *j, struct pa
         *err = j->progress.failed;
         rc = err->code;
     }
-    if (!rc)
-        pare_train_progress_best(&j->progress, &j->tune->result, t->keep_best);
-    return rc;
+    if (rc)
+        return rc;
+    pare_train_progress_best(&j->progress, &j->tune->result, t->keep_best);
+    if (!j->quiet && !pare_dist_rank(c->dist))
+        warn_of_idle(&j->tune->result);
+    return 0;
 }
 
 int pare_train_job_stopped(const struct pare_train_job *j, struct pare_err *err)
