@@ -256,6 +256,8 @@ static int clone_into(const struct copy *c, struct pare_err *err)
     to->in_type = from->in_type;
     to->out_type = from->out_type;
     to->name = from->name;
+    to->is_body = from->is_body;
+    to->captured = from->captured;
     for (int i = 0; i < from->n_values; i++) {
         to->value[i] = pare_alloc(to->arena, 1, sizeof(**to->value));
         if (!to->value[i])

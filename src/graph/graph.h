@@ -22,6 +22,9 @@ struct pare_graph {
     struct pare_value **in, **out;
     const struct pare_tensor *in_type, *out_type; /* as the file declares them; NULL: unknown */
     struct pare_map names;                        /* values by name */
+    bool is_body; /* of a model that was made of a body (onnx/body_model.h): the last `captured`
+                   * inputs are values that the body captures */
+    int captured;
     bool late;  /* large dequantized constants are computed by pare_value_load() on first use */
     int failed; /* nodes that a lenient pare_graph_infer() skipped, except data-dependent ones; with
                    those of bodies that may run */

@@ -191,7 +191,7 @@ static int infer_node(struct pare_graph *g, struct pare_node *n, struct pare_ctx
 static int infer_graph(struct pare_graph *g, struct pare_ctx *c, size_t *budget, unsigned how,
                        struct pare_err *err);
 
-enum { LENIENT = 1, SHALLOW = 2 }; /* skip nodes that cannot run; skip bodies */
+enum { LENIENT = 1, SHALLOW = 2 }; /* skip nodes that cannot run; skip bodies that iterate */
 
 static bool same_type(const struct pare_tensor *a, const struct pare_tensor *b)
 {
@@ -294,9 +294,9 @@ static bool choose_outputs(struct pare_graph *g, struct pare_node *n,
     return true;
 }
 
-/* Infer the shapes inside of the bodies.  rc: what inferring the node itself returned. */
-static int infer_bodies(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c,
-                        size_t *budget, int rc, struct pare_err *err)
+/* Infer the shapes inside of the bodies. */
+static int infer_inside(struct pare_graph *g, struct pare_node *n, struct pare_ctx *c,
+                        size_t *budget, unsigned how, struct pare_err *err)
 {
     const struct pare_graph *chosen = n->op->chosen ? n->op->chosen(n) : NULL;
     struct pare_graph *body;
@@ -307,10 +307,19 @@ static int infer_bodies(struct pare_graph *g, struct pare_node *n, struct pare_c
 
         *budget += own;
         PARE_TRY(bind_body(n, body, c, *budget, err));
-        PARE_TRY(infer_graph(body, c, budget, LENIENT, err));
+        PARE_TRY(infer_graph(body, c, budget, LENIENT | (how & SHALLOW), err));
         if (!chosen || body == chosen)
             g->failed += body->failed - failed;
     }
+    return 0;
+}
+
+/* Results that follow from those of the bodies.  rc: what inferring the node itself returned. */
+static int outputs_of_bodies(struct pare_graph *g, struct pare_node *n, int rc,
+                             struct pare_err *err)
+{
+    const struct pare_graph *chosen = n->op->chosen ? n->op->chosen(n) : NULL;
+
     if (rc == PARE_EDYNAMIC && n->op->flags & PARE_OP_CHOOSES && inputs_known(n) &&
         choose_outputs(g, n, chosen, err))
         return 0;
@@ -330,9 +339,12 @@ static int infer_graph(struct pare_graph *g, struct pare_ctx *c, size_t *budget,
         if (pare_node_known(n) && n->n_out)
             continue;
         rc = infer_node(g, n, c, budget, err);
-        if (n->op && !(how & SHALLOW) && (!rc || rc == PARE_EDYNAMIC) && !pare_node_known(n) &&
-            pare_node_body(n, 0, NULL))
-            rc = infer_bodies(g, n, c, budget, rc, err);
+        if (n->op && (!rc || rc == PARE_EDYNAMIC) && !pare_node_known(n) &&
+            pare_node_body(n, 0, NULL) && !(how & SHALLOW && n->op->body_input)) {
+            int bodies = infer_inside(g, n, c, budget, how, err);
+
+            rc = bodies ? bodies : outputs_of_bodies(g, n, rc, err);
+        }
         if (rc == PARE_EDYNAMIC || (rc && rc != PARE_ENOMEM && how & LENIENT)) {
             g->failed += rc != PARE_EDYNAMIC;
             forget(n);

@@ -333,8 +333,9 @@ static int collect_relations(struct pare_keep_sets *k, const struct pare_node *n
                            n->type);
     } else {
         why = pare_sprintf(k->arena,
-                           n->op && n->op->ties ? "a shape of %s depends on data"
-                                                : "no axis relations for %s",
+                           n->op && n->op->ties         ? "a shape of %s depends on data"
+                           : pare_node_body(n, 0, NULL) ? "the border of the body of %s"
+                                                        : "no axis relations for %s",
                            n->type);
     }
     if (!why)
@@ -483,6 +484,17 @@ static int make_sets(struct pare_keep_sets *k, struct pare_err *err)
     return 0;
 }
 
+/* The indices of inputs and outputs mean something to the caller, or to the nodes around a body. */
+static void freeze_borders(struct pare_keep_sets *k)
+{
+    const struct pare_graph *g = k->g;
+    int own = g->n_in - g->captured;
+
+    freeze_all(k, g->in, own, g->is_body ? "the body's input" : "the model's input");
+    freeze_all(k, g->in + own, g->captured, "a value that the body captures");
+    freeze_all(k, g->out, g->n_out, g->is_body ? "the body's output" : "the model's output");
+}
+
 int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
                        struct pare_keep_sets **out, struct pare_err *err)
 {
@@ -500,8 +512,7 @@ int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
     for (int i = 0; i < g->n_nodes; i++)
         if (!g->node[i]->replaced)
             PARE_TRY(freeze_sizes(k, g->node[i], err));
-    freeze_all(k, g->in, g->n_in, "the model's input");
-    freeze_all(k, g->out, g->n_out, "the model's output");
+    freeze_borders(k);
     PARE_TRY(pare_keep_sets_freeze_free(k, err));
     PARE_TRY(make_sets(k, err));
     for (int i = 0; i < k->n_rel; i++)

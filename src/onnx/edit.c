@@ -172,6 +172,8 @@ static int copy_graph(struct pare_edit *e, struct pare_err *err)
     if (!e->model.opset_import || !g->input || !g->value_info || !g->sparse_initializer)
         return pare_edit_no_memory(err);
     PARE_TRY(reserve_names(e, &e->model.base, err));
+    for (const struct pare_model *m = e->from->around; m; m = m->around)
+        PARE_TRY(reserve_names(e, m->proto, err));
     PARE_TRY(copy_initializers(e, err));
     return pare_edit_copy_nodes(e, err);
 }
@@ -189,6 +191,7 @@ int pare_edit_new(const struct pare_model *m, struct pare_edit **edit, struct pa
     to->path = m->path;
     to->dir = m->dir;
     to->any_batch = m->any_batch;
+    to->around = m->around;
     pare_model_borrow(to, m);
     to->proto = &e->model;
     e->from = m;

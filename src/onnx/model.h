@@ -18,11 +18,13 @@ struct pare_model {
     atomic_int references;    /* pare_model_free() frees the model when it becomes 0 */
     struct pare_model *base; /* the model whose memory this one shares and holds a reference to, for
                                * example the one that it was edited from (edit.h); NULL: none */
-    struct pare_arena *shared;  /* more memory that is freed with the model; NULL: none */
-    struct pare_model *adopted; /* the memory of edits that this model has taken; NULL: none */
-    const char *path;           /* for error messages */
-    const char *dir;            /* the folder of external data; NULL: none */
-    void *proto;                /* Onnx__ModelProto, used in src/onnx/ only */
+    const struct pare_model *around; /* of a body's model (body_model.h): the model with the body,
+                                      * whose names are taken; NULL: none */
+    struct pare_arena *shared;       /* more memory that is freed with the model; NULL: none */
+    struct pare_model *adopted;      /* the memory of edits that this model has taken; NULL: none */
+    const char *path;                /* for error messages */
+    const char *dir;                 /* the folder of external data; NULL: none */
+    void *proto;                     /* Onnx__ModelProto, used in src/onnx/ only */
     const void *file;   /* the protobuf as it was read, if intake changed `proto` and nothing
                                 * else did: saving writes it.  NULL: saving writes `proto` */
     const void *narrow; /* the protobuf as it was read, if intake only made float16, bfloat16 or

@@ -23,30 +23,53 @@ static int layer_of(const struct scan *s, const struct pare_node *n)
     return -1;
 }
 
+/* The main graph, or a body. */
+struct place {
+    const struct pare_graph *g;
+    bool *leads;          /* by value: an output of the model is reached from it without a layer */
+    struct place *around; /* NULL: the main graph */
+};
+
+static void mark_value(struct place *p, const struct pare_value *v)
+{
+    for (; p && v; p = p->around)
+        if (v->id < p->g->n_values && p->g->value[v->id] == v) {
+            p->leads[v->id] = true;
+            return;
+        }
+}
+
 /* Marks layers from which an output of the model is reached without passing another layer: removing
  * output channels there would remove classes.  What only reads their sizes, to reshape or to make a
- * grid, does not count. */
-static void mark_last(const struct scan *s, bool *leads, bool *last)
+ * grid, does not count.  False: no memory. */
+static bool mark_last(const struct scan *s, const struct pare_graph *g, struct place *around,
+                      bool *last)
 {
-    const struct pare_graph *g = s->g;
+    struct place p = { g, pare_alloc(s->arena, (size_t)g->n_values + 1, sizeof(bool)), around };
+    const struct pare_graph *body;
 
+    if (!p.leads)
+        return false;
     for (int i = 0; i < g->n_out; i++)
-        leads[g->out[i]->id] = true;
+        mark_value(&p, g->out[i]);
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const struct pare_node *n = g->node[i];
         int l = layer_of(s, n);
         bool on = false;
 
         for (int k = 0; k < n->n_out; k++)
-            on |= n->out[k] && leads[n->out[k]->id];
+            on |= n->out[k] && p.leads[n->out[k]->id];
+        for (int b = 0; on && (body = pare_node_body(n, b, NULL)) != NULL; b++)
+            if (!mark_last(s, body, &p, last))
+                return false;
         if (on && l >= 0)
             last[l] = true;
         on &= !(n->op && n->op->flags & PARE_OP_SHAPES);
-        on &= !s->norm[i] && l < 0;
+        on &= !(g == s->g && s->norm[i]) && l < 0;
         for (int k = 0; k < n->n_in && on; k++)
-            if (n->in[k] && n->in[k]->id < g->n_values && g->value[n->in[k]->id] == n->in[k])
-                leads[n->in[k]->id] = true;
+            mark_value(&p, n->in[k]);
     }
+    return true;
 }
 
 /* Adds a type that the model has; a type without a layer would be an error. */
@@ -66,14 +89,12 @@ static int make_rules(const struct scan *s, const struct pare_algorithm *p, doub
     const char **types = pare_alloc(s->arena, n, sizeof(*types));
     const char **names = pare_alloc(s->arena, n, sizeof(*names));
     bool *last = pare_alloc(s->arena, n, sizeof(*last));
-    bool *leads = pare_alloc(s->arena, (size_t)s->g->n_values, sizeof(*leads));
     bool channels = p->pruner->granularity && strcmp(p->pruner->granularity, "element");
     int n_types = 0, n_names = 0;
 
     *rule = pare_alloc(s->arena, 2, sizeof(**rule));
-    if (!types || !names || !last || !leads || !*rule)
+    if (!types || !names || !last || !*rule || !mark_last(s, s->g, NULL, last))
         return -1;
-    mark_last(s, leads, last);
     for (int i = 0; i < s->n; i++) {
         const struct pare_layer_info *l = &s->layer[i];
 

@@ -10,6 +10,7 @@
 #include "../graph/removal_units.h"
 #include "../graph/layer.h"
 #include "../graph/pattern/pattern.h"
+#include "../onnx/body_model.h"
 
 /* One unit of one layer, and the removal unit of the graph that contains it. */
 struct member {
@@ -66,12 +67,120 @@ static int by_layers(const void *a, const void *b)
     return c ? c : x->m[0].unit < y->m[0].unit ? -1 : x->m[0].unit > y->m[0].unit;
 }
 
-/* Lists the units of all layers pruned by channels, sorted by removal unit.  weight: by layer. */
-static int list_members(struct pare_compression *r, const struct pare_value *const *weight,
-                        const struct pare_removal_units *removal_units, struct member **list,
+/* ---- the main graph and the bodies ----------------------------------------------------------- */
+
+/* One of the graphs that layers are in. */
+struct part {
+    const struct pare_removal_units *units;
+    const struct pare_value **weight; /* by layer; NULL: another graph reads it */
+    int64_t first;                    /* of its removal units in all parts */
+};
+
+/* All of them; a weight that several read joins their removal units. */
+struct parts {
+    struct part *part;
+    int n;
+    int64_t *parent; /* union-find forest, by removal unit */
+    int64_t units;
+};
+
+static int64_t top_of(const struct parts *p, int64_t i)
+{
+    for (; p->parent[i] != i; i = p->parent[i])
+        p->parent[i] = p->parent[p->parent[i]];
+    return i;
+}
+
+/* The removal unit of unit u of layer i; -1: unknown.  *open: it can be removed in all graphs. */
+static int64_t removal_unit_of(const struct parts *p, int i, int axis, int64_t u, bool *open)
+{
+    int64_t all = -1;
+
+    *open = true;
+    for (int k = 0; k < p->n; k++) {
+        const struct part *t = &p->part[k];
+        int64_t unit = t->weight[i] ? pare_removal_unit(t->units, t->weight[i], axis, u) : -1;
+
+        if (unit < 0)
+            continue;
+        *open &= pare_removal_unit_open(t->units, unit);
+        unit = top_of(p, t->first + unit);
+        if (all >= 0 && all != unit)
+            p->parent[unit] = all;
+        else
+            all = unit;
+    }
+    return all;
+}
+
+static bool is_read(const struct pare_graph *g, const struct pare_value *v)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->node[i]->n_in; k++)
+            if (g->node[i]->in[k] == v)
+                return true;
+    return false;
+}
+
+static int add_part(struct pare_compression *r, struct parts *p, struct pare_graph *g,
+                    struct pare_removal_units *units, struct pare_err *err)
+{
+    struct part *t = &p->part[p->n++];
+
+    PARE_TRY(pare_layer_weights(r, g, &t->weight, err));
+    for (int i = 0; i < r->n_layers; i++) {
+        const struct pare_value *v = t->weight[i];
+
+        if (v && r->layer[i].info.body && !is_read(g, v))
+            t->weight[i] = NULL;
+    }
+    if (!units)
+        PARE_TRY(pare_graph_units(r, g, t->weight, r->n_layers, &units, err));
+    t->units = units;
+    t->first = p->units;
+    p->units += pare_removal_units_count(units);
+    return 0;
+}
+
+static int find_parts(struct pare_compression *r, struct pare_graph *g,
+                      const struct pare_body_graph *bodies, struct parts *p, struct pare_err *err)
+{
+    int n = 1;
+
+    for (const struct pare_body_graph *b = bodies; b; b = b->next)
+        n++;
+    p->part = pare_alloc(r->scratch, (size_t)n, sizeof(*p->part));
+    if (!p->part)
+        return pare_no_memory(err, "for dependency groups");
+    PARE_TRY(add_part(r, p, g, r->prune->units, err));
+    for (const struct pare_body_graph *b = bodies; b; b = b->next)
+        PARE_TRY(add_part(r, p, b->g, NULL, err));
+    p->parent = pare_alloc(r->scratch, (size_t)p->units + 1, sizeof(*p->parent));
+    if (!p->parent)
+        return pare_no_memory(err, "for dependency groups");
+    for (int64_t i = 0; i < p->units; i++)
+        p->parent[i] = i;
+    return 0;
+}
+
+/* Join what layers in several graphs have in common, before any unit is asked for. */
+static void join_parts(const struct pare_compression *r, const struct parts *p)
+{
+    bool open;
+
+    for (int i = 0; i < r->n_layers && p->n > 1; i++)
+        for (int64_t u = 0; pare_layer_by_channels(&r->layer[i]) && u < r->layer[i].prune->units.n;
+             u++)
+            removal_unit_of(p, i, r->layer[i].out_axis, u, &open);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* Lists the units of all layers pruned by channels, sorted by removal unit. */
+static int list_members(struct pare_compression *r, const struct parts *parts, struct member **list,
                         int64_t *n, struct pare_err *err)
 {
-    int64_t most = 0, next = pare_removal_units_count(removal_units);
+    int64_t most = 0, next = parts->units;
 
     for (int i = 0; i < r->n_layers; i++)
         most += pare_layer_by_channels(&r->layer[i]) ? r->layer[i].prune->units.n : 0;
@@ -85,9 +194,8 @@ static int list_members(struct pare_compression *r, const struct pare_value *con
         int64_t joined = l->is_second && pare_layer_is_joined(l - 1) ? l->prune->units.n : 0;
 
         for (int64_t u = 0; pare_layer_by_channels(l) && u < l->prune->units.n; u++) {
-            int64_t removal_unit = weight[i]
-                                       ? pare_removal_unit(removal_units, weight[i], l->out_axis, u)
-                                       : -1;
+            bool open;
+            int64_t removal_unit = removal_unit_of(parts, i, l->out_axis, u, &open);
 
             /* The second weight follows the first, which precedes it in the list.  A unit of
              * unknown shape is a dependency group of its own. */
@@ -95,7 +203,7 @@ static int list_members(struct pare_compression *r, const struct pare_value *con
                 removal_unit = (*list)[*n - joined].removal_unit;
             else if (removal_unit < 0)
                 removal_unit = next++;
-            else if (l->prune->follows && !pare_removal_unit_open(removal_units, removal_unit))
+            else if (l->prune->follows && !open)
                 continue;
             (*list)[(*n)++] = (struct member){ removal_unit, u, i, l->prune->follows };
         }
@@ -187,22 +295,38 @@ int pare_layer_weights(struct pare_compression *r, const struct pare_graph *g,
     return 0;
 }
 
+static int find_members(struct pare_compression *r, struct member **m, int64_t *n,
+                        struct pare_err *err)
+{
+    struct pare_graph *g = r->prune->graph;
+    struct pare_body_graph *bodies = NULL;
+    struct parts parts = { 0 };
+    bool inside = false;
+    int rc;
+
+    for (int i = 0; i < r->n_layers; i++)
+        inside |= r->layer[i].info.body != NULL;
+    if (!g)
+        PARE_TRY(pare_graph_to_group(r, r->scratch, &g, err));
+    if (inside)
+        PARE_TRY(pare_body_graphs_new(r->scratch, r->model, g, &bodies, err));
+    rc = find_parts(r, g, bodies, &parts, err);
+    if (!rc) {
+        join_parts(r, &parts);
+        rc = list_members(r, &parts, m, n, err);
+    }
+    pare_body_graphs_free(bodies);
+    return rc;
+}
+
 static int find_groups(struct pare_compression *r, struct pare_dependency_groups *d,
                        struct pare_err *err)
 {
-    const struct pare_value **weight;
-    struct pare_graph *g = r->prune->graph;
-    struct pare_removal_units *removal_units = r->prune->units;
     struct member *m;
     struct group *b;
     int64_t n_members, n, from = 0;
 
-    if (!g)
-        PARE_TRY(pare_graph_to_group(r, r->scratch, &g, err));
-    PARE_TRY(pare_layer_weights(r, g, &weight, err));
-    if (!removal_units)
-        PARE_TRY(pare_graph_units(r, g, weight, r->n_layers, &removal_units, err));
-    PARE_TRY(list_members(r, weight, removal_units, &m, &n_members, err));
+    PARE_TRY(find_members(r, &m, &n_members, err));
     drop_alone(m, &n_members);
     PARE_TRY(list_groups(r, m, n_members, &b, &n, err));
     d->list = pare_alloc(r->arena, (size_t)n, sizeof(*d->list));

@@ -42,7 +42,7 @@ int pare_graph_units(struct pare_compression *r, struct pare_graph *g,
                      const struct pare_value *const *weight, int n,
                      struct pare_removal_units **units, struct pare_err *err);
 
-/* The weights of all layers in that graph, in r->scratch; NULL: a weight is in a body. */
+/* The weights of all layers in that graph, in r->scratch; NULL: another graph has the weight. */
 int pare_layer_weights(struct pare_compression *r, const struct pare_graph *g,
                        const struct pare_value ***weight, struct pare_err *err);
 

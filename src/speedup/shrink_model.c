@@ -321,6 +321,18 @@ static int check_all_sizes(struct pare_shrink *k, const struct pare_graph *as,
     return 0;
 }
 
+/* Set s->after to the graph for the sizes of s->before; g is the one for those of the analysis. */
+static int add_first_sizes(struct pare_speedup *s, const struct pare_model *m, struct pare_graph *g,
+                           struct pare_err *err)
+{
+    s->after = g;
+    if (!s->before->other[0])
+        return 0;
+    PARE_TRY(infer_smaller(s, m, s->before, &s->after, err));
+    s->after->other[0] = g;
+    return 0;
+}
+
 /* Infer the smaller model for the sizes of the analysis, and for those of s->before; compare. */
 static int check_all(struct pare_shrink *k, const struct pare_model *m, bool *good,
                      struct pare_err *err)
@@ -338,12 +350,17 @@ static int check_all(struct pare_shrink *k, const struct pare_model *m, bool *go
     PARE_TRY(check_all_sizes(k, s->g, g, good, err));
     if (!*good)
         return 0;
-    s->after = g;
-    if (!s->before->other[0])
-        return 0;
-    PARE_TRY(infer_smaller(s, m, s->before, &s->after, err));
-    s->after->other[0] = g;
-    return check_all_sizes(k, s->before, s->after, good, err);
+    PARE_TRY(add_first_sizes(s, m, g, err));
+    return s->after == g ? 0 : check_all_sizes(k, s->before, s->after, good, err);
+}
+
+int pare_speedup_infer_after(struct pare_speedup *s, const struct pare_model *m,
+                             struct pare_err *err)
+{
+    struct pare_graph *g;
+
+    PARE_TRY(infer_smaller(s, m, pare_graph_to_analyze(s->before), &g, err));
+    return add_first_sizes(s, m, g, err);
 }
 
 int pare_speedup_second(struct pare_speedup *s, const struct pare_model *m, struct pare_err *err)

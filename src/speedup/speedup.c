@@ -172,6 +172,8 @@ static int attempt(struct pare_speedup *s, struct pare_arena *a, struct pare_mod
     rc = s->arena && s->graphs && s->others ? work(s, smaller, err)
                                             : pare_no_memory(err, "to make the model smaller");
     if (!rc)
+        rc = pare_speedup_bodies(s, a, smaller, err);
+    if (!rc)
         rc = pare_speedup_fill_report(s, a, r, err);
     if (!rc && !s->opts->unverified)
         rc = pare_speedup_second(s, *smaller, err);

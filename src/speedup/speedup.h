@@ -13,6 +13,7 @@
  *     shrink_attrs.c       attributes and shape constants that count channels
  *     shrink_rows.c        zeros before, and selected channels after a normalization
  *     shrink_model.c       build the smaller model and check its shapes
+ *     body_speedup.c       the same inside the bodies of If, Loop and Scan
  *     speedup_report.c     channels, parameters and MACs before and after
  *     verify.c             run both models and compare
  *     sample_inputs.c      random inputs that make sense to a model
@@ -41,6 +42,14 @@ struct pare_rewire {
     int input;
     const struct pare_value *v;
     struct pare_rewire *next;
+};
+
+/* What became of a layer in a body. */
+struct pare_body_layer {
+    const char *body; /* path, "If_0/then" */
+    const char *out;  /* a value that its node makes; NULL: all layers of the body */
+    struct pare_speedup_layer l;
+    struct pare_body_layer *next;
 };
 
 /* State of one speedup.  Arrays "per value" and "per node" are indexed by the id in `g`. */
@@ -75,6 +84,7 @@ struct pare_speedup {
                                   * constant; NULL: no constant channel */
     struct pare_unshrinkable *unshrinkable; /* newest first */
     struct pare_rewire *rewire;             /* newest first */
+    struct pare_body_layer *body_layers;    /* newest first */
     bool *removed;               /* per node: all outputs are removed and no consumer needs them */
     bool *materialize;           /* per value: a computed constant to be stored as initializer */
     uint64_t *materialize_input; /* per node: bit k: store input k as an initializer of its own */
@@ -234,6 +244,20 @@ int pare_speedup_shrink(struct pare_speedup *s, struct pare_model **out, struct 
 /* Add the node to s->unshrinkable. */
 int pare_speedup_cannot_shrink(struct pare_speedup *s, const struct pare_node *n, const char *why,
                                struct pare_err *err);
+
+/* Fill s->after: infer the model for the input shapes of `before` and before->other[0]. */
+int pare_speedup_infer_after(struct pare_speedup *s, const struct pare_model *m,
+                             struct pare_err *err);
+
+/* ---- body_speedup.c -------------------------------------------------------------------------- */
+
+/* Shrink the bodies that have layers; *smaller is replaced if any of them did.  Texts for the
+ * report are in the arena. */
+int pare_speedup_bodies(struct pare_speedup *s, struct pare_arena *a, struct pare_model **smaller,
+                        struct pare_err *err);
+
+/* The name of the first value that the node makes; "": none. */
+const char *pare_speedup_made(const struct pare_node *n);
 
 /* ---- verify.c and speedup_report.c ----------------------------------------------------------- */
 

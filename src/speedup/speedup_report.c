@@ -135,11 +135,12 @@ static const struct pare_value *first_output(const struct pare_node *n)
     return NULL;
 }
 
-static bool same_output(const struct pare_node *a, const struct pare_node *b)
+/* Names of values are unique in one graph. */
+static bool same_output(const struct pare_layer_info *a, const struct pare_layer_info *b)
 {
-    const struct pare_value *x = first_output(a), *y = first_output(b);
+    const char *x = pare_speedup_made(a->node), *y = pare_speedup_made(b->node);
 
-    return x && y && !strcmp(x->name, y->name);
+    return *x && !strcmp(x, y) && !strcmp(a->body ? a->body : "", b->body ? b->body : "");
 }
 
 /* A layer that is not a linear node, for example an LSTM: the last axes of its input and output are
@@ -168,12 +169,27 @@ static void report_other(const struct pare_speedup *s, const struct pare_layer_i
         l->why = state_reason(s, i, y, a);
 }
 
-/* A layer in a body: values that cross the body's border are frozen, and nothing in it shrinks. */
-static void report_body(const struct pare_layer_info *i, struct pare_speedup_layer *l,
-                        struct pare_arena *a)
+/* A layer in a body, of which body_speedup.c has noted what was removed. */
+static void report_body(const struct pare_speedup *s, const struct pare_layer_info *i,
+                        struct pare_speedup_layer *l, struct pare_arena *a)
 {
     const struct pare_op *op = i->node->op;
+    const struct pare_body_layer *t = s->body_layers;
     int out = -1, in = -1;
+
+    while (t && (strcmp(t->body, i->body) != 0 ||
+                 (t->out && strcmp(t->out, pare_speedup_made(i->node)) != 0)))
+        t = t->next;
+    if (t && t->out) {
+        l->in = t->l.in;
+        l->in_left = t->l.in_left;
+        l->out = t->l.out;
+        l->out_left = t->l.out_left;
+        l->empty = t->l.empty;
+        l->why = t->l.why;
+        l->coupled = t->l.coupled;
+        return;
+    }
 
     if (op && op->axes)
         op->axes(i->node, &out, &in);
@@ -182,7 +198,7 @@ static void report_body(const struct pare_layer_info *i, struct pare_speedup_lay
     l->in = l->in_left = i->weight->t.dim[in];
     l->out = l->out_left = i->weight->t.dim[out] / (op->layer.gates ? op->layer.gates : 1);
     l->empty = count_empty_rows(i, out, a);
-    l->why = pare_sprintf(a, "layers in the body %s keep all channels", i->body);
+    l->why = t && l->empty ? t->l.why : NULL;
 }
 
 static void report_channels(const struct report *t, const struct pare_layer_info *i,
@@ -193,7 +209,7 @@ static void report_channels(const struct report *t, const struct pare_layer_info
 
     l->in = l->in_left = l->out = l->out_left = -1;
     if (i->body) {
-        report_body(i, l, t->arena);
+        report_body(t->s, i, l, t->arena);
         return;
     }
     n = t->s->g->node[i->node->id];
@@ -219,14 +235,14 @@ static int report_layer(const struct report *t, const struct pare_layer_info *i,
     if (!l->name || !l->type)
         return pare_no_memory(err, "for the report");
     for (int k = 0; k < t->n; k++)
-        if (same_output(t->layer[k].node, i->node) || !strcmp(t->layer[k].name, i->name)) {
+        if (same_output(&t->layer[k], i) || !strcmp(t->layer[k].name, i->name)) {
             l->gone = false;
             l->params_left = t->layer[k].params;
             l->macs_left = t->layer[k].macs;
             break;
         }
     report_channels(t, i, l);
-    l->coupled = l->why == needed_by_others;
+    l->coupled |= l->why == needed_by_others;
     return 0;
 }
 

@@ -3,9 +3,10 @@
  *
  *     test_speedup_free [--count N] [--seed N] [--dump FILE] [-v]
  * One network in a hundred may be refused.  Speedup itself verifies only one in ten, because that
- * takes longer than everything else.  `make test-graphs` runs 5,000 networks.
+ * takes longer than everything else.  Three networks in sixteen are the body of an If, two that of
+ * a Loop.  `make test-graphs` runs 5,000 networks.
  */
-#include "free_graph.h"
+#include "free_graph_bodies.h"
 
 #include <pare/compress.h>
 
@@ -24,6 +25,7 @@ static struct {
 
 static struct {
     int smaller, unchanged, refused, wrong;
+    int bodies, smaller_bodies; /* networks that are bodies; those of them that are smaller */
     int aware, disagree; /* layers pruned by dependency groups; those that keep masked channels */
     double parameters, left;
     char reason[REASONS][TEXT]; /* messages of refusals, without names and numbers */
@@ -185,6 +187,20 @@ static void check_random_shape(struct fg *g, uint64_t seed, const struct pare_mo
     pare_plan_free(p[1]);
 }
 
+static void mask_graph(struct fg *g, struct pare_model *m, const struct pare_graph *in)
+{
+    const struct pare_graph *body;
+
+    for (int i = 0; i < in->n_nodes; i++) {
+        struct pare_node *n = in->node[i];
+
+        if (n->op && n->op->linear && n->op->axes && n->n_in > 1)
+            mask_layer(g, m, n);
+        for (int b = 0; (body = pare_node_body(n, b, NULL)) != NULL; b++)
+            mask_graph(g, m, body);
+    }
+}
+
 /* The model with masks: for one in four, half of all channels by dependency groups, if the pruner
  * finds a layer; else at random. */
 static struct pare_model *make_masked(struct fg *g, uint64_t seed)
@@ -200,12 +216,7 @@ static struct pare_model *make_masked(struct fg *g, uint64_t seed)
         pare_model_free(m);
         return masked;
     }
-    for (int i = 0; i < m->graph->n_nodes; i++) {
-        struct pare_node *n = m->graph->node[i];
-
-        if (n->op && n->op->linear && n->op->axes && n->n_in > 1)
-            mask_layer(g, m, n);
-    }
+    mask_graph(g, m, m->graph);
     return m;
 }
 
@@ -223,6 +234,14 @@ static void count_disagreements(uint64_t seed, const struct pare_speedup_report 
     }
 }
 
+enum into { MAIN, IF, LOOP };
+
+/* Where the network is.  Those of seed % 4 == 0 are pruned by dependency groups. */
+static enum into body_of(uint64_t seed)
+{
+    return seed % 8 == 5 || seed % 16 == 4 ? IF : seed % 8 == 7 ? LOOP : MAIN;
+}
+
 static void check_network(uint64_t seed)
 {
     static struct fg g;
@@ -232,9 +251,14 @@ static void check_network(uint64_t seed)
     struct pare_model *m, *small = NULL;
     struct pare_graph *analyzed;
     const struct pare_io *io;
+    enum into into = body_of(seed);
     struct pare_err err;
 
     fg_make(&g, seed);
+    if (into == IF)
+        fg_into_if(&g);
+    if (into == LOOP)
+        fg_into_loop(&g);
     m = make_masked(&g, seed);
     if (args.dump)
         pare_model_save(m, args.dump, NULL, &err);
@@ -245,6 +269,8 @@ static void check_network(uint64_t seed)
     } else {
         count_disagreements(seed, &r);
         totals.smaller += r.params_left < r.params;
+        totals.bodies += into != MAIN;
+        totals.smaller_bodies += into != MAIN && r.params_left < r.params;
         totals.unchanged += r.params_left == r.params;
         totals.parameters += (double)r.params;
         totals.left += (double)r.params_left;
@@ -270,6 +296,8 @@ static void test_random_networks(void **state)
         100 * totals.left / totals.parameters, totals.refused, totals.wrong);
     print_message("%d layers are pruned by dependency groups, %d of them keep masked channels\n",
                   totals.aware, totals.disagree);
+    print_message("%d networks are bodies, %d of them are smaller\n", totals.bodies,
+                  totals.smaller_bodies);
     for (int k = 0; k < REASONS && totals.times[k]; k++)
         print_message("%6d refused: %s\n", totals.times[k], totals.reason[k]);
     assert_int_equal(totals.wrong, 0);
@@ -277,6 +305,7 @@ static void test_random_networks(void **state)
     if (args.count < 100)
         return;
     assert_true((uint64_t)totals.smaller * 2 > args.count);
+    assert_true(totals.smaller_bodies * 2 > totals.bodies);
     assert_true(totals.disagree * 8 < totals.aware);
 }
 

@@ -19,6 +19,7 @@
 #include "../../graph/free_dims.h"
 #include "../../graph/layer.h"
 #include "../../io/tensor_file.h"
+#include "../../onnx/body_model.h"
 #include "../../onnx/metadata.h"
 #include "../../plan/batch/free_batch.h"
 #include "../../tensor/tensor.h"
@@ -57,6 +58,7 @@ struct inspection {
     int n_layers;
     struct pare_group *group;
     int n_groups;
+    struct pare_body_graph *bodies; /* of which groups were found */
     struct pare_layer_scales *scales;
     int n_scales;
     double *zeros;         /* per layer: fraction of zeros in its weight; -1: not read */
@@ -160,7 +162,11 @@ static int collect_groups(struct inspection *l, struct pare_err *err)
 
     PARE_TRY(pare_graph_all_sizes(l->c->arena, l->m->graph, l->in.io, given ? l->in.t : NULL, &all,
                                   err));
-    return pare_groups_find(l->c->arena, all.g, &l->group, &l->n_groups, err);
+    PARE_TRY(pare_body_graphs_new(l->c->arena, l->m, all.g, &l->bodies, err));
+    PARE_TRY(pare_groups_find(l->c->arena, all.g, NULL, &l->group, &l->n_groups, err));
+    for (const struct pare_body_graph *b = l->bodies; b; b = b->next)
+        PARE_TRY(pare_groups_find(l->c->arena, b->g, b->path, &l->group, &l->n_groups, err));
+    return 0;
 }
 
 static int collect_layers(struct inspection *l, struct pare_err *err)
@@ -553,6 +559,7 @@ static int cmd_inspect_run(struct pare_cli *c, struct pare_err *err)
         if (!rc)
             rc = print_totals(&l, err);
     }
+    pare_body_graphs_free(l.bodies);
     pare_model_free(l.m);
     return rc;
 }

@@ -1,6 +1,8 @@
 /* group_print.c - print dependency groups: layers whose channels must be removed together. */
 #include "group_print.h"
 
+#include <string.h>
+
 #include "../../base/arena.h"
 #include "../../graph/keep_sets.h"
 
@@ -24,7 +26,7 @@ static bool makes_channels(const struct pare_layer_info *l)
 
     if (l->node->op && l->node->op->axes)
         l->node->op->axes(l->node, &out, &in);
-    return out >= 0 && (in >= 0 || l->weight->t.rank > 1);
+    return out >= 0 && (in >= 0 || l->weight->t.rank > 1) && !l->body;
 }
 
 /* The keep sets of the layers, and the group of each set. */
@@ -91,22 +93,36 @@ static int fill_groups(struct pare_arena *a, const struct finding *f, struct par
     return 0;
 }
 
-int pare_groups_find(struct pare_arena *a, struct pare_graph *g, struct pare_group **list, int *n,
-                     struct pare_err *err)
+/* Layers of a body have the names that they have in the whole model. */
+static int add_path(struct pare_arena *a, const char *path, struct pare_layer_info *l, int n,
+                    struct pare_err *err)
+{
+    for (int i = 0; i < n && path; i++) {
+        l[i].name = pare_sprintf(a, "%s/%s", path, l[i].name);
+        if (!l[i].name)
+            return pare_no_memory(err, "to find dependency groups");
+    }
+    return 0;
+}
+
+int pare_groups_find(struct pare_arena *a, struct pare_graph *g, const char *path,
+                     struct pare_group **all, int *n_all, struct pare_err *err)
 {
     struct finding f = { .n_layers = 0 };
     struct pare_layer_info *layer;
     struct pare_keep_sets *k;
+    struct pare_group *list;
+    int n = 0;
 
-    *n = 0;
     PARE_TRY(pare_layers(a, g, &layer, &f.n_layers, err));
+    PARE_TRY(add_path(a, path, layer, f.n_layers, err));
     f.layer = layer;
-    *list = pare_alloc(a, (size_t)f.n_layers, sizeof(**list));
+    list = pare_alloc(a, (size_t)(*n_all + f.n_layers) + 1, sizeof(*list));
     f.set = pare_alloc(a, (size_t)f.n_layers, sizeof(*f.set));
     PARE_TRY(pare_graph_unshare(g, NULL, 0, err));
     PARE_TRY(pare_keep_sets_new(a, g, &k, err));
     f.group = pare_alloc(a, (size_t)pare_keep_sets_sets(k), sizeof(*f.group));
-    if (!*list || !f.set || !f.group)
+    if (!list || !f.set || !f.group)
         return pare_no_memory(err, "to find dependency groups");
     for (int i = 0; i < pare_keep_sets_sets(k); i++)
         f.group[i] = -1;
@@ -115,8 +131,14 @@ int pare_groups_find(struct pare_arena *a, struct pare_graph *g, struct pare_gro
         if (makes_channels(&layer[i]))
             sets_of(k, &layer[i], &f.set[i].out, &f.set[i].in);
     }
-    begin_groups(k, &f, *list, n);
-    return fill_groups(a, &f, *list, *n) ? pare_no_memory(err, "to find dependency groups") : 0;
+    if (*n_all)
+        memcpy(list, *all, (size_t)*n_all * sizeof(*list));
+    begin_groups(k, &f, list + *n_all, &n);
+    if (fill_groups(a, &f, list + *n_all, n))
+        return pare_no_memory(err, "to find dependency groups");
+    *all = list;
+    *n_all += n;
+    return 0;
 }
 
 /* ---- text and JSON ---------------------------------------------------------------- */

@@ -17,10 +17,11 @@ struct pare_group {
         *node; /* the node that forbids it; NULL: the model's inputs or outputs */
 };
 
-/* Find the groups, in the order of the first layer that produces their channels.  g: a graph to
- * analyze (graph/free_dims.h); constants that several of its nodes share are duplicated. */
-int pare_groups_find(struct pare_arena *a, struct pare_graph *g, struct pare_group **list, int *n,
-                     struct pare_err *err);
+/* Append the groups, in the order of the first layer that produces their channels.  g: a graph to
+ * analyze (graph/free_dims.h); constants that several of its nodes share are duplicated.  Layers in
+ * its bodies are left out.  path: of g, if it is that of a body; NULL: the main graph. */
+int pare_groups_find(struct pare_arena *a, struct pare_graph *g, const char *path,
+                     struct pare_group **list, int *n, struct pare_err *err);
 
 void pare_groups_print(struct pare_arena *a, const struct pare_group *list, int n);
 json_t *pare_groups_json(const struct pare_group *list, int n);
