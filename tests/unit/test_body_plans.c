@@ -132,31 +132,10 @@ static void test_memory_may_run_out(void **state)
     pare_model_free(m);
 }
 
-/* Without the gradient through the loop, that of v would be wrong: training is refused. */
-static void test_training_through_bodies_is_refused(void **state)
-{
-    static const char *const names[] = { "v" };
-    struct pare_model *m = parse(loop_with_if());
-    struct pare_plan_train t = { .names = names, .n_names = 1 };
-    struct feed f;
-    struct pare_plan_opts o = { .threads = 1, .in = f.in, .n_in = 2 };
-    struct pare_plan_build b = { .opts = &o, .train = &t };
-    struct pare_plan *p = NULL;
-
-    (void)state;
-    fill(&f, 0);
-    ok(pare_model_own(m, pare_graph_find(m->graph, "v"), &err));
-    assert_int_equal(pare_plan_build(m, &b, &p, &err), PARE_EUNSUPPORTED);
-    if (!strstr(err.msg, "node 'repeat' (Loop) has bodies, which have no gradient"))
-        fail_msg("%s", err.msg);
-    pare_model_free(m);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_plans_give_the_same_results),
-                                        cmocka_unit_test(test_memory_may_run_out),
-                                        cmocka_unit_test(test_training_through_bodies_is_refused) };
+                                        cmocka_unit_test(test_memory_may_run_out) };
     int rc;
 
     pool = pare_arena_new(1 << 16);
