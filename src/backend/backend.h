@@ -129,6 +129,9 @@ struct pare_match {
     bool train;          /* only kernels with backward() are offered nodes */
     bool ignore_cost;    /* match() is about what the kernel can do, not about what it does fast */
     bool *requires_grad; /* training, by value id: its gradient is needed */
+
+    /* By node id: the attention that it is a part of; NULL: none. */
+    const struct pare_attention_parts **attention;
 };
 
 /* What the kernels of one plan share. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../backend/fuse/int8_function.h"
+#include "../graph/pattern/pattern.h"
 
 /* ---- the graph as kernels see it ------------------------------------------------ */
 
@@ -112,7 +113,7 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
     mark_needed(p, need);
     PARE_TRY(count_uses(p, err));
     mark_lazy(p);
-    return 0;
+    return pare_graph_attention(p->graph, &p->view.attention, err);
 }
 
 /* ---- buffers -------------------------------------------------------------------- */

@@ -4,7 +4,9 @@
  * average pooling (a "join") is quantized if all its inputs come from quantized layers or joins and
  * one of them reads its result; on the way, values may be moved, pass a fused activation or a
  * BatchNormalization that is folded into its layer.  Attention masks, residual sums around
- * normalizations, positions and shape arithmetic do not satisfy this, whatever their rank.
+ * normalizations, positions and shape arithmetic do not satisfy this, whatever their rank.  Values
+ * inside written-out patterns (graph/pattern/) stay float: small differences of scores, variances
+ * and exponents matter there.
  *
  * The output of a convolution is always quantized, because integer runtimes need its scale; that of
  * a linear layer only for a quantized consumer, because they also return floats.
@@ -31,11 +33,18 @@ static bool is_own(const struct pare_graph *g, const struct pare_value *v)
     return v && v->id >= 0 && v->id < g->n_values && g->value[v->id] == v;
 }
 
+/* Is a result of the node inside a pattern? */
+static bool is_inner(const struct flow *f, const struct pare_node *n)
+{
+    return n->n_out && is_own(f->s->g, n->out[0]) && f->s->inner[n->out[0]->id];
+}
+
 /* Integers pass this node unchanged, or a runtime fuses it into the layer before it. */
 static bool is_passed(const struct flow *f, const struct pare_node *n)
 {
-    return n->op && (n->op->flags & (PARE_OP_VIEW | PARE_OP_MOVES | PARE_OP_FUSED_ACT) ||
-                     pare_norm_folds(f->s->g, n));
+    return n->op && !is_inner(f, n) &&
+           (n->op->flags & (PARE_OP_VIEW | PARE_OP_MOVES | PARE_OP_FUSED_ACT) ||
+            pare_norm_folds(f->s->g, n));
 }
 
 static bool is_integer_node(const struct flow *f, const struct pare_node *n)
@@ -105,7 +114,8 @@ static bool holds(struct flow *f, const struct pare_layer_info *l)
 
 static bool drop_join(struct flow *f, int i)
 {
-    bool drop = f->join[i] && !holds(f, &f->s->layer[i]);
+    const struct pare_layer_info *l = &f->s->layer[i];
+    bool drop = f->join[i] && (is_inner(f, l->node) || !holds(f, l));
 
     f->join[i] &= !drop;
     return drop;
@@ -143,7 +153,7 @@ static const struct pare_node *next_consumer(const struct pare_graph *g,
 static void mark_output(const struct flow *f, int i)
 {
     const struct pare_node *u = next_consumer(f->s->g, &f->s->layer[i]);
-    int k = u && u->op && u->op->flags & PARE_OP_FUSED_ACT ? f->layer_of[u->id] : NONE;
+    int k = u && is_passed(f, u) && u->op->flags & PARE_OP_FUSED_ACT ? f->layer_of[u->id] : NONE;
 
     f->s->rounded[k == NONE ? i : k] = true;
 }
@@ -154,6 +164,8 @@ static bool is_rounded(struct flow *f, int i)
 
     if (f->join[i] || !f->s->chosen[i])
         return f->join[i];
+    if (is_own(f->s->g, l->out) && f->s->inner[l->out->id])
+        return false;
     return l->weight->t.rank > 2 || (is_own(f->s->g, l->out) && goes_to_integers(f, l->out));
 }
 

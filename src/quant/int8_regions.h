@@ -9,6 +9,7 @@ struct pare_int8_scan {
     const struct pare_graph *g;
     const struct pare_layer_info *layer;
     int n;
+    bool *inner;   /* per value: computed inside a written-out pattern, stays float */
     bool *chosen;  /* per layer: its weight and input are quantized */
     bool *rounded; /* per layer: its output is quantized; set by pare_int8_regions() */
 };

@@ -9,6 +9,7 @@
 
 #include "../base/arena.h"
 #include "../compress/wrap.h"
+#include "../graph/pattern/pattern.h"
 #include "../tensor/tensor.h"
 #include "int8_regions.h"
 
@@ -35,8 +36,9 @@ const char pare_preset_list[] =
 #undef PRESET
     ;
 
-/* What a preset does with a layer that has a weight; TABLE: its weights alone, in 8 bits. */
-enum choice { LEAVE, QUANTIZE, TABLE };
+/* What a preset does with a layer that has a weight; TABLE: its weights alone, in 8 bits; INNER:
+ * its input is inside a written-out pattern, such as attention to constants, and stays float. */
+enum choice { LEAVE, QUANTIZE, INNER, TABLE };
 
 struct scan {
     struct pare_int8_scan flow;
@@ -133,6 +135,12 @@ static int find_integers(const struct scan *s, struct pare_arena *a, const char 
     return *note ? 0 : pare_no_memory(err, "for a configuration");
 }
 
+static bool reads_inner(const struct pare_int8_scan *s, const struct pare_layer_info *l)
+{
+    return l->in && l->in->id < s->g->n_values && s->g->value[l->in->id] == l->in &&
+           s->inner[l->in->id];
+}
+
 static int find_layers(struct pare_graph *g, struct pare_arena *a, struct scan *s,
                        struct pare_err *err)
 {
@@ -144,12 +152,16 @@ static int find_layers(struct pare_graph *g, struct pare_arena *a, struct scan *
     s->flow = (struct pare_int8_scan){ .g = g, .layer = list, .n = n };
     s->flow.chosen = pare_alloc(a, (size_t)n + 1, sizeof(*s->flow.chosen));
     s->flow.rounded = pare_alloc(a, (size_t)n + 1, sizeof(*s->flow.rounded));
+    s->flow.inner = pare_alloc(a, (size_t)g->n_values + 1, sizeof(*s->flow.inner));
     s->choice = pare_alloc(a, (size_t)n + 1, sizeof(*s->choice));
-    if (!s->flow.chosen || !s->flow.rounded || !s->choice)
+    if (!s->flow.chosen || !s->flow.rounded || !s->flow.inner || !s->choice)
         return pare_no_memory(err, "for a configuration");
+    PARE_TRY(pare_graph_inner_values(g, s->flow.inner, err));
     all = all_weights(list, n);
     for (int i = 0; i < n; i++) {
         s->choice[i] = choose(&list[i], all);
+        if (s->choice[i] == QUANTIZE && reads_inner(&s->flow, &list[i]))
+            s->choice[i] = INNER;
         s->flow.chosen[i] = s->choice[i] == QUANTIZE && !list[i].body;
     }
     return 0;
@@ -163,6 +175,8 @@ static enum kind kind_of(const struct pare_preset *p, const struct scan *s, int 
 {
     if (s->choice[i] == TABLE)
         return TABLES;
+    if (s->choice[i] == INNER && (p->outputs || p->dynamic))
+        return p->dynamic ? KINDS : TABLES;
     if (s->choice[i] == LEAVE)
         return s->flow.rounded[i] ? OUTPUT : KINDS;
     if (p->outputs && s->flow.layer[i].body) /* activations in bodies stay float */

@@ -229,6 +229,49 @@ NETWORK(where_filled)
     return masked(n, FILL, flags, build_scalar(&n->b, -1e30f));
 }
 
+/* As Swin writes it: a bias for each head, then a mask for each of two windows, the first axis, on
+ * scores (1, 2, heads, tokens, tokens). */
+static const char *of_windows(struct net *n, const char *back)
+{
+    const char *part[3], *y;
+
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, scale(n, split_heads(n, part[0]), 0.25f),
+               transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
+    y = NODE("Add", NAMES(y, random_weight(n, INTS(1, HEADS, TOKENS, TOKENS))), NOTHING);
+    y = reshape(n, y, LIST(-1, ITEMS, HEADS, TOKENS, TOKENS));
+    y = NODE("Add", NAMES(y, random_weight(n, INTS(1, ITEMS, 1, TOKENS, TOKENS))), NOTHING);
+    y = softmax(n, reshape(n, y, back));
+    return merge_heads(n, matmul(n, y, split_heads(n, part[2])));
+}
+
+NETWORK(with_mask_of_windows)
+{
+    return of_windows(n, LIST(-1, HEADS, TOKENS, TOKENS));
+}
+
+/* Dropout of a ratio of 0, which exporters leave in training mode, and one that does not train. */
+static const char *with_dropout(struct net *n, float ratio, bool trains)
+{
+    const char *part[3], *y, *mode;
+
+    mode = build_const(&n->b, PARE_BOOL, 0, NULL, &trains);
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
+    y = NODE("Dropout", NAMES(softmax(n, y), build_scalar(&n->b, ratio), mode), NOTHING);
+    return merge_heads(n, matmul(n, y, split_heads(n, part[2])));
+}
+
+NETWORK(dropout_of_nothing)
+{
+    return with_dropout(n, 0, true);
+}
+
+NETWORK(dropout_in_training)
+{
+    return with_dropout(n, 0.5f, false);
+}
+
 /* ---- patterns that must not match ----------------------------------------------------------- */
 
 /* The mask makes the scores larger: items of one batch become two. */
@@ -242,6 +285,12 @@ NETWORK(growing_mask)
     y = NODE("Add", NAMES(y, random_weight(n, INTS(3, 1, TOKENS, TOKENS))), NOTHING);
     return NODE("ReduceMax", NAMES(matmul(n, softmax(n, y), slice(n, part[2], 0, DIM))),
                 at_ints("axes", INTS(0)));
+}
+
+/* It drops in every run, the same elements. */
+NETWORK(dropout)
+{
+    return with_dropout(n, 0.5f, true);
 }
 
 NETWORK(scores_are_output)
@@ -275,6 +324,17 @@ NETWORK(other_axis)
     y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
     y = NODE("Softmax", NAMES(y), at_int("axis", 2));
     return merge_heads(n, matmul(n, y, split_heads(n, part[2])));
+}
+
+/* The mask is scaled, too. */
+NETWORK(scaled_mask)
+{
+    const char *part[3], *y;
+
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    y = matmul(n, split_heads(n, part[0]), transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2)));
+    y = NODE("Add", NAMES(y, random_weight(n, INTS(TOKENS, TOKENS))), NOTHING);
+    return merge_heads(n, matmul(n, softmax(n, scale(n, y, 0.25f)), split_heads(n, part[2])));
 }
 
 /* A scale per head is not a scalar. */
@@ -319,10 +379,15 @@ static const struct {
     { "with a mask of queries", with_mask_of_queries, true },
     { "where kept", where_kept, true },
     { "where filled", where_filled, true },
+    { "with a mask of windows", with_mask_of_windows, true },
+    { "dropout of nothing", dropout_of_nothing, true },
+    { "dropout in training", dropout_in_training, true },
+    { "dropout", dropout, false },
     { "growing mask", growing_mask, false },
     { "scores are an output", scores_are_output, false },
     { "keys are an output", keys_are_output, true },
     { "another axis", other_axis, false },
+    { "scaled mask", scaled_mask, false },
     { "a scale for each head", scale_by_head, false },
     { "shared keys", shared_keys, false },
 };

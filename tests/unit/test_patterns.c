@@ -325,6 +325,106 @@ static void test_other_functions(void **state)
     expect(&s, node2(&s, "Mul", s.x, node1(&s, "Sigmoid", node1(&s, "Neg", s.x))), "Swish", 1);
 }
 
+/* ---- attention ----------------------------------------------------------------- */
+
+enum { KEYS = 5 };
+
+/* How many nodes are parts of attention; *masks: how many masks it has, *scale: its factor. */
+static int parts_of_attention(struct spelling *s, const char *y, int *masks, double *scale)
+{
+    const struct pare_attention_parts **of;
+    struct pare_model *m;
+    struct pare_graph *g;
+    struct pare_err err;
+    int n = 0;
+
+    build_output(&s->n.b, y);
+    m = build_model(&s->n.b);
+    g = pare_graph_clone(pool, m->graph, &err);
+    assert_non_null(g);
+    assert_int_equal(pare_graph_infer(g, false, &err), 0);
+    assert_int_equal(pare_graph_attention(g, &of, &err), 0);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (of[i]) {
+            n++;
+            *masks = of[i]->n_masks;
+            *scale = of[i]->scale;
+        }
+    pare_model_free(m);
+    return n;
+}
+
+/* Scores of x (2, ROWS, WIDTH) with keys of their own, by MatMul or Einsum. */
+static const char *scores(struct spelling *s, bool einsum)
+{
+    const char *k = build_input(&s->n.b, PARE_F32, INTS(2, KEYS, WIDTH));
+
+    if (einsum)
+        return build_node(&s->n.b, "Einsum", NAMES(s->x, k), at_text("equation", "bqd,bkd->bqk"));
+    k = build_node(&s->n.b, "Transpose", NAMES(k), at_ints("perm", INTS(0, 2, 1)));
+    return build_node(&s->n.b, "MatMul", NAMES(s->x, k), NOTHING);
+}
+
+static const char *mix(struct spelling *s, const char *scores, bool einsum)
+{
+    const char *v = build_input(&s->n.b, PARE_F32, INTS(2, KEYS, 3));
+    const char *p = build_node(&s->n.b, "Softmax", NAMES(scores), at_int("axis", -1));
+
+    return einsum ? build_node(&s->n.b, "Einsum", NAMES(v, p), at_text("equation", "bkd,bqk->bqd"))
+                  : build_node(&s->n.b, "MatMul", NAMES(p, v), NOTHING);
+}
+
+static void test_attention_parts(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 64; seed++) {
+        struct spelling s = begin(13, seed);
+        bool scaled = seed & 1, sum = seed & 2, where = seed & 4, turned = seed & 8;
+        const char *y = scores(&s, seed & 16);
+        int n, masks = 0;
+        double scale = 0;
+
+        if (scaled && turned)
+            y = node2(&s, "Div", y, number(&s, 4));
+        else if (scaled)
+            y = node2(&s, "Mul", y, number(&s, 0.25));
+        if (sum)
+            y = node2(&s, "Add", y, CONST(&s.n, 0, 1, ROWS, KEYS));
+        if (where) {
+            const char *keep = build_input(&s.n.b, PARE_BOOL, INTS(2, 1, KEYS));
+            const char *low = number(&s, -1e9);
+
+            y = build_node(&s.n.b, "Where", NAMES(keep, turned ? low : y, turned ? y : low),
+                           NOTHING);
+        }
+        n = parts_of_attention(&s, mix(&s, y, seed & 32), &masks, &scale);
+        assert_int_equal(n, 3 + scaled + sum + where);
+        assert_int_equal(masks, sum + where);
+        assert_true(scale == (scaled ? 0.25 : 1));
+    }
+}
+
+/* Softmax along another axis, and of what is not a product. */
+static void test_other_softmaxes(void **state)
+{
+    struct spelling s = begin(13, 1);
+    int masks = 0;
+    double scale;
+    const char *p;
+
+    (void)state;
+    p = build_node(&s.n.b, "Softmax", NAMES(scores(&s, false)), at_int("axis", 1));
+    p = build_node(&s.n.b, "MatMul", NAMES(p, build_input(&s.n.b, PARE_F32, INTS(2, KEYS, 3))),
+                   NOTHING);
+    assert_int_equal(parts_of_attention(&s, p, &masks, &scale), 0);
+    s = begin(13, 2);
+    p = mix(&s, build_input(&s.n.b, PARE_F32, INTS(2, ROWS, KEYS)), false);
+    assert_int_equal(parts_of_attention(&s, p, &masks, &scale), 0);
+    s = begin(13, 3);
+    p = mix(&s, node1(&s, "Relu", scores(&s, false)), false);
+    assert_int_equal(parts_of_attention(&s, p, &masks, &scale), 0);
+}
+
 /* Patterns within patterns, as a transformer block has them. */
 static void test_block(void **state)
 {
@@ -397,6 +497,8 @@ int main(void)
         TEST(test_swishes),
         TEST(test_hard_swishes),
         TEST(test_other_functions),
+        TEST(test_attention_parts),
+        TEST(test_other_softmaxes),
         TEST(test_block),
         TEST(test_zeros_before_norm),
         TEST(test_zeros_in_stream),

@@ -1,8 +1,8 @@
 /* view_trace.c - trace a value back through Reshape, Transpose, Slice, Split and Gather. */
 #include "view_trace.h"
 
+#include "../../op/math/constant_factor.h"
 #include "../../op/op.h"
-#include "constant_factor.h"
 
 bool pare_view_trace_add(struct pare_view_trace_nodes *nodes, struct pare_node *n)
 {

@@ -1,4 +1,4 @@
-/* attention.c - fused attention: softmax(scale Q K' + mask) V per image and head.
+/* attention.c - fused attention: softmax(scale Q K' + masks) V per image and head.
  *
  * Exporters write Slices or a Split, Reshapes and Transposes around both products.  They only
  * determine where the rows of Q, K, V and of the result are in memory (view_trace.h): nothing is
@@ -11,10 +11,10 @@
 #include "attention_core.h"
 #include "attention_mask.h"
 #include "../gemm/gemm_packed.h"
-#include "../fuse/constant_factor.h"
 #include "../fuse/view_trace.h"
 
-#include "../../op/matrix/matrix.h"
+#include "../../op/math/constant_factor.h"
+#include "../../op/op.h"
 
 #define NARROW PARE_ATTENTION_NARROW
 #define GROUP 96 /* rows of scores at a time, about */
@@ -30,20 +30,18 @@ struct attention {
     int in[OPERANDS]; /* indices of the step's inputs */
     int64_t step[OPERANDS], element_stride[OPERANDS], *place[OPERANDS];
     int64_t y_step, *y_place;
-    struct pare_attention_mask mask;
-    int mask_in; /* index of the step's input */
+    struct pare_attention_mask mask[PARE_ATTENTION_MASKS];
+    int n_masks;
+    int mask_in[PARE_ATTENTION_MASKS]; /* indices of the step's inputs */
 };
 
 /* ---- match ------------------------------------------------------------------------------- */
 
 struct found {
     const struct pare_match *v;
-    struct pare_node *scores, *softmax, *mix; /* product, Softmax, product */
-    struct pare_node *masking;                /* Add or Where; NULL: none */
-    struct pare_value *out, *mask;
-    struct pare_view_trace from[OPERANDS], mask_from, to;
-    struct pare_attention_mask how;
-    double scale;
+    const struct pare_attention_parts *parts;
+    struct pare_value *out;
+    struct pare_view_trace from[OPERANDS], mask_from[PARE_ATTENTION_MASKS], to;
     struct pare_view_trace_nodes nodes;
 };
 
@@ -80,72 +78,23 @@ static struct pare_node *next_product(const struct pare_match *v, struct pare_no
     return NULL;
 }
 
-/* Match Softmax(scale scores), with or without a mask, and its product with V after Q K'. */
-static bool find_mix(struct found *f)
-{
-    struct pare_view_trace t;
-    struct pare_value *scaled = f->scores->out[0];
-    struct pare_node *n = pare_only_consumer(f->v, scaled);
-
-    while (n && is_scaling(n)) {
-        scaled = n->out[0];
-        n = pare_only_consumer(f->v, scaled);
-    }
-    f->masking = NULL;
-    if (pare_attention_mask_match(n, scaled, &f->mask, &f->how)) {
-        f->masking = n;
-        n = pare_only_consumer(f->v, n->out[0]);
-    }
-    f->softmax = n;
-    if (!pare_node_is(n, &pare_op_softmax))
-        return false;
-    f->mix = pare_only_consumer(f->v, n->out[0]);
-    if (!f->mix || !is_product(f->mix) || f->mix->in[0] != n->out[0] ||
-        !pare_trace(f->v, scaled, f->scores->out[0], true, &t, &f->nodes))
-        return false;
-    f->scale *= t.scale;
-    return true;
-}
-
-/* The product before v, which scales its result; NULL: none. */
-static struct pare_node *product_before(const struct pare_value *v)
-{
-    struct pare_node *n = v ? v->maker : NULL;
-
-    while (n && is_scaling(n))
-        n = n->in[pare_is_const(n->in[0])]->maker;
-    return n && is_product(n) ? n : NULL;
-}
-
-/* The same before a Softmax, or before the mask of the scores. */
-static struct pare_node *scores_before(const struct pare_value *v)
-{
-    struct pare_node *m = product_before(v), *n = v->maker;
-    struct pare_attention_mask how;
-    struct pare_value *mask;
-
-    for (int i = 0; n && i < n->n_in && !m; i++)
-        if (n->in[i] && pare_attention_mask_match(n, n->in[i], &mask, &how))
-            m = product_before(n->in[i]);
-    return m;
-}
-
 /* Is n on the path of Q or K to the first product, or of V to the second? */
-static bool find_pattern(struct found *f, struct pare_node *n)
+static bool find_parts(struct found *f, struct pare_node *n)
 {
-    struct pare_node *m = next_product(f->v, n);
-    bool flatten;
+    const struct pare_node *m = next_product(f->v, n);
+    const struct pare_attention_parts *p = m ? f->v->attention[m->id] : NULL;
 
-    if (!m)
+    f->parts = p;
+    if (!p || (m != p->scores && m != p->mix) || p->weights || !is_product(p->scores) ||
+        !is_product(p->mix))
         return false;
-    if (pare_node_is(m->in[0]->maker, &pare_op_softmax)) {
-        f->mix = m;
-        m = scores_before(m->in[0]->maker->in[0]);
-        if (!m)
+    for (int i = 0; i < p->n_masks; i++)
+        if (p->mask[i].factor != 1)
             return false;
-    }
-    f->scores = m;
-    return find_mix(f) && pare_softmax_axis(f->softmax, &flatten) == f->softmax->in[0]->t.rank - 1;
+    for (int i = 0; i < p->n; i++)
+        if (!pare_view_trace_add(&f->nodes, p->node[i]))
+            return false;
+    return true;
 }
 
 /* Are all consumers of the fused nodes' results fused, too, and is none in another step? */
@@ -204,7 +153,7 @@ static bool find_out(struct found *f, struct attention *a)
     struct pare_value *end[8];
     int n = 0;
 
-    end[n++] = f->mix->out[0];
+    end[n++] = f->parts->mix->out[0];
     while (n < 8) {
         const struct pare_node *m = pare_only_consumer(f->v, end[n - 1]);
 
@@ -216,7 +165,8 @@ static bool find_out(struct found *f, struct attention *a)
         struct pare_view_trace_nodes nodes = f->nodes;
 
         f->out = end[n];
-        if (pare_trace(f->v, f->out, f->mix->out[0], false, &f->to, &f->nodes) && read_out(f, a))
+        if (pare_trace(f->v, f->out, f->parts->mix->out[0], false, &f->to, &f->nodes) &&
+            read_out(f, a))
             return true;
         f->nodes = nodes;
     }
@@ -225,7 +175,7 @@ static bool find_out(struct found *f, struct attention *a)
 
 static bool read_operands(const struct found *f, struct pare_arena *arena, struct attention *a)
 {
-    const int rank = f->scores->in[0]->t.rank;
+    const int rank = f->parts->scores->in[0]->t.rank;
 
     for (int k = 0; k < OPERANDS; k++) {
         bool transposed = k == K; /* as the first product reads it: (elements, tokens) */
@@ -243,8 +193,8 @@ static bool read_operands(const struct found *f, struct pare_arena *arena, struc
 
 static bool read_sizes(const struct found *f, int threads, struct attention *a)
 {
-    const struct pare_tensor *q = &f->scores->in[0]->t, *k = &f->scores->in[1]->t;
-    const struct pare_tensor *v = &f->mix->in[1]->t;
+    const struct pare_tensor *q = &f->parts->scores->in[0]->t, *k = &f->parts->scores->in[1]->t;
+    const struct pare_tensor *v = &f->parts->mix->in[1]->t;
     const int rank = q->rank;
 
     if (v->rank != rank)
@@ -262,7 +212,9 @@ static bool read_sizes(const struct found *f, int threads, struct attention *a)
     a->tokens = (a->S + NARROW - 1) / NARROW * NARROW;
     a->parts = a->B % threads ? threads : 1;
     a->parts = a->parts < a->T ? a->parts : a->T;
-    return a->D % 8 == 0 && a->E % 8 == 0 && a->T > 1;
+    return a->D % 8 == 0 && a->E % 8 == 0 && a->T > 1 &&
+           pare_numel(&f->parts->softmax->out[0]->t) == a->B * a->T * a->S &&
+           pare_numel(&f->parts->mix->out[0]->t) == a->B * a->T * a->E;
 }
 
 static int64_t round_up(int64_t n)
@@ -280,7 +232,7 @@ static size_t own_size(const struct attention *a)
 
 static bool attention_fill_step(const struct found *f, struct attention *a, struct pare_step *s)
 {
-    if (!pare_step_lists(s, f->v, OPERANDS + 1, 1, f->nodes.n - 1))
+    if (!pare_step_lists(s, f->v, OPERANDS + a->n_masks, 1, f->nodes.n - 1))
         return false;
     s->n_in = 0;
     for (int k = 0; k < OPERANDS; k++) {
@@ -289,9 +241,10 @@ static bool attention_fill_step(const struct found *f, struct attention *a, stru
         if (a->in[k] == s->n_in)
             s->in[s->n_in++] = f->from[k].base;
     }
-    a->mask_in = s->n_in;
-    if (f->masking)
-        s->in[s->n_in++] = f->mask_from.base;
+    for (int k = 0; k < a->n_masks; k++) {
+        a->mask_in[k] = s->n_in;
+        s->in[s->n_in++] = f->mask_from[k].base;
+    }
     for (int i = 1; i < f->nodes.n; i++)
         s->fused[i - 1] = f->nodes.list[i];
     s->out[0] = f->out;
@@ -311,36 +264,42 @@ static void inputs_in_order(struct pare_view_trace_nodes *nodes)
         }
 }
 
-static bool read_mask(struct found *f, struct pare_arena *arena, struct attention *a)
+static bool read_masks(struct found *f, struct pare_arena *arena, struct attention *a)
 {
-    a->mask = f->how;
-    return !f->masking || (pare_trace(f->v, f->mask, NULL, false, &f->mask_from, &f->nodes) &&
-                           pare_view_trace_add(&f->nodes, f->masking) &&
-                           pare_attention_mask_read(&f->mask_from, &f->mask->t,
-                                                    &f->scores->out[0]->t, arena, &a->mask));
+    for (int k = 0; k < f->parts->n_masks; k++) {
+        const struct pare_attention_masking *m = &f->parts->mask[k];
+
+        a->mask[k].kind = m->kind;
+        a->mask[k].fill = m->fill;
+        if (!pare_trace(f->v, m->mask, NULL, false, &f->mask_from[k], &f->nodes) ||
+            !pare_attention_mask_read(&f->mask_from[k], &m->mask->t, &m->node->out[0]->t, arena,
+                                      &a->mask[k]))
+            return false;
+    }
+    a->n_masks = f->parts->n_masks;
+    return true;
 }
 
 static bool attention_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
-    struct found f = { .v = v, .scale = 1 };
+    struct found f = { .v = v };
     struct pare_arena *arena = v->backend->arena;
     struct attention *a;
 
     if (v->train || v->backend->block < 8 || (!is_movement(n) && !is_scaling(n)) ||
-        !find_pattern(&f, n) || !pare_trace(v, f.scores->in[0], NULL, true, &f.from[Q], &f.nodes) ||
-        !pare_trace(v, f.scores->in[1], NULL, true, &f.from[K], &f.nodes) ||
-        !pare_trace(v, f.mix->in[1], NULL, false, &f.from[V], &f.nodes) ||
-        !pare_view_trace_add(&f.nodes, f.scores) || !pare_view_trace_add(&f.nodes, f.softmax) ||
-        !pare_view_trace_add(&f.nodes, f.mix))
+        !find_parts(&f, n) ||
+        !pare_trace(v, f.parts->scores->in[0], NULL, true, &f.from[Q], &f.nodes) ||
+        !pare_trace(v, f.parts->scores->in[1], NULL, true, &f.from[K], &f.nodes) ||
+        !pare_trace(v, f.parts->mix->in[1], NULL, false, &f.from[V], &f.nodes))
         return false;
     a = pare_alloc(arena, 1, sizeof(*a));
     if (!a || !read_sizes(&f, v->backend->threads, a) || !read_operands(&f, arena, a) ||
-        !read_mask(&f, arena, a) || !find_out(&f, a) || !is_closed(&f))
+        !read_masks(&f, arena, a) || !find_out(&f, a) || !is_closed(&f))
         return false;
     inputs_in_order(&f.nodes);
     if (f.nodes.list[0] != n)
         return false;
-    a->scale = (float)(f.scale * f.from[Q].scale * f.from[K].scale);
+    a->scale = (float)(f.parts->scale * f.from[Q].scale * f.from[K].scale);
     a->block = v->backend->block == 16 && a->E % 16 == 0 ? 16 : 8;
     return isfinite(a->scale) && a->scale != 0 && attention_fill_step(&f, a, s);
 }
@@ -351,20 +310,18 @@ struct rows {
     const float *x; /* queries: rows with a stride of `step`, their elements contiguous */
     int64_t step, n;
     int64_t matrix, first; /* they are rows `first` and later of this matrix */
-    const void *mask;
+    const void *mask[PARE_ATTENTION_MASKS];
 };
 
 static void softmax_row(const struct attention *a, const struct rows *r, int64_t t, float *scores)
 {
-    if (a->mask.kind == PARE_MASK_NONE) {
-        pare_attention_softmax(scores, a->S, a->scale);
-        return;
-    }
-    pare_attention_mask_row(&a->mask, r->mask, r->matrix, r->first + t, scores, a->S, a->scale);
-    pare_attention_softmax(scores, a->S, 1);
+    for (int k = 0; k < a->n_masks; k++)
+        pare_attention_mask_row(&a->mask[k], r->mask[k], r->matrix, r->first + t, scores, a->S,
+                                k ? 1 : a->scale);
+    pare_attention_softmax(scores, a->S, a->n_masks ? 1 : a->scale);
 }
 
-/* y = softmax(scale x keys + mask) values */
+/* y = softmax(scale x keys + masks) values */
 static void compute_rows(const struct attention *a, const struct rows *r,
                          const float *const panels[2], float *scores, float *y)
 {
@@ -419,9 +376,8 @@ static void run_part(const struct pare_step *s, int64_t i, int64_t from, int64_t
                           .matrix = i,
                           .first = t };
 
-        if (a->mask.kind != PARE_MASK_NONE)
-            r.mask = s->in_buf[a->mask_in]->t.data;
-
+        for (int m = 0; m < a->n_masks; m++)
+            r.mask[m] = s->in_buf[a->mask_in[m]]->t.data;
         for (int64_t m = 0; m < r.n && q.element_stride != 1; m++)
             for (int64_t d = 0; d < a->D; d++)
                 copy[m * a->D + d] = r.x[m * q.step + d * q.element_stride];

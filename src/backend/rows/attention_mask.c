@@ -1,36 +1,8 @@
-/* attention_mask.c - the mask of attention: match Add and Where, apply them to scores. */
+/* attention_mask.c - masks of attention: strides, application to a row of scores. */
 #include "attention_mask.h"
 
 #include "../../base/arena.h"
-#include "../../op/op.h"
 #include "../../tensor/tensor.h"
-
-static bool is_number(const struct pare_value *v, float *x)
-{
-    if (!v || !pare_is_const(v) || !pare_is_f32(v) || !v->t.data || pare_numel(&v->t) != 1)
-        return false;
-    *x = pare_f32(&v->t)[0];
-    return true;
-}
-
-bool pare_attention_mask_match(const struct pare_node *n, const struct pare_value *x,
-                               struct pare_value **mask, struct pare_attention_mask *m)
-{
-    m->kind = PARE_MASK_NONE;
-    if (!n || !n->n_out || !n->out[0] || !pare_same_shape(&n->out[0]->t, &x->t))
-        return false;
-    if (pare_node_is(n, &pare_op_add) && n->in[0] != n->in[1]) {
-        *mask = n->in[n->in[0] == x];
-        m->kind = pare_is_f32(*mask) ? PARE_MASK_ADD : PARE_MASK_NONE;
-    } else if (pare_node_is(n, &pare_op_where) && n->in[0]->t.dtype == PARE_BOOL) {
-        *mask = n->in[0];
-        if (n->in[1] == x && is_number(n->in[2], &m->fill))
-            m->kind = PARE_MASK_KEEP;
-        else if (n->in[2] == x && is_number(n->in[1], &m->fill))
-            m->kind = PARE_MASK_FILL;
-    }
-    return m->kind != PARE_MASK_NONE;
-}
 
 bool pare_attention_mask_read(const struct pare_view_trace *from, const struct pare_tensor *mask,
                               const struct pare_tensor *scores, struct pare_arena *a,

@@ -2,14 +2,8 @@
 #ifndef PARE_BACKEND_ROWS_ATTENTION_MASK_H
 #define PARE_BACKEND_ROWS_ATTENTION_MASK_H
 
+#include "../../op/matrix/attention_parts.h"
 #include "../fuse/view_trace.h"
-
-enum pare_mask_kind {
-    PARE_MASK_NONE,
-    PARE_MASK_ADD,  /* scores + mask */
-    PARE_MASK_KEEP, /* mask ? score : fill */
-    PARE_MASK_FILL, /* mask ? fill : score */
-};
 
 /* Element (t, s) of matrix i is at place[i] + t * step + s * element_stride. */
 struct pare_attention_mask {
@@ -18,11 +12,8 @@ struct pare_attention_mask {
     int64_t *place, step, element_stride;
 };
 
-/* Whether n masks the scores x, which have the shape of its result; *mask: the other operand. */
-bool pare_attention_mask_match(const struct pare_node *n, const struct pare_value *x,
-                               struct pare_value **mask, struct pare_attention_mask *m);
-
-/* Set the strides of a mask that broadcasts to the scores; false: it has none. */
+/* Set the strides of a mask that broadcasts to the scores, as the node that masks has them; false:
+ * it has none. */
 bool pare_attention_mask_read(const struct pare_view_trace *from, const struct pare_tensor *mask,
                               const struct pare_tensor *scores, struct pare_arena *a,
                               struct pare_attention_mask *m);

@@ -10,13 +10,13 @@
 #include <omp.h>
 
 #include "attention_core.h"
-#include "../fuse/constant_factor.h"
 #include "../gemm/gemm_packed.h"
 
 #include "../backend.h"
 
 #include "../../base/simd.h"
-#include "../../op/matrix/matrix.h"
+#include "../../op/math/constant_factor.h"
+#include "../../op/matrix/attention_parts.h"
 #include "../../op/shape/movement.h"
 
 #define MOST_NODES 20
@@ -111,27 +111,41 @@ static bool three_parts(const struct pare_node *n)
     return true;
 }
 
-/* Match from the parts to the result; NULL: no match. */
+/* Is it attention of these values, without a mask?  Adds its nodes. */
+static bool match_parts(struct found *f, const struct pare_attention_parts *p,
+                        const struct pare_value *const in[3])
+{
+    if (!p || p->n_masks || p->weights || p->dropout || p->scores->in[0] != in[0] ||
+        p->scores->in[1] != in[1] || p->mix->in[1] != in[2] || p->n > MOST_NODES - f->n)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (pare_only_consumer(f->v, in[i]) != (i < 2 ? p->scores : p->mix))
+            return false;
+    for (int i = p->n - 1; i >= 0; i--) {
+        const struct pare_node *n = p->node[i];
+
+        if (n->version < 7 || (i && pare_only_consumer(f->v, n->out[0]) != p->node[i - 1]))
+            return false;
+        f->list[f->n++] = p->node[i];
+    }
+    f->scale *= p->scale;
+    return true;
+}
+
+/* Match from the Split n to the result; NULL: no match. */
 static struct pare_value *match_pattern(struct found *f, struct pare_node *n, struct attention *a)
 {
     struct pare_value *q = match_heads(f, n->out[0], false, a);
     struct pare_value *k = q ? match_heads(f, n->out[1], true, a) : NULL;
     double scale = f->scale;
     struct pare_value *z = k ? match_heads(f, n->out[2], false, a) : NULL;
-    const struct pare_node *m = z && f->scale == scale ? next_of_type(f, q, &pare_op_mat_mul)
-                                                       : NULL;
-    bool flatten;
+    const struct pare_node *m = z && f->scale == scale ? pare_only_consumer(f->v, q) : NULL;
+    const struct pare_attention_parts *p = m ? f->v->attention[m->id] : NULL;
 
-    if (!m || m->in[0] != q || m->in[1] != k || pare_only_consumer(f->v, k) != m)
+    if (!match_parts(f, p, (const struct pare_value *const[]){ q, k, z }) ||
+        !pare_node_is(p->scores, &pare_op_mat_mul) || !pare_node_is(p->mix, &pare_op_mat_mul))
         return NULL;
-    m = next_of_type(f, skip_scales(f, m->out[0]), &pare_op_softmax);
-    if (!m || pare_softmax_axis(m, &flatten) != 3)
-        return NULL;
-    q = m->out[0];
-    m = next_of_type(f, q, &pare_op_mat_mul);
-    if (!m || m->in[0] != q || m->in[1] != z || pare_only_consumer(f->v, z) != m)
-        return NULL;
-    m = next_of_type(f, m->out[0], &pare_op_transpose);
+    m = next_of_type(f, p->mix->out[0], &pare_op_transpose);
     if (!m || !permutes(m, 0, 2, 1, 3))
         return NULL;
     m = next_of_type(f, m->out[0], &pare_op_reshape);

@@ -125,7 +125,8 @@ static bool find(const struct scan *s, enum pare_pattern_kind kind, struct pare_
         if (patterns[i]->kind == kind &&
             (patterns[i]->match ? patterns[i]->match(s->g, last, f)
                                 : pare_found_pointwise(f, last)) &&
-            pare_same_shape(&f->x->t, &last->out[0]->t) && is_closed(s, f))
+            (kind == PARE_PATTERN_ATTENTION ||
+             (pare_same_shape(&f->x->t, &last->out[0]->t) && is_closed(s, f))))
             return true;
     }
     return false;
@@ -219,18 +220,46 @@ static int replace(struct scan *s, const struct pare_found *f, struct pare_err *
     return set_attributes(s->g, f, n, err);
 }
 
+/* Can the node be the last one of a match? */
+static bool is_candidate(const struct scan *s, const struct pare_node *n)
+{
+    return !s->taken[n->id] && n->op && n->n_out && n->out[0] && n->out[0]->t.dtype == PARE_F32 &&
+           !(n->out[0]->flags & PARE_V_CONST);
+}
+
 int pare_graph_canonical(struct pare_graph *g, enum pare_pattern_kind kind, struct pare_err *err)
 {
     struct scan s = { .g = g };
     struct pare_found f;
 
     PARE_TRY(scan_new(&s, err));
-    for (int i = g->n_nodes - 1; i >= 0; i--) {
-        struct pare_node *n = g->node[i];
-
-        if (!s.taken[i] && n->op && n->n_out && n->out[0] && n->out[0]->t.dtype == PARE_F32 &&
-            !(n->out[0]->flags & PARE_V_CONST) && find(&s, kind, n, &f))
+    for (int i = g->n_nodes - 1; i >= 0; i--)
+        if (is_candidate(&s, g->node[i]) && find(&s, kind, g->node[i], &f))
             PARE_TRY(replace(&s, &f, err));
+    return 0;
+}
+
+int pare_graph_attention(const struct pare_graph *g, const struct pare_attention_parts ***part_of,
+                         struct pare_err *err)
+{
+    struct scan s = { .g = (struct pare_graph *)g };
+    struct pare_found f;
+
+    PARE_TRY(scan_new(&s, err));
+    *part_of = pare_alloc(g->arena, (size_t)g->n_nodes + 1, sizeof(**part_of));
+    if (!*part_of)
+        return pare_no_memory(err, "to find patterns");
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        struct pare_attention_parts *p;
+
+        if (!is_candidate(&s, g->node[i]) || !find(&s, PARE_PATTERN_ATTENTION, g->node[i], &f))
+            continue;
+        p = pare_alloc(g->arena, 1, sizeof(*p));
+        if (!p)
+            return pare_no_memory(err, "to find patterns");
+        *p = f.attention;
+        for (int k = 0; k < p->n; k++)
+            (*part_of)[p->node[k]->id] = p;
     }
     return 0;
 }
@@ -250,12 +279,41 @@ void pare_graph_drop_replaced(struct pare_graph *g)
 int pare_graph_mark_patterns(const struct pare_graph *g, enum pare_pattern_kind kind, bool *part,
                              struct pare_err *err)
 {
-    struct pare_graph *clone = pare_graph_clone(g->arena, g, err);
+    const struct pare_attention_parts **attention;
+    struct pare_graph *clone;
 
+    if (kind == PARE_PATTERN_ATTENTION) {
+        PARE_TRY(pare_graph_attention(g, &attention, err));
+        for (int i = 0; i < g->n_nodes; i++)
+            part[i] |= attention[i] != NULL;
+        return 0;
+    }
+    clone = pare_graph_clone(g->arena, g, err);
     if (!clone)
         return err->code;
     PARE_TRY(pare_graph_canonical(clone, kind, err));
     for (int i = 0; i < clone->n_nodes; i++)
-        part[i] = clone->node[i]->replaced || clone->node[i]->n_parts;
+        part[i] |= clone->node[i]->replaced || clone->node[i]->n_parts;
+    return 0;
+}
+
+int pare_graph_inner_values(const struct pare_graph *g, bool *inner, struct pare_err *err)
+{
+    struct pare_graph *clone = pare_graph_clone(g->arena, g, err);
+    const struct pare_attention_parts **attention;
+
+    if (!clone)
+        return err->code;
+    PARE_TRY(pare_graph_canonical(clone, PARE_PATTERN_ROWS, err));
+    PARE_TRY(pare_graph_canonical(clone, PARE_PATTERN_POINTWISE, err));
+    PARE_TRY(pare_graph_attention(g, &attention, err));
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *n = g->node[i];
+        bool inside = clone->node[i]->replaced || (attention[i] && attention[i]->mix != n);
+
+        for (int k = 0; inside && k < n->n_out; k++)
+            if (is_own(g, n->out[k]))
+                inner[n->out[k]->id] = true;
+    }
     return 0;
 }

@@ -12,6 +12,7 @@
 #define PARE_GRAPH_PATTERN_PATTERN_H
 
 #include "../../base/options.h"
+#include "../../op/matrix/attention_parts.h"
 #include "../graph.h"
 
 #define PARE_PATTERN_NODES 16
@@ -19,6 +20,7 @@
 enum pare_pattern_kind {
     PARE_PATTERN_ROWS,      /* normalizes along the last axis, which changes axis relations */
     PARE_PATTERN_POINTWISE, /* a function of one element */
+    PARE_PATTERN_ATTENTION, /* softmax of scores times values: found, never replaced */
 };
 
 struct pare_found;
@@ -26,10 +28,10 @@ struct pare_found;
 struct pare_pattern {
     const char *name;
     enum pare_pattern_kind kind;
-    const struct pare_op *op; /* the operator that computes the same */
+    const struct pare_op *op; /* the operator that computes the same; attention: NULL */
     int version;              /* its opset */
 
-    /* Rows: match the nodes whose result is output 0 of `last`; list all of them. */
+    /* Rows, attention: match the nodes whose result is output 0 of `last`; list all of them. */
     bool (*match)(struct pare_graph *g, struct pare_node *last, struct pare_found *f);
 
     /* Pointwise: a setting of the operator; name NULL: none.  fit: its number, from y = f(1). */
@@ -46,18 +48,28 @@ struct pare_found {
     struct pare_value *scale, *bias; /* rows; NULL: 1 and 0 */
     double epsilon;                  /* rows */
     struct pare_setting setting;     /* pointwise; name NULL: none */
+    struct pare_attention_parts attention;
 };
 
 /* Replace all matches of one kind in the graph, whose shapes are inferred.  The last node becomes
  * the operator, and its `parts` are the replaced nodes; the others remain, without consumers and
  * marked as replaced, so that all ids stay the same.  Nodes whose results are observed or read
- * elsewhere do not match. */
+ * elsewhere do not match.  Not for attention. */
 int pare_graph_canonical(struct pare_graph *g, enum pare_pattern_kind kind, struct pare_err *err);
 
 /* Which nodes of the graph belong to matches of this kind: part[id], zeroed by the caller.  The
  * graph is not changed. */
 int pare_graph_mark_patterns(const struct pare_graph *g, enum pare_pattern_kind kind, bool *part,
                              struct pare_err *err);
+
+/* The attention of the graph, whose shapes are inferred: part_of[id] is the one that the node is a
+ * part of, or NULL; an array in the graph's arena.  Results inside may be read elsewhere. */
+int pare_graph_attention(const struct pare_graph *g, const struct pare_attention_parts ***part_of,
+                         struct pare_err *err);
+
+/* Which values are computed inside a pattern of any kind, that is, are neither its inputs nor its
+ * result: inner[id], zeroed by the caller.  The graph is not changed. */
+int pare_graph_inner_values(const struct pare_graph *g, bool *inner, struct pare_err *err);
 
 /* Remove the nodes that were replaced; ids change. */
 void pare_graph_drop_replaced(struct pare_graph *g);

@@ -61,6 +61,23 @@ static int find_run(const struct pare_node *n, const struct pare_ctx *c, struct 
     return 0;
 }
 
+static bool is_known(const struct pare_value *v)
+{
+    return v->flags & PARE_V_CONST && v->t.data;
+}
+
+bool pare_dropout_copies(const struct pare_node *n)
+{
+    const struct pare_ctx c = { .train = false };
+    struct pare_err err;
+    struct run r;
+
+    for (int i = 1; i < n->n_in; i++)
+        if (n->in[i] && !is_known(n->in[i]))
+            return false;
+    return !find_run(n, &c, &r, &err) && !r.drops;
+}
+
 /* Draw the mask: a new one for each step of training; for a node with training_mode of its own, the
  * one that numpy draws from the seed, as ONNX's definition does. */
 static void draw(const struct pare_node *n, struct pare_ctx *c, double ratio, uint8_t *kept)

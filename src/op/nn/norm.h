@@ -78,4 +78,7 @@ float pare_norm_row_constant(const struct pare_node *n, const struct pare_needed
 /* infer() of the global pools: every spatial axis becomes 1. */
 int pare_infer_global_pool(struct pare_node *n, struct pare_err *err);
 
+/* Whether a Dropout node always copies, outside of training. */
+bool pare_dropout_copies(const struct pare_node *n);
+
 #endif
