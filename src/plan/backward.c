@@ -48,48 +48,36 @@ static bool learns_in_body(const struct pare_plan *p, const struct pare_node *n)
     return any;
 }
 
-/* Bodies that were not unrolled have no gradient: a node whose results the loss depends on must not
- * read parameters. */
-static int check_bodies(const struct pare_plan *p, const bool *feeds, struct pare_err *err)
+/* Bodies that were not unrolled have no gradient: a node that output 0 depends on must not read
+ * parameters. */
+static int check_bodies(const struct pare_plan *p, struct pare_err *err)
 {
     const struct pare_graph *g = p->graph;
+    bool *needed = pare_alloc(p->scratch, (size_t)g->n_values + 1, sizeof(*needed));
 
-    for (int i = 0; i < g->n_nodes; i++) {
-        const struct pare_node *n = g->node[i];
-        bool needed = false;
-
-        for (int k = 0; k < n->n_out; k++)
-            needed |= n->out[k] && feeds[n->out[k]->id];
-        if (needed && learns_in_body(p, n))
-            return pare_fail(err, PARE_EUNSUPPORTED,
-                             "node '%s' (%s) has no gradient, because data decide which body runs "
-                             "or how often: freeze the layers in it ('%s/...') and before it",
-                             n->name, n->type, n->name);
-    }
-    return 0;
-}
-
-/* Why output 0 has no gradient: `feeds` has room for all values that it depends on. */
-static int no_gradient(const struct pare_plan *p, bool *feeds, struct pare_err *err)
-{
-    const struct pare_graph *g = p->graph;
-
+    if (!needed)
+        return pare_no_memory(err, "for the plan");
     if (g->n_out)
-        feeds[g->out[0]->id] = true;
+        needed[g->out[0]->id] = true;
     for (int i = g->n_nodes - 1; i >= 0; i--) {
         const struct pare_node *n = g->node[i];
         bool any = false;
 
         for (int k = 0; k < n->n_out; k++)
-            any |= n->out[k] && feeds[n->out[k]->id];
-        for (int k = 0; k < n->n_in; k++)
-            if (any && n->in[k])
-                feeds[n->in[k]->id] = true;
+            any |= n->out[k] && needed[n->out[k]->id];
+        if (any && learns_in_body(p, n))
+            return pare_fail(err, PARE_EUNSUPPORTED,
+                             "node '%s' (%s) has no gradient, because data decide which body runs "
+                             "or how often: freeze the layers in it ('%s/...') and before it",
+                             n->name, n->type, n->name);
+        for (int k = 0; k < n->n_in + n->n_cap && any; k++) {
+            const struct pare_value *v = k < n->n_in ? n->in[k] : n->cap[k - n->n_in];
+
+            if (v)
+                needed[v->id] = true;
+        }
     }
-    PARE_TRY(check_bodies(p, feeds, err));
-    return pare_fail(err, PARE_EUNSUPPORTED,
-                     "no parameter has a gradient: output '%s' cannot be traced back to one",
-                     g->n_out ? g->out[0]->name : "");
+    return 0;
 }
 
 /* A value needs a gradient if it depends on a parameter and the loss depends on it. */
@@ -116,8 +104,11 @@ int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
             if (any && n->op && n->op->backward && is_float(n->out[k]))
                 p->requires_grad[n->out[k]->id] = true;
     }
+    PARE_TRY(check_bodies(p, err));
     if (!g->n_out || !p->requires_grad[g->out[0]->id])
-        return no_gradient(p, feeds, err);
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "no parameter has a gradient: output '%s' cannot be traced back to one",
+                         g->n_out ? g->out[0]->name : "");
     feeds[g->out[0]->id] = true;
     for (int i = 0; i < p->n_observed; i++)
         feeds[p->observed[i]->id] |= is_float(p->observed[i]);
@@ -131,7 +122,6 @@ int pare_plan_mark_grads(struct pare_plan *p, struct pare_err *err)
             if (any && n->in[k] && is_float(n->in[k]))
                 feeds[n->in[k]->id] = true;
     }
-    PARE_TRY(check_bodies(p, feeds, err));
     for (int i = 0; i < g->n_values; i++)
         p->requires_grad[i] &= feeds[i];
     for (int i = 0; i < p->n_params; i++)
