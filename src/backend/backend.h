@@ -142,6 +142,7 @@ struct pare_backend {
     int block;       /* channel block of the machine's vectors: 8 or 16 */
     bool vnni;       /* the CPU sums int8 products without saturating (VNNI) */
     int sparse_rows; /* rows of a block of sparse weights; 0: the fastest; -1: dense */
+    bool compact;    /* no weights that are stored in several times their bytes */
     unsigned
         isa; /* bits of the instruction sets in use (oneDNN: dnnl_cpu_isa_t); part of tuning keys */
     struct pare_onednn *onednn; /* engine and stream; NULL without oneDNN */

@@ -24,7 +24,7 @@
 #define hide(p, n) __asan_poison_memory_region(p, n)
 #define show(p, n) __asan_unpoison_memory_region(p, n)
 #else
-#define MAP_ABOVE ((size_t)1 << 20)
+#define MAP_ABOVE ((size_t)1 << 16)
 #define GAP 0
 #define hide(p, n) ((void)(p), (void)(n))
 #define show(p, n) ((void)(p), (void)(n))

@@ -306,18 +306,19 @@ static int find_larger(const struct search *s, const struct pare_graph *first, c
     return 0;
 }
 
-int pare_graph_infer_sizes(struct pare_arena *const a[2], const struct pare_graph *from,
+int pare_graph_infer_sizes(const struct pare_size_arenas *a, const struct pare_graph *from,
                            const struct pare_io *io, const struct pare_tensor *given,
                            struct pare_graph **out, struct pare_err *err)
 {
-    struct search s = { .arena = a[0], .from = from, .io = io, .given = given };
+    struct search s = { .arena = a->first, .from = from, .io = io, .given = given };
     int64_t size[MAX_DIMS] = { 0 }, other[MAX_DIMS] = { 0 };
     struct pare_graph *g[3] = { NULL };
 
     PARE_TRY(find_dims(&s, err));
     PARE_TRY(find_first(&s, &g[0], size, err));
-    s.arena = a[1];
+    s.arena = a->other;
     PARE_TRY(find_other(&s, g[0], size, other, &g[1], err));
+    s.arena = a->larger;
     if (g[1])
         PARE_TRY(find_larger(&s, g[0], size, other, &g[2], err));
     for (int i = 0; i < 3; i++)
@@ -333,9 +334,9 @@ int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
                           const struct pare_io *io, const struct pare_tensor *given,
                           struct pare_graph **out, struct pare_err *err)
 {
-    struct pare_arena *const same[2] = { a, a };
+    const struct pare_size_arenas same = { a, a, a, a };
 
-    return pare_graph_infer_sizes(same, from, io, given, out, err);
+    return pare_graph_infer_sizes(&same, from, io, given, out, err);
 }
 
 int pare_graph_infer_small(struct pare_arena *a, const struct pare_graph *from,

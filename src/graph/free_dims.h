@@ -20,9 +20,18 @@ int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
                           const struct pare_io *io, const struct pare_tensor *given,
                           struct pare_graph **out, struct pare_err *err);
 
-/* The same in two arenas: *out is in a[0]; graphs for other sizes, whose constants may be large,
- * are in a[1]. */
-int pare_graph_infer_sizes(struct pare_arena *const a[2], const struct pare_graph *from,
+/* Where graphs for several sizes are allocated.  Their constants may be larger than the weights, so
+ * each caller frees what it does not need any more. */
+struct pare_size_arenas {
+    struct pare_arena *first;  /* of the graph that pare_graph_infer_free() returns */
+    struct pare_arena *other;  /* of its other[0] */
+    struct pare_arena *larger; /* of its other[1] */
+    struct pare_arena *clone;  /* of pare_all_sizes.g and .varying; constants of g are in `other`,
+                                * or in `first` if there is no other size */
+};
+
+/* The same in several arenas. */
+int pare_graph_infer_sizes(const struct pare_size_arenas *a, const struct pare_graph *from,
                            const struct pare_io *io, const struct pare_tensor *given,
                            struct pare_graph **out, struct pare_err *err);
 
@@ -82,13 +91,16 @@ struct pare_all_sizes {
     struct pare_varying varying; /* constants of g that follow a free dimension */
 };
 
-/* The arguments are those of pare_graph_infer_free(); or those of pare_graph_infer_sizes(), and
- * everything except `first` is in a[1]. */
+/* The arguments are those of pare_graph_infer_free(); or those of pare_graph_infer_sizes(). */
 int pare_graph_all_sizes(struct pare_arena *a, const struct pare_graph *from,
                          const struct pare_io *io, const struct pare_tensor *given,
                          struct pare_all_sizes *out, struct pare_err *err);
-int pare_graph_all_sizes_in(struct pare_arena *const a[2], const struct pare_graph *from,
+int pare_graph_all_sizes_in(const struct pare_size_arenas *a, const struct pare_graph *from,
                             const struct pare_io *io, const struct pare_tensor *given,
                             struct pare_all_sizes *out, struct pare_err *err);
+
+/* Forget all.first and what only `first`, `other` and `larger` have, which are freed next: shapes
+ * of g remain known, contents of computed constants do not. */
+void pare_all_sizes_forget(struct pare_all_sizes *all);
 
 #endif

@@ -209,7 +209,7 @@ static bool is_float(enum pare_dtype t)
     return t == PARE_F32 || t == PARE_F16 || t == PARE_BF16 || t == PARE_F64;
 }
 
-int pare_graph_all_sizes_in(struct pare_arena *const a[2], const struct pare_graph *from,
+int pare_graph_all_sizes_in(const struct pare_size_arenas *a, const struct pare_graph *from,
                             const struct pare_io *io, const struct pare_tensor *given,
                             struct pare_all_sizes *out, struct pare_err *err)
 {
@@ -217,11 +217,11 @@ int pare_graph_all_sizes_in(struct pare_arena *const a[2], const struct pare_gra
 
     PARE_TRY(pare_graph_infer_sizes(a, from, io, given, &out->first, err));
     g = pare_graph_to_analyze(out->first);
-    out->g = pare_graph_clone(a[1], g, err);
+    out->g = pare_graph_clone(a->clone, g, err);
     if (!out->g)
         return err->code;
     memcpy(out->g->other, g->other, sizeof(g->other));
-    PARE_TRY(pare_varying_find(a[1], out->g, &out->varying, err));
+    PARE_TRY(pare_varying_find(a->clone, out->g, &out->varying, err));
     for (int i = 0; i < out->g->n_values; i++) {
         struct pare_value *v = out->g->value[i];
 
@@ -235,7 +235,19 @@ int pare_graph_all_sizes(struct pare_arena *a, const struct pare_graph *from,
                          const struct pare_io *io, const struct pare_tensor *given,
                          struct pare_all_sizes *out, struct pare_err *err)
 {
-    struct pare_arena *const same[2] = { a, a };
+    const struct pare_size_arenas same = { a, a, a, a };
 
-    return pare_graph_all_sizes_in(same, from, io, given, out, err);
+    return pare_graph_all_sizes_in(&same, from, io, given, out, err);
+}
+
+void pare_all_sizes_forget(struct pare_all_sizes *all)
+{
+    for (int i = 0; i < all->g->n_values; i++) {
+        struct pare_value *v = all->g->value[i];
+
+        if (v->maker || v->raw) /* folded, or a copy of bytes that are not aligned */
+            v->t.data = NULL;
+    }
+    memset(all->g->other, 0, sizeof(all->g->other));
+    all->first = NULL;
 }

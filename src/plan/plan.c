@@ -417,6 +417,7 @@ int pare_plan_build(const struct pare_model *model, const struct pare_plan_build
     p->reference = opts->reference;
     p->without = b->without;
     p->backend.sparse_rows = b->sparse_rows;
+    p->backend.compact = b->compact;
     p->train = p->ctx.train = t != NULL;
     if (!p->reference && !p->train) {
         p->ctx.owner = p;

@@ -104,6 +104,10 @@ struct pare_plan_build {
      * or not; 0: the kernels choose; -1: all weights are dense.  For tests. */
     int sparse_rows;
 
+    /* Use no kernel that stores transformed weights in several times their bytes: for a few runs of
+     * a large model. */
+    bool compact;
+
     /* Intermediate values that the caller reads with pare_plan_value after a run. */
     struct pare_strs observe;
 

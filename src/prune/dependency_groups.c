@@ -261,16 +261,16 @@ static int fill_groups(struct pare_arena *a, const struct group *b, int64_t n,
     return 0;
 }
 
-int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a, struct pare_graph **g,
-                        struct pare_err *err)
+int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a,
+                        struct pare_all_sizes *all, struct pare_err *err)
 {
-    struct pare_all_sizes all;
+    const struct pare_size_arenas to = { r->scratch, r->scratch, r->scratch, a };
     const struct pare_io *io;
 
     pare_model_inputs(r->model, &io);
-    PARE_TRY(pare_graph_all_sizes(a, r->model->graph, io, NULL, &all, err));
-    *g = all.g;
-    return pare_graph_canonical(*g, PARE_PATTERN_ROWS, err);
+    *all = (struct pare_all_sizes){ 0 };
+    PARE_TRY(pare_graph_all_sizes_in(&to, r->model->graph, io, NULL, all, err));
+    return pare_graph_canonical(all->g, PARE_PATTERN_ROWS, err);
 }
 
 int pare_graph_units(struct pare_compression *r, struct pare_graph *g,
@@ -300,14 +300,17 @@ static int find_members(struct pare_compression *r, struct member **m, int64_t *
 {
     struct pare_graph *g = r->prune->graph;
     struct pare_body_graph *bodies = NULL;
+    struct pare_all_sizes all;
     struct parts parts = { 0 };
     bool inside = false;
     int rc;
 
     for (int i = 0; i < r->n_layers; i++)
         inside |= r->layer[i].info.body != NULL;
-    if (!g)
-        PARE_TRY(pare_graph_to_group(r, r->scratch, &g, err));
+    if (!g) {
+        PARE_TRY(pare_graph_to_group(r, r->scratch, &all, err));
+        g = all.g;
+    }
     if (inside)
         PARE_TRY(pare_body_graphs_new(r->scratch, r->model, g, &bodies, err));
     rc = find_parts(r, g, bodies, &parts, err);

@@ -30,10 +30,12 @@ struct pare_dependency_groups {
 int pare_compression_groups(struct pare_compression *r, const struct pare_dependency_groups **d,
                             struct pare_err *err);
 
-/* The graph to find groups in, for all sizes of free dimensions; a normalization is one node in it,
+/* all->g is the graph to find groups in, for all sizes of free dimensions, in arena a; its
+ * constants and the graphs for other sizes are in r->scratch.  A normalization is one node in it,
  * however the file spells it. */
-int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a, struct pare_graph **g,
-                        struct pare_err *err);
+struct pare_all_sizes;
+int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a,
+                        struct pare_all_sizes *all, struct pare_err *err);
 
 /* The removal units of that graph, in r->scratch.  Constants that several nodes happen to share are
  * made separate, so that they couple nothing, except `weight`, which may be masked. */

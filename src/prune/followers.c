@@ -5,6 +5,7 @@
 
 #include "../base/arena.h"
 #include "../compress/wrap.h"
+#include "../graph/free_dims.h"
 #include "../graph/removal_units.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
@@ -192,13 +193,14 @@ static int wrap_followers(struct search *s, struct pare_err *err)
     return rc;
 }
 
-static int add(struct search *s, struct pare_err *err)
+/* Layers that are wrapped refer to nodes of all->g. */
+static int add(struct search *s, struct pare_all_sizes *all, struct pare_err *err)
 {
     struct pare_prune_state *p = s->c->prune;
     const struct pare_dependency_groups *d;
 
-    PARE_TRY(pare_graph_to_group(s->c, s->c->arena, &p->graph, err));
-    s->g = p->graph;
+    PARE_TRY(pare_graph_to_group(s->c, s->c->arena, all, err));
+    s->g = p->graph = all->g;
     PARE_TRY(pare_layers(s->c->arena, s->g, &s->info, &s->n, err));
     PARE_TRY(add_tables(s, err));
     PARE_TRY(find_units(s, err));
@@ -211,8 +213,11 @@ int pare_followers_add(struct pare_compression *c, const struct pare_config *con
 {
     struct pare_mark m = pare_mark(c->scratch);
     struct search s = { .c = c, .config = config };
-    int rc = add(&s, err);
+    struct pare_all_sizes all = { 0 };
+    int rc = add(&s, &all, err);
 
+    if (all.g)
+        pare_all_sizes_forget(&all);
     c->prune->graph = NULL;
     c->prune->units = NULL;
     pare_reset(c->scratch, m);

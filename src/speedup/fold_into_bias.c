@@ -132,7 +132,7 @@ static int own_contents(struct pare_shrink *k, const struct pare_value *v, float
 
     if (!t->data) {
         *t = v->t;
-        PARE_TRY(pare_tensor_alloc(k->arena, t, err));
+        PARE_TRY(pare_tensor_alloc(k->writing, t, err));
         memcpy(t->data, v->t.data, (size_t)pare_numel(t) * sizeof(float));
     }
     *data = t->data;

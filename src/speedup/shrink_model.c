@@ -27,7 +27,7 @@ int pare_speedup_cannot_shrink(struct pare_speedup *s, const struct pare_node *n
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Copy a computed tensor, whose memory is freed with s->arena. */
+/* Copy a tensor whose memory is freed earlier than the new model's. */
 static int copy_data(struct pare_shrink *k, struct pare_tensor *t, struct pare_err *err)
 {
     const void *from = t->data;
@@ -63,8 +63,8 @@ static int new_contents(struct pare_shrink *k, const struct pare_value *v, struc
                          v->name);
     PARE_TRY(pare_shrink_gather(k, v, t->data ? t : file, to, err));
     if (t->data)
-        return pare_speedup_narrow(k->arena, k->s, v, to, err);
-    return to->data == file->data ? copy_data(k, to, err) : 0;
+        PARE_TRY(pare_speedup_narrow(k->arena, k->s, v, to, err));
+    return to->data == file->data || to->data == t->data ? copy_data(k, to, err) : 0;
 }
 
 /* Store a constant of one node that is not in the file, or that other nodes share there. */
@@ -395,7 +395,9 @@ static int attempt(struct pare_speedup *s, struct pare_model **out, struct pare_
     *out = NULL;
     PARE_TRY(pare_edit_new(s->from, &k.e, err));
     k.arena = pare_edit_arena(k.e);
-    rc = write_all(&k, err);
+    k.writing = pare_arena_new(1 << 16);
+    rc = k.writing ? write_all(&k, err) : pare_no_memory(err, "for a smaller model");
+    pare_arena_free(k.writing);
     if (!rc && s->unshrinkable == before)
         rc = pare_edit_sweep(k.e, err);
     if (rc || s->unshrinkable != before) {

@@ -16,12 +16,12 @@
  * are constants of it: what is written into the model is checked (shrink_attrs.c). */
 static int infer(struct pare_speedup *s, struct pare_err *err)
 {
-    struct pare_arena *const a[2] = { s->graphs, s->others };
+    const struct pare_size_arenas a = { s->graphs, s->others, s->arena, s->arena };
     const struct pare_io *io;
     struct pare_all_sizes all;
 
     pare_model_inputs(s->from, &io);
-    PARE_TRY(pare_graph_all_sizes_in(a, s->from->graph, io, s->opts->in, &all, err));
+    PARE_TRY(pare_graph_all_sizes_in(&a, s->from->graph, io, s->opts->in, &all, err));
     s->before = all.first;
     s->g = all.g;
     s->varying = all.varying;

@@ -208,7 +208,9 @@ struct pare_shrink {
     struct pare_speedup *s;
     struct pare_edit *e;
     struct pare_arena *arena;        /* of the new model, for contents of its tensors */
-    struct pare_tensor *replacement; /* per value: new contents; data NULL: unchanged */
+    struct pare_arena *writing;      /* freed when the constants are written */
+    struct pare_tensor *replacement; /* per value: new contents; data NULL: unchanged; floats are in
+                                      * `writing`, before channels are removed */
     struct pare_request *request;
 };
 

@@ -235,7 +235,10 @@ static int run_model(struct pair *p, int model, const struct pare_graph *const g
                      struct pare_speedup_report *r, struct pare_err *err)
 {
     struct pare_plan_opts po = { .threads = p->o->threads, .in = p->sample.in };
-    struct pare_plan_build build = { .opts = &po, .observe = p->points.names, .shaped = g[model] };
+    struct pare_plan_build build = { .opts = &po,
+                                     .compact = true,
+                                     .observe = p->points.names,
+                                     .shaped = g[model] };
     struct pare_plan *plan;
     int rc = pare_plan_build(p->m[model], &build, &plan, err);
 
@@ -253,7 +256,7 @@ static int run_fed(struct pair *p, const struct pare_graph *const g[2],
                    struct pare_speedup_report *r, struct pare_err *err)
 {
     struct pare_plan_opts po = { .threads = p->o->threads, .in = p->sample.in };
-    struct pare_plan_build build = { .opts = &po, .observe = p->points.names };
+    struct pare_plan_build build = { .opts = &po, .compact = true, .observe = p->points.names };
     struct pare_plan *plan[2] = { NULL, NULL };
     int rc = 0;
 

@@ -49,7 +49,8 @@ static bool conv_winograd_usable(const struct pare_match *v, const struct pare_n
 {
     const struct pare_window *w = &c->fuse.win;
 
-    if (v->train || n->in[0]->t.rank != 4 || w->group != 1 || v->backend->block < 8)
+    if (v->train || v->backend->compact || n->in[0]->t.rank != 4 || w->group != 1 ||
+        v->backend->block < 8)
         return false;
     for (int i = 0; i < 2; i++)
         if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0 ||
