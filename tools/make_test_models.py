@@ -233,6 +233,44 @@ def windows():
     ])
 
 
+def any_size():
+    """Images of any size to scores: convolutions and a mean over all pixels."""
+    node = helper.make_node
+    save("any_size", [
+        node("Conv", ["image", "conv1.weight"], ["c1"], "/conv1/Conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], ["r1"], "/Relu"),
+        node("Conv", ["r1", "conv2.weight"], ["c2"], "/conv2/Conv", kernel_shape=[1, 1]),
+        node("Relu", ["c2"], ["r2"], "/Relu_1"),
+        node("GlobalAveragePool", ["r2"], ["g"], "/gap/GlobalAveragePool"),
+        node("Flatten", ["g"], ["f"], "/Flatten", axis=1),
+        node("Gemm", ["f", "fc.weight", "fc.bias"], ["scores"], "/fc/Gemm", transB=1),
+    ], [tensor("image", ["batch", 3, "height", "width"])], [tensor("scores", ["batch", 2])], [
+        weights("conv1.weight", 4, 3, 3, 3), weights("conv2.weight", 8, 4, 1, 1), weights("fc.weight", 2, 8),
+        weights("fc.bias", 2),
+    ])
+
+
+def detector():
+    """Image without a batch to the pixels with a score above 0: their number depends on the image."""
+    node = helper.make_node
+    save("detector", [
+        node("Unsqueeze", ["image", "zero"], ["batch"], "/Unsqueeze"),
+        node("Conv", ["batch", "conv1.weight"], ["c1"], "/conv1/Conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], ["r1"], "/Relu"),
+        node("Conv", ["r1", "conv2.weight"], ["c2"], "/conv2/Conv", kernel_shape=[1, 1]),
+        node("Reshape", ["c2", "flat"], ["rows"], "/Reshape"),
+        node("Transpose", ["rows"], ["pixels"], "/Transpose", perm=[1, 0]),
+        node("Gather", ["pixels", "last"], ["score"], "/Gather", axis=1),
+        node("Greater", ["score", "limit"], ["above"], "/Greater"),
+        node("Compress", ["pixels", "above"], ["boxes"], "/Compress", axis=0),
+        node("Compress", ["score", "above"], ["scores"], "/Compress_1", axis=0),
+    ], [tensor("image", [3, "height", "width"])], [tensor("boxes", ["n", 5]), tensor("scores", ["n"])], [
+        weights("conv1.weight", 4, 3, 3, 3), weights("conv2.weight", 5, 4, 1, 1),
+        *(numpy_helper.from_array(np.array(v, t), name) for name, v, t in (
+            ("zero", [0], np.int64), ("flat", [5, -1], np.int64), ("last", 4, np.int64), ("limit", 0, np.float32))),
+    ])
+
+
 def rows_of_digits():
     """The rows of an image as steps of two recurrent layers, with initial states as PyTorch writes them: slices of zeros of
     a computed batch.  A linear layer reads the last state of the second."""
@@ -275,6 +313,6 @@ def streaming():
     ])
 
 
-for make in (windows, tiny_cnn, tiny_text, tiny_bert, add, unknown_operator, exporter_habits, sliced_weight,
+for make in (any_size, detector, windows, tiny_cnn, tiny_text, tiny_bert, add, unknown_operator, exporter_habits, sliced_weight,
              padded_heads, rows_of_digits, streaming):
     make()

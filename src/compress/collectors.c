@@ -4,6 +4,7 @@
 #include "../base/arena.h"
 #include "../base/clock.h"
 #include "../data/data.h"
+#include "../plan/shape_plans.h"
 #include "compression.h"
 
 int pare_compression_collected_values(struct pare_compression *c, struct pare_strs *names,
@@ -96,8 +97,9 @@ int pare_compression_collect(struct pare_compression *c, const struct pare_plan 
 struct feed {
     struct pare_compression *c;
     struct pare_strs names;
-    struct pare_plan *plan;
-    int64_t size, part; /* items of a batch; items of one run of the plan */
+    struct pare_shape_plans plans;
+    struct pare_plan *plan; /* of the current batch */
+    int64_t size, part;     /* items of a batch; items of one run of the plan */
 };
 
 /* Items of one run of the plan.  Observing keeps values that are fused otherwise, which takes
@@ -116,7 +118,8 @@ static int64_t part_of(const struct pare_compression *c, const struct pare_tenso
     return n;
 }
 
-static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err *err)
+/* The plan for the shapes of a batch. */
+static int find_plan(struct feed *f, const struct pare_batch *b, struct pare_err *err)
 {
     struct pare_tensor in[PARE_DATA_INPUTS];
     struct pare_plan_opts o = { .threads = f->c->threads, .in = in };
@@ -125,7 +128,7 @@ static int make_plan(struct feed *f, const struct pare_batch *b, struct pare_err
     memcpy(in, b->in, (size_t)b->n_in * sizeof(*in));
     f->size = b->whole;
     f->part = o.batch = in[0].dim[0] = b->n_in > 1 ? b->x.dim[0] : part_of(f->c, &b->x);
-    PARE_TRY(pare_plan_build(f->c->model, &build, &f->plan, err));
+    PARE_TRY(pare_shape_plans_get(&f->plans, f->c->model, &build, b->n_in, &f->plan, err));
     if (f->plan->graph->n_out > 16)
         return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
     return 0;
@@ -148,7 +151,7 @@ static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err
     return f->names.n ? pare_compression_collect(f->c, f->plan, err) : 0;
 }
 
-/* One plan for full batches; a smaller last batch is skipped. */
+/* A smaller last batch is skipped. */
 static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, struct pare_err *err)
 {
     struct pare_compression *c = f->c;
@@ -162,10 +165,9 @@ static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, str
         PARE_TRY(pare_loader_next(loader, &b, err));
         if (!b)
             continue; /* end of an epoch; the loader starts the next one */
-        if (!f->plan)
-            PARE_TRY(make_plan(f, b, err));
-        if (b->whole != f->size)
+        if (f->plan && b->whole != f->size)
             continue;
+        PARE_TRY(find_plan(f, b, err));
         if (c->progress &&
             !c->progress(c->progress_user,
                          &(struct pare_progress){ "observe", done, batches, pare_now() - start }))
@@ -187,8 +189,8 @@ static int64_t full_batches(const struct pare_compression *c, const struct pare_
     return n > 1 ? n : 1;
 }
 
-/* Opens a loader of batches of this many items; *batches is raised where the model's batch is fixed
- * to fewer, so that as many items are loaded. */
+/* Opens a loader of batches of this many items; *batches is raised where batches have fewer (the
+ * model's batch is fixed, or items run one by one), so that as many items are loaded. */
 static int open_loader(struct pare_compression *c, int64_t batch, int64_t *batches,
                        struct pare_loader **loader, struct pare_err *err)
 {
@@ -198,20 +200,26 @@ static int open_loader(struct pare_compression *c, int64_t batch, int64_t *batch
                                   .seed = 1,
                                   .rank = pare_dist_rank(c->dist),
                                   .ranks = pare_dist_size(c->dist) };
+    int64_t wanted, size;
     const struct pare_io *io;
 
     if (!c->data)
-        return pare_fail(err, PARE_ECONFIG, "the compression has no data to run through the model");
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "there is no data to run through the model: give a data set (--data), which "
+            "needs no labels, or use a preset that needs none (int8-dynamic, "
+            "int8-weights)");
     o.n_inputs = pare_model_inputs(c->model, &io);
     if (o.n_inputs > 0)
         o.input = io;
-    if (o.n_inputs > 0 && io[0].rank > 0 && io[0].dim[0] > 0 && o.ranks == 1) {
-        int64_t items = *batches * (batch ? batch : c->data->opts.batch);
-
+    if (o.n_inputs > 0 && io[0].rank > 0 && io[0].dim[0] > 0 && o.ranks == 1)
         o.batch = io[0].dim[0];
-        *batches = (items + o.batch - 1) / o.batch;
-    }
-    return pare_loader_new(c->data, &o, loader, err);
+    PARE_TRY(pare_loader_new(c->data, &o, loader, err));
+    wanted = batch ? batch : c->data->opts.batch;
+    size = pare_loader_batch_size(*loader);
+    if (size != wanted)
+        *batches = (*batches * wanted + size - 1) / size;
+    return 0;
 }
 
 static int forward(struct pare_compression *c, int64_t batches, bool once, struct pare_err *err)
@@ -224,7 +232,7 @@ static int forward(struct pare_compression *c, int64_t batches, bool once, struc
         batches = full_batches(c, loader);
     if (!rc)
         rc = feed(&f, loader, batches, err);
-    pare_plan_free(f.plan);
+    pare_shape_plans_free(&f.plans);
     pare_loader_free(loader);
     return rc;
 }
@@ -244,15 +252,21 @@ int pare_compression_forward_once(struct pare_compression *c, int64_t batches, s
 /* Batches in memory. */
 struct kept {
     struct pare_arena *a;
-    struct pare_tensor (*in)[PARE_DATA_INPUTS];
+    struct pare_batch *batch;
     int64_t n;
 };
 
 /* Copies a batch, which the loader keeps only until the next one. */
 static int keep_batch(struct kept *k, const struct pare_batch *b, struct pare_err *err)
 {
+    struct pare_batch *to = &k->batch[k->n];
+
+    *to = *b;
+    to->in = pare_alloc(k->a, (size_t)b->n_in, sizeof(*to->in));
+    if (!to->in)
+        return pare_no_memory(err, "for a batch");
     for (int i = 0; i < b->n_in; i++) {
-        struct pare_tensor *t = &k->in[k->n][i];
+        struct pare_tensor *t = &to->in[i];
         size_t bytes;
 
         *t = b->in[i];
@@ -262,6 +276,7 @@ static int keep_batch(struct kept *k, const struct pare_batch *b, struct pare_er
             return pare_no_memory(err, "for a batch");
         memcpy(t->data, b->in[i].data, bytes);
     }
+    to->x = to->in[0];
     k->n++;
     return 0;
 }
@@ -269,8 +284,8 @@ static int keep_batch(struct kept *k, const struct pare_batch *b, struct pare_er
 static int keep_batches(struct feed *f, struct pare_loader *loader, struct kept *k, int64_t batches,
                         struct pare_err *err)
 {
-    k->in = pare_alloc(k->a, (size_t)batches, sizeof(*k->in));
-    if (!k->in)
+    k->batch = pare_alloc(k->a, (size_t)batches, sizeof(*k->batch));
+    if (!k->batch)
         return pare_no_memory(err, "for a batch");
     while (k->n < batches) {
         const struct pare_batch *b;
@@ -280,10 +295,9 @@ static int keep_batches(struct feed *f, struct pare_loader *loader, struct kept 
             return 0; /* fewer items than asked for */
         if (!b)
             continue;
-        if (!f->plan)
-            PARE_TRY(make_plan(f, b, err));
-        if (b->whole != f->size)
+        if (k->n && b->whole != f->size)
             continue;
+        f->size = b->whole;
         pare_dist_batch(f->c->dist, b->own, b->whole);
         PARE_TRY(keep_batch(k, b, err));
     }
@@ -309,10 +323,12 @@ int pare_compression_repeat(struct pare_compression *c, int64_t items, pare_repe
         for (int64_t i = 0; i < k.n && more && !rc; i++) {
             struct pare_tensor out[16];
 
-            rc = pare_plan_execute(f.plan, k.in[i], out, err);
+            rc = find_plan(&f, &k.batch[i], err);
+            if (!rc)
+                rc = pare_plan_execute(f.plan, k.batch[i].in, out, err);
         }
     }
-    pare_plan_free(f.plan);
+    pare_shape_plans_free(&f.plans);
     pare_loader_free(loader);
     pare_arena_free(k.a);
     return rc;

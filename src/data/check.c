@@ -129,31 +129,34 @@ static bool is_whole_input(const struct pare_tensor *item, const struct pare_io 
     return same;
 }
 
-/* *shape: `item` in the shape and type of `input`. */
-static int fit_item(const struct pare_data *d, const struct pare_tensor *item,
-                    const struct pare_io *input, struct pare_tensor *shape, struct pare_err *err)
+int pare_item_fit(const struct pare_data *d, const struct pare_tensor *of,
+                  const struct pare_io *input, struct pare_tensor *shape, struct pare_err *err)
 {
     char want[PARE_SHAPE_TEXT], have[PARE_SHAPE_TEXT];
+    struct pare_tensor item = *of;
 
-    shape->dtype = input->dtype == PARE_NONE ? item->dtype : input->dtype;
-    if (input->rank < 0 || same_dims(item, input))
+    *shape = item;
+    shape->data = NULL;
+    shape->dtype = input->dtype == PARE_NONE ? item.dtype : input->dtype;
+    if (input->rank < 0 || same_dims(&item, input))
         return 0;
-    if (input->rank > 0 && reshapes(item, input, shape)) {
+    if (input->rank > 0 && reshapes(&item, input, shape)) {
         shape->dtype = input->dtype;
         return 0;
     }
-    if (is_whole_input(item, input))
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the model's input '%s' is one item, %s, without an axis for a batch: "
-                         "export the model with one, or use a preset that needs no data "
-                         "(int8-dynamic, int8-weights)",
-                         input->name, pare_shape_text(item, have, sizeof(have)));
+    if (is_whole_input(&item, input)) {
+        enum pare_dtype dtype = shape->dtype;
+
+        *shape = item;
+        shape->dtype = dtype;
+        return 0;
+    }
     return pare_fail(err, PARE_ESHAPE,
                      "the model's input '%s' takes %s, but the items of '%s' are %s%s", input->name,
                      input->rank ? input_text(input, want, sizeof(want)) : "a single number",
-                     d->name, pare_shape_text(item, have, sizeof(have)),
+                     d->name, pare_shape_text(&item, have, sizeof(have)),
                      d->parts->is_image && d->dtype == PARE_U8 && input->rank == 4 &&
-                             item->rank == 3 && input->dim[1] == item->dim[0]
+                             item.rank == 3 && input->dim[1] == item.dim[0]
                          ? "; --resize H,W resizes images"
                          : "");
 }
@@ -172,7 +175,17 @@ int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
     if (pare_item_last(d, input))
         *shape = turned(&d->item);
     item = *shape;
-    return fit_item(d, &item, input, shape, err);
+    return pare_item_fit(d, &item, input, shape, err);
+}
+
+int pare_image_check(const struct pare_data *d, int64_t h, int64_t w, const struct pare_io *input,
+                     struct pare_err *err)
+{
+    struct pare_tensor item = { PARE_F32, 3, { d->item.dim[0], h, w }, NULL }, shape;
+
+    if (pare_item_last(d, input))
+        item = turned(&item);
+    return pare_item_fit(d, &item, input, &shape, err);
 }
 
 int pare_input_find(const struct pare_data *d, const struct pare_io *io, int n, int i,
@@ -199,7 +212,34 @@ int pare_input_shape(const struct pare_data *d, int k, const struct pare_io *io,
         return pare_fail(err, PARE_ESHAPE, "the model's input '%s' takes %s, but '%s' has %s",
                          items.name, pare_dtype_name(items.dtype), d->name,
                          pare_dtype_name(item.dtype));
-    return fit_item(d, &item, &items, shape, err);
+    if (d->parts->each && item.dtype == PARE_U8 && floats)
+        return pare_fail(err, PARE_ESHAPE,
+                         "the model's input '%s' takes %s, but '%s' has %s; write its items as "
+                         "float32, normalized as the model expects",
+                         items.name, pare_dtype_name(items.dtype), d->name,
+                         pare_dtype_name(item.dtype));
+    for (int64_t n = 0; d->parts->each && n < d->n; n++) {
+        int64_t at = d->parts->pick ? d->parts->pick[n] : n;
+
+        PARE_TRY(
+            pare_at(err,
+                    pare_item_fit(d, &d->parts->each[at * d->n_inputs + k], &items, shape, err),
+                    "item %lld", (long long)n));
+    }
+    return pare_item_fit(d, &item, &items, shape, err);
+}
+
+bool pare_data_is_whole(const struct pare_data *d, const struct pare_io *io, int n_io)
+{
+    struct pare_tensor shape;
+    struct pare_err err;
+    int k = d->n_inputs ? pare_input_find(d, io, n_io, 0, &err) : 0;
+
+    if (k < 0 || io->rank < 1)
+        return false;
+    return !(d->n_inputs ? pare_input_shape(d, k, io, 0, &shape, &err)
+                         : pare_item_shape(d, io, &shape, &err)) &&
+           shape.rank == io->rank;
 }
 
 /* A single output can distinguish two classes. */

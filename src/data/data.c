@@ -245,10 +245,14 @@ static int check_sides(const char *name, const struct pare_ints *v, struct pare_
 /* A set of several inputs has no images to change. */
 static int check_plain(const struct pare_data_opts *o, struct pare_err *err)
 {
-    if (o->resize.n || o->crop.n || o->pad || o->flip || o->mean.n || o->std.n || o->scale > 0)
+    bool norm = strcmp(o->norm, "auto") && strcmp(o->norm, "none");
+
+    if (o->resize.n || o->crop.n || o->pad || o->flip || o->mean.n || o->std.n || o->scale > 0 ||
+        norm || strcmp(o->pixels, "auto") || strcmp(o->channels, "rgb"))
         return pare_fail(err, PARE_ECONFIG,
-                         "its arrays are named as the model's inputs, which get them as stored: "
-                         "'resize', 'crop', 'pad', 'flip', 'mean', 'std' and 'scale' do not apply");
+                         "the model's inputs get its arrays as stored: 'resize', 'crop', 'pad', "
+                         "'flip', 'norm', 'pixels', 'channels', 'mean', 'std' and 'scale' do not "
+                         "apply");
     return 0;
 }
 
@@ -418,6 +422,14 @@ static int fit_images(struct pare_data *d, struct pare_data_opts *o, struct pare
     return d->note ? 0 : pare_no_memory(err, "to open a data set");
 }
 
+static int note_single(struct pare_data *d, struct pare_err *err)
+{
+    d->note = pare_sprintf(d->arena, "%s%s%s: items differ in shape and run one by one%s",
+                           d->note ? d->note : "", d->note ? "\n" : "", d->name,
+                           d->parts->is_image ? "; --resize H,W makes them equal" : "");
+    return d->note ? 0 : pare_no_memory(err, "to open a data set");
+}
+
 static int open_set(struct pare_data *d, const char *split, struct pare_data_opts *o,
                     struct pare_err *err)
 {
@@ -438,7 +450,8 @@ static int open_set(struct pare_data *d, const char *split, struct pare_data_opt
         PARE_TRY(pare_at(err, hold_out(d, !train, o->holdout, err), "%s", d->name));
     if (o->limit > 0 && o->limit < d->n)
         PARE_TRY(choose_items(d, o->limit, true, err));
-    return 0;
+    PARE_TRY(pare_at(err, pare_image_sizes(d, err), "%s", d->name));
+    return d->single ? note_single(d, err) : 0;
 }
 
 /* Check a struct that was not filled from the table: missing lists, values out of range. */

@@ -39,6 +39,7 @@ struct pare_data {
     struct pare_tensor y;          /* (n) int64 labels, or (n, ...) int64 or float32 targets;
                                        data is NULL if there are none */
     int64_t classes;               /* 0 if y is not int64 */
+    bool single;                   /* items have different shapes: a batch has one item */
     bool classes_known;            /* false: `classes` is the largest label + 1 */
     const char *note;              /* what was done to fit the model; NULL: nothing to say */
     const char *const *class_name; /* (classes) or NULL */
@@ -65,6 +66,9 @@ int pare_data_open_for(const struct pare_data_request *r, const struct pare_data
 int pare_data_check(const struct pare_data *data, const struct pare_io *input,
                     struct pare_err *err);
 
+/* Whether an item is all of the model's first input, which has no axis for a batch. */
+bool pare_data_is_whole(const struct pare_data *data, const struct pare_io *io, int n_io);
+
 /* Check that class labels fit a model with n_out outputs per item; 0: unknown. */
 int pare_data_check_classes(const struct pare_data *data, int64_t n_out, struct pare_err *err);
 
@@ -82,7 +86,8 @@ struct pare_loader;
 
 struct pare_loader_opts {
     bool train;    /* shuffle and augment, as the set's options specify */
-    int64_t batch; /* items per batch; 0: from the set's options */
+    int64_t batch; /* items per batch; 0: from the set's options.  A batch has one item if items
+                      have different shapes, or if the model's input has no axis for a batch */
     bool float_y;  /* labels of batches are float32, also those of integers */
     uint64_t seed;
     const struct pare_io *input; /* the model's inputs, which batches then match; or NULL */
@@ -109,6 +114,12 @@ struct pare_batch {
      * there are processes, `own` is 0 for some; then x has an item of another process. */
     int64_t whole, own;
 };
+
+/* The items of a batch in this process. */
+static inline int64_t pare_batch_items(const struct pare_batch *b)
+{
+    return b->axis[0] < 0 ? 1 : b->x.dim[b->axis[0]];
+}
 
 /* Position of a loader, for checkpoints. */
 struct pare_loader_pos {

@@ -166,4 +166,5 @@ const struct pare_source pare_source_file_list = {
     .probe = probe,
     .open = open_list,
     .read = pare_image_files_read,
+    .size = pare_image_files_size,
 };

@@ -4,12 +4,15 @@
 
 #include "class_folder.h"
 
-/* For open(): the items are these files.  All have the size of the first one, unless the options
- * specify another. */
+/* For open(): the items are these files. */
 int pare_image_files_use(struct pare_data *d, struct pare_file_list *list, struct pare_err *err);
 
 /* read() of a format whose items are image files. */
 int pare_image_files_read(const struct pare_data *d, int64_t i, struct pare_arena *a,
                           struct pare_image *p, struct pare_err *err);
+
+/* size() of such a format. */
+int pare_image_files_size(const struct pare_data *d, int64_t i, struct pare_arena *a, int64_t *h,
+                          int64_t *w, struct pare_err *err);
 
 #endif

@@ -35,4 +35,5 @@ const struct pare_source pare_source_image_folder = {
     .probe = probe,
     .open = open_folder,
     .read = pare_image_files_read,
+    .size = pare_image_files_size,
 };

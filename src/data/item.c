@@ -8,7 +8,7 @@
 /* Output (y, x) is the image's (top + y, left + x), or black outside; if mirrored, x counts from
  * the right. */
 struct window {
-    int64_t top, left;
+    int64_t top, left, H, W;
     bool mirror;
 };
 
@@ -38,10 +38,11 @@ static int64_t center(int64_t spare)
     return spare / 2 + (spare % 4 == 3);
 }
 
+/* Choose the place of a window of v->H x v->W. */
 static int place_window(const struct pare_data *d, const struct pare_image *p, struct pare_rng *rng,
                         struct window *v, struct pare_err *err)
 {
-    int64_t pad = rng ? d->opts.pad : 0, H = d->parts->H, W = d->parts->W;
+    int64_t pad = rng ? d->opts.pad : 0, H = v->H, W = v->W;
     int64_t down = p->h + 2 * pad - H, across = p->w + 2 * pad - W;
     bool fixed = !d->parts->cropped && (p->h != H || p->w != W);
 
@@ -52,7 +53,8 @@ static int place_window(const struct pare_data *d, const struct pare_image *p, s
                          (long long)p->h, (long long)p->w, fixed ? "the first one" : "the window",
                          (long long)H, (long long)W);
     if (!rng) {
-        *v = (struct window){ center(down), center(across), false };
+        v->top = center(down);
+        v->left = center(across);
         return 0;
     }
     v->mirror = d->opts.flip && (pare_rng_next(rng) >> 63);
@@ -93,13 +95,13 @@ static void plane(const struct pare_data *d, const struct pare_image *p, const s
                   int64_t c, float *out)
 {
     const struct pare_data_parts *s = d->parts;
-    int64_t k = s->n_norm > 1 ? c : 0, W = s->W, step = v->mirror ? -1 : 1;
+    int64_t k = s->n_norm > 1 ? c : 0, W = v->W, step = v->mirror ? -1 : 1;
     int64_t from = v->left < 0 ? -v->left : 0, to = p->w - v->left < W ? p->w - v->left : W;
     int64_t from_c = s->swapped ? p->c - 1 - c : c;
     int64_t stride = p->last ? p->c : 1, at = p->last ? from_c : from_c * p->h * p->w;
     float scale = (float)s->scale, mean = s->mean[k], std = s->std[k], black = (0 - mean) / std;
 
-    for (int64_t y = 0; y < s->H; y++, out += W) {
+    for (int64_t y = 0; y < v->H; y++, out += W) {
         float *start = v->mirror ? out + W - 1 : out;
         int64_t iy = v->top + y, i = at + (iy * p->w + v->left + from) * stride;
         struct row r = { NULL, stride, start + from * step, step, to - from };
@@ -134,30 +136,67 @@ static int to_floats(struct pare_arena *a, struct pare_image *p, struct pare_err
     return 0;
 }
 
-static int load_window(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
-                       struct pare_arena *a, struct pare_err *err)
+/* Item i, resized. */
+static int open_item(const struct pare_data *d, int64_t i, struct pare_arena *a,
+                     struct pare_image *p, struct pare_err *err)
 {
-    const struct pare_data_parts *s = d->parts;
-    struct pare_image p;
-    struct window v = { 0, 0, false };
     int64_t h, w;
 
-    PARE_TRY(fetch(d, i, a, &p, err));
-    pare_resized(&s->resize, p.h, p.w, &h, &w);
-    if (h != p.h || w != p.w)
-        PARE_TRY(pare_rescale(a, &p, h, w, err));
-    PARE_TRY(place_window(d, &p, rng, &v, err));
-    if (!s->table)
-        PARE_TRY(to_floats(a, &p, err));
-    for (int64_t c = 0; c < p.c; c++)
-        plane(d, &p, &v, c, out + c * s->H * s->W);
+    PARE_TRY(fetch(d, i, a, p, err));
+    pare_resized(&d->parts->resize, p->h, p->w, &h, &w);
+    return h != p->h || w != p->w ? pare_rescale(a, p, h, w, err) : 0;
+}
+
+/* A window of v->H x v->W of an image, (C, H, W). */
+static int load_window(const struct pare_data *d, struct pare_image *p, struct pare_rng *rng,
+                       struct window *v, float *out, struct pare_arena *a, struct pare_err *err)
+{
+    PARE_TRY(place_window(d, p, rng, v, err));
+    if (!d->parts->table)
+        PARE_TRY(to_floats(a, p, err));
+    for (int64_t c = 0; c < p->c; c++)
+        plane(d, p, v, c, out + c * v->H * v->W);
     return 0;
+}
+
+static int load_own(const struct pare_data *d, int64_t i, struct pare_rng *rng,
+                    struct pare_arena *a, struct pare_tensor *t, struct pare_err *err)
+{
+    struct pare_image p;
+    struct window v;
+
+    PARE_TRY(open_item(d, i, a, &p, err));
+    v = (struct window){ .H = p.h, .W = p.w };
+    *t = (struct pare_tensor){ PARE_F32, 3, { p.c, p.h, p.w }, NULL };
+    if (!d->parts->is_image) {
+        t->rank = d->item.rank;
+        t->dim[0] = t->rank > 1 ? p.c : p.w;
+        t->dim[1] = p.w;
+    }
+    PARE_TRY(pare_tensor_alloc(a, t, err));
+    return load_window(d, &p, rng, &v, pare_f32_mut(t), a, err);
+}
+
+int pare_item_own(const struct pare_data *d, int64_t i, struct pare_rng *rng, struct pare_arena *a,
+                  struct pare_tensor *t, struct pare_err *err)
+{
+    return pare_at(err, load_own(d, i, rng, a, t, err), "item %lld", (long long)i);
+}
+
+static int load_item(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
+                     struct pare_arena *a, struct pare_err *err)
+{
+    struct window v = { .H = d->parts->H, .W = d->parts->W };
+    struct pare_image p;
+
+    PARE_TRY(open_item(d, i, a, &p, err));
+    return load_window(d, &p, rng, &v, out, a, err);
 }
 
 int pare_item_load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
                    struct pare_arena *a, struct pare_err *err)
 {
-    return pare_at(err, load_window(d, i, rng, out, a, err), "item %lld", (long long)i);
+    return pare_at(err, load_item(d, i, rng, out, a, err), "item %lld", (long long)i);
 }
 
 int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, void *out,

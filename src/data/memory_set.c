@@ -68,7 +68,7 @@ struct pare_tensor pare_input_item(const struct pare_data *d, int k)
     struct pare_tensor item = d->input[k].t;
 
     item.data = NULL;
-    if (!d->parts->get && !(d->parts->every && d->parts->every[k])) {
+    if (!d->parts->get && !d->parts->each && !(d->parts->every && d->parts->every[k])) {
         item.rank--;
         memmove(item.dim, item.dim + 1, (size_t)item.rank * sizeof(*item.dim));
     }
@@ -83,6 +83,59 @@ int pare_data_inputs(struct pare_data *d, const struct pare_input *input, int n,
     PARE_TRY(check(&a, d->parts->every, err));
     take_inputs(d, &a, input);
     return 0;
+}
+
+/* Items of a set have the same types, and ranks. */
+static int check_item(const struct pare_data *d, const char *const *name, int n, int64_t i,
+                      bool *same, struct pare_err *err)
+{
+    for (int k = 0; k < n; k++) {
+        const struct pare_tensor *t = &d->parts->each[i * n + k], *first = &d->parts->each[k];
+        char text[PARE_SHAPE_TEXT], of_first[PARE_SHAPE_TEXT];
+
+        if (t->dtype == PARE_STR)
+            return pare_fail(err, PARE_EUNSUPPORTED, "strings, only numbers are supported");
+        PARE_TRY(pare_tensor_size(t, NULL, NULL, err));
+        if (t->dtype != first->dtype || t->rank != first->rank)
+            return pare_fail(err, PARE_ESHAPE, "input '%s' is %s %s, that of the first item %s %s",
+                             name[k] ? name[k] : "", pare_dtype_name(t->dtype),
+                             pare_shape_text(t, text, sizeof(text)), pare_dtype_name(first->dtype),
+                             pare_shape_text(first, of_first, sizeof(of_first)));
+        *same &= pare_same_shape(t, first);
+    }
+    return 0;
+}
+
+int pare_data_each(struct pare_data *d, const char *const *name, int n, int64_t items,
+                   struct pare_err *err)
+{
+    struct pare_input *in = pare_alloc(d->arena, (size_t)n, sizeof(*in));
+    bool same = true;
+
+    if (!in)
+        return pare_no_memory(err, "for a data set");
+    for (int64_t i = 0; i < items; i++)
+        PARE_TRY(pare_at(err, check_item(d, name, n, i, &same, err), "item %lld", (long long)i));
+    for (int k = 0; k < n; k++) {
+        in[k] = (struct pare_input){ name[k], d->parts->each[k] };
+        in[k].t.data = NULL;
+    }
+    d->input = in;
+    d->n_inputs = n;
+    d->n = items;
+    d->dtype = in[0].t.dtype;
+    d->item = pare_input_item(d, 0);
+    d->single = !same;
+    return 0;
+}
+
+int pare_item_tensors(const struct pare_data *d, int64_t i, struct pare_arena *a,
+                      struct pare_tensor *in, struct pare_err *err)
+{
+    int64_t at = d->parts->pick ? d->parts->pick[i] : i;
+
+    memcpy(in, d->parts->each + at * d->n_inputs, (size_t)d->n_inputs * sizeof(*in));
+    return d->source->load ? d->source->load(d, at, a, in, err) : 0;
 }
 
 static int fill(struct pare_data *d, const struct pare_arrays *a, struct pare_err *err)

@@ -33,6 +33,16 @@ struct pare_source {
     /* Decode item i into memory of the arena.  NULL: parts->x has all items. */
     int (*read)(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_image *p,
                 struct pare_err *err);
+
+    /* The height and width of item i, from the header of its file; the arena is for scratch memory.
+     * NULL: all items have the same size. */
+    int (*size)(const struct pare_data *d, int64_t i, struct pare_arena *a, int64_t *h, int64_t *w,
+                struct pare_err *err);
+
+    /* Read item i, a tensor for each input of the set, into memory of the arena; its shapes are
+     * those in parts->each.  NULL: parts->each has the elements. */
+    int (*load)(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_tensor *in,
+                struct pare_err *err);
 };
 
 struct pare_data_parts {
@@ -58,6 +68,8 @@ struct pare_data_parts {
     int (*get)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
     void *user;  /* argument of get(), which makes items; get NULL: input[].t has all items */
     bool *every; /* by input: its value is for all items; NULL: none is */
+    struct pare_tensor *each; /* (stored items, inputs): items one by one; NULL: input[].t has
+                               * all of them, else the shape of the first */
 };
 
 /* A set without items, allocated in the arena. */
@@ -72,6 +84,11 @@ int pare_data_arrays(struct pare_data *d, const struct pare_tensor *x, const str
 /* For open(): a set of several inputs; input[k].t (items, ...) and its name are in data->arena. */
 int pare_data_inputs(struct pare_data *d, const struct pare_input *input, int n, int64_t items,
                      struct pare_err *err);
+
+/* For open(): a set whose items are tensors of their own, in parts->each; the names of the inputs
+ * are in data->arena.  Items of different shapes are run one by one. */
+int pare_data_each(struct pare_data *d, const char *const *name, int n_inputs, int64_t items,
+                   struct pare_err *err);
 
 /* For open(): the same with one array for each of parts->io, whose axes may be in another order
  * (named_arrays.c). */
@@ -126,6 +143,21 @@ struct pare_rng;
 int pare_item_load(const struct pare_data *d, int64_t i, struct pare_rng *rng, float *out,
                    struct pare_arena *a, struct pare_err *err);
 
+/* For sets whose images are resized to different sizes: they run one by one. */
+int pare_image_sizes(struct pare_data *d, struct pare_err *err);
+
+/* Check that a model with this input takes images of h x w. */
+int pare_image_check(const struct pare_data *d, int64_t h, int64_t w, const struct pare_io *input,
+                     struct pare_err *err);
+
+/* Item i in its own size, float32 in the arena: (C, H, W) of an image. */
+int pare_item_own(const struct pare_data *d, int64_t i, struct pare_rng *rng, struct pare_arena *a,
+                  struct pare_tensor *t, struct pare_err *err);
+
+/* Item i of a set with parts->each: a tensor for each input of the set. */
+int pare_item_tensors(const struct pare_data *d, int64_t i, struct pare_arena *a,
+                      struct pare_tensor *in, struct pare_err *err);
+
 /* (C, H, W) to (H, W, C). */
 void pare_item_turn(const float *from, float *to, int64_t channels, int64_t pixels);
 
@@ -136,6 +168,11 @@ int pare_item_raw(const struct pare_data *d, int64_t i, enum pare_dtype dtype, v
 /* The shape of items for a model with this input, without N, or an error with the reason. */
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,
                     struct pare_tensor *shape, struct pare_err *err);
+
+/* The shape and type in which a model with this input, whose items are on axis 0, gets an item of
+ * the set; of the rank of the input if that has no axis for a batch. */
+int pare_item_fit(const struct pare_data *d, const struct pare_tensor *item,
+                  const struct pare_io *input, struct pare_tensor *shape, struct pare_err *err);
 
 /* Whether the model takes the set's images as (H, W, C). */
 bool pare_item_last(const struct pare_data *d, const struct pare_io *input);

@@ -1,7 +1,8 @@
 /* wav_folder.c - WAV files in a folder per class, or in one folder without labels.
  *
  * An item is (samples), or (channels, samples) of files with several channels.  Files of one set
- * have the same rate and number of channels.
+ * have the same rate and number of channels.  Files of different lengths are padded (option
+ * 'fill'), or run one by one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,7 @@ static int find_length(struct pare_data *d, struct set *s, int64_t *length, stru
 {
     int64_t takes = model_length(d), shortest = INT64_MAX;
     int longest = 0, shorter = 0;
+    bool differ = false;
 
     *length = takes;
     for (int i = 0; i < s->list.n; i++) {
@@ -93,6 +95,7 @@ static int find_length(struct pare_data *d, struct set *s, int64_t *length, stru
         if (!i)
             s->first = w;
         PARE_TRY(check_same(d, s, s->list.path[i], &w, err));
+        differ |= w.frames != s->first.frames;
         longest = w.frames > *length ? i : longest;
         *length = w.frames > *length ? w.frames : *length;
         shorter = w.frames < shortest ? i : shorter;
@@ -101,7 +104,10 @@ static int find_length(struct pare_data *d, struct set *s, int64_t *length, stru
     if (takes && *length > takes)
         return pare_fail(err, PARE_ESHAPE, "%s: %lld samples, the model takes %lld: cut the file",
                          s->list.path[longest], (long long)*length, (long long)takes);
-    if (shortest < *length && !d->opts.fill)
+    d->single = differ && !takes && !d->opts.fill;
+    if (d->single)
+        *length = s->first.frames;
+    if (shortest < *length && !d->opts.fill && !d->single)
         return pare_fail(err, PARE_ESHAPE,
                          "%s: %lld samples, expected %lld: --fill 0 adds zeros to shorter files",
                          s->list.path[shorter], (long long)shortest, (long long)*length);
@@ -167,6 +173,7 @@ static int read_sound(const struct pare_data *d, int64_t i, struct pare_arena *a
     PARE_TRY(pare_at(err, pare_file_read(a, path, &bytes, &len, err), "%s", path));
     PARE_TRY(pare_at(err, pare_wav_parse(bytes, len, len, &w, err), "%s", path));
     PARE_TRY(check_same(d, s, path, &w, err));
+    p->w = d->single ? w.frames : p->w;
     if (w.frames > p->w)
         return pare_fail(err, PARE_EFORMAT, "%s: the file has changed", path);
     out = pare_alloc_raw(a, (size_t)(p->c * p->w), sizeof(*out));
@@ -179,7 +186,8 @@ static int read_sound(const struct pare_data *d, int64_t i, struct pare_arena *a
 const struct pare_source pare_source_wav_folder = {
     .name = "wav-folder",
     .help = "WAV files in a folder per class, or in one folder without labels; --mono mixes "
-            "channels, --rate checks the sampling rate, --fill pads shorter files",
+            "channels, --rate checks the sampling rate, --fill pads shorter files, which run "
+            "one by one otherwise",
     .probe = probe,
     .open = open_folder,
     .read = read_sound,

@@ -124,6 +124,10 @@ static int parse_descr(struct text *s, struct pare_tensor *t, struct pare_err *e
         buf[0] = buf[0] == '=' ? '<' : '|';
     while (i < N_TYPES && strcmp(types[i].descr, buf) != 0)
         i++;
+    if (!strcmp(buf, "|O") || !strcmp(buf, "O"))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the array holds Python objects, which are not read; save items of "
+                         "different lengths as one .npy file each, in a folder");
     if (i == N_TYPES)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the array's type is '%s', only little-endian numbers and booleans are "
@@ -209,27 +213,39 @@ static int preamble(const unsigned char *b, size_t len, size_t *start, size_t *h
     return 0;
 }
 
+int pare_npy_header(const void *bytes, size_t len, struct pare_tensor *t, struct pare_npy_layout *l,
+                    struct pare_err *err)
+{
+    const char *b = bytes;
+    size_t start = 0, head = 0;
+    struct text s;
+
+    *t = (struct pare_tensor){ .rank = 0 };
+    *l = (struct pare_npy_layout){ 0 };
+    PARE_TRY(preamble(bytes, len, &start, &head, err));
+    s = (struct text){ b + start, b + start + head };
+    PARE_TRY(parse_header(&s, t, &l->fortran, err));
+    l->start = start + head;
+    return pare_tensor_size(t, NULL, &l->bytes, err);
+}
+
 int pare_npy_parse(struct pare_arena *a, const void *bytes, size_t len, struct pare_tensor *t,
                    struct pare_err *err)
 {
     const char *b = bytes;
-    size_t start = 0, head = 0, size;
-    bool fortran = false;
-    struct text s;
+    struct pare_npy_layout l;
+    size_t size;
 
-    *t = (struct pare_tensor){ .rank = 0 };
-    PARE_TRY(preamble(bytes, len, &start, &head, err));
-    s = (struct text){ b + start, b + start + head };
-    PARE_TRY(parse_header(&s, t, &fortran, err));
-    PARE_TRY(pare_tensor_size(t, NULL, &size, err));
-    if (size != len - start - head)
+    PARE_TRY(pare_npy_header(bytes, len, t, &l, err));
+    size = l.bytes;
+    if (size != len - l.start)
         return pare_fail(err, PARE_EFORMAT, "the array has %zu bytes of data, its shape needs %zu",
-                         len - start - head, size);
+                         len - l.start, size);
     PARE_TRY(pare_tensor_alloc(a, t, err));
-    if (fortran && t->rank > 1)
-        from_fortran(t, b + start + head, pare_dtype_size(t->dtype));
+    if (l.fortran && t->rank > 1)
+        from_fortran(t, b + l.start, pare_dtype_size(t->dtype));
     else if (size)
-        memcpy(t->data, b + start + head, size);
+        memcpy(t->data, b + l.start, size);
     for (size_t i = 0; t->dtype == PARE_BOOL && i < size; i++)
         ((unsigned char *)t->data)[i] = ((unsigned char *)t->data)[i] != 0;
     return 0;

@@ -9,6 +9,14 @@
 int pare_npy_parse(struct pare_arena *a, const void *bytes, size_t len, struct pare_tensor *t,
                    struct pare_err *err);
 
+/* Type and shape from the first bytes of a .npy file, without the elements. */
+struct pare_npy_layout {
+    size_t start, bytes; /* of the elements */
+    bool fortran;        /* they are in column-major order */
+};
+int pare_npy_header(const void *bytes, size_t len, struct pare_tensor *t, struct pare_npy_layout *l,
+                    struct pare_err *err);
+
 /* The bytes of a .npy file.  NumPy has no bfloat16: it is written as float32. */
 int pare_npy_pack(struct pare_arena *a, const struct pare_tensor *t, const void **bytes,
                   size_t *len, struct pare_err *err);

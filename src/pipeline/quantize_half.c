@@ -5,7 +5,7 @@
 #include "../base/arena.h"
 #include "../data/data.h"
 #include "../onnx/stored_types.h"
-#include "../plan/plan.h"
+#include "../plan/shape_plans.h"
 #include "../quant/presets.h"
 #include "../tensor/tensor.h"
 #include "pipeline.h"
@@ -37,7 +37,8 @@ struct peaks {
     struct pare_finetune *f;
     struct pare_strs names; /* of all values that nodes make */
     double *peak;           /* by name */
-    struct pare_plan *plan;
+    struct pare_shape_plans plans;
+    struct pare_plan *plan; /* of the current batch */
     struct pare_map map;
 };
 
@@ -77,33 +78,36 @@ static void observe(struct peaks *p)
     }
 }
 
+static int find_plan(struct peaks *p, const struct pare_batch *b, struct pare_err *err)
+{
+    struct pare_plan_opts o = { .threads = (int)p->f->options->c.threads,
+                                .in = b->in,
+                                .batch = b->x.dim[0] };
+    struct pare_plan_build build = { .opts = &o, .observe = p->names };
+
+    PARE_TRY(pare_shape_plans_get(&p->plans, p->f->model, &build, b->n_in, &p->plan, err));
+    if (p->plan->graph->n_out > MAX_OUT)
+        return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
+    return 0;
+}
+
 static int run_batches(struct peaks *p, struct pare_loader *loader, struct pare_err *err)
 {
     struct pare_tensor out[MAX_OUT];
-    int64_t size = 0;
+    int64_t batch = p->f->options->train.batch ? p->f->options->train.batch
+                                               : p->f->data[0]->opts.batch;
+    int64_t size = 0, items = BATCHES * batch;
 
-    for (int done = 0; done < BATCHES;) {
+    for (int64_t done = 0; done < items; done += size) {
         const struct pare_batch *b;
 
         PARE_TRY(pare_loader_next(loader, &b, err));
-        if (!b && !done)
-            continue;
         if (!b || (p->plan && b->whole != size))
             return 0; /* the end of the data */
-        if (!p->plan) {
-            struct pare_plan_opts o = { .threads = (int)p->f->options->c.threads,
-                                        .in = b->in,
-                                        .batch = b->x.dim[0] };
-            struct pare_plan_build build = { .opts = &o, .observe = p->names };
-
-            size = b->whole;
-            PARE_TRY(pare_plan_build(p->f->model, &build, &p->plan, err));
-            if (p->plan->graph->n_out > MAX_OUT)
-                return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
-        }
+        size = b->whole;
+        PARE_TRY(find_plan(p, b, err));
         PARE_TRY(pare_plan_execute(p->plan, b->in, out, err));
         observe(p);
-        done++;
     }
     return 0;
 }
@@ -123,7 +127,7 @@ static int find_peaks(struct peaks *p, struct pare_err *err)
         rc = pare_loader_new(p->f->data[0], &o, &loader, err);
     if (!rc)
         rc = run_batches(p, loader, err);
-    pare_plan_free(p->plan);
+    pare_shape_plans_free(&p->plans);
     pare_loader_free(loader);
     return rc;
 }

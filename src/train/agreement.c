@@ -89,7 +89,8 @@ static int add_batch(struct pare_batch_runner r[2], const struct pare_batch *b, 
         return pare_fail(err, PARE_ESHAPE, "the models have %d and %d outputs", n[0], n[1]);
     for (int k = 0; k < n[0]; k++)
         if (is_number(&out[0][k]) && is_number(&out[1][k]))
-            PARE_TRY(pare_at(err, add_output(s, &out[1][k], &out[0][k], b->x.dim[0], !k, err),
+            PARE_TRY(pare_at(err,
+                             add_output(s, &out[1][k], &out[0][k], pare_batch_items(b), !k, err),
                              "output %d", k));
     return 0;
 }
@@ -110,7 +111,7 @@ static int run_all(struct pare_batch_runner r[2], struct pare_loader *l,
         if (o->progress && !o->progress(o->user, &at))
             return pare_fail(err, PARE_ECANCEL, "the comparison was canceled");
         PARE_TRY(add_batch(r, b, s, err));
-        *items += b->x.dim[0];
+        *items += pare_batch_items(b);
     }
 }
 

@@ -27,7 +27,8 @@ int pare_batch_runner_init(struct pare_batch_runner *r, const struct pare_model 
     return 0;
 }
 
-static int find_plan(struct pare_batch_runner *r, struct pare_plan **plan, struct pare_err *err)
+static int find_plan(struct pare_batch_runner *r, int n_in, struct pare_plan **plan,
+                     struct pare_err *err)
 {
     struct pare_plan_opts o = { .threads = r->threads,
                                 .in = r->in,
@@ -37,18 +38,8 @@ static int find_plan(struct pare_batch_runner *r, struct pare_plan **plan, struc
     struct pare_plan_build b = { .opts = &o,
                                  .microbatch = PARE_MICROBATCH_AUTO,
                                  .logits = r->logits };
-    int64_t n = r->in[0].dim[0];
-    int i = r->plan[0] && r->batch[0] != n;
 
-    if (r->plan[i] && r->batch[i] != n) {
-        pare_plan_free(r->plan[i]);
-        r->plan[i] = NULL;
-    }
-    if (!r->plan[i])
-        PARE_TRY(pare_plan_build(r->m, &b, &r->plan[i], err));
-    r->batch[i] = n;
-    *plan = r->plan[i];
-    return 0;
+    return pare_shape_plans_get(&r->plans, r->m, &b, n_in, plan, err);
 }
 
 /* Pad the last items with zeros for a model of fixed batch size. */
@@ -86,7 +77,7 @@ int pare_batch_runner_run(struct pare_batch_runner *r, const struct pare_batch *
     double start;
 
     PARE_TRY(fill_up(r, b, err));
-    PARE_TRY(find_plan(r, &plan, err));
+    PARE_TRY(find_plan(r, b->n_in, &plan, err));
     *n = plan->graph->n_out;
     if (*n > PARE_RUNNER_OUTPUTS)
         return pare_fail(err, PARE_ELIMIT, "cannot evaluate a model with more than %d outputs",
@@ -95,14 +86,12 @@ int pare_batch_runner_run(struct pare_batch_runner *r, const struct pare_batch *
     PARE_TRY(pare_plan_execute(plan, r->in, out, err));
     r->seconds += pare_now() - start;
     for (int i = 0; i < *n; i++)
-        if (out[i].rank > 0 && out[i].dim[0] == r->in[0].dim[0])
+        if (out[i].rank > 0 && b->axis[0] == 0 && out[i].dim[0] == r->in[0].dim[0])
             out[i].dim[0] = b->x.dim[0];
     return 0;
 }
 
 void pare_batch_runner_free(struct pare_batch_runner *r)
 {
-    pare_plan_free(r->plan[0]);
-    pare_plan_free(r->plan[1]);
-    r->plan[0] = r->plan[1] = NULL;
+    pare_shape_plans_free(&r->plans);
 }

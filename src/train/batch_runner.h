@@ -1,11 +1,11 @@
-/* batch_runner.h - run a model on the batches of a loader: plans for full batches and for the last
- * one, padding for models whose batch size is fixed. */
+/* batch_runner.h - run a model on the batches of a loader: plans for full batches, for the last one
+ * and for items of other shapes; padding for models whose batch size is fixed. */
 #ifndef PARE_TRAIN_BATCH_RUNNER_H
 #define PARE_TRAIN_BATCH_RUNNER_H
 
 #include "../data/data.h"
 #include "../onnx/model.h"
-#include "../plan/plan.h"
+#include "../plan/shape_plans.h"
 
 #define PARE_RUNNER_OUTPUTS 16 /* outputs that a model may have */
 
@@ -21,8 +21,7 @@ struct pare_batch_runner {
     /* private */
     const struct pare_model *m;
     struct pare_arena *arena;
-    struct pare_plan *plan[2];
-    int64_t batch[2];
+    struct pare_shape_plans plans;
     int64_t fixed;          /* the only batch size that the model accepts; 0: any */
     struct pare_tensor *in; /* inputs; zero-padded if the model's batch size is fixed */
 };

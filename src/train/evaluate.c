@@ -38,8 +38,8 @@ static int one_batch(struct pare_batch_runner *r, const struct pare_eval_opts *o
 
     PARE_TRY(pare_batch_runner_run(r, b, out, &n, err));
     PARE_TRY(o->loss->run(o->loss_conf, &out[0], &b->y, NULL, &loss, err));
-    e->loss += loss * (double)b->x.dim[0];
-    e->n += b->x.dim[0];
+    e->loss += loss * (double)pare_batch_items(b);
+    e->n += pare_batch_items(b);
     pare_goal_add(s, &out[0], &b->y);
     if (e->classes && out[0].rank == 2)
         count_classes(&out[0], &b->y, e);

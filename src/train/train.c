@@ -505,11 +505,18 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
     lo.n_inputs = pare_model_inputs(t->model, &io);
     if (lo.n_inputs > 0)
         lo.input = io;
-    rc = train->y.data || t->o.teacher
-             ? pare_loader_new(train, &lo, &r.loader, err)
-             : pare_fail(err, PARE_ECONFIG,
-                         "'%s' has no labels to train with; give a teacher to train without them",
-                         train->name);
+    if (lo.n_inputs > 0 && pare_data_is_whole(train, io, lo.n_inputs))
+        rc = pare_fail(err, PARE_EUNSUPPORTED,
+                       "the model's input '%s' has no axis for a batch: export the model with one "
+                       "to train it",
+                       io->name);
+    else
+        rc = train->y.data || t->o.teacher
+                 ? pare_loader_new(train, &lo, &r.loader, err)
+                 : pare_fail(
+                       err, PARE_ECONFIG,
+                       "'%s' has no labels to train with; give a teacher to train without them",
+                       train->name);
     if (!rc)
         rc = loop(&r, err);
     *result = (struct pare_train_result){ .epochs = r.epoch,

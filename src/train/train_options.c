@@ -376,12 +376,29 @@ static int items_fit(const struct pare_model *m, const struct pare_data *data, s
     return pare_data_check(data, &in[0], err);
 }
 
+/* Without an axis for a batch there is none for labels. */
+static bool is_whole(const struct pare_model *m, const struct pare_data *data, struct pare_err *err)
+{
+    const struct pare_io *in;
+    int n = pare_model_inputs(m, &in);
+
+    if (!n || !pare_data_is_whole(data, in, n))
+        return false;
+    pare_fail(err, PARE_EUNSUPPORTED,
+              "the model's input '%s' has no axis for a batch, so outputs are not compared with "
+              "labels, only with another model's (--against)",
+              in->name);
+    return true;
+}
+
 int pare_model_fits(const struct pare_model *m, const struct pare_data *data,
                     const struct pare_goal_opts *o, struct pare_err *err)
 {
     struct pare_task_goal g;
 
     PARE_TRY(items_fit(m, data, err));
+    if (data->y.data && is_whole(m, data, err))
+        return err->code;
     return data->y.data ? pare_goal_find(m, data, o, &g, err) : 0;
 }
 
@@ -392,6 +409,8 @@ int pare_model_fits_items(const struct pare_model *m, struct pare_data *data,
     struct pare_task_goal g;
 
     PARE_TRY(items_fit(m, data, err));
+    if (data->y.data && is_whole(m, data, &why))
+        return pare_data_drop_labels(data, why.msg, err);
     if (!data->y.data || !pare_goal_find(m, data, o, &g, &why))
         return 0;
     if (why.code == PARE_ECONFIG) { /* a task or metric that does not exist */
@@ -429,6 +448,8 @@ int pare_train_options_goal(struct pare_train_options *s, const struct pare_mode
     PARE_TRY(items_fit(m, data, err));
     if (!data->y.data)
         return 0;
+    if (is_whole(m, data, err))
+        return err->code;
     PARE_TRY(pare_goal_find(m, data, &s->goal, &s->found, err));
     if (s->found.loss)
         PARE_TRY(take_loss(s, err));

@@ -227,7 +227,7 @@ void pare_trainer_free(struct pare_trainer *t)
 
 /* ---- one batch ---------------------------------------------------------------------- */
 
-static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct pare_tensor *x,
+static int make_plans(struct pare_trainer *t, int i, const struct pare_tensor *x,
                       struct pare_err *err)
 {
     struct pare_plan_train train = {
@@ -240,7 +240,8 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
         .on_back = t->o.dist ? pare_allreduce_on_back : NULL,
         .user = &t->allreduce,
     };
-    struct pare_plan_opts o = { .threads = t->o.threads, .batch = batch, .in = x }, of_teacher = o;
+    struct pare_plan_opts o = { .threads = t->o.threads, .batch = x->dim[0], .in = x },
+                          of_teacher = o;
     struct pare_plan_build student = { .opts = &o,
                                        .without = t->o.without,
                                        .observe = t->observe,
@@ -254,18 +255,17 @@ static int make_plans(struct pare_trainer *t, int i, int64_t batch, const struct
     PARE_TRY(pare_plan_build(t->model, &student, &t->plan[i], err));
     if (t->o.teacher)
         PARE_TRY(pare_plan_build(t->o.teacher, &teacher, &t->teacher[i], err));
-    t->batch[i] = batch;
+    memcpy(t->shape[i], x, (size_t)t->model->n_in * sizeof(*x));
     return 0;
 }
 
-/* The plan for this batch size.  There are two at most: full batches and the last one. */
+/* The plan for these shapes.  There are two at most: full batches and the last one. */
 static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *which,
                      struct pare_err *err)
 {
-    int64_t batch = x->dim[0];
     int i = 0;
 
-    while (i < t->n_plans && t->batch[i] != batch)
+    while (i < t->n_plans && !pare_shapes_equal(t->shape[i], x, t->model->n_in))
         i++;
     *which = i;
     if (i < t->n_plans)
@@ -278,11 +278,11 @@ static int find_plan(struct pare_trainer *t, const struct pare_tensor *x, int *w
         t->n_plans--;
     }
     t->n_plans++; /* also on failure, so that drop_plans() frees it */
-    t->batch[i] = -1;
-    return make_plans(t, i, batch, x, err);
+    t->shape[i][0].rank = -1;
+    return make_plans(t, i, x, err);
 }
 
-/* The plan for this batch, with parameters in its layout.  If plans of two batch sizes need
+/* The plan for this batch, with parameters in its layout.  If plans of two shapes need
  * different parameters in blocks, none is. */
 static int choose_plan(struct pare_trainer *t, const struct pare_tensor *x, struct pare_err *err)
 {

@@ -13,7 +13,7 @@
 
 #include "../base/rng.h"
 #include "../data/data.h"
-#include "../plan/plan.h"
+#include "../plan/shape_plans.h"
 #include "distill.h"
 #include "distill_layers.h"
 #include "loss.h"
@@ -112,9 +112,9 @@ struct pare_trainer {
     int n_state;
     struct pare_optim *optim;
     struct pare_rng rng;
-    struct pare_plan *plan[PARE_TRAINER_PLANS]; /* by batch size */
+    struct pare_plan *plan[PARE_TRAINER_PLANS]; /* by shapes of the inputs */
     struct pare_plan *teacher[PARE_TRAINER_PLANS];
-    int64_t batch[PARE_TRAINER_PLANS];
+    struct pare_tensor shape[PARE_TRAINER_PLANS][PARE_DATA_INPUTS]; /* of the plans' inputs */
     int n_plans;
     double lr;              /* of the last update */
     int64_t schedule_start; /* the step at which the learning rate's schedule started */

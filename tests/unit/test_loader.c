@@ -388,8 +388,9 @@ static void test_data_is_checked_against_the_model(void **state)
     check_input(&r, input_info(PARE_F32, 3, 4, 16, 0), 10, "takes (N, 4, 16)");
     check_input(&r, input_info(PARE_F32, 2, -1, 0, 0), 10, "takes (N, ?)");
     check_input(&r, input_info(PARE_F32, 0, 0, 0, 0), 10, "a single number");
-    check_input(&r, (struct pare_io){ "image", PARE_F32, 3, { 1, -1, 8 }, { NULL }, 0 }, 10,
-                "is one item, (1, 8, 8), without an axis for a batch");
+    check_input(&r, (struct pare_io){ "image", PARE_F32, 3, { 1, -1, 8 }, { NULL }, 0 }, 10, NULL);
+    check_input(&r, (struct pare_io){ "image", PARE_F32, 3, { 1, -1, 9 }, { NULL }, 0 }, 10,
+                "takes (N, ?, 9), but");
     check_input(&r, input_info(PARE_STR, 4, 1, 8, 8), 10, "takes strings");
     check_input(&r, input_info(PARE_F32, 4, 1, 8, 8), 12,
                 "has 12 outputs, but 'digits' has 10 classes");

@@ -195,7 +195,7 @@ static int shrink_and_verify(struct pare_cli *c, struct job *j, struct pare_err 
     struct pare_shape_args args = { .shape = o->shape, .lenient = true, .open = true };
     struct pare_model *model = j->prune.tune.model;
     struct pare_data **set = j->prune.tune.data;
-    struct pare_verify_inputs f = { .data = set[1] ? set[1] : set[0] };
+    struct pare_verify_inputs f = { .data = set[1] ? set[1] : set[0], .arena = c->arena };
     struct pare_inputs in = { 0 };
     int rc = 0;
 

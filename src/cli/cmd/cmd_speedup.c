@@ -82,7 +82,7 @@ static int shrink_and_verify(struct pare_cli *c, struct pare_speedup_job *s, str
 {
     const struct pare_model *m = s->masked;
     const struct speedup *o = c->opts;
-    struct pare_verify_inputs f = { .data = data };
+    struct pare_verify_inputs f = { .data = data, .arena = c->arena };
     int rc = 0;
 
     if (data)

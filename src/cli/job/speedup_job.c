@@ -456,7 +456,8 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
     if (s->r.verified)
         print_verified(&s->r);
     if (s->r.verified && s->data)
-        printf("verified with %lld items of %s\n", (long long)s->items, s->data);
+        printf("verified with %lld item%s of %s\n", (long long)s->items, s->items == 1 ? "" : "s",
+               s->data);
     if (!s->r.verified)
         printf("\nnot verified\n");
     if (s->runs) {

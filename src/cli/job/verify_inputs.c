@@ -3,19 +3,21 @@
 
 #include <string.h>
 
+#include "../../base/arena.h"
 #include "../../data/source.h"
+#include "../../plan/shape_plans.h"
 #include "../../tensor/tensor.h"
 #include "../../train/train_options.h"
 
-/* Batch number `run`, whatever was read before. */
-static int read_batch(struct pare_verify_inputs *f, int run, const struct pare_batch **b,
+/* Batch `number`, whatever was read before. */
+static int read_batch(struct pare_verify_inputs *f, int64_t number, const struct pare_batch **b,
                       struct pare_err *err)
 {
     struct pare_loader_pos at = pare_loader_tell(f->loader);
 
-    if (at.at != run || at.epoch) {
+    if (at.at != number || at.epoch) {
         at.epoch = 0;
-        at.at = run;
+        at.at = number;
         PARE_TRY(pare_loader_seek(f->loader, &at, err));
     }
     return pare_loader_next(f->loader, b, err);
@@ -26,7 +28,7 @@ static int next_input(void *user, int run, struct pare_tensor *in, struct pare_e
     struct pare_verify_inputs *f = user;
     const struct pare_batch *b;
 
-    PARE_TRY(read_batch(f, run, &b, err));
+    PARE_TRY(read_batch(f, f->batch[run], &b, err));
     for (int k = 0; k < f->n_in; k++) {
         size_t bytes;
 
@@ -52,25 +54,49 @@ static int set_shapes(struct pare_verify_inputs *f, struct pare_tensor *in, stru
     return 0;
 }
 
+/* The first batches that have the shapes of the first one, at most `most`. */
+static int choose_batches(struct pare_verify_inputs *f, int64_t most, int *runs,
+                          struct pare_err *err)
+{
+    int64_t n = pare_loader_batches(f->loader);
+    struct pare_tensor first[PARE_DATA_INPUTS];
+    const struct pare_batch *b;
+
+    *runs = 0;
+    f->batch = pare_alloc(f->arena, (size_t)most, sizeof(*f->batch));
+    if (!f->batch)
+        return pare_no_memory(err, "for inputs");
+    for (int64_t i = 0; i < n && *runs < most; i++) {
+        if (f->data->single || !i)
+            PARE_TRY(read_batch(f, i, &b, err));
+        if (!i)
+            memcpy(first, b->in, (size_t)b->n_in * sizeof(*first));
+        if (!f->data->single || pare_shapes_equal(first, b->in, b->n_in))
+            f->batch[(*runs)++] = i;
+    }
+    return 0;
+}
+
 int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_model *m,
                             struct pare_tensor *in, int64_t items, struct pare_speedup_opts *o,
                             struct pare_err *err)
 {
     struct pare_loader_opts lo = { .batch = in->rank > 0 && in->dim[0] > 0 ? in->dim[0] : 1 };
-    int64_t runs;
+    int64_t size, most;
 
     PARE_TRY(pare_model_fits_items(m, f->data, NULL, err));
     lo.n_inputs = f->n_in = pare_model_inputs(m, &lo.input);
-    runs = lo.batch > 0 ? (items < f->data->n ? items : f->data->n) / lo.batch : 0;
-    if (runs < 1)
+    PARE_TRY(pare_loader_new(f->data, &lo, &f->loader, err));
+    size = pare_loader_batch_size(f->loader);
+    most = (items < f->data->n ? items : f->data->n) / size;
+    if (most < 1)
         return pare_fail(err, PARE_ECONFIG,
                          "'%s' has %lld items, fewer than the model's batch of %lld", f->data->name,
-                         (long long)f->data->n, (long long)lo.batch);
-    PARE_TRY(pare_loader_new(f->data, &lo, &f->loader, err));
+                         (long long)f->data->n, (long long)size);
+    PARE_TRY(choose_batches(f, most, &o->runs, err));
     PARE_TRY(set_shapes(f, in, err));
-    f->items = runs * lo.batch;
+    f->items = o->runs * size;
     o->feed = next_input;
     o->user = f;
-    o->runs = (int)runs;
     return 0;
 }
