@@ -232,6 +232,42 @@ static void test_input_gradients(void **state)
             check_rotated(block, lean);
 }
 
+/* Enough tiles for several groups, which one thread transforms one by one, and several threads some
+ * at a time: the same bytes, and less memory for one thread. */
+static void test_threads_do_not_change_weight_gradients(void **state)
+{
+    const struct shape s = { 66, 9, 5, 16, 15, 1, 1, 16, 15 };
+    struct data d = { .arena = pare_arena_new(1 << 20) };
+    float *gw[2] = { alloc_floats(&d), alloc_floats(&d) };
+    size_t floats[2];
+
+    (void)state;
+    d.x = alloc_floats(&d), d.y = alloc_floats(&d), d.u = alloc_floats(&d);
+    d.want = pare_alloc(d.arena, MAX_ELEMENTS, sizeof(double));
+    for (int i = 0; i < 2; i++) {
+        struct pare_winograd g = {
+            s.N, 1, 1, 16, i ? 3 : 1, false, { 16, 16, 15 }, { 16, 16, 15 }
+        };
+        struct pare_winograd_filters f = { .O = s.O, .I = s.I, .o = 16, .i = 16, .block = 16 };
+        struct pare_winograd_grad r = { .x = d.x, .gy = d.y, .f = &f, .gw = gw[i], .u = d.u };
+        struct pare_rng rng;
+
+        f.threads = g.threads;
+        pare_rng_init(&rng, 3);
+        fill_blocks(&rng, &g, &g.from, s.I, d.x);
+        fill_blocks(&rng, &g, &g.to, s.O, d.y);
+        floats[i] = pare_winograd_weights_work(&g);
+        r.work = pare_alloc(d.arena, floats[i], sizeof(float));
+        pare_winograd_weights(&g, &r);
+        if (i == 0)
+            visit_products(&g, &s, &d, add_weight_grad);
+    }
+    expect_close(gw[0], d.want, s.O * s.I * 9, 0);
+    assert_memory_equal(gw[0], gw[1], (size_t)(s.O * s.I * 9) * sizeof(float));
+    assert_true(floats[0] < floats[1] / 4);
+    pare_arena_free(d.arena);
+}
+
 /* Many filters for few images are transformed in blocks; few filters, or filters for many
  * images, are not. */
 static void test_lean_transform_choice(void **state)
@@ -251,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_convolutions_and_weight_gradients),
         cmocka_unit_test(test_input_gradients),
+        cmocka_unit_test(test_threads_do_not_change_weight_gradients),
         cmocka_unit_test(test_lean_transform_choice),
     };
 

@@ -9,7 +9,11 @@
 #define LEAST_CHUNK 16
 #define MOST_TOGETHER 64 /* tiles of all threads at a time */
 #define CACHE_BYTES (640 << 10)
-#define MOST_BYTES (8u << 20) /* of the transformed tiles that wait for backward_weights */
+
+/* Transformed tiles of backward_weights: of one product, and of the products between two barriers of
+ * several threads, which would wait for each other more often with fewer. */
+#define GROUP_BYTES (1 << 20)
+#define MOST_BYTES (8 << 20)
 
 /* A lean run transforms this many rows of two blocks of the filters, or of their gradient, at a
  * time. */
@@ -451,17 +455,31 @@ void pare_winograd_run(const struct pare_winograd *g, const struct pare_winograd
 
 /* ---- backward_weights ------------------------------------------------------ */
 
-/* All threads work on the same tiles, then on the same sums: the result does not depend on the
- * number of threads. */
+/* Bytes of a tile of both sides, transformed. */
+static int64_t tile_bytes(const struct pare_winograd *g)
+{
+    return PARE_WINOGRAD * (row_of(g->from.channels) + row_of(g->to.channels)) *
+           (int64_t)sizeof(float);
+}
+
+/* Tiles of one product.  The sums over these groups are added in their order, so that the result
+ * does not depend on the number of threads, all of which work on the same tiles, then on the same
+ * sums. */
+static int64_t group_tiles(const struct pare_winograd *g)
+{
+    int64_t most = GROUP_BYTES / tile_bytes(g);
+
+    return g->lean ? pare_winograd_tiles(g) : most < CHUNK ? CHUNK : most;
+}
+
+/* Tiles that are transformed before they are multiplied: one thread reads them from its cache. */
 static int64_t waiting_tiles(const struct pare_winograd *g)
 {
-    int64_t tiles = pare_winograd_tiles(g);
-    int64_t per = PARE_WINOGRAD * (row_of(g->from.channels) + row_of(g->to.channels)) *
-                  (int64_t)sizeof(float);
-    int64_t most = MOST_BYTES / per;
+    int64_t tiles = pare_winograd_tiles(g), group = group_tiles(g), groups = 1;
 
-    most = most < CHUNK ? CHUNK : most;
-    return tiles < most || g->lean ? tiles : most;
+    if (g->threads > 1 && MOST_BYTES / tile_bytes(g) > group)
+        groups = MOST_BYTES / tile_bytes(g) / group;
+    return tiles < groups * group ? tiles : groups * group;
 }
 
 static size_t waiting_floats(const struct pare_winograd *g)
@@ -476,7 +494,7 @@ size_t pare_winograd_weights_work(const struct pare_winograd *g)
     return waiting_floats(g) + lean_floats(g);
 }
 
-/* Position k of a part of the sums over n tiles: u += z' v or, if first, u = z' v. */
+/* Position k of a part of the sums over n waiting tiles: u += z' v or, if first, u = z' v. */
 static void multiply_grad(const struct pare_winograd *g, const struct pare_winograd_grad *r, int k,
                           int64_t n, bool first, const struct pare_winograd_part *part, float *u)
 {
@@ -484,14 +502,10 @@ static void multiply_grad(const struct pare_winograd *g, const struct pare_winog
     const float *z = r->work + PARE_WINOGRAD * sv + k * step_of(to, waiting_tiles(g));
     float *y = u + k * part->step;
     struct pare_packed_gemm p = {
-        .x = z + part->row,
-        .w = r->work + k * sv + part->column,
         .y = y,
-        .start = first ? NULL : y,
         .rows = part->rows,
         .blocks = part->blocks,
         .runs = 1,
-        .run = n,
         .x_row = 1,
         .x_step = row_of(to),
         .w_step = row_of(from),
@@ -500,7 +514,13 @@ static void multiply_grad(const struct pare_winograd *g, const struct pare_winog
         .block = g->block,
     };
 
-    pare_packed_gemm_run(&p);
+    for (int64_t i = 0; i < n; i += group_tiles(g)) {
+        p.x = z + i * row_of(to) + part->row;
+        p.w = r->work + k * sv + i * row_of(from) + part->column;
+        p.start = first && i == 0 ? NULL : y;
+        p.run = n - i < group_tiles(g) ? n - i : group_tiles(g);
+        pare_packed_gemm_run(&p);
+    }
 }
 
 static void transform_both(const struct pare_winograd *g, const struct pare_winograd_grad *r,
