@@ -140,14 +140,17 @@ PARE_API int pare_model_list_tensors(const struct pare_model *model, struct pare
 /* How a tensor around a layer is quantized:  x = scale * (q - zero_point). */
 struct pare_model_quant {
     enum pare_dtype dtype;         /* of the integers; PARE_NONE: this tensor is float */
-    struct pare_tensor scale;      /* float32: one number, or one for each index of `axis` */
-    struct pare_tensor zero_point; /* of `dtype`; data NULL: all 0 */
+    struct pare_tensor scale;      /* float32: one number, or one for each index of `axis`;
+                                    * data NULL: dynamic, or not found in the graph */
+    struct pare_tensor zero_point; /* of `dtype`, uint8 for uint2 and uint4; data NULL: all 0 */
     int axis;                      /* -1: one scale for all */
     int64_t group;                 /* elements along `axis` that share a scale; 0: one each */
+    bool dynamic; /* scale and zero point are computed from the values at run time */
 };
 
-/* The quantization of a layer's weight ('w'), input ('x') or output ('y') in a quantized model
- * (QDQ, QLinear operators or MatMulNBits).  Tensors must not be written. */
+/* The quantization of a layer's weight ('w'), input ('x'), output ('y') or recurrence weight ('r')
+ * in a quantized model: QDQ, QLinear operators, integer operators after DynamicQuantizeLinear,
+ * MatMulNBits.  Tensors must not be written. */
 PARE_API int pare_model_layer_quant(const struct pare_model *model, const char *layer, char which,
                                     struct pare_model_quant *q, struct pare_err *err);
 

@@ -6,6 +6,7 @@
 #include "../io/file.h"
 #include "../io/tensor_file.h"
 #include "../onnx/model.h"
+#include "../op/quant/nbits.h"
 #include "../tensor/tensor.h"
 #include "export.h"
 #include "method.h"
@@ -55,15 +56,28 @@ static int add_tensor(struct state *s, const char *layer, const char *what,
     return 0;
 }
 
-static bool has_tensor(const struct state *s, const char *layer, const char *what)
+static struct pare_named *find_tensor(const struct state *s, const char *layer, const char *what)
 {
     size_t n = strlen(layer);
 
     for (int i = 0; i < s->n; i++)
         if (!strncmp(s->list[i].name, layer, n) && s->list[i].name[n] == '.' &&
             !strcmp(s->list[i].name + n + 1, what))
-            return true;
-    return false;
+            return &s->list[i];
+    return NULL;
+}
+
+/* One number for each channel, without axes of 1. */
+static void flatten(struct pare_tensor *t)
+{
+    t->dim[0] = pare_numel(t);
+    t->rank = 1;
+}
+
+static double zero_at(const struct pare_model_quant *q, int64_t k)
+{
+    return q->zero_point.data ? pare_get(&q->zero_point, pare_numel(&q->zero_point) > 1 ? k : 0)
+                              : 0;
 }
 
 /* Zero points as float32, as NNI has them. */
@@ -73,39 +87,83 @@ static int add_zeros(struct state *s, const char *layer, const char *what,
     int64_t n = pare_numel(&q->scale);
     struct pare_tensor t;
 
-    if (q->zero_point.data && pare_numel(&q->zero_point) != n)
-        return 0; /* packed into bytes */
+    if (q->zero_point.data && pare_numel(&q->zero_point) != n && pare_numel(&q->zero_point) != 1)
+        return 0;
     PARE_TRY(pare_tensor_new(s->arena, &t, PARE_F32, 1, &n, err));
     for (int64_t i = 0; i < n; i++)
-        pare_f32_mut(&t)[i] = q->zero_point.data ? (float)pare_get(&q->zero_point, i) : 0;
+        pare_f32_mut(&t)[i] = (float)zero_at(q, i);
     return add_tensor(s, layer, what, &t, err);
 }
 
+/* The index of the scale of element i of a weight; -1: not known.  A recurrent layer has scales for
+ * each direction, axis 0, or for each of its columns. */
+static int64_t scale_at(const struct pare_tensor *w, const struct pare_model_quant *q, int64_t i)
+{
+    int64_t scales = pare_numel(&q->scale), each = 1, direction;
+
+    if (scales == 1)
+        return 0;
+    if (q->axis < 0 || q->axis >= w->rank)
+        return -1;
+    for (int k = q->axis + 1; k < w->rank; k++)
+        each *= w->dim[k];
+    direction = i / (pare_numel(w) / w->dim[0]);
+    if (w->dim[q->axis] == scales)
+        return i / each % scales;
+    if (scales % w->dim[0] == 0 && scales / w->dim[0] == w->dim[q->axis])
+        return direction * w->dim[q->axis] + i / each % w->dim[q->axis];
+    return scales == w->dim[0] ? direction : -1;
+}
+
 /* scale (q - zero point) of an integer initializer that an operator reads as it is. */
-static int add_integers(struct state *s, const char *layer, const struct pare_value *w,
+static int add_integers(struct state *s, const char *layer, const struct pare_value *from,
                         const struct pare_model_quant *q, struct pare_err *err)
 {
-    int64_t n = pare_numel(&w->t), scales = pare_numel(&q->scale), each;
+    int64_t n = pare_numel(&from->t), zeros = pare_numel(&q->zero_point);
+    struct pare_value w = *from;
     struct pare_tensor t;
 
-    if ((w->t.dtype != PARE_I8 && w->t.dtype != PARE_U8) || !w->t.data || q->group ||
-        (scales > 1 && (q->axis < 0 || q->axis >= w->t.rank || w->t.dim[q->axis] != scales)) ||
-        (q->zero_point.data && pare_numel(&q->zero_point) != scales &&
-         pare_numel(&q->zero_point) != 1))
+    if ((w.t.dtype != PARE_I8 && w.t.dtype != PARE_U8) || !n || q->group ||
+        scale_at(&w.t, q, 0) < 0 ||
+        (q->zero_point.data && zeros != pare_numel(&q->scale) && zeros != 1))
         return 0;
-    PARE_TRY(pare_tensor_new(s->arena, &t, PARE_F32, w->t.rank, w->t.dim, err));
-    each = 1;
-    for (int i = q->axis + 1; scales > 1 && i < w->t.rank; i++)
-        each *= w->t.dim[i];
+    PARE_TRY(pare_value_load(s->arena, &w, err));
+    if (!w.t.data)
+        return 0;
+    PARE_TRY(pare_tensor_new(s->arena, &t, PARE_F32, w.t.rank, w.t.dim, err));
     for (int64_t i = 0; i < n; i++) {
-        int64_t k = scales > 1 ? i / each % scales : 0;
-        double zero = q->zero_point.data
-                          ? pare_get(&q->zero_point, pare_numel(&q->zero_point) > 1 ? k : 0)
-                          : 0;
+        int64_t k = scale_at(&w.t, q, i);
 
-        pare_f32_mut(&t)[i] = (float)(pare_get(&q->scale, k) * (pare_get(&w->t, i) - zero));
+        pare_f32_mut(&t)[i] = (float)(pare_get(&q->scale, k) * (pare_get(&w.t, i) - zero_at(q, k)));
     }
     return add_tensor(s, layer, "weight", &t, err);
+}
+
+/* The weight of MatMulNBits, (N, K). */
+static int add_packed(struct state *s, const struct pare_layer_scales *l, struct pare_err *err)
+{
+    struct pare_nbits_attrs a = pare_nbits_get(l->node);
+    const struct pare_model_quant *q = &l->q[0];
+    int64_t row = a.blocks * (a.block / 8 * a.bits), dim[2] = { a.N, a.K };
+    struct pare_value w = *l->weight;
+    struct pare_tensor t;
+
+    if (pare_numel(&w.t) % a.N || pare_numel(&w.t) / a.N != row || pare_numel(&q->scale) % a.N ||
+        pare_numel(&q->scale) / a.N != a.blocks)
+        return 0; /* the node cannot run */
+    PARE_TRY(pare_value_load(s->arena, &w, err));
+    if (!w.t.data)
+        return 0;
+    PARE_TRY(pare_tensor_new(s->arena, &t, PARE_F32, 2, dim, err));
+    for (int64_t i = 0; i < a.N * a.K; i++) {
+        int64_t n = i / a.K, k = i % a.K, block = n * a.blocks + k / a.block;
+        double zero = q->zero_point.data ? zero_at(q, block) : 1 << (a.bits - 1);
+
+        pare_f32_mut(&t)[i] =
+            (float)(pare_get(&q->scale, block) *
+                    (pare_nbits_at((const uint8_t *)w.t.data + n * row, (int)a.bits, k) - zero));
+    }
+    return add_tensor(s, l->name, "weight", &t, err);
 }
 
 /* The int32 bias of such an operator: its scale is that of the input times that of the weight. */
@@ -130,11 +188,38 @@ static int add_dequantized(struct state *s, const char *layer, const char *what,
 {
     struct pare_value v;
 
-    if (!from || !from->maker || has_tensor(s, layer, what))
+    if (!from || !from->maker || find_tensor(s, layer, what))
         return 0;
     v = *from;
     PARE_TRY(pare_value_load(s->arena, &v, err));
     return v.t.data && is_float(v.t.dtype) ? add_tensor(s, layer, what, &v.t, err) : 0;
+}
+
+/* A bias that an Add after integer products reads is in the list under its own name. */
+static int rename_bias(struct state *s, const struct pare_layer_scales *l, struct pare_err *err)
+{
+    const char *name = pare_sprintf(s->arena, "%s.bias", l->name);
+
+    if (!name)
+        return pare_no_memory(err, "to write the results");
+    for (int i = 0; l->bias && !find_tensor(s, l->name, "bias") && i < s->n; i++)
+        if (!strcmp(s->list[i].name, l->bias->name)) {
+            s->list[i].name = name;
+            flatten(&s->list[i].t);
+        }
+    return 0;
+}
+
+/* The weight of an integer operator. */
+static int add_integer_weight(struct state *s, const struct pare_layer_scales *l,
+                              struct pare_err *err)
+{
+    if (!l->weight || l->weight->maker || !l->q[0].scale.data)
+        return 0;
+    if (l->node->op && l->node->op->scales.packed)
+        return add_packed(s, l, err);
+    PARE_TRY(add_integers(s, l->name, l->weight, &l->q[0], err));
+    return add_int_bias(s, l, err);
 }
 
 /* Of a quantized model: weights and biases, scales and zero points by NNI's names. */
@@ -149,21 +234,23 @@ static int add_scales(struct state *s, const struct pare_model *m, struct pare_e
     PARE_TRY(pare_model_scales(m, s->arena, &list, &n, err));
     for (int i = 0; i < n; i++) {
         PARE_TRY(add_dequantized(s, list[i].name, "weight", list[i].weight, err));
-        if (list[i].weight && !list[i].weight->maker && list[i].q[0].scale.data) {
-            PARE_TRY(add_integers(s, list[i].name, list[i].weight, &list[i].q[0], err));
-            PARE_TRY(add_int_bias(s, &list[i], err));
-        }
+        PARE_TRY(add_integer_weight(s, &list[i], err));
         PARE_TRY(add_dequantized(s, list[i].name, "bias", list[i].bias, err));
+        PARE_TRY(rename_bias(s, &list[i], err));
         for (int k = 0; k < 3; k++) {
             const struct pare_model_quant *q = &list[i].q[k];
+            struct pare_named *old = find_tensor(s, list[i].name, scale[k]);
             struct pare_tensor t = q->scale;
 
-            if (q->dtype == PARE_NONE || !t.data || has_tensor(s, list[i].name, scale[k]))
+            if (q->dtype == PARE_NONE || !t.data)
                 continue;
-            t.dim[0] = pare_numel(&q->scale);
-            t.rank = 1;
-            PARE_TRY(add_tensor(s, list[i].name, scale[k], &t, err));
-            PARE_TRY(add_zeros(s, list[i].name, zero[k], q, err));
+            flatten(&t);
+            if (old && pare_numel(&old->t) == t.dim[0])
+                flatten(&old->t);
+            if (!old)
+                PARE_TRY(add_tensor(s, list[i].name, scale[k], &t, err));
+            if (!find_tensor(s, list[i].name, zero[k]))
+                PARE_TRY(add_zeros(s, list[i].name, zero[k], q, err));
         }
     }
     return 0;
@@ -206,7 +293,7 @@ static int compressed_state(const struct pare_compression *c, struct state *s, s
     s->cap = s->n;
     for (int i = 0; i < c->n_layers && c->method->save_calibration; i++)
         for (const struct pare_buffer *b = c->layer[i].buffers; b; b = b->next)
-            if (is_quantization(b->name) && !has_tensor(s, c->layer[i].info.name, b->name))
+            if (is_quantization(b->name) && !find_tensor(s, c->layer[i].info.name, b->name))
                 PARE_TRY(add_tensor(s, c->layer[i].info.name, b->name, &b->t, err));
     return 0;
 }

@@ -90,14 +90,23 @@ int pare_model_parse_with(const void *data, size_t len, const char *dir,
 /* Quantization of a layer of a quantized model: of its weight, input and output, as
  * pare_model_layer_quant() returns them. */
 struct pare_layer_scales {
-    const char *name;
-    const struct pare_value *weight, *bias; /* of a graph with shapes: dequantized; NULL: none */
+    const char *name;             /* the second weight of a recurrent layer is a layer "NAME.R" */
+    const struct pare_node *node; /* of a graph with shapes, as the values are */
+    const struct pare_value *weight, *bias; /* dequantized, or an integer operator's; NULL: none */
     struct pare_model_quant q[3];           /* dtype PARE_NONE: float, or computed at run time */
 };
 
 /* The layers of which something is quantized.  Everything is in the arena. */
 int pare_model_scales(const struct pare_model *m, struct pare_arena *a,
                       struct pare_layer_scales **list, int *n, struct pare_err *err);
+
+/* A clone of the graph with shapes for a batch of 1, and its layers. */
+struct pare_layer_info;
+int pare_model_find_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
+                           struct pare_layer_info **list, int *n, struct pare_err *err);
+
+/* The type that an initializer had in the file if intake made it float32; else PARE_NONE. */
+enum pare_dtype pare_model_stored_type(const struct pare_model *m, const char *name);
 
 /* Bytes of the files that the model was read from, external data included. */
 double pare_model_file_bytes(const struct pare_model *m);

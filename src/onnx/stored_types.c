@@ -29,7 +29,7 @@ int pare_stored_note(struct pare_model *m, const char *name, enum pare_dtype typ
 }
 
 /* An edited model has the notes of the one that it was edited from. */
-static enum pare_dtype stored_type(const struct pare_model *m, const char *name)
+enum pare_dtype pare_model_stored_type(const struct pare_model *m, const char *name)
 {
     for (; m; m = m->base)
         for (const struct pare_stored *s = m->stored; s; s = s->next)
@@ -249,7 +249,7 @@ static int restore(const struct pare_model *m, Onnx__GraphProto *g, struct pare_
     PARE_TRY(list_fixed(g, false, a, &fixed, err));
     for (size_t i = 0; i < g->n_initializer; i++) {
         Onnx__TensorProto *t = tensor[i] = g->initializer[i];
-        enum pare_dtype type = t->name ? stored_type(m, t->name) : PARE_NONE;
+        enum pare_dtype type = t->name ? pare_model_stored_type(m, t->name) : PARE_NONE;
         const char *name;
         int64_t count;
 

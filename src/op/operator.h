@@ -176,6 +176,11 @@ struct pare_op_scales {
     int x; /* 0: x and y have no scales */
     int w; /* 0: none */
     int y;
+    int w_zero;      /* zero point of the weight, if it does not follow the scale; with w 0 the
+                      * results are sums of products of integers.  0: it follows */
+    int r, r_weight; /* scale and index of a second weight; 0: none */
+    bool dynamic;    /* the operator quantizes x by its range */
+    bool packed;     /* weights are packed as nbits.h describes */
 };
 
 /* A body that runs a known number of times.  From `first_in` on, the inputs of the node and of its

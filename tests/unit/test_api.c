@@ -313,6 +313,19 @@ static void test_integer_operators_list_their_scales(void **state)
     OK(pare_model_layer_quant(q, "fc1", 'x', &x, &err));
     assert_int_equal(x.dtype, PARE_NONE);
     pare_model_free(q);
+    o = (struct pare_quantize_opts){ .preset = "int8-dynamic", .tuning = o.tuning };
+    OK(pare_quantize(m, &o, &q, NULL, &err));
+    OK(pare_model_layer_quant(q, "fc1", 'w', &w, &err)); /* MatMulInteger */
+    assert_int_equal(w.dtype, PARE_I8);
+    assert_int_equal(w.axis, 1);
+    assert_int_equal(pare_numel(&w.scale), 500);
+    OK(pare_model_layer_quant(q, "conv1", 'w', &w, &err)); /* ConvInteger */
+    assert_int_equal(w.axis, 0);
+    assert_int_equal(pare_numel(&w.scale), 20);
+    OK(pare_model_layer_quant(q, "fc1", 'x', &x, &err));
+    assert_true(x.dynamic && !x.scale.data);
+    assert_int_equal(x.dtype, PARE_U8);
+    pare_model_free(q);
     pare_model_free(m);
     pare_data_free(o.tuning.data);
 }

@@ -8,6 +8,8 @@
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "io/file.h"
+#include "compress/export.h"
 #include "io/npz.h"
 #include "plan/plan.h"
 
@@ -297,6 +299,54 @@ static void test_matmul_nbits_matches_reference(void **state)
     }
 }
 
+/* scale (q - zero point) of pare_model_layer_quant() and the weight of pare_model_state() are the
+ * weights that the node multiplies by: rows of the identity give its columns. */
+static void test_scales_and_zero_points_are_listed(void **state)
+{
+    enum { K = 40, N = 3, BLOCK = 16, BLOCKS = 3 };
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        int64_t bits = 2 << i % 3, row = (BLOCKS * bits + 7) / 8, dim[2] = { K, K };
+        const char *in[4] = { NULL };
+        struct pare_tensor x = build_tensor(PARE_F32, 2, dim), y;
+        static const enum pare_dtype type[6] = { PARE_I2, PARE_I4, PARE_I8,
+                                                 PARE_U2, PARE_U4, PARE_U8 };
+        struct build b = { .opset = 17 };
+        const struct pare_model_layer *layer;
+        struct pare_model_quant q;
+        struct pare_named *list;
+        struct pare_model *m;
+        struct pare_rng r;
+        int n, w = 0;
+
+        pare_rng_init(&r, (uint64_t)i);
+        for (int64_t k = 0; k < K; k++)
+            pare_f32_mut(&x)[k * K + k] = 1;
+        in[0] = build_input(&b, PARE_F32, 2, dim);
+        in[1] = random_ints(&b, &r, PARE_U8, 3, (int64_t[]){ N, BLOCKS, BLOCK * bits / 8 });
+        in[2] = random_floats(&b, &r, 1, (int64_t[]){ N * BLOCKS }, 0.1);
+        in[3] = i < 3 ? "" : random_ints(&b, &r, PARE_U8, 1, (int64_t[]){ N * row });
+        build_output(&b, build_node(&b, "MatMulNBits", 4, in, nbits_attrs(K, N, bits, BLOCK)));
+        m = parse(&b);
+        y = run_model(m, &x, false, 1);
+        assert_int_equal(pare_model_list_layers(m, pool, &layer, &n, &err), 0);
+        assert_int_equal(n, 1);
+        assert_int_equal(pare_model_layer_quant(m, layer[0].name, 'w', &q, &err), 0);
+        assert_int_equal(q.dtype, type[i]);
+        assert_int_equal(q.group, BLOCK);
+        assert_int_equal(pare_numel(&q.scale), N * BLOCKS);
+        assert_int_equal(q.zero_point.data ? pare_numel(&q.zero_point) : 0, i < 3 ? 0 : N * BLOCKS);
+        assert_int_equal(pare_model_state(m, pool, &list, &n, &err), 0);
+        while (w < n && !pare_ends_with(list[w].name, ".weight"))
+            w++;
+        assert_in_range(w, 0, n - 1);
+        for (int64_t k = 0; k < K * N; k++)
+            assert_true(fabsf(pare_f32(&list[w].t)[k] - pare_f32(&y)[k % K * N + k / K]) < 1e-5f);
+        pare_model_free(m);
+    }
+}
+
 /* Large 4-bit constants are not unpacked when they are loaded, nor in plans. */
 static void test_weights_stay_packed(void **state)
 {
@@ -389,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_products_match_numpy),
         cmocka_unit_test(test_linear_layers_match_reference),
         cmocka_unit_test(test_matmul_nbits_matches_reference),
+        cmocka_unit_test(test_scales_and_zero_points_are_listed),
         cmocka_unit_test(test_weights_stay_packed),
         cmocka_unit_test(test_malformed_models_are_refused),
     };

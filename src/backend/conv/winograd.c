@@ -10,8 +10,8 @@
 #define MOST_TOGETHER 64 /* tiles of all threads at a time */
 #define CACHE_BYTES (640 << 10)
 
-/* Transformed tiles of backward_weights: of one product, and of the products between two barriers of
- * several threads, which would wait for each other more often with fewer. */
+/* Transformed tiles of backward_weights: of one product, and of the products between two barriers
+ * of several threads, which would wait for each other more often with fewer. */
 #define GROUP_BYTES (1 << 20)
 #define MOST_BYTES (8 << 20)
 

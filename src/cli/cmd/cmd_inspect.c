@@ -391,7 +391,9 @@ static int print_totals(const struct inspection *l, struct pare_err *err)
            pare_whole_text(l->params, p, sizeof(p)));
     if (l->loose)
         printf(" (%s in no layer)", pare_whole_text(l->loose, q, sizeof(q)));
-    printf(", %s multiply-accumulates\n", pare_count_text(l->macs, m, sizeof(m)));
+    printf(", %s multiply-accumulates", pare_count_text(l->macs, m, sizeof(m)));
+    pare_half_weights_print(l->m, l->layer, l->n_layers);
+    printf("\n");
     PARE_TRY(tally_types(l, &tally, &n, err));
     text = pare_sprintf(l->c->arena, "%d node%s:", l->g->n_nodes, l->g->n_nodes == 1 ? "" : "s");
     for (int i = 0; i < n && text; i++)

@@ -11,4 +11,9 @@ void pare_scales_print(struct pare_arena *a, const struct pare_layer_scales *lis
 /* {"weight": {"bits": 8, "scale": [...], ...}, ...} of a layer; NULL: it is not quantized. */
 struct json_t *pare_scales_json(const struct pare_layer_scales *list, int n, const char *layer);
 
+/* Prints ", weights of 3 layers float16", or nothing. */
+struct pare_layer_info;
+void pare_half_weights_print(const struct pare_model *m, const struct pare_layer_info *layer,
+                             int n);
+
 #endif

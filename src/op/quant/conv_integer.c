@@ -71,6 +71,7 @@ const struct pare_op pare_op_conv_integer = {
     .attrs = pare_conv_attrs,
     .attr_size = sizeof(struct pare_window_attr),
     .torch = "Conv#d",
+    .scales = { .w_zero = W_ZERO },
     .layer = { .kind = PARE_LAYER_CONV, .params = PARE_IN(1), .weight = 1, .by_default = true },
     .infer = infer,
     .forward = forward,

@@ -46,6 +46,7 @@ const struct pare_op pare_op_dynamic_quantize_linear = {
     .min_out = 3,
     .max_out = 3,
     .flags = PARE_OP_STEPS,
+    .scales = { .dynamic = true },
     .infer = infer,
     .forward = forward,
 };

@@ -154,7 +154,7 @@ const struct pare_op pare_op_dynamic_quantize_lstm = {
     .attrs = attrs,
     .attr_size = sizeof(struct pare_rnn),
     .torch = "LSTM",
-    .scales = { .w = W_SCALE },
+    .scales = { .w = W_SCALE, .r = R_SCALE, .r_weight = PARE_RNN_R, .dynamic = true },
     .layer = { .kind = PARE_LAYER_RECURRENT,
                .params = PARE_IN(PARE_RNN_W) | PARE_IN(PARE_RNN_R) | PARE_IN(3) | PARE_IN(7),
                .weight = PARE_RNN_W,

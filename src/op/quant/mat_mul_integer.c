@@ -62,6 +62,7 @@ const struct pare_op pare_op_mat_mul_integer = {
     .min_out = 1,
     .max_out = 1,
     .torch = "Linear",
+    .scales = { .w_zero = B_ZERO },
     .layer = { .kind = PARE_LAYER_LINEAR, .params = PARE_IN(1), .weight = 1, .by_default = true },
     .infer = infer,
     .forward = forward,

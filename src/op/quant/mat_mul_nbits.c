@@ -179,7 +179,7 @@ const struct pare_op pare_op_mat_mul_nbits = {
     .attrs = mat_mul_nbits_attrs,
     .attr_size = sizeof(struct mat_mul_nbits),
     .infer = infer,
-    .scales = { .w = SCALES },
+    .scales = { .w = SCALES, .packed = true },
     .forward = forward,
     .ties = ties,
     .macs = macs,

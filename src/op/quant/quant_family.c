@@ -12,6 +12,7 @@ void pare_quant_range(enum pare_dtype d, int *lo, int *hi)
         { PARE_U8, 0, UINT8_MAX },   { PARE_I8, INT8_MIN, INT8_MAX },
         { PARE_U16, 0, UINT16_MAX }, { PARE_I16, INT16_MIN, INT16_MAX },
         { PARE_U4, 0, 15 },          { PARE_I4, -8, 7 },
+        { PARE_U2, 0, 3 },           { PARE_I2, -2, 1 },
     };
 
     *lo = *hi = 0;
