@@ -179,7 +179,9 @@ struct pare_worst_tensor {
     double snr_db; /* of the values near 0, if it is less */
 };
 struct pare_quantize_check {
-    double snr_db, cosine; /* of the outputs; NaN: not measured, as there is no data */
+    double snr_db, cosine; /* of the outputs; NaN: not measured, as there is no data or no output */
+    int unequal, runs;     /* runs in which an output had another number of rows, for example of
+                              detected objects, and was not compared; all runs */
     const char *observer;  /* that quantizer ptq used or chose; NULL: none */
     int64_t weights;       /* elements of quantized weights */
     int64_t all_weights;   /* float elements of the model's constants before quantization */

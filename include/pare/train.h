@@ -24,6 +24,8 @@ struct pare_class_metrics {
     int64_t n;                    /* number of classes; 0: there are no class labels */
     const int64_t *items, *right; /* of each class: items, and those that top-1 finds */
     const char *const *name;      /* NULL: the classes have no names */
+    bool areas; /* a segmentation: `items` are positions that labels or output give the class,
+                   `right` those where both do */
 };
 
 struct pare_evaluate_opts {
@@ -80,11 +82,15 @@ struct pare_agreement_opts {
 struct pare_agreement {
     int64_t n;             /* items */
     double snr;            /* signal-to-noise ratio of all outputs in dB; infinite: no difference,
-                              NaN: outputs that are not numbers */
+                              NaN: outputs that are not numbers, or no element to compare */
     double cosine;         /* of each item's output, mean over items and outputs */
     double max_difference; /* largest difference of two elements */
     double same_top1;      /* fraction of items whose largest score is the same one; -1: the first
                               output is not (N, classes) */
+    int64_t unequal;       /* runs in which an output has another number of rows, for example of
+                              detected objects; such outputs are not compared */
+    int64_t runs;          /* batches, or items that run one by one */
+    int64_t rows, reference_rows; /* of the first output that differs so, in all runs */
 };
 
 /* Run both models over a data set, which needs no labels.  opts may be NULL. */

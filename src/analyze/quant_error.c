@@ -57,13 +57,17 @@ static const struct pare_algorithm probing = {
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* x is the reference, y the quantized tensor. */
+/* x is the reference, y the quantized tensor; of another shape (other objects were found): nothing
+ * can be compared. */
 static void compare(const struct pare_tensor *x, const struct pare_tensor *y, double *db,
                     double *cosine)
 {
     const float *a = pare_f32(x), *b = pare_f32(y);
     double aa = 0, bb = 0, ab = 0, noise = 0;
 
+    *db = *cosine = NAN;
+    if (!pare_same_shape(x, y) || !pare_numel(x))
+        return;
     for (int64_t i = 0, n = pare_numel(x); i < n; i++) {
         double u = (double)a[i], v = (double)b[i];
 

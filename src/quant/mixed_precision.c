@@ -180,18 +180,22 @@ static int load_batch(struct bit_search *c, struct pare_err *err)
 }
 
 /* sum (y - reference)^2 / sum reference^2 over the float outputs; infinite if an output is not
- * finite. */
+ * finite.  An output of another shape (other objects were found) counts as 0. */
 static double compare(const struct bit_search *c, const struct pare_tensor *out)
 {
     double signal = 0, noise = 0;
 
-    for (int k = 0; k < c->n_out; k++)
+    for (int k = 0; k < c->n_out; k++) {
+        bool same = pare_same_shape(&c->ref[k], &out[k]);
+
         for (int64_t i = 0; c->ref[k].dtype == PARE_F32 && i < pare_numel(&c->ref[k]); i++) {
-            double v = (double)pare_f32(&c->ref[k])[i], d = v - (double)pare_f32(&out[k])[i];
+            double v = (double)pare_f32(&c->ref[k])[i];
+            double d = v - (same ? (double)pare_f32(&out[k])[i] : 0);
 
             signal += v * v;
             noise += d * d;
         }
+    }
     if (!isfinite(noise))
         return INFINITY;
     return signal > 0 ? noise / signal : noise > 0 ? INFINITY : 0;

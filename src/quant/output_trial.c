@@ -15,6 +15,10 @@ struct recorder {
     struct pare_arena *a;
     float *kept; /* (n of room) elements of the float model's output */
     int64_t n, at, room;
+    int64_t *length; /* (runs) kept elements of each run: their number may depend on the data */
+    int runs, cap, run;
+    int unequal;                     /* runs with another number of elements, not compared */
+    double missed;                   /* x^2 of these */
     bool second;                     /* compares instead of recording */
     double signal, noise, dot, norm; /* of float x and quantized y: x^2, (x - y)^2, x y, y^2 */
 };
@@ -31,6 +35,10 @@ struct pare_output_trial {
 
 static int keep(struct recorder *r, const float *x, int64_t n, struct pare_err *err)
 {
+    r->length = pare_grow(r->a, r->length, r->runs, &r->cap, sizeof(*r->length));
+    if (!r->length)
+        return pare_no_memory(err, "to keep outputs");
+    r->length[r->runs++] = n;
     if (n < 1)
         return 0;
     if (r->n + n > r->room) { /* the length of an output may depend on the data */
@@ -49,12 +57,19 @@ static int keep(struct recorder *r, const float *x, int64_t n, struct pare_err *
     return 0;
 }
 
-static void compare(struct recorder *r, const float *y, int64_t n)
+/* Compare with the same run of the float model. */
+static void compare(struct recorder *r, const float *y, int64_t all)
 {
-    for (int64_t i = 0; i < n; i++) {
-        double u = (double)r->kept[r->at + i], v = (double)y[i];
+    int64_t n = r->run < r->runs ? r->length[r->run++] : 0, left = MOST - r->at;
+    bool same = n == (all < left ? all : left);
 
-        if (!isfinite(u) || !isfinite(v))
+    r->unequal += !same;
+    for (int64_t i = 0; i < n; i++) {
+        double u = (double)r->kept[r->at + i], v = same ? (double)y[i] : 0;
+
+        if (!same && isfinite(u))
+            r->missed += u * u;
+        if (!same || !isfinite(u) || !isfinite(v))
             continue;
         r->signal += u * u;
         r->noise += (u - v) * (u - v);
@@ -67,12 +82,11 @@ static void compare(struct recorder *r, const float *y, int64_t n)
 static int record(void *user, const struct pare_tensor *x, float *y, struct pare_err *err)
 {
     struct recorder *r = user;
-    int64_t all = pare_numel(x), left = r->second ? r->n - r->at : MOST - r->n;
-    int64_t part = all < left ? all : left;
+    int64_t all = pare_numel(x), left = MOST - r->n;
 
     if (r->second)
-        compare(r, y, part);
-    return r->second ? 0 : keep(r, y, part, err);
+        compare(r, y, all);
+    return r->second ? 0 : keep(r, y, all < left ? all : left, err);
 }
 
 /* A value can be several outputs of the model. */
@@ -147,24 +161,39 @@ static void begin_pass(struct pare_output_trial *t)
 
         r->second = true;
         r->at = 0;
-        r->signal = r->noise = r->dot = r->norm = 0;
+        r->run = r->unequal = 0;
+        r->signal = r->noise = r->dot = r->norm = r->missed = 0;
     }
 }
 
 static int end_pass(const struct pare_output_trial *t, struct pare_output_error *e,
                     struct pare_err *err)
 {
-    double noise = 0, cosine = 0;
+    double noise = 0, cosine = 0, cost = 0;
+    int compared = 0;
 
+    *e = (struct pare_output_error){ NAN, NAN, 0, 0, 0 };
     for (int i = 0; i < t->n; i++) {
         const struct recorder *r = &t->r[i];
-        double v[] = { r->signal, r->noise, r->dot, r->norm };
+        double v[] = { r->signal, r->noise, r->dot, r->norm, r->missed, r->unequal, (double)r->n };
+        double all;
 
-        PARE_TRY(pare_dist_merge(t->c->dist, PARE_MERGE_SUM, PARE_F64, v, 4, err));
+        PARE_TRY(pare_dist_merge(t->c->dist, PARE_MERGE_SUM, PARE_F64, v, 7, err));
+        all = v[0] + v[4];
+        cost += all > 0 ? (v[1] + v[4]) / all : v[1] > 0;
+        e->unequal = r->unequal > e->unequal ? r->unequal : e->unequal;
+        e->runs = r->runs;
+        if (v[6] == 0 || (v[5] > 0 && v[0] == 0 && v[3] == 0))
+            continue; /* nothing was compared */
         noise += v[0] > 0 ? v[1] / v[0] : v[1] > 0;
         cosine += v[0] > 0 && v[3] > 0 ? v[2] / sqrt(v[0] * v[3]) : v[0] == v[3];
+        compared++;
     }
-    *e = (struct pare_output_error){ noise / t->n, cosine / t->n };
+    e->cost = cost / t->n;
+    if (compared) {
+        e->noise = noise / compared;
+        e->cosine = cosine / compared;
+    }
     return 0;
 }
 

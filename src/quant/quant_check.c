@@ -77,7 +77,7 @@ static void clear_noise(struct pare_compression *c)
 
 static int measure(struct pare_compression *c, struct pare_output_trial *t, struct pare_err *err)
 {
-    struct pare_output_error e = { NAN, NAN };
+    struct pare_output_error e = { .noise = NAN, .cosine = NAN };
     int rc;
 
     clear_noise(c);
@@ -89,6 +89,8 @@ static int measure(struct pare_compression *c, struct pare_output_trial *t, stru
         return rc;
     c->quant->check.output_db = t ? -10 * log10(e.noise) : NAN;
     c->quant->check.cosine = e.cosine;
+    c->quant->check.unequal = e.unequal;
+    c->quant->check.runs = e.runs;
     return pare_quant_merge_noise(c, err);
 }
 

@@ -17,8 +17,13 @@ int pare_output_trial_begin(struct pare_compression *c, struct pare_output_trial
 
 /* Sums over all kept elements of all outputs, each output scaled by its own signal. */
 struct pare_output_error {
-    double noise;  /* sum of squared differences / sum of squares, mean over the outputs */
+    double noise;  /* sum of squared differences / sum of squares, mean over the outputs; NaN: no
+                      element was compared */
     double cosine; /* mean over the outputs */
+    double cost;   /* `noise`, with outputs that were not compared counted as 0: to choose by */
+    int unequal;   /* runs in which an output had another number of elements, which are not
+                      compared: other objects were found */
+    int runs;
 };
 int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error *e,
                           struct pare_err *err);

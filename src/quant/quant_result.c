@@ -98,6 +98,8 @@ void pare_compression_checked(const struct pare_compression *c, struct pare_quan
     if (!k || !k->done)
         return;
     r->snr_db = k->output_db;
+    r->unequal = k->unequal;
+    r->runs = k->runs;
     r->cosine = k->cosine;
     r->observer = c->quant->observer;
     r->left_float = k->left;

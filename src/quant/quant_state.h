@@ -25,6 +25,7 @@ struct pare_check {
     bool done;
     int left;                 /* tensors that became float because quantization destroys them */
     double output_db, cosine; /* of the outputs against the float model's; NaN: not measured */
+    int unequal, runs;        /* runs whose outputs had another number of elements; all runs */
     struct pare_check_worst {
         const struct pare_layer *layer;
         enum pare_quant_site site;

@@ -148,7 +148,7 @@ static int next(void *user, const struct pare_output_error *last, bool *more, st
     struct trials *s = user;
 
     if (last)
-        take_noise(s, last->noise);
+        take_noise(s, last->cost);
     for (;; end_group(s)) {
         *more = s->group < GROUPS;
         if (!*more)

@@ -10,11 +10,16 @@
 
 /* Sums over all items. */
 struct sums {
-    double signal, noise; /* squares of the reference's outputs, of the differences */
-    double cosine;        /* cosines of the items' outputs */
-    int64_t items;        /* with a cosine */
-    int64_t ranked, same; /* items whose first output is a row of scores; same largest one */
-    double largest;       /* largest difference */
+    double signal, noise;  /* squares of the reference's outputs, of the differences */
+    double cosine;         /* cosines of the items' outputs */
+    int64_t items;         /* with a cosine */
+    int64_t ranked, same;  /* items whose first output is a row of scores; same largest one */
+    double largest;        /* largest difference */
+    int64_t values;        /* elements that were compared */
+    int64_t runs, unequal; /* runs; those with an output of other rows */
+    int64_t rows[PARE_RUNNER_OUTPUTS][2]; /* by output: rows of both models */
+    int differs;                          /* 1 + the first output that had other rows; 0: none */
+    bool unranked;                        /* the first output does not have a row for each item */
 };
 
 /* Values from i on, of one item. */
@@ -53,6 +58,17 @@ static void add_rank(struct sums *s, const struct pare_tensor *a, const struct p
     s->same += x == y;
 }
 
+/* Whether they differ only in the number of rows: of objects that were found, for example. */
+static bool other_rows(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    struct pare_tensor like = *b;
+
+    if (a->rank < 1 || a->rank != b->rank || a->dim[0] == b->dim[0])
+        return false;
+    like.dim[0] = a->dim[0];
+    return pare_same_shape(a, &like);
+}
+
 static int add_output(struct sums *s, const struct pare_tensor *a, const struct pare_tensor *b,
                       int64_t items, bool first, struct pare_err *err)
 {
@@ -64,6 +80,10 @@ static int add_output(struct sums *s, const struct pare_tensor *a, const struct 
                          pare_shape_text(a, one, sizeof(one)),
                          pare_shape_text(b, other, sizeof(other)));
     rows = a->rank > 0 && a->dim[0] == items ? items : 1;
+    s->unranked |= first && a->rank > 0 && a->dim[0] != items;
+    s->values += pare_numel(a);
+    if (!pare_numel(a))
+        return 0;
     for (int64_t i = 0; i < rows; i++)
         add_item(s, a, b, i * (pare_numel(a) / rows), pare_numel(a) / rows);
     for (int64_t i = 0; i < rows && first && a->rank == 2 && a->dim[1] > 1; i++)
@@ -81,17 +101,28 @@ static int add_batch(struct pare_batch_runner r[2], const struct pare_batch *b, 
                      struct pare_err *err)
 {
     struct pare_tensor out[2][PARE_RUNNER_OUTPUTS];
+    bool unequal = false;
     int n[2];
 
     for (int i = 0; i < 2; i++)
         PARE_TRY(pare_batch_runner_run(&r[i], b, out[i], &n[i], err));
     if (n[0] != n[1])
         return pare_fail(err, PARE_ESHAPE, "the models have %d and %d outputs", n[0], n[1]);
-    for (int k = 0; k < n[0]; k++)
-        if (is_number(&out[0][k]) && is_number(&out[1][k]))
+    for (int k = 0; k < n[0]; k++) {
+        for (int i = 0; i < 2; i++)
+            s->rows[k][i] += out[i][k].rank > 0 ? out[i][k].dim[0] : 1;
+        if (other_rows(&out[1][k], &out[0][k])) {
+            s->differs = s->differs ? s->differs : k + 1;
+            unequal = true;
+        } else if (is_number(&out[0][k]) && is_number(&out[1][k])) {
             PARE_TRY(pare_at(err,
                              add_output(s, &out[1][k], &out[0][k], pare_batch_items(b), !k, err),
                              "output %d", k));
+        }
+    }
+    s->unranked |= b->axis[0] < 0;
+    s->runs++;
+    s->unequal += unequal;
     return 0;
 }
 
@@ -121,9 +152,17 @@ static struct pare_agreement result(const struct sums *s, int64_t items)
                                 .snr = s->noise == 0 ? INFINITY : 10 * log10(s->signal / s->noise),
                                 .cosine = s->items ? s->cosine / (double)s->items : 1,
                                 .max_difference = s->largest,
-                                .same_top1 = -1 };
+                                .same_top1 = -1,
+                                .unequal = s->unequal,
+                                .runs = s->runs };
 
-    if (s->ranked)
+    if (!s->values)
+        g.snr = g.cosine = NAN;
+    if (s->differs) {
+        g.rows = s->rows[s->differs - 1][0];
+        g.reference_rows = s->rows[s->differs - 1][1];
+    }
+    if (s->ranked && !s->unranked)
         g.same_top1 = (double)s->same / (double)s->ranked;
     return g;
 }

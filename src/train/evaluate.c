@@ -86,6 +86,24 @@ static int prepare(const struct pare_model *m, const struct pare_data *data,
     return e->right && e->count ? 0 : pare_no_memory(err, "for an evaluation");
 }
 
+/* Positions of a segmentation by class. */
+static int keep_areas(const struct pare_goal_sums *s, struct pare_arena *a, struct pare_eval *e,
+                      struct pare_err *err)
+{
+    const double *sum = pare_goal_by_class(s, &e->areas);
+
+    e->areas = sum ? e->areas / 2 : 0;
+    e->hit = pare_alloc(a, (size_t)e->areas, sizeof(*e->hit));
+    e->either = pare_alloc(a, (size_t)e->areas, sizeof(*e->either));
+    if (!e->hit || !e->either)
+        return pare_no_memory(err, "for an evaluation");
+    for (int64_t i = 0; i < e->areas; i++) {
+        e->hit[i] = (int64_t)sum[i];
+        e->either[i] = (int64_t)sum[e->areas + i];
+    }
+    return 0;
+}
+
 int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data,
                         const struct pare_eval_opts *o, struct pare_arena *a, struct pare_eval *e,
                         struct pare_err *err)
@@ -127,6 +145,8 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
     e->seconds = r.seconds;
     if (!rc)
         rc = merge(o->dist, e, &sums, err);
+    if (!rc)
+        rc = keep_areas(&sums, a, e, err);
     if (e->n)
         e->loss /= (double)e->n;
     pare_goal_values(&sums, e->loss, &e->by);
@@ -200,6 +220,11 @@ int pare_evaluate_shared(const struct pare_model *m, const struct pare_data *dat
                                                   .items = e.count,
                                                   .right = e.right,
                                                   .name = data->class_name };
+    if (!rc && o.classes && e.areas)
+        *o.classes = (struct pare_class_metrics){ .n = e.areas,
+                                                  .items = e.either,
+                                                  .right = e.hit,
+                                                  .areas = true };
     pare_arena_free(a);
     return rc;
 }

@@ -16,6 +16,9 @@ struct pare_eval {
     int64_t n, top1, top5;
     int64_t classes;        /* 0: no class labels */
     int64_t *right, *count; /* by class, (classes) */
+    int64_t areas;          /* classes of a segmentation; 0: it is not one */
+    int64_t *hit, *either;  /* by class, (areas): positions that labels and output agree on, that
+                               either has */
     double seconds;         /* spent running the model */
     struct pare_metrics by; /* values of the task's metrics */
 };

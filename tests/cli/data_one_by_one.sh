@@ -21,6 +21,10 @@ pare bench models/any_size.onnx --data images --repeat 2 --threads 1 --no-tune 2
 # No axis for a batch.
 pare quantize models/detector.onnx --preset int8 --data images --threads 1 -o dq.onnx 2>&1 | sed 's/ *[0-9.]* dB.*//; /outputs on/d; /^ *input/d'
 pare eval models/detector.onnx --data images --against models/detector.onnx --threads 1 2>/dev/null
+# Half of the channels removed: other pixels have a score above 0.
+pare prune models/detector.onnx --pruner l1 --sparsity 0.5 -q -o dp.onnx >/dev/null
+pare eval dp.onnx --data images --against models/detector.onnx --threads 1 2>/dev/null | sed 's/: [0-9]*, not [0-9]*/: N, not N/; s/[0-9.-]* dB/N dB/; /cosine/d; /^largest/d'
+pare compress models/detector.onnx --preset int8 --data images --threads 1 --seconds 0 -o dc.onnx 2>/dev/null | grep -E '^(other|signal|same)' | sed 's/[0-9.]* dB/N dB/'
 pare eval models/detector.onnx --data more
 pare train models/detector.onnx --data images --teacher models/detector.onnx
 pare quantize models/detector.onnx --preset int8

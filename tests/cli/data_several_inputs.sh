@@ -15,5 +15,6 @@ J
 pare compress r.json --dry-run
 pare train models/unet.onnx --data models/cells.npz --holdout 0.2 --epochs 2 --batch 16 --threads 1 -o u.onnx |
     sed 's/loss.*mean-iou [0-9.]*%.*/loss ... mean-iou/;/best/d'
+pare eval u.onnx --data models/cells.npz --per-class --threads 1 2>/dev/null | awk '/^class/ { print; for (n = 0; n < 3 && getline; n++) print $1, $3 <= $2 }'
 pare eval u.onnx --data models/cells.npz --task regression
 pare eval u.onnx --data models/cells.npz --loss mse

@@ -28,7 +28,7 @@ static const struct pare_opt eval_opts[] = {
     PARE_TEXT("against", offsetof(struct eval, against), "MODEL",
               "compare the outputs with those of this model; needs no labels", NULL),
     PARE_FLAG("per-class", offsetof(struct eval, per_class),
-              "print the accuracy of each class as well", 0),
+              "print the accuracy of each class as well, or its intersection over union", 0),
     PARE_TUNE_OPTS(struct eval, 0),
     PARE_FLAG("json", offsetof(struct eval, json), "print the result as JSON", 0),
     PARE_OPT_END
@@ -57,10 +57,11 @@ static json_t *class_json(struct pare_arena *a, const struct pare_class_metrics 
     json_t *all = json_array();
 
     for (int64_t i = 0; i < m->n; i++)
-        json_array_append_new(all,
-                              json_pack("{s:o, s:I, s:I}", "class",
-                                        pare_json_text(class_name(a, m, i)), "items",
-                                        (json_int_t)m->items[i], "right", (json_int_t)m->right[i]));
+        json_array_append_new(all, json_pack("{s:o, s:I, s:I}", "class",
+                                             pare_json_text(class_name(a, m, i)),
+                                             m->areas ? "union" : "items", (json_int_t)m->items[i],
+                                             m->areas ? "intersection" : "right",
+                                             (json_int_t)m->right[i]));
     return all;
 }
 
@@ -74,12 +75,12 @@ static int print_json(struct pare_cli *c, const struct result *r, struct pare_er
                           "items_per_second",
                           pare_json_real(m->seconds > 0 ? (double)m->n / m->seconds : 0));
 
-    if (j && r->by_class.n) {
+    if (j && r->by_class.n && !r->by_class.areas) {
         json_object_set_new(j, "top1", pare_json_real(fmax(m->top1, 0)));
         json_object_set_new(j, "top5", pare_json_real(fmax(m->top5, 0)));
-        if (o->per_class)
-            json_object_set_new(j, "classes", class_json(c->arena, &r->by_class));
     }
+    if (j && r->by_class.n && o->per_class)
+        json_object_set_new(j, "classes", class_json(c->arena, &r->by_class));
     if (j) {
         json_object_set_new(j, "task", pare_json_text(m->task));
         json_object_set_new(j, "metrics", pare_metric_list_json(m));
@@ -91,12 +92,17 @@ static void print_classes(struct pare_cli *c, const struct pare_class_metrics *m
 {
     struct pare_table *t = pare_table_new(c->arena, "lrrr");
 
-    pare_table_row(t, "class", "items", "right", "accuracy");
+    if (m->areas)
+        pare_table_row(t, "class", "union", "intersection", "iou");
+    else
+        pare_table_row(t, "class", "items", "right", "accuracy");
     for (int64_t i = 0; i < m->n; i++)
         pare_table_row(t, class_name(c->arena, m, i),
                        pare_sprintf(c->arena, "%lld", (long long)m->items[i]),
                        pare_sprintf(c->arena, "%lld", (long long)m->right[i]),
-                       pare_sprintf(c->arena, "%.2f%%", 100 * accuracy(m, i)));
+                       m->areas && !m->items[i]
+                           ? "-"
+                           : pare_sprintf(c->arena, "%.2f%%", 100 * accuracy(m, i)));
     printf("\n");
     pare_table_print(t, stdout);
 }
@@ -166,14 +172,24 @@ static int print_agreement(struct pare_cli *c, const struct pare_data *d,
     if (o->json)
         return pare_json_result(
             c,
-            json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "file", pare_json_text(c->arg[0]),
-                      "against", pare_json_text(o->against), "data", pare_json_text(d->name),
-                      "items", (json_int_t)g->n, "snr_db", pare_json_real(g->snr), "cosine",
-                      pare_json_real(g->cosine), "max_difference",
+            json_pack("{s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "file",
+                      pare_json_text(c->arg[0]), "against", pare_json_text(o->against), "data",
+                      pare_json_text(d->name), "items", (json_int_t)g->n, "snr_db",
+                      pare_json_real(g->snr), "cosine", pare_json_real(g->cosine), "max_difference",
                       pare_json_real(g->max_difference), "same_top1",
-                      g->same_top1 >= 0 ? pare_json_real(g->same_top1) : json_null()),
+                      g->same_top1 >= 0 ? pare_json_real(g->same_top1) : json_null(), "runs",
+                      (json_int_t)g->runs, "unequal_runs", (json_int_t)g->unequal, "rows",
+                      (json_int_t)g->rows, "reference_rows", (json_int_t)g->reference_rows),
             err);
     printf("items              %s\n", pare_whole_text(g->n, whole, sizeof(whole)));
+    if (g->unequal)
+        printf("other rows         in %lld of %lld runs, which are not compared: %lld, not %lld\n",
+               (long long)g->unequal, (long long)g->runs, (long long)g->rows,
+               (long long)g->reference_rows);
+    if (isnan(g->cosine)) {
+        printf("signal to noise    no outputs to compare\n");
+        return 0;
+    }
     if (isinf(g->snr) && g->snr > 0)
         printf("signal to noise    no difference\n");
     else

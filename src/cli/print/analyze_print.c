@@ -212,6 +212,11 @@ static const char *db_text(struct pare_arena *a, double db)
     return isinf(db) ? "exact" : isnan(db) ? "-" : pare_sprintf(a, "%.1f dB", db);
 }
 
+static const char *cosine_text(struct pare_arena *a, double v)
+{
+    return isnan(v) ? "-" : pare_sprintf(a, "%.6f", v);
+}
+
 void pare_quant_error_print(const struct pare_quant_error_report *q, struct pare_arena *a)
 {
     struct pare_table *t = pare_table_new(a, "llrrrrrr");
@@ -224,9 +229,8 @@ void pare_quant_error_print(const struct pare_quant_error_report *q, struct pare
 
         pare_table_row(t, first ? q->name[l] : "", first ? q->type[l] : "",
                        pare_sprintf(a, "%lld", (long long)q->bits[i % q->n_bits]),
-                       db_text(a, e->weight_db), db_text(a, e->out_db),
-                       pare_sprintf(a, "%.6f", e->out_cos), db_text(a, e->end_db),
-                       pare_sprintf(a, "%.6f", e->end_cos));
+                       db_text(a, e->weight_db), db_text(a, e->out_db), cosine_text(a, e->out_cos),
+                       db_text(a, e->end_db), cosine_text(a, e->end_cos));
     }
     pare_table_print(t, stdout);
 }

@@ -120,16 +120,22 @@ static void metric_rows(struct pare_table *t, const json_t *run)
 static void agreement_rows(struct pare_table *t, struct pare_arena *a, const json_t *output)
 {
     const json_t *snr = json_object_get(output, "snr_db");
-    double same = number(output, "same_top1");
+    double same = number(output, "same_top1"), unequal = number(output, "unequal_runs");
+    bool any = json_is_number(json_object_get(output, "cosine"));
 
     if (!json_object_get(output, "cosine"))
         return;
+    if (unequal > 0)
+        pare_table_row(t, "other rows in", "",
+                       pare_sprintf(a, "%.0f of %.0f runs", unequal, number(output, "runs")), "");
     pare_table_row(t, "signal to noise", "",
                    json_is_number(snr) ? pare_sprintf(a, "%.1f dB", json_number_value(snr))
+                   : !any              ? "no outputs"
                    : number(output, "max_difference") == 0 ? "no noise"
                                                            : "not a number",
                    "");
-    pare_table_row(t, "cosine", "", pare_sprintf(a, "%.5f", number(output, "cosine")), "");
+    if (any)
+        pare_table_row(t, "cosine", "", pare_sprintf(a, "%.5f", number(output, "cosine")), "");
     if (same >= 0)
         pare_table_row(t, "same top-1", "", pare_sprintf(a, "%.2f%%", 100 * same), "");
 }

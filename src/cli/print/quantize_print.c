@@ -198,6 +198,10 @@ static void print_check(const struct pare_quantize_summary *v)
         printf("outputs on calibration data: SNR %.1f dB, cosine %.4f to the float model's%s%s%s\n",
                k.snr_db, k.cosine, k.observer ? " (observer " : "", k.observer ? k.observer : "",
                k.observer ? ")" : "");
+    if (k.unequal)
+        printf("in %d of %d runs the quantized model has another number of output rows; these are "
+               "not compared\n",
+               k.unequal, k.runs);
 }
 
 static json_t *tensors_json(const struct pare_worst_tensor *t, int n)
@@ -217,11 +221,12 @@ static json_t *check_json(const struct pare_quantize_summary *v)
     struct pare_quantize_check k;
 
     pare_compression_checked(v->compression, &k);
-    return json_pack("{s:o, s:o, s:s?, s:i, s:o, s:o, s:I}", "signal_to_noise_db",
+    return json_pack("{s:o, s:o, s:s?, s:i, s:o, s:o, s:I, s:i}", "signal_to_noise_db",
                      pare_json_real(k.snr_db), "cosine", pare_json_real(k.cosine), "observer",
                      k.observer, "left_float", k.left_float, "destroyed",
                      tensors_json(k.destroyed, k.n_destroyed), "worst",
-                     tensors_json(k.worst, k.n_worst), "quantized_weights", (json_int_t)k.weights);
+                     tensors_json(k.worst, k.n_worst), "quantized_weights", (json_int_t)k.weights,
+                     "unequal_runs", k.unequal);
 }
 
 static void print_totals(const struct pare_quantize_summary *v, int layers)

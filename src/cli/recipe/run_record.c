@@ -100,6 +100,7 @@ static int evaluate(const struct pare_recipe *r, struct pare_arena *a, const cha
         { "snr_db", "snr_db" },       { "cosine", "cosine" },
         { "same_top1", "same_top1" }, { "max_difference", "max_difference" },
         { "task", "task" },           { "metrics", "metrics" },
+        { "runs", "runs" },           { "unequal_runs", "unequal_runs" },
     };
     struct pare_given *g = pare_alloc(a, (size_t)r->n_options + 4, sizeof(*g));
     struct pare_call k = { pare_find_command("eval"), g, 0, &path, 1, r->keep_training_mode };

@@ -334,6 +334,20 @@ void pare_goal_add(struct pare_goal_sums *s, const struct pare_tensor *out,
     }
 }
 
+const double *pare_goal_by_class(const struct pare_goal_sums *s, int64_t *n)
+{
+    const struct pare_task_goal *g = s->goal;
+    const double *sum = s->sum;
+
+    for (int i = 0; i < g->n_metrics; i++) {
+        *n = g->metric[i]->sums ? g->metric[i]->sums(&g->form) : 0;
+        if (g->metric[i]->by_class)
+            return sum;
+        sum += *n;
+    }
+    return NULL;
+}
+
 void pare_goal_values(const struct pare_goal_sums *s, double loss, struct pare_metrics *m)
 {
     const struct pare_task_goal *g = s->goal;

@@ -50,6 +50,9 @@ int pare_goal_sums_new(const struct pare_task_goal *g, struct pare_arena *a,
 void pare_goal_add(struct pare_goal_sums *s, const struct pare_tensor *out,
                    const struct pare_tensor *y);
 
+/* The sums of the metric that has some for each class, and their number; NULL: none has. */
+const double *pare_goal_by_class(const struct pare_goal_sums *s, int64_t *n);
+
 /* Fill the metrics' values; `loss` is the mean loss. */
 void pare_goal_values(const struct pare_goal_sums *s, double loss, struct pare_metrics *m);
 

@@ -42,6 +42,7 @@ struct pare_metric {
     void (*add)(const struct pare_metric_form *f, const struct pare_tensor *out,
                 const struct pare_tensor *y, double *sum);
     double (*value)(const struct pare_metric_form *f, const double *sum); /* NAN: undefined */
+    bool by_class; /* the sums are, for each class, positions that are right, then all of them */
 };
 
 /* All metrics; the last is NULL. */

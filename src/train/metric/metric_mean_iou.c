@@ -59,4 +59,5 @@ const struct pare_metric pare_metric_mean_iou = {
     .sums = sums,
     .add = add,
     .value = value,
+    .by_class = true,
 };
