@@ -1,8 +1,8 @@
 /* arena.c - arena allocator; the only file that calls malloc().
  *
  * An arena is a stack of blocks.  Small requests share a block; a request larger than block_bytes
- * gets its own block, so big tensors waste nothing.  Large blocks are mapped, so that freeing them
- * returns their memory to the system.
+ * gets its own block, so big tensors waste nothing.  Large blocks, and blocks of large arenas, are
+ * mapped, so that freeing them returns their memory to the system.
  */
 #include "arena.h"
 
@@ -20,11 +20,13 @@
 #ifdef PARE_ASAN
 #include <sanitizer/asan_interface.h>
 #define MAP_ABOVE SIZE_MAX
+#define MAP_IN_LARGE SIZE_MAX
 #define GAP ALIGN
 #define hide(p, n) __asan_poison_memory_region(p, n)
 #define show(p, n) __asan_unpoison_memory_region(p, n)
 #else
-#define MAP_ABOVE ((size_t)1 << 16)
+#define MAP_ABOVE ((size_t)1 << 20)
+#define MAP_IN_LARGE ((size_t)1 << 16) /* in arenas that hold more than MAP_ABOVE */
 #define GAP 0
 #define hide(p, n) ((void)(p), (void)(n))
 #define show(p, n) ((void)(p), (void)(n))
@@ -34,13 +36,15 @@ struct block {
     struct block *next; /* the block allocated before this one, or NULL */
     size_t cap, used;
     unsigned char *data; /* inside this allocation, aligned */
+    bool mapped;
 };
 
 struct pare_arena {
     struct block *top;
     struct block *spare; /* kept by pare_rewind */
     size_t block_bytes;
-    size_t left; /* bytes that may still be requested from the system; 0: no limit */
+    size_t bytes; /* of all blocks except `spare` */
+    size_t left;  /* bytes that may still be requested from the system; 0: no limit */
     bool failed, over;
 };
 
@@ -66,17 +70,17 @@ bool pare_memory_refused(void)
     return refused;
 }
 
-static void *system_alloc(size_t n)
+static void *system_alloc(size_t n, bool mapped)
 {
     void *p;
 
-    if (n < MAP_ABOVE)
+    if (!mapped)
         return malloc(n);
     p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
-static void *block_malloc(size_t n)
+static void *block_malloc(size_t n, bool mapped)
 {
     size_t may = most, before;
     void *p;
@@ -89,7 +93,7 @@ static void *block_malloc(size_t n)
         refused = true;
         return NULL;
     }
-    p = system_alloc(n);
+    p = system_alloc(n, mapped);
     held -= p ? 0 : n;
     return p;
 }
@@ -101,22 +105,24 @@ static void block_free(struct block *b)
     if (b)
         show(b->data, b->cap);
     held -= n;
-    if (n < MAP_ABOVE)
-        free(b);
-    else
+    if (b && b->mapped)
         munmap(b, n);
+    else
+        free(b);
 }
 
 static struct block *new_block(const struct pare_arena *a, size_t need)
 {
-    size_t cap = need > a->block_bytes ? need : a->block_bytes;
+    size_t cap = need > a->block_bytes ? need : a->block_bytes, n = sizeof(struct block) + ALIGN;
+    bool mapped = cap >= (a->bytes > MAP_ABOVE ? MAP_IN_LARGE : MAP_ABOVE);
     struct block *b;
 
-    if (cap > SIZE_MAX - sizeof(*b) - ALIGN)
+    if (cap > SIZE_MAX - n)
         return NULL;
-    b = block_malloc(sizeof(*b) + ALIGN + cap);
+    b = block_malloc(n + cap, mapped);
     if (!b)
         return NULL;
+    b->mapped = mapped;
     b->data = (unsigned char *)(((uintptr_t)(b + 1) + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
     b->cap = cap;
     return b;
@@ -153,17 +159,19 @@ static int push_block(struct pare_arena *a, size_t need)
     hide(b->data, b->cap);
     b->next = a->top;
     a->top = b;
+    a->bytes += b->cap;
     return 0;
 }
 
 struct pare_arena *pare_arena_new(size_t block_bytes)
 {
-    struct pare_arena *a = block_malloc(sizeof(*a));
+    struct pare_arena *a = block_malloc(sizeof(*a), false);
 
     if (!a)
         return NULL;
     a->top = a->spare = NULL;
     a->block_bytes = block_bytes;
+    a->bytes = 0;
     a->left = 0;
     a->failed = a->over = false;
     return a;
@@ -174,6 +182,7 @@ static void pop_block(struct pare_arena *a, bool keep)
     struct block *b = a->top;
 
     a->top = b->next;
+    a->bytes -= b->cap;
     if (keep && (!a->spare || a->spare->cap < b->cap)) {
         block_free(a->spare);
         a->spare = b;
@@ -241,11 +250,7 @@ size_t pare_arena_limit(struct pare_arena *a, size_t bytes)
 
 size_t pare_arena_bytes(const struct pare_arena *a)
 {
-    size_t sum = a->spare ? a->spare->cap : 0;
-
-    for (const struct block *b = a->top; b; b = b->next)
-        sum += b->cap;
-    return sum;
+    return a->bytes + (a->spare ? a->spare->cap : 0);
 }
 
 void pare_arena_visit(const struct pare_arena *a, void (*see)(const void *data, size_t bytes))
