@@ -11,6 +11,7 @@
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
+#define PIECE 256       /* elements that are converted at a time */
 #define MOST_SETTINGS 8 /* elements of an input of scales or thresholds */
 
 static bool is_real(enum pare_dtype t)
@@ -24,6 +25,7 @@ struct meaning {
     int64_t limit; /* indices are below it; 0: it is not an index */
     double equals; /* it is compared with this constant */
     bool compared;
+    bool mask;
 };
 
 /* The constant that the node compares input k with. */
@@ -101,9 +103,7 @@ static bool is_setting(const struct pare_io *io)
 static double draw(struct pare_rng *r, const struct pare_io *io, const struct meaning *m,
                    int64_t at, int64_t row)
 {
-    bool mask = has_word(io->name, "mask") || io->dtype == PARE_BOOL;
-
-    if (mask) /* no row of zeros */
+    if (m->mask) /* no row of zeros */
         return at < (row + 1) / 2 || pare_rng_below(r, 2);
     if (is_setting(io))
         return 0.5 + 0.5 * pare_rng_uniform(r);
@@ -127,10 +127,13 @@ static int fill(struct pare_sample *s, int i, const struct meaning *m, struct pa
     bool lengths = !is_real(t->dtype) && t->rank <= 1 && has_word(io->name, "len") && !m->limit;
     size_t size = pare_dtype_size(t->dtype);
 
-    for (int64_t k = 0; k < pare_numel(t); k++) {
-        double v = lengths ? (double)length : draw(r, io, m, k % row, row);
+    for (int64_t at = 0, total = pare_numel(t); at < total; at += PIECE) {
+        int64_t n = total - at < PIECE ? total - at : PIECE;
+        double v[PIECE];
 
-        PARE_TRY(pare_convert(t->dtype, (char *)t->data + (size_t)k * size, PARE_F64, &v, 1, err));
+        for (int64_t k = 0; k < n; k++)
+            v[k] = lengths ? (double)length : draw(r, io, m, (at + k) % row, row);
+        PARE_TRY(pare_convert(t->dtype, (char *)t->data + (size_t)at * size, PARE_F64, v, n, err));
     }
     return 0;
 }
@@ -148,6 +151,7 @@ int pare_sample_fill(struct pare_sample *s, const struct pare_graph *g, uint64_t
             continue;
         if (!is_real(s->in[i].dtype))
             PARE_TRY(find_meaning(s->arena, g, g->in[i], &m, err));
+        m.mask = has_word(s->io[i].name, "mask") || s->io[i].dtype == PARE_BOOL;
         PARE_TRY(fill(s, i, &m, &r, err));
     }
     return 0;

@@ -9,6 +9,7 @@
 
 #define MIN_ROUNDS 64
 #define SIZES 5 /* that are tried if a model does not run with those that inference accepts */
+#define MOST_ELEMENTS ((double)(1 << 25)) /* of all inputs, in attempts with larger sizes */
 
 /* ---- graphs with shapes ---------------------------------------------------------------------- */
 
@@ -191,6 +192,21 @@ static int attempt(struct pare_speedup *s, struct pare_arena *a, struct pare_mod
     return rc;
 }
 
+/* Are these inputs so large that a run would take minutes? */
+static bool is_large(const struct pare_tensor *in, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        double elements = 1;
+
+        for (int k = 0; k < in[i].rank; k++)
+            elements *= in[i].dim[k] < 0 ? 1 : (double)in[i].dim[k];
+        sum += elements;
+    }
+    return sum > MOST_ELEMENTS;
+}
+
 /* Windows in the bodies of If and Loop may be larger than the inputs, which only a run tells. */
 static int attempt_larger(struct pare_speedup *s, struct pare_speedup_opts *o, struct pare_arena *a,
                           struct pare_model **smaller, struct pare_speedup_report *r,
@@ -212,6 +228,8 @@ static int attempt_larger(struct pare_speedup *s, struct pare_speedup_opts *o, s
                                        &in, &any, err));
         if (!any)
             break;
+        if (is_large(in, o->n_in))
+            continue;
         o->in = in;
         *s = (struct pare_speedup){ .from = masked, .opts = o };
         rc = attempt(s, a, smaller, r, err);
