@@ -44,8 +44,10 @@ struct pare_data_opts {
     const char *fill;   /* a number to put after shorter items; NULL: none may be shorter */
     int64_t rate;       /* samples per second of sounds; 0: that of the first file */
     const char *pixels; /* of pixels instead of `norm`: "0..1", "-1..1", "0..255"; NULL: by norm */
-    const char *channels; /* "rgb" or "bgr"; NULL: rgb */
-    bool mono;            /* mix the channels of sounds */
+    const char *channels;       /* "rgb" or "bgr"; NULL: rgb */
+    bool mono;                  /* mix the channels of sounds */
+    pare_progress_fn *progress; /* of opening a large set; NULL: none */
+    void *user;                 /* argument of progress() */
 };
 
 /* Open a data set by name ("digits", "fashion-mnist") or by path for a split: "train", "val" or

@@ -17,7 +17,8 @@
 #include "../base/limits.h"
 #include "../tensor/tensor.h"
 
-#define SCANNED 4096 /* entries of a folder that decide on the format */
+#define FILES_SHOWN 1024 /* files between two reports of progress */
+#define SCANNED 4096     /* entries of a folder that decide on the format */
 
 struct names {
     const char **name;
@@ -42,8 +43,8 @@ static bool ends_in(const char *name, const char *const *list)
 }
 
 /* The names of the files and of the folders in a folder. */
-static int list_kinds(struct pare_arena *a, const char *dir, struct names *files,
-                      struct names *folders, struct pare_err *err)
+static int list_kinds(const struct pare_data *d, struct pare_arena *a, const char *dir,
+                      struct names *files, struct names *folders, struct pare_err *err)
 {
     const char *const *name;
     int n;
@@ -57,6 +58,9 @@ static int list_kinds(struct pare_arena *a, const char *dir, struct names *files
     for (int i = 0; i < n; i++) {
         const char *p = pare_sprintf(a, "%s/%s", dir, name[i]);
         struct names *to = p && pare_is_dir(p) ? folders : files;
+
+        if (i % FILES_SHOWN == 0)
+            PARE_TRY(pare_open_progress(d, "list", i, n, err));
 
         if (!p)
             return pare_no_memory(err, "for %d names", n);
@@ -100,7 +104,7 @@ static int add_files(struct walk *w, const char *dir, int depth, struct pare_err
                          PARE_FOLDER_DEPTH);
     if (++w->folders > PARE_FOLDER_FOLDERS)
         return pare_fail(err, PARE_ELIMIT, "%s: more than %d folders", dir, PARE_FOLDER_FOLDERS);
-    PARE_TRY(list_kinds(w->d->parts->tmp, dir, &files, &folders, err));
+    PARE_TRY(list_kinds(w->d, w->d->parts->tmp, dir, &files, &folders, err));
     for (int i = 0; i < files.n; i++)
         PARE_TRY(add_file(w, dir, files.name[i], err));
     for (int i = 0; i < folders.n; i++) {
@@ -179,7 +183,7 @@ bool pare_class_folder_probe(struct pare_data *d, const char *path,
     if (!pare_is_dir(path))
         return false;
     if (!deep)
-        return !list_kinds(d->parts->tmp, path, &files, &folders, &err) &&
+        return !list_kinds(d, d->parts->tmp, path, &files, &folders, &err) &&
                (folders.n || has_files(&files, kind));
     for (int depth = 0; depth < 3 && path; depth++) {
         const char *sub;
@@ -238,7 +242,7 @@ int pare_class_folder_list(struct pare_data *d, const char *path, const struct p
     *y = (struct pare_tensor){ 0 };
     if (!dir)
         return err->code;
-    PARE_TRY(list_kinds(d->arena, dir, &files, &classes, err));
+    PARE_TRY(list_kinds(d, d->arena, dir, &files, &classes, err));
     if (classes.n > 1 || (classes.n && !d->parts->whole))
         PARE_TRY(list_classes(&w, dir, &classes, y, err));
     else

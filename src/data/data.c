@@ -5,6 +5,7 @@
 
 #include "source.h"
 #include "../base/arena.h"
+#include "../base/clock.h"
 #include "../base/options.h"
 #include "../base/rng.h"
 #include "../base/sized.h"
@@ -49,6 +50,16 @@ bool pare_names_input(const struct pare_data *d, const char *name)
         if (!strcmp(d->parts->io[k].name, name))
             return true;
     return false;
+}
+
+int pare_open_progress(const struct pare_data *d, const char *what, int64_t done, int64_t total,
+                       struct pare_err *err)
+{
+    struct pare_progress now = { what, done, total, pare_now() - d->parts->start };
+
+    if (!d->opts.progress || d->opts.progress(d->opts.user, &now))
+        return 0;
+    return pare_fail(err, PARE_ECANCEL, "%s: opening it was canceled", d->name);
 }
 
 bool pare_wants_test(const struct pare_data *d)
@@ -514,6 +525,7 @@ int pare_data_open_for(const struct pare_data_request *r, const struct pare_data
         rc = take_opts(opts, &o, err);
     if (!rc) {
         d->parts->tmp = tmp;
+        d->parts->start = pare_now();
         d->parts->io = r->io;
         d->parts->n_io = r->n_io;
         d->opts = o;
@@ -524,6 +536,7 @@ int pare_data_open_for(const struct pare_data_request *r, const struct pare_data
         d->opts.mean = d->opts.std = (struct pare_floats){ NULL, 0 };
         d->opts.layout = d->opts.norm = d->opts.label = d->opts.columns = NULL;
         d->opts.fill = d->opts.pixels = d->opts.channels = NULL;
+        d->opts.progress = NULL;
     }
     pare_arena_free(tmp);
     if (rc)

@@ -84,6 +84,7 @@ int pare_image_sizes(struct pare_data *d, struct pare_err *err)
         struct pare_mark m = pare_mark(p->tmp);
         int64_t h, w;
 
+        PARE_TRY(pare_open_progress(d, "look at image", i, d->n, err));
         PARE_TRY(d->source->size(d, p->pick ? p->pick[i] : i, p->tmp, &h, &w, err));
         pare_rewind(p->tmp, m);
         pare_resized(&p->resize, h, w, &h, &w);

@@ -139,8 +139,10 @@ static int look_at_all(struct pare_data *d, struct set *s, struct pare_err *err)
     d->parts->each = pare_alloc(d->arena, (size_t)s->list.n * (size_t)n, sizeof(*d->parts->each));
     if (!d->parts->each)
         return pare_no_memory(err, "for %d items", s->list.n);
-    for (int i = 0; i < s->list.n; i++)
+    for (int i = 0; i < s->list.n; i++) {
+        PARE_TRY(pare_open_progress(d, "look at file", i, s->list.n, err));
         PARE_TRY(look(s, s->list.path[i], d->parts->tmp, &d->parts->each[i * n], err));
+    }
     for (int k = 0; k < n; k++) {
         s->drop[k] = has_batch(d, s, k);
         for (int i = 0; i < s->list.n && s->drop[k]; i++)

@@ -47,6 +47,7 @@ struct pare_source {
 
 struct pare_data_parts {
     struct pare_arena *tmp; /* for open(): freed afterward */
+    double start;           /* time at which open() began */
     const char *split;
     const struct pare_io *io; /* for open(): inputs of the model; NULL: not known */
     int n_io;
@@ -112,6 +113,10 @@ int pare_data_fill(const struct pare_data *d, float *v, struct pare_err *err);
 
 /* For open(): whether it is the name of an input of the model, so not that of the labels. */
 bool pare_names_input(const struct pare_data *d, const char *name);
+
+/* For open(): show progress, in units of `what`; an error if it is canceled. */
+int pare_open_progress(const struct pare_data *d, const char *what, int64_t done, int64_t total,
+                       struct pare_err *err);
 
 bool pare_wants_test(const struct pare_data *d); /* split is "test" or "val" */
 

@@ -13,8 +13,11 @@
 #include "../io/file.h"
 #include "../tensor/tensor.h"
 
+#define ROWS_SHOWN 1024 /* rows between two reports of progress */
+
 struct table {
     struct pare_csv csv;
+    const char *begin;     /* of the text */
     struct pare_columns x; /* of all inputs, in their order */
     int *width;            /* columns of each input */
     int n_inputs;
@@ -109,6 +112,9 @@ static int read_rows(struct pare_data *d, struct table *t, struct pare_err *err)
     for (;;) {
         double *row;
 
+        if (t->rows % ROWS_SHOWN == 0)
+            PARE_TRY(pare_open_progress(d, "read KB", (t->csv.at - t->begin) / 1024,
+                                        (t->csv.end - t->begin) / 1024, err));
         PARE_TRY(pare_csv_row(&t->csv, &more, err));
         if (!more)
             break;
@@ -171,7 +177,7 @@ static int use_inputs(struct pare_data *d, const struct table *t, struct pare_er
 
 int pare_table_parse(struct pare_data *d, const void *bytes, size_t len, struct pare_err *err)
 {
-    struct table t = { .rows = 0 };
+    struct table t = { .begin = bytes };
 
     PARE_TRY(pare_csv_open(&t.csv, d->parts->tmp, bytes, len, 0, err));
     PARE_TRY(choose_columns(d, &t, err));

@@ -91,6 +91,7 @@ static int find_length(struct pare_data *d, struct set *s, int64_t *length, stru
     for (int i = 0; i < s->list.n; i++) {
         struct pare_wav w;
 
+        PARE_TRY(pare_open_progress(d, "look at file", i, s->list.n, err));
         PARE_TRY(look(d->parts->tmp, s->list.path[i], &w, err));
         if (!i)
             s->first = w;

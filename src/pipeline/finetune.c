@@ -63,6 +63,8 @@ int pare_finetune_options(struct pare_finetune *f, struct pare_err *err)
 static int open_data(struct pare_finetune *f, struct pare_err *err)
 {
     f->options->no_labels = f->observe || f->teacher;
+    f->options->data.progress = f->progress;
+    f->options->data.user = f->user;
     if (f->data_name)
         return pare_train_options_data(f->options, f->model, f->data_name, f->valid_name, f->data,
                                        err);

@@ -240,6 +240,43 @@ static void test_inputs_without_a_batch(void **state)
     rig_end(&r);
 }
 
+static bool count_calls(void *user, const struct pare_progress *p)
+{
+    int *calls = user;
+
+    assert_true(p->done >= 0 && p->done <= p->total);
+    return ++*calls < 3;
+}
+
+/* Opening a large set reports progress, and can be canceled. */
+static void test_opening_shows_progress(void **state)
+{
+    struct pare_data_opts o = { .progress = count_calls };
+    struct pare_data_request q = { .split = "train", .io = &image, .n_io = 1 };
+    int calls = 0;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    write_png(&r, "i/1.png", 8, 6);
+    o.user = &calls;
+    q.spec = rig_path(&r, "i");
+    assert_int_equal(pare_data_open_for(&q, &o, &r.data, &r.err), 0);
+    assert_true(calls > 0 && calls < 3);
+    write_png(&r, "i/2.png", 8, 6);
+    write_png(&r, "i/3.png", 8, 6);
+    write_png(&r, "i/4.png", 8, 6);
+    close_data(&r);
+    calls = 0;
+    assert_int_equal(pare_data_open_for(&q, &o, &r.data, &r.err), PARE_ECANCEL);
+    calls = 0;
+    rig_write(&r, "t.csv", "a,label\n1,2\n", 12);
+    q = (struct pare_data_request){ .spec = rig_path(&r, "t.csv"), .split = "train" };
+    assert_int_equal(pare_data_open_for(&q, &o, &r.data, &r.err), 0);
+    assert_int_equal(calls, 1);
+    rig_end(&r);
+}
+
 /* Every allocation of opening a set and of its first batches fails once. */
 static void check_allocations(struct rig *r, const char *spec, const struct pare_io *io)
 {
@@ -286,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_an_archive_for_each_item),
         cmocka_unit_test(test_test_data_without_a_batch),
         cmocka_unit_test(test_inputs_without_a_batch),
+        cmocka_unit_test(test_opening_shows_progress),
         cmocka_unit_test(test_allocations_may_fail),
     };
 

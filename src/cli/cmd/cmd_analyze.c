@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "../job/data_inputs.h"
 #include "../job/model_intake.h"
 #include "../print/progress_line.h"
 #include "../print/analyze_print.h"
@@ -291,7 +292,7 @@ static int open_job(struct job *j, const struct analysis *what, struct pare_err 
         struct pare_data_request r = { .spec = o->data, .split = o->split };
 
         r.n_io = pare_model_inputs(j->m, &r.io);
-        PARE_TRY(pare_data_open_for(&r, &j->setup->data, &j->data, err));
+        PARE_TRY(pare_cli_data_open(j->c, &r, &j->setup->data, o->quiet, &j->data, err));
         PARE_TRY(pare_at(err,
                          what->needs_data
                              ? pare_train_options_goal(j->setup, j->m, j->data, err)

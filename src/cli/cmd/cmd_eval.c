@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "../job/data_inputs.h"
 #include "../job/model_intake.h"
 #include "../print/progress_line.h"
 #include "../cli.h"
@@ -263,7 +264,7 @@ static int work(struct pare_cli *c, bool evaluate_it, struct pare_err *err)
         rc = free_batch(s, m, evaluate_it, err);
     if (!rc) {
         r.n_io = pare_model_inputs(m, &r.io);
-        rc = pare_data_open_for(&r, &s->data, &d, err);
+        rc = pare_cli_data_open(c, &r, &s->data, false, &d, err);
     }
     if (!rc)
         rc = pare_at(err, work_on(c, s, m, d, evaluate_it, err), "%s", c->arg[0]);

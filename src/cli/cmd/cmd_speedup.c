@@ -1,6 +1,7 @@
 /* cmd_speedup.c - pare speedup: remove masked channels, verify and measure the smaller model. */
 #include <string.h>
 
+#include "../job/data_inputs.h"
 #include "../job/model_intake.h"
 #include "../job/verify_inputs.h"
 #include "../output_paths.h"
@@ -74,7 +75,7 @@ static int open_data(struct pare_cli *c, const struct pare_model *m, struct pare
         return 0;
     PARE_TRY(pare_option_group_fill(&part, c->given, c->n_given, c->arena, err));
     r.n_io = pare_model_inputs(m, &r.io);
-    return pare_data_open_for(&r, &opts, data, err);
+    return pare_cli_data_open(c, &r, &opts, o->quiet, data, err);
 }
 
 static int shrink_and_verify(struct pare_cli *c, struct pare_speedup_job *s, struct pare_tensor *in,

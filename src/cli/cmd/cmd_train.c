@@ -110,13 +110,15 @@ static int cmd_train_check(struct pare_cli *c, struct pare_err *err)
 
 static int cmd_train_run(struct pare_cli *c, struct pare_err *err)
 {
+    const struct train *o = c->opts;
     struct pare_metrics before;
     struct pare_progress_line line = { 0 };
     struct pare_finetune tune;
     struct pare_train_job j;
-    int rc = open_job(c, &tune, &j, &line, err);
+    int rc;
 
-    pare_progress_line_start(&line, j.quiet);
+    pare_progress_line_start(&line, o->quiet || pare_dist_rank(c->dist));
+    rc = open_job(c, &tune, &j, &line, err);
     if (!rc)
         rc = pare_finetune_evaluate(&tune, tune.model, &before, err);
     pare_progress_line_end(&line);

@@ -7,7 +7,24 @@
 #include "../../onnx/model.h"
 #include "../../tensor/tensor.h"
 #include "../../train/train_options.h"
+#include "../print/progress_line.h"
 #include "model_intake.h"
+
+int pare_cli_data_open(struct pare_cli *c, const struct pare_data_request *r,
+                       const struct pare_data_opts *opts, bool quiet, struct pare_data **data,
+                       struct pare_err *err)
+{
+    struct pare_data_opts o = *opts;
+    struct pare_progress_line line;
+    int rc;
+
+    pare_progress_line_start(&line, quiet || pare_dist_rank(c->dist));
+    o.progress = pare_progress_line_show;
+    o.user = &line;
+    rc = pare_data_open_for(r, &o, data, err);
+    pare_progress_line_end(&line);
+    return rc;
+}
 
 static int copy_batch(struct pare_cli *c, const struct pare_batch *b, struct pare_inputs *in,
                       struct pare_err *err)
@@ -65,7 +82,7 @@ int pare_inputs_from_data(struct pare_cli *c, const struct pare_model *m, const 
 
     PARE_TRY(pare_option_group_fill(&part, c->given, c->n_given, c->arena, err));
     r.n_io = pare_model_inputs(m, &r.io);
-    PARE_TRY(pare_data_open_for(&r, &opts, &d, err));
+    PARE_TRY(pare_cli_data_open(c, &r, &opts, false, &d, err));
     rc = first_batch(c, m, d, batch, in, err);
     pare_data_free(d);
     return pare_at(err, rc, "%s", m->path);

@@ -2,7 +2,13 @@
 #ifndef PARE_CLI_JOB_DATA_INPUTS_H
 #define PARE_CLI_JOB_DATA_INPUTS_H
 
+#include "../../data/data.h"
 #include "input.h"
+
+/* pare_data_open_for() with a progress line. */
+int pare_cli_data_open(struct pare_cli *c, const struct pare_data_request *r,
+                       const struct pare_data_opts *opts, bool quiet, struct pare_data **data,
+                       struct pare_err *err);
 
 /* The first batch of a data set, with the options in c->given, as inputs of a model; batch 0: one
  * item.  Call it before pare_inputs_shape(), like pare_inputs_read(). */

@@ -1,5 +1,6 @@
 /* train_job.c - shared by commands that train: data, file checks, training loop, Ctrl-C. */
 #include "model_intake.h"
+#include "../print/progress_line.h"
 #include "../print/screen.h"
 #include "train_job.h"
 
@@ -100,6 +101,8 @@ int pare_train_job_open(struct pare_cli *c, struct pare_train_job *j, struct par
         PARE_TRY(check_files(c, j, err));
     PARE_TRY(pare_train_job_load(c, j, err));
     PARE_TRY(pare_finetune_open(f, err));
+    if (f->progress == pare_progress_line_show)
+        pare_progress_line_end(f->user);
     pare_data_note(c, f->data[0]);
     pare_image_range_note(c, f->model, f->data[0]);
     pare_task_note(c, f->options);

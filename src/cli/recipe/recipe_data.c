@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "recipe.h"
+#include "../job/data_inputs.h"
 #include "../job/model_intake.h"
 #include "../../base/arena.h"
 #include "../../onnx/model.h"
@@ -60,7 +61,7 @@ int pare_recipe_check_labels(struct pare_cli *c, struct pare_recipe *r, const st
 
     PARE_TRY(pare_train_options_eval(r->option, r->n_options, c->arena, &s, err));
     q.n_io = pare_model_inputs(m, &q.io);
-    PARE_TRY(pare_data_open_for(&q, &s->data, &d, err));
+    PARE_TRY(pare_cli_data_open(c, &q, &s->data, quiet, &d, err));
     rc = pare_at(err, pare_model_fits_items(m, d, &s->goal, err), "%s", r->model);
     if (!rc)
         rc = pare_at(err, pare_train_options_goal(s, m, d, err), "%s", r->model);
