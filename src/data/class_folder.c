@@ -42,7 +42,7 @@ static bool ends_in(const char *name, const char *const *list)
     return false;
 }
 
-/* The names of the files and of the folders in a folder. */
+/* The names of the files and of the folders in a folder; d NULL: without progress. */
 static int list_kinds(const struct pare_data *d, struct pare_arena *a, const char *dir,
                       struct names *files, struct names *folders, struct pare_err *err)
 {
@@ -59,7 +59,7 @@ static int list_kinds(const struct pare_data *d, struct pare_arena *a, const cha
         const char *p = pare_sprintf(a, "%s/%s", dir, name[i]);
         struct names *to = p && pare_is_dir(p) ? folders : files;
 
-        if (i % FILES_SHOWN == 0)
+        if (d && i % FILES_SHOWN == 0)
             PARE_TRY(pare_open_progress(d, "list", i, n, err));
 
         if (!p)
@@ -183,7 +183,7 @@ bool pare_class_folder_probe(struct pare_data *d, const char *path,
     if (!pare_is_dir(path))
         return false;
     if (!deep)
-        return !list_kinds(d, d->parts->tmp, path, &files, &folders, &err) &&
+        return !list_kinds(NULL, d->parts->tmp, path, &files, &folders, &err) &&
                (folders.n || has_files(&files, kind));
     for (int depth = 0; depth < 3 && path; depth++) {
         const char *sub;
