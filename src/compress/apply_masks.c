@@ -96,11 +96,14 @@ static int find_norms(struct apply *a, struct pare_err *err)
 static int find_layer(struct apply *a, const char *name, const struct pare_layer_info **l,
                       struct pare_err *err)
 {
+    struct pare_err other = { 0 };
     int rc = pare_find_layer(a->layer, a->n_layers, name, l, err);
-    struct pare_err other;
+    int norms = rc && !a->norm ? find_norms(a, &other) : 0;
 
-    if (rc && !a->norm && find_norms(a, &other))
-        return rc;
+    if (norms == PARE_ENOMEM)
+        *err = other;
+    if (norms)
+        return norms == PARE_ENOMEM ? norms : rc;
     for (int i = 0; i < a->n_norms && rc; i++)
         if (!strcmp(a->norm[i].name, name)) {
             *l = &a->norm[i];

@@ -207,6 +207,41 @@ static void first_inputs(const struct pare_node *n, const struct pare_graph *bod
     }
 }
 
+/* Captured values without contents.  A trial may load them into memory that is freed with it. */
+struct unloaded {
+    struct pare_value **v;
+    int n;
+};
+
+static int list_unloaded(struct pare_arena *a, const struct pare_graph *g, struct unloaded *u,
+                         struct pare_err *err)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < g->n_nodes; i++)
+        most += (size_t)(g->node[i]->n_in + g->node[i]->n_cap);
+    *u = (struct unloaded){ pare_alloc(a, most + 1, sizeof(*u->v)), 0 };
+    if (!u->v)
+        return pare_no_memory(err, "to infer shapes");
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct pare_node *n = g->node[i];
+
+        for (int k = 0; k < n->n_in + n->n_cap; k++) {
+            struct pare_value *v = k < n->n_in ? n->in[k] : n->cap[k - n->n_in];
+
+            if (v && !v->t.data && !(v->id < g->n_values && g->value[v->id] == v))
+                u->v[u->n++] = v;
+        }
+    }
+    return 0;
+}
+
+static void unload(const struct unloaded *u)
+{
+    for (int i = 0; i < u->n; i++)
+        u->v[i]->t.data = NULL;
+}
+
 /* A value that an iteration passes to the next one may change its size.  It does not if the body
  * gives it the type and shape that it has in the first iteration, whenever the inputs have those of
  * the first iteration: then, by induction, every iteration does.  Otherwise nothing is known about
@@ -217,14 +252,17 @@ static int states_keep(const struct pare_node *n, struct pare_graph *body, struc
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_ctx own = *c;
     struct pare_graph *trial = a ? pare_graph_clone(a, body, err) : NULL;
+    struct unloaded captured = { NULL, 0 };
     struct pare_tensor t = { 0 };
-    int rc = trial ? 0 : pare_no_memory(err, "to infer shapes");
+    int rc = trial ? list_unloaded(a, trial, &captured, err)
+                   : pare_no_memory(err, "to infer shapes");
 
     own.results = a;
     if (!rc) {
         first_inputs(n, trial);
         rc = infer_graph(trial, &own, &budget, LENIENT | SHALLOW, err);
     }
+    unload(&captured);
     *keep = true;
     for (int i = 0; i < body->n_in && !rc; i++) {
         int out = n->op->body_input(n, i, &t);

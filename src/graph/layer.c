@@ -97,26 +97,29 @@ static bool is_layer(const struct pare_node *n, const struct pare_op_weights *k)
 
 /* ---- names -------------------------------------------------------------------------------- */
 
-/* `name` without `ending`; NULL if it does not end in it or has nothing before it. */
-static const char *without(struct pare_arena *a, const char *name, const char *ending)
+/* Set *to to `name` without `ending`, NULL: no memory; false: it does not end in it or has nothing
+ * before it. */
+static bool without(struct pare_arena *a, const char *name, const char *ending, const char **to)
 {
     size_t n = strlen(name), e = strlen(ending);
 
     if (n <= e || strcmp(name + n - e, ending) != 0)
-        return NULL;
-    return pare_strndup(a, name, n - e);
+        return false;
+    *to = pare_strndup(a, name, n - e);
+    return true;
 }
 
 /* PyTorch names nodes after their modules, and a member of a list with the list's name:
  * /layer1/layer1.0/conv1/Conv.  So a part that starts with the previous part and a dot replaces it.
- * NULL: no scope. */
-static const char *scope_of(struct pare_arena *a, const char *name)
+ * False: no scope; *to NULL: no memory. */
+static bool scope_of(struct pare_arena *a, const char *name, const char **to)
 {
     char *out = pare_alloc(a, strlen(name) + 1, 1);
     size_t at = 0, last = 0; /* length of the result, and of its last part */
 
+    *to = out;
     if (!out || name[0] != '/')
-        return NULL;
+        return !out;
     for (const char *p = name + 1, *slash = strchr(p, '/'); slash;
          p = slash + 1, slash = strchr(p, '/')) {
         size_t n = (size_t)(slash - p);
@@ -130,23 +133,22 @@ static const char *scope_of(struct pare_arena *a, const char *name)
         last = n;
     }
     out[at] = '\0';
-    return at ? out : NULL;
+    return at > 0;
 }
 
+/* NULL: no memory. */
 static const char *base_name(const struct scan *s, const struct pare_layer_info *l, int index)
 {
-    const char *root = pare_value_root(l->weight)->name;
-    const char *name = without(s->arena, root, ".weight");
+    const char *root = pare_value_root(l->weight)->name, *name;
 
-    if (!name) /* as in quantized files */
-        name = without(s->arena, root, ".weight_quantized");
-    if (!name && l->bias)
-        name = without(s->arena, pare_value_root(l->bias)->name, ".bias");
-    if (!name)
-        name = scope_of(s->arena, l->node->name);
-    if (!name && *l->node->name)
-        name = l->node->name;
-    return name ? name : pare_sprintf(s->arena, "%s_%d", l->node->type, index);
+    if (without(s->arena, root, ".weight", &name) ||
+        without(s->arena, root, ".weight_quantized", &name) || /* as in quantized files */
+        (l->bias && without(s->arena, pare_value_root(l->bias)->name, ".bias", &name)) ||
+        scope_of(s->arena, l->node->name, &name))
+        return name;
+    if (*l->node->name)
+        return l->node->name;
+    return pare_sprintf(s->arena, "%s_%d", l->node->type, index);
 }
 
 static int give_name(struct scan *s, struct pare_layer_info *l, int index, struct pare_err *err)
@@ -268,11 +270,11 @@ static int describe(struct scan *s, const struct pare_op_weights *k, struct pare
 
 static const char *plain_name(const struct scan *s, const struct pare_node *n, int index)
 {
-    const char *name = scope_of(s->arena, n->name);
+    const char *name;
 
-    if (!name && *n->name)
-        name = n->name;
-    return name ? name : pare_sprintf(s->arena, "%s_%d", n->type, index);
+    if (scope_of(s->arena, n->name, &name))
+        return name;
+    return *n->name ? n->name : pare_sprintf(s->arena, "%s_%d", n->type, index);
 }
 
 /* A node without weights that computes something from the input. */

@@ -62,6 +62,274 @@ static void join_digits(struct pare_removal_units *t, const struct pare_keep_rel
         join(t, t->first[r->set[0]] + i, t->first[r->set[1 + lost]] + i / below % of);
 }
 
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+#define MOST_COUNTS (1 << 22)
+
+/* Units of a grouped axis: every one of them must have as many indices in each group. */
+struct balance {
+    struct pare_removal_units *t;
+    int64_t first, size; /* of the axis */
+    int64_t groups;
+    int64_t *unit;        /* root of each unit, in the order of the first index */
+    int64_t *count;       /* (unit, group): indices */
+    bool *done;           /* by unit: it is part of a balanced one, or frozen */
+    int64_t *next, *list; /* by group: first of `list` that may be taken; units by first group */
+    int64_t n;
+};
+
+static int find_unit_counts(struct pare_arena *a, struct balance *b, struct pare_err *err)
+{
+    size_t n = (size_t)b->size, all = (size_t)b->t->n;
+    int64_t *number = pare_alloc(a, all, sizeof(*number)), at = 0;
+
+    b->unit = pare_alloc(a, n, sizeof(*b->unit));
+    b->count = pare_alloc(a, n * (size_t)b->groups, sizeof(*b->count));
+    b->done = pare_alloc(a, n, sizeof(*b->done));
+    b->list = pare_alloc(a, n, sizeof(*b->list));
+    b->next = pare_alloc(a, (size_t)b->groups + 1, sizeof(*b->next));
+    if (!number || !b->unit || !b->count || !b->done || !b->list || !b->next)
+        return pare_no_memory(err, "for the removal units");
+    for (int64_t i = 0; i < b->size; i++) {
+        int64_t root = top(b->t, b->first + i), g = i / (b->size / b->groups);
+
+        if (!number[root]) {
+            b->unit[b->n++] = root;
+            number[root] = b->n;
+            b->done[b->n - 1] = b->t->frozen[root];
+            b->list[at++] = b->n - 1;
+            b->next[g + 1]++;
+        }
+        b->count[(number[root] - 1) * b->groups + g]++;
+    }
+    for (int64_t g = 0; g < b->groups; g++)
+        b->next[g + 1] += b->next[g];
+    return 0;
+}
+
+/* The next unit whose first index is in group g, or in any later one; -1: none is left. */
+static int64_t take_unit(struct balance *b, int64_t g)
+{
+    for (int64_t i = 0; i < b->groups; i++) {
+        int64_t from = (g + i) % b->groups, end = from + 1 < b->groups ? b->next[from + 1] : b->n;
+
+        for (int64_t k = b->next[from]; k < end; k++)
+            if (!b->done[b->list[k]]) {
+                b->done[b->list[k]] = true;
+                return b->list[k];
+            }
+    }
+    return -1;
+}
+
+/* The group with the fewest indices; *even: all have the same number. */
+static int64_t fewest(const int64_t *sum, int64_t n, bool *even)
+{
+    int64_t least = 0;
+
+    *even = true;
+    for (int64_t g = 1; g < n; g++) {
+        *even &= sum[g] == sum[0];
+        least = sum[g] < sum[least] ? g : least;
+    }
+    return least;
+}
+
+/* Join units until each has as many indices in every group.  What cannot be balanced is joined with
+ * a frozen unit. */
+static void join_balanced(struct balance *b, int64_t *sum)
+{
+    int64_t frozen = -1;
+
+    for (int64_t i = 0; i < b->n && frozen < 0; i++)
+        frozen = b->t->frozen[b->unit[i]] ? b->unit[i] : -1;
+    for (int64_t i = 0; i < b->n; i++) {
+        bool even;
+        int64_t u = i, g;
+
+        if (b->done[i])
+            continue;
+        b->done[i] = true;
+        for (g = 0; g < b->groups; g++)
+            sum[g] = b->count[i * b->groups + g];
+        while (g = fewest(sum, b->groups, &even), !even && (u = take_unit(b, g)) >= 0) {
+            for (g = 0; g < b->groups; g++)
+                sum[g] += b->count[u * b->groups + g];
+            join(b->t, b->unit[i], b->unit[u]);
+        }
+        if (!even && frozen >= 0)
+            join(b->t, b->unit[i], frozen);
+    }
+}
+
+/* ---- two groupings of the same channels ------------------------------------------------------
+ *
+ * A channel shuffle between grouped convolutions: each channel is in one group of the first, a, and
+ * in one of the second, b.  With as many groups of the same size, the channels are the edges of a
+ * regular bipartite graph, which is a union of perfect matchings (Koenig).  A matching has one
+ * channel of every group on both sides: the smallest unit.
+ */
+
+struct matching {
+    int64_t groups, size; /* groups; channels of each */
+    int64_t *unit;        /* (a, b, k): units with index in group a of the first, b of the second */
+    int64_t *n;           /* (a, b): how many are left */
+    int64_t *of;          /* by b: the group a that it is matched with; -1: none */
+    bool *seen;
+};
+
+/* Kuhn's algorithm: match a, and others differently if needed. */
+static bool match_group(struct matching *m, int64_t a, int depth)
+{
+    for (int64_t b = 0; b < m->groups && depth >= 0; b++) {
+        if (m->seen[b] || !m->n[a * m->groups + b])
+            continue;
+        m->seen[b] = true;
+        if (m->of[b] < 0 || match_group(m, m->of[b], depth - 1)) {
+            m->of[b] = a;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void join_matching(struct pare_removal_units *t, struct matching *m)
+{
+    int64_t first = -1;
+
+    for (int64_t b = 0; b < m->groups; b++) {
+        int64_t at = m->of[b] * m->groups + b, unit = m->unit[at * m->size + --m->n[at]];
+
+        if (first >= 0)
+            join(t, first, unit);
+        first = first < 0 ? unit : first;
+    }
+}
+
+static void join_matchings(struct pare_removal_units *t, struct matching *m)
+{
+    for (int64_t k = 0; k < m->size; k++) {
+        bool all = true;
+
+        for (int64_t b = 0; b < m->groups; b++)
+            m->of[b] = -1;
+        for (int64_t a = 0; a < m->groups && all; a++) {
+            for (int64_t b = 0; b < m->groups; b++)
+                m->seen[b] = false;
+            all = match_group(m, a, (int)m->groups);
+        }
+        if (!all) /* not regular: impossible */
+            return;
+        join_matching(t, m);
+    }
+}
+
+/* Whether both relations group the same channels, each of which is a unit of its own, into as many
+ * groups of the same size; then list them by their groups. */
+static bool list_channels(struct pare_removal_units *t, const struct pare_keep_relation *const r[2],
+                          int64_t *group, struct matching *m)
+{
+    int64_t size = m->groups * m->size;
+
+    for (int64_t i = 0; i < t->n; i++)
+        group[i] = -1;
+    for (int64_t i = 0; i < size; i++) {
+        int64_t root = top(t, t->first[r[0]->set[0]] + i);
+
+        if (group[root] >= 0 || t->frozen[root])
+            return false;
+        group[root] = i / m->size;
+    }
+    for (int64_t i = 0; i < size; i++) {
+        int64_t root = top(t, t->first[r[1]->set[0]] + i), at;
+
+        if (group[root] < 0)
+            return false;
+        at = group[root] * m->groups + i / m->size;
+        m->unit[at * m->size + m->n[at]++] = root;
+        group[root] = -1;
+    }
+    return true;
+}
+
+/* Join the channels of two relations; nothing happens if they do not fit each other. */
+static int join_both(struct pare_arena *a, struct pare_removal_units *t,
+                     const struct pare_keep_relation *const r[2], struct pare_err *err)
+{
+    struct matching m = { .groups = r[0]->tie.digit[0].size, .size = r[0]->tie.digit[1].size };
+    size_t pairs = (size_t)(m.groups * m.groups);
+    struct pare_mark mark = pare_mark(a);
+    int64_t *group;
+
+    if (r[0]->set[0] == r[1]->set[0] || m.groups != r[1]->tie.digit[0].size ||
+        m.size != r[1]->tie.digit[1].size || m.groups < 2 ||
+        m.groups * m.groups * m.size > MOST_COUNTS)
+        return 0;
+    m.unit = pare_alloc(a, pairs * (size_t)m.size, sizeof(*m.unit));
+    m.n = pare_alloc(a, pairs, sizeof(*m.n));
+    m.of = pare_alloc(a, (size_t)m.groups, sizeof(*m.of));
+    m.seen = pare_alloc(a, (size_t)m.groups, sizeof(*m.seen));
+    group = pare_alloc(a, (size_t)t->n, sizeof(*group));
+    if (!m.unit || !m.n || !m.of || !m.seen || !group)
+        return pare_no_memory(err, "for the removal units");
+    if (list_channels(t, r, group, &m))
+        join_matchings(t, &m);
+    pare_reset(a, mark);
+    return 0;
+}
+
+static bool is_grouping(const struct pare_keep_sets *k, int i)
+{
+    return k->rel[i].tie.kind == PARE_TIE_GROUPS && loser(k, &k->rel[i]) == 1;
+}
+
+/* Find two groupings of the same channels, which do not share their set: a shuffle is between. */
+static int join_shuffled(struct pare_arena *a, struct pare_removal_units *t, struct pare_err *err)
+{
+    const struct pare_keep_sets *k = t->k;
+
+    for (int i = 0; i < k->n_rel; i++) {
+        int64_t unit;
+
+        if (!is_grouping(k, i))
+            continue;
+        unit = top(t, t->first[k->rel[i].set[0]]);
+        for (int j = i + 1; j < k->n_rel; j++) {
+            const struct pare_keep_relation *const pair[2] = { &k->rel[i], &k->rel[j] };
+
+            if (is_grouping(k, j) && unit == top(t, t->first[pair[1]->set[0]]))
+                PARE_TRY(join_both(a, t, pair, err));
+        }
+    }
+    return 0;
+}
+
+/* Channels in groups of which each loses as many, but not the same. */
+static int join_groups(struct pare_arena *a, struct pare_removal_units *t,
+                       const struct pare_keep_relation *r, struct pare_err *err)
+{
+    struct balance b = { .t = t,
+                         .first = t->first[r->set[0]],
+                         .size = t->k->axis[r->set[0]].size,
+                         .groups = r->tie.digit[0].size };
+    struct pare_mark m = pare_mark(a);
+    int64_t *sum;
+    int rc;
+
+    if (loser(t->k, r) != 1 || b.size * b.groups > MOST_COUNTS || b.groups < 2) {
+        join_digits(t, r);
+        return 0;
+    }
+    rc = find_unit_counts(a, &b, err);
+    sum = rc ? NULL : pare_alloc(a, (size_t)b.groups, sizeof(*sum));
+    if (sum)
+        join_balanced(&b, sum);
+    else if (!rc)
+        rc = pare_no_memory(err, "for the removal units");
+    pare_reset(a, m);
+    return rc;
+}
+
 static void join_picks(struct pare_removal_units *t, const struct pare_keep_relation *r)
 {
     const struct pare_tied *s = &r->tie;
@@ -130,13 +398,17 @@ int pare_removal_units_new(struct pare_arena *a, struct pare_keep_sets *k,
     t->k = k;
     PARE_TRY(add_sets(a, t, err));
     for (int i = 0; i < k->n_rel; i++)
-        if (k->rel[i].tie.kind == PARE_TIE_DIGITS || k->rel[i].tie.kind == PARE_TIE_GROUPS)
+        if (k->rel[i].tie.kind == PARE_TIE_DIGITS)
             join_digits(t, &k->rel[i]);
-        else
+        else if (k->rel[i].tie.kind != PARE_TIE_GROUPS)
             join_picks(t, &k->rel[i]);
     for (int i = 0; i < k->ties.n; i++)
         if (k->ties.tie[i].kind == PARE_TIE_TOGETHER)
             join_together(t, &k->ties.tie[i]);
+    PARE_TRY(join_shuffled(a, t, err));
+    for (int i = 0; i < k->n_rel; i++) /* when everything else is joined */
+        if (k->rel[i].tie.kind == PARE_TIE_GROUPS)
+            PARE_TRY(join_groups(a, t, &k->rel[i], err));
     return 0;
 }
 

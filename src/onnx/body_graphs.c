@@ -33,7 +33,7 @@ static int analyze(struct pare_arena *a, const struct pare_body_model *body, str
     pare_model_inputs(body->model, &io);
     rc = pare_graph_all_sizes(a, body->model->graph, io, body->given, &all, &why);
     if (!rc)
-        rc = pare_graph_canonical(all.g, PARE_PATTERN_ROWS, &why);
+        rc = pare_graph_canonical_axes(all.g, &why);
     if (rc == PARE_ENOMEM)
         *err = why;
     if (!rc)

@@ -428,7 +428,8 @@ static int add_new(struct returning *r, const Onnx__TensorProto *t, const char *
     return pare_edit_reserve(r->e, name, err);
 }
 
-/* Put an initializer of the edited model where the body finds it. */
+/* Put an initializer of the edited model where the body finds it.  What nodes of the body computed
+ * may have the name of a value in another body, so it gets a new one in the main graph. */
 static int return_constant(struct returning *r, const Onnx__GraphProto *own,
                            const Onnx__TensorProto *was, const Onnx__TensorProto *t,
                            struct pare_err *err)
@@ -436,15 +437,17 @@ static int return_constant(struct returning *r, const Onnx__GraphProto *own,
     const char *name = str(t->name);
     Onnx__TensorProto *p;
 
-    if (was && find_initializer(own, name)) {
+    const struct pare_value *value = pare_map_get(&r->inside->names, name);
+
+    if (find_initializer(own, name) || (value && value->flags & PARE_V_OUTPUT)) {
         r->to->initializer[r->to->n_initializer++] = (Onnx__TensorProto *)(uintptr_t)t;
         return 0;
     }
-    if (!was)
+    if (!was && !value)
         return add_new(r, t, name, err);
-    if (is_unchanged(was, t))
+    if (was && is_unchanged(was, t))
         return 0;
-    if (is_private(r, name)) {
+    if (was && is_private(r, name)) {
         p = pare_map_get(&r->e->constants, name);
         pare_edit_drop_graph_input(r->e, name);
         *p = *t;

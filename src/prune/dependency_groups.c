@@ -270,7 +270,7 @@ int pare_graph_to_group(struct pare_compression *r, struct pare_arena *a,
     pare_model_inputs(r->model, &io);
     *all = (struct pare_all_sizes){ 0 };
     PARE_TRY(pare_graph_all_sizes_in(&to, r->model->graph, io, NULL, all, err));
-    return pare_graph_canonical(all->g, PARE_PATTERN_ROWS, err);
+    return pare_graph_canonical_axes(all->g, err);
 }
 
 int pare_graph_units(struct pare_compression *r, struct pare_graph *g,

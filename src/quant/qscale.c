@@ -284,9 +284,13 @@ int pare_qweight(const struct pare_layer *l, struct pare_arena *a, struct pare_q
     struct pare_layer view;
     struct pare_qscale own;
     struct pare_err why;
-    bool known = !pare_qscale_of(l, PARE_WEIGHT, a, g, &why);
-    int rc;
+    int rc = pare_qscale_of(l, PARE_WEIGHT, a, g, &why);
+    bool known = !rc;
 
+    if (rc == PARE_ENOMEM) {
+        *err = why;
+        return rc;
+    }
     PARE_TRY(pare_conv_bn_view(l, a, &view, err));
     w = &view.weight->t;
     *q = *w;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../op/shape/movement.h"
 #include "../tensor/tensor.h"
 #include "speedup.h"
 
@@ -156,6 +157,24 @@ static int request(struct pare_shrunk *s, int input, struct pare_tensor *t, bool
     return pare_edit_set_input(k->e, s->n, input, name, s->err);
 }
 
+/* The node stands for others of the file (graph/pattern/pattern_shuffle.c): write it in their
+ * place.  They have no consumer then. */
+static int write_gather(struct pare_shrunk *s, const struct pare_tensor *t)
+{
+    struct pare_edit *e = s->k->e;
+    struct pare_edit_node n = { .type = s->n->type, .axis = pare_gather_axis(s->n) };
+    const char *was = pare_edit_name(e, s->n->out[0]->name, "_unused");
+
+    n.name = pare_edit_name(e, s->n->name, "_channels");
+    if (!n.name || !was)
+        return pare_no_memory(s->err, "for a smaller model");
+    PARE_TRY(pare_edit_add_constant(e, n.name, t, &n.in[1], s->err));
+    PARE_TRY(pare_edit_rename(e, s->n->out[0]->name, was, s->err));
+    n.in[0] = s->n->in[0]->name;
+    n.out = s->n->out[0]->name;
+    return pare_edit_insert(e, &n, s->err);
+}
+
 static void set_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n, bool shape)
 {
     const struct pare_value *was = input < s->n->n_in ? s->n->in[input] : NULL;
@@ -165,7 +184,7 @@ static void set_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t
         return;
     s->rc = make_list(s, was, v, n, &t);
     if (!s->rc)
-        s->rc = request(s, input, &t, shape);
+        s->rc = s->n->n_parts ? write_gather(s, &t) : request(s, input, &t, shape);
 }
 
 void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_t n)

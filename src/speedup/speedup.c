@@ -26,7 +26,7 @@ static int infer(struct pare_speedup *s, struct pare_err *err)
     s->before = all.first;
     s->g = all.g;
     s->varying = all.varying;
-    return pare_graph_canonical(s->g, PARE_PATTERN_ROWS, err);
+    return pare_graph_canonical_axes(s->g, err);
 }
 
 /* ---- live nodes ------------------------------------------------------------------------------ */

@@ -197,6 +197,64 @@ static void test_channel_shuffle(void **state)
     EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), 6, 4);
 }
 
+/* Two shuffles with a split between them, as ShuffleNet has; the halves lose different channels. */
+static void test_channel_shuffle_of_any_channels(void **state)
+{
+    struct net n = net_new(12);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, 9, 8)), *part[2];
+
+    (void)state;
+    n.zero_bias = true;
+    x = build_node(&n.b, "Concat",
+                   NAMES(net_relu(&n, net_conv(&n, x, FRONT, 3, 6, 3)),
+                         net_relu(&n, net_conv(&n, x, HALF, 3, 6, 3))),
+                   at_int("axis", 1));
+    for (int i = 0; i < 2; i++) {
+        x = reshape(&n, x, INTS(0, 2, 6, 9, 8));
+        x = reshape(&n, transpose(&n, x, INTS(0, 2, 1, 3, 4)), INTS(0, 12, 9, 8));
+        if (i)
+            break;
+        build_node_outs(&n.b, "Split", NAMES(x), at_int("axis", 1), 2, part);
+        part[1] = net_relu(&n, net_conv(&n, part[1], BACK, 6, 6, 1));
+        x = build_node(&n.b, "Concat", NAMES(part[0], part[1]), at_int("axis", 1));
+    }
+    EXPECT(&n, net_conv(&n, x, ALL, 12, 4, 1), 3, 3, 3, 4);
+}
+
+/* A shuffle between grouped convolutions: each group loses as many channels, but not the same. */
+static void test_shuffle_between_groups(void **state)
+{
+    const struct pare_prune_opts o = { .pruner = "l1",
+                                       .sparsity = 0.5,
+                                       .settings = "mode=dependency_aware" };
+    struct net n = net_new(5);
+    const char *x = build_input(&n.b, PARE_F32, INTS(-1, 3, 9, 8));
+    struct pare_speedup_opts so = { .threads = 1 };
+    struct pare_prune_report r;
+    struct speedup_result s;
+    struct pare_model *m;
+    struct pare_err err;
+
+    (void)state;
+    x = net_relu(&n, net_conv(&n, x, ALL, 3, 24, 3));
+    x = net_relu(&n, net_grouped_conv(&n, x, ALL, 24, 6, 1));
+    x = reshape(&n, x, INTS(0, 4, 6, 9, 8));
+    x = reshape(&n, transpose(&n, x, INTS(0, 2, 1, 3, 4)), INTS(0, 24, 9, 8));
+    x = net_relu(&n, net_grouped_conv(&n, x, ALL, 24, 6, 1));
+    build_output(&n.b, net_conv(&n, x, ALL, 24, 4, 1));
+    m = build_model(&n.b);
+    if (pare_prune(m, &o, &s.before, &r, &err) ||
+        pare_speedup(s.before, &so, pool, &s.after, &s.r, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(speedup_out_channels(&s, 0), 12);
+    assert_in_range(speedup_out_channels(&s, 1), 8, 16);
+    assert_int_equal(speedup_out_channels(&s, 2), 12);
+    for (int i = 0; i < s.r.n_layers; i++)
+        assert_false(s.r.layer[i].coupled);
+    speedup_free(&s);
+    pare_model_free(m);
+}
+
 /* Channels of four pixels each: half of them are removed if they are contiguous; in the other order
  * every channel has a pixel in the first half. */
 static void test_depth_to_space(void **state)
@@ -428,6 +486,8 @@ int main(void)
         T(test_slice),
         T(test_gather),
         T(test_channel_shuffle),
+        T(test_channel_shuffle_of_any_channels),
+        T(test_shuffle_between_groups),
         T(test_depth_to_space),
         T(test_squeeze_and_unsqueeze),
         T(test_positions_from_shape),

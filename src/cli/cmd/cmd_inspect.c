@@ -18,6 +18,7 @@
 #include "../../base/arena.h"
 #include "../../graph/free_dims.h"
 #include "../../graph/layer.h"
+#include "../../graph/pattern/pattern.h"
 #include "../../io/tensor_file.h"
 #include "../../onnx/body_model.h"
 #include "../../onnx/metadata.h"
@@ -162,6 +163,7 @@ static int collect_groups(struct inspection *l, struct pare_err *err)
 
     PARE_TRY(pare_graph_all_sizes(l->c->arena, l->m->graph, l->in.io, given ? l->in.t : NULL, &all,
                                   err));
+    PARE_TRY(pare_graph_canonical_axes(all.g, err));
     PARE_TRY(pare_body_graphs_new(l->c->arena, l->m, all.g, &l->bodies, err));
     PARE_TRY(pare_groups_find(l->c->arena, all.g, NULL, &l->group, &l->n_groups, err));
     for (const struct pare_body_graph *b = l->bodies; b; b = b->next)

@@ -164,16 +164,43 @@ static struct pare_value *make_row(struct pare_graph *g, const struct pare_found
     return row;
 }
 
+/* The indices of a shuffle, a constant. */
+static struct pare_value *make_order(struct pare_graph *g, const struct pare_found *f,
+                                     struct pare_err *err)
+{
+    char *name = pare_sprintf(g->arena, "order of %d", f->node[0]->id);
+    struct pare_value *v;
+
+    for (int i = 2; name && pare_map_get(&g->names, name); i++)
+        name = pare_sprintf(g->arena, "order of %d, %d", f->node[0]->id, i);
+    v = name ? pare_graph_value(g, name, err) : NULL;
+    if (!v) {
+        pare_no_memory(err, "for a pattern");
+        return NULL;
+    }
+    v->flags = PARE_V_CONST;
+    v->t = (struct pare_tensor){ .dtype = PARE_I64,
+                                 .rank = 1,
+                                 .dim = { f->x->t.dim[f->setting.whole] } };
+    if (pare_tensor_alloc(g->arena, &v->t, err))
+        return NULL;
+    pare_found_order(f, v->t.data);
+    return v;
+}
+
 static int set_inputs(struct pare_graph *g, const struct pare_found *f, struct pare_node *n,
                       struct pare_err *err)
 {
     bool rows = f->pattern->kind == PARE_PATTERN_ROWS;
+    bool shuffle = f->pattern->kind == PARE_PATTERN_SHUFFLE;
 
-    n->n_in = rows ? 2 + (f->bias != NULL) : 1;
+    n->n_in = rows ? 2 + (f->bias != NULL) : 1 + shuffle;
     n->in = pare_alloc(g->arena, (size_t)n->n_in, sizeof(*n->in));
     if (!n->in)
         return pare_no_memory(err, "for a pattern");
     n->in[0] = f->x;
+    if (shuffle && !(n->in[1] = make_order(g, f, err)))
+        return err->code;
     if (rows && !(n->in[1] = make_row(g, f, f->scale, err)))
         return err->code;
     if (f->bias && !(n->in[2] = make_row(g, f, f->bias, err)))
@@ -262,6 +289,12 @@ int pare_graph_attention(const struct pare_graph *g, const struct pare_attention
             (*part_of)[p->node[k]->id] = p;
     }
     return 0;
+}
+
+int pare_graph_canonical_axes(struct pare_graph *g, struct pare_err *err)
+{
+    PARE_TRY(pare_graph_canonical(g, PARE_PATTERN_ROWS, err));
+    return pare_graph_canonical(g, PARE_PATTERN_SHUFFLE, err);
 }
 
 void pare_graph_drop_replaced(struct pare_graph *g)

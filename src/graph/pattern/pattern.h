@@ -19,6 +19,7 @@
 
 enum pare_pattern_kind {
     PARE_PATTERN_ROWS,      /* normalizes along the last axis, which changes axis relations */
+    PARE_PATTERN_SHUFFLE,   /* permutes the indices of one axis, which changes axis relations */
     PARE_PATTERN_POINTWISE, /* a function of one element */
     PARE_PATTERN_ATTENTION, /* softmax of scores times values: found, never replaced */
 };
@@ -31,7 +32,7 @@ struct pare_pattern {
     const struct pare_op *op; /* the operator that computes the same; attention: NULL */
     int version;              /* its opset */
 
-    /* Rows, attention: match the nodes whose result is output 0 of `last`; list all of them. */
+    /* Rows, shuffle, attention: match the nodes whose result is output 0 of `last`; list all. */
     bool (*match)(struct pare_graph *g, struct pare_node *last, struct pare_found *f);
 
     /* Pointwise: a setting of the operator; name NULL: none.  fit: its number, from y = f(1). */
@@ -47,7 +48,7 @@ struct pare_found {
     struct pare_value *x;
     struct pare_value *scale, *bias; /* rows; NULL: 1 and 0 */
     double epsilon;                  /* rows */
-    struct pare_setting setting;     /* pointwise; name NULL: none */
+    struct pare_setting setting;     /* pointwise, name NULL: none; shuffle: the axis */
     struct pare_attention_parts attention;
 };
 
@@ -56,6 +57,9 @@ struct pare_found {
  * marked as replaced, so that all ids stay the same.  Nodes whose results are observed or read
  * elsewhere do not match.  Not for attention. */
 int pare_graph_canonical(struct pare_graph *g, enum pare_pattern_kind kind, struct pare_err *err);
+
+/* The kinds that change axis relations, for questions about channels. */
+int pare_graph_canonical_axes(struct pare_graph *g, struct pare_err *err);
 
 /* Which nodes of the graph belong to matches of this kind: part[id], zeroed by the caller.  The
  * graph is not changed. */
@@ -100,6 +104,9 @@ bool pare_found_row_mean(struct pare_found *f, const struct pare_value *v,
 
 /* The operand of n, Add or Mul, that is one constant or parameter per channel of the other one. */
 struct pare_value *pare_row_operand(const struct pare_node *n, int *which);
+
+/* Shuffle: which index of x each index of the result is. */
+void pare_found_order(const struct pare_found *f, int64_t *index);
 
 /* Match nodes that compute the pattern's function. */
 bool pare_found_pointwise(struct pare_found *f, struct pare_node *last);

@@ -90,7 +90,7 @@ static void shrink(const struct pare_node *n, struct pare_shrunk *s)
     const uint8_t *from, *to;
     int64_t v[MAX_PICKED], count = 0;
 
-    if (pare_shrunk_dim(s, x, axis) == x->t.dim[axis] &&
+    if (!n->n_parts && pare_shrunk_dim(s, x, axis) == x->t.dim[axis] &&
         (at->t.rank != 1 || pare_shrunk_dim(s, y, axis) == y->t.dim[axis]))
         return;
     if (pare_shrunk_free(s, x, axis)) {
