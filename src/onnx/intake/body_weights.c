@@ -21,6 +21,7 @@ struct names {
     struct pare_name_set up;      /* weights of the main graph, and what is computed of them */
     struct pare_name_set few;     /* count + 1 of weights of bodies and of nodes of weights */
     struct pare_map count;        /* of all names, once another one is asked for */
+    struct pare_op_memo ops;
 };
 
 static const char *str(const char *s)
@@ -66,7 +67,7 @@ static int add_few(void *state, const char *name, struct pare_err *err)
     struct names *s = state;
     uintptr_t n = (uintptr_t)pare_name_get(&s->few, name);
 
-    return n ? pare_name_set(&s->few, s->a, name, (void *)(n + 1), err) : 0;
+    return n ? pare_map_set(&s->few.map, s->a, name, (void *)(n + 1), err) : 0;
 }
 
 static int see_few(const Onnx__GraphProto *g, void *state, struct pare_err *err)
@@ -110,9 +111,9 @@ static bool is_end(const Onnx__GraphProto *g, const char *name)
 }
 
 /* Whether the node only changes the form of its first input. */
-static bool changes_form(const Onnx__NodeProto *n)
+static bool changes_form(struct names *s, const Onnx__NodeProto *n)
 {
-    const struct pare_op *op = pare_find_op(str(n->domain), str(n->op_type));
+    const struct pare_op *op = pare_intake_op(&s->ops, n);
 
     return op && op->flags & (PARE_OP_VIEW | PARE_OP_STORAGE) && n->n_output == 1 && n->n_input &&
            *str(n->output[0]);
@@ -131,11 +132,18 @@ static int see_weights(const Onnx__GraphProto *g, void *state, struct pare_err *
         const Onnx__NodeProto *n = g->node[i];
         const char *from = n->n_input ? str(n->input[0]) : "";
 
-        if ((pare_name_get(&s->up, from) || pare_name_get(&s->few, from)) && changes_form(n))
+        if ((pare_name_get(&s->up, from) || pare_name_get(&s->few, from)) && changes_form(s, n))
             PARE_TRY(pare_name_set(&s->few, s->a, n->output[0], (void *)1, err));
     }
     return 0;
 }
+
+/* Where a body is: "If_0/then" is written when a name needs it. */
+struct path {
+    const struct path *outer; /* of the graph that has the node; NULL: the main graph */
+    const Onnx__NodeProto *n;
+    size_t i, attribute; /* of the node; of the body */
+};
 
 struct lift {
     struct pare_intake_graph *main;
@@ -185,12 +193,31 @@ static int rename_uses(struct pare_intake_graph *g, const struct pare_map *to, s
     return 0;
 }
 
+static const char *label_of(const char *attr)
+{
+    return !strcmp(attr, "then_branch") ? "then" : !strcmp(attr, "else_branch") ? "else" : attr;
+}
+
+/* The path as text; NULL: no memory. */
+static const char *path_text(struct pare_arena *a, const struct path *p)
+{
+    const char *label = label_of(str(p->n->attribute[p->attribute]->name));
+    const char *outer = p->outer ? path_text(a, p->outer) : "", *slash = p->outer ? "/" : "";
+
+    if (!outer)
+        return NULL;
+    return *str(p->n->name)
+               ? pare_sprintf(a, "%s%s%s/%s", outer, slash, p->n->name, label)
+               : pare_sprintf(a, "%s%s%s_%zu/%s", outer, slash, str(p->n->op_type), p->i, label);
+}
+
 /* A name for the main graph that no value of the model has. */
-static int new_name(struct lift *l, const char *path, const char *name, const char **up,
+static int new_name(struct lift *l, const struct path *in, const char *name, const char **up,
                     struct pare_err *err)
 {
     struct counts all = { &l->names->count, l->names->a };
-    char *full = pare_sprintf(all.a, "%s/%s", path, name);
+    const char *path = path_text(all.a, in);
+    char *full = path ? pare_sprintf(all.a, "%s/%s", path, name) : NULL;
 
     PARE_TRY(count_all(l->names, err));
     for (int i = 2; full && pare_map_get(all.count, full); i++)
@@ -200,7 +227,7 @@ static int new_name(struct lift *l, const char *path, const char *name, const ch
 }
 
 /* The name in the main graph of what a body calls `name`; its uses there are renamed by `to`. */
-static int lift_name(struct lift *l, const char *name, const char *path, struct pare_map *to,
+static int lift_name(struct lift *l, const char *name, const struct path *path, struct pare_map *to,
                      const char **up, struct pare_err *err)
 {
     struct pare_arena *a = l->main->m->arena;
@@ -215,7 +242,7 @@ static int lift_name(struct lift *l, const char *name, const char *path, struct 
     return pare_name_set(&l->names->up, a, *up, l, err);
 }
 
-static int lift_one(struct lift *l, const Onnx__TensorProto *t, const char *path,
+static int lift_one(struct lift *l, const Onnx__TensorProto *t, const struct path *path,
                     struct pare_map *to, struct pare_err *err)
 {
     const char *name;
@@ -233,7 +260,7 @@ struct body {
     const Onnx__GraphProto *p; /* as it was before the step */
     struct pare_map inside;    /* counts of names in it and in its bodies, once one is asked for */
     struct pare_map to, gone;  /* new names; names that are not defined any more */
-    const char *path;
+    const struct path *path;
 };
 
 /* How many values of this name the body and the bodies in it define.  The only one of the model is
@@ -299,7 +326,7 @@ static int is_form(struct lift *l, struct body *b, const Onnx__NodeProto *n, boo
     *yes = false;
     if (n->n_input)
         PARE_TRY(weight_name(l, b, str(n->input[0]), &weight, err));
-    if (!weight || !changes_form(n) || is_end(b->g->p, n->output[0]))
+    if (!weight || !changes_form(l->names, n) || is_end(b->g->p, n->output[0]))
         return 0;
     PARE_TRY(count_inside(l, b, n->output[0], true, &count, err));
     if (count != 1)
@@ -379,7 +406,7 @@ static int lift_node(struct lift *l, struct body *b, size_t i, struct pare_err *
 }
 
 /* Names that a graph inside of this one defines again cannot be renamed. */
-static int lift_graph(struct lift *l, struct pare_intake_graph *g, const char *path,
+static int lift_graph(struct lift *l, struct pare_intake_graph *g, const struct path *path,
                       struct pare_err *err)
 {
     struct body b = { .g = g, .p = g->p, .path = path };
@@ -408,41 +435,27 @@ static int lift_graph(struct lift *l, struct pare_intake_graph *g, const char *p
     return b.to.n ? rename_uses(g, &b.to, err) : 0;
 }
 
-static const char *label_of(const char *attr)
-{
-    return !strcmp(attr, "then_branch") ? "then" : !strcmp(attr, "else_branch") ? "else" : attr;
-}
-
-static int lift_bodies(struct lift *l, struct pare_intake_graph *g, const char *path,
+static int lift_bodies(struct lift *l, struct pare_intake_graph *g, const struct path *outer,
                        struct pare_err *err)
 {
-    struct pare_arena *a = g->m->arena;
-
     for (size_t i = 0; i < g->p->n_node; i++)
         for (size_t k = 0; k < g->p->node[i]->n_attribute; k++) {
             Onnx__NodeProto *n = g->p->node[i];
+            struct path path = { outer, n, i, k };
             struct pare_intake_graph body = *g;
             Onnx__AttributeProto *at;
-            const char *inner;
 
             if (!n->attribute[k]->g)
                 continue;
             body.p = n->attribute[k]->g;
             body.changed = body.main = false;
-            inner = *str(n->name) ? pare_sprintf(a, "%s%s/%s", path, n->name,
-                                                 label_of(str(n->attribute[k]->name)))
-                                  : pare_sprintf(a, "%s%s_%zu/%s", path, str(n->op_type), i,
-                                                 label_of(str(n->attribute[k]->name)));
-            at = pare_alloc(a, 1, sizeof(*at));
-            if (!inner || !at)
-                return pare_no_memory(err, "for the graph");
-            PARE_TRY(lift_graph(l, &body, inner, err));
-            inner = pare_sprintf(a, "%s/", inner);
-            if (!inner)
-                return pare_no_memory(err, "for the graph");
-            PARE_TRY(lift_bodies(l, &body, inner, err));
+            PARE_TRY(lift_graph(l, &body, &path, err));
+            PARE_TRY(lift_bodies(l, &body, &path, err));
             if (!body.changed)
                 continue;
+            at = pare_alloc(g->m->arena, 1, sizeof(*at));
+            if (!at)
+                return pare_no_memory(err, "for the graph");
             PARE_TRY(pare_intake_own_node(g, i, &n, err));
             *at = *n->attribute[k];
             at->g = body.p;
@@ -478,16 +491,17 @@ static int lift_all(struct pare_intake_graph *g, void *state, struct pare_err *e
     if (!g->main)
         return 0;
     PARE_TRY(pare_intake_each(g->p, see_few, l.names, err));
-    PARE_TRY(lift_bodies(&l, g, "", err));
+    PARE_TRY(lift_bodies(&l, g, NULL, err));
     return prepend(&l, err);
 }
 
-/* Whether any graph is inside of the main graph. */
-static int count_graphs(const Onnx__GraphProto *g, void *state, struct pare_err *err)
+static bool has_bodies(const Onnx__GraphProto *g)
 {
-    (void)g, (void)err;
-    ++*(int *)state;
-    return 0;
+    for (size_t i = 0; i < g->n_node; i++)
+        for (size_t k = 0; k < g->node[i]->n_attribute; k++)
+            if (g->node[i]->attribute[k]->g || g->node[i]->attribute[k]->n_graphs)
+                return true;
+    return false;
 }
 
 static int wanted(const struct pare_model *m, const struct pare_load_opts *opts, bool *yes,
@@ -495,12 +509,10 @@ static int wanted(const struct pare_model *m, const struct pare_load_opts *opts,
 {
     const Onnx__GraphProto *g = ((const Onnx__ModelProto *)m->proto)->graph;
     struct names *s;
-    int graphs = 0;
 
     (void)opts;
     *yes = false;
-    PARE_TRY(pare_intake_each(g, count_graphs, &graphs, err));
-    if (graphs < 2)
+    if (!has_bodies(g))
         return 0;
     s = *state = pare_alloc(m->arena, 1, sizeof(*s));
     if (!s)

@@ -19,6 +19,7 @@ struct search {
     struct pare_map used;      /* names of candidates that are parameters of layers */
     struct pare_map out;       /* names of outputs of graphs */
     bool found;                /* a layer's weight is a candidate */
+    struct pare_op_memo ops;
 };
 
 static bool is_parameter_type(int type)
@@ -72,7 +73,7 @@ static int see_uses(const Onnx__GraphProto *g, void *state, struct pare_err *err
 
         for (size_t k = 0; k < n->n_input; k++)
             any |= n->input[k] && pare_name_get(&s->held, n->input[k]);
-        op = any ? pare_find_op(n->domain ? n->domain : "", n->op_type ? n->op_type : "") : NULL;
+        op = any ? pare_intake_op(&s->ops, n) : NULL;
         if (!op)
             continue;
         for (size_t k = 0; k < n->n_input && k < 32; k++)

@@ -130,13 +130,11 @@ static void mark_dead(struct pare_intake_graph *g, const struct pare_map *dead)
     }
 }
 
-int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *dead,
-                          struct pare_err *err)
+static int drop_marked(struct pare_intake_graph *g, const struct pare_map *dead,
+                       struct pare_err *err)
 {
     size_t kept = 0;
 
-    PARE_TRY(pare_intake_change(g, err));
-    mark_dead(g, dead);
     pare_intake_drop_nodes(g);
     for (size_t i = 0; i < g->p->n_initializer && dead->n; i++) {
         Onnx__TensorProto *t = g->p->initializer[i];
@@ -148,6 +146,14 @@ int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *de
         return 0;
     g->p->n_initializer = kept;
     return pare_intake_drop_inputs(g, dead, err);
+}
+
+int pare_intake_drop_dead(struct pare_intake_graph *g, const struct pare_map *dead,
+                          struct pare_err *err)
+{
+    PARE_TRY(pare_intake_change(g, err));
+    mark_dead(g, dead);
+    return drop_marked(g, dead, err);
 }
 
 int pare_intake_index(const struct pare_intake_graph *g, const struct pare_node *n)
@@ -244,13 +250,22 @@ int pare_intake_patch(struct pare_intake_graph *g, const struct pare_map *dead,
         PARE_TRY(forget_values(g, to, dead, err));
     if (g->patched)
         move_nodes(g, to);
-    return pare_intake_drop_dead(g, dead, err);
+    return drop_marked(g, dead, err);
 }
 
-bool pare_intake_is(const Onnx__NodeProto *n, const char *type)
+const struct pare_op *pare_intake_op(struct pare_op_memo *m, const Onnx__NodeProto *n)
 {
-    return n->op_type && !strcmp(n->op_type, type) &&
-           (!n->domain || !*n->domain || !strcmp(n->domain, "ai.onnx"));
+    const char *type = n->op_type ? n->op_type : "", *domain = n->domain ? n->domain : "";
+    size_t len = strlen(type), at = (len ? (size_t)type[0] * 5 + (size_t)type[len - 1] + len : 0);
+
+    at %= sizeof(m->type) / sizeof(m->type[0]);
+    if (*domain)
+        return pare_find_op(domain, type);
+    if (!m->type[at] || strcmp(m->type[at], type)) {
+        m->type[at] = type;
+        m->op[at] = pare_find_op("", type);
+    }
+    return m->op[at];
 }
 
 /* ---- graphs inside nodes --------------------------------------------------------------------- */

@@ -8,6 +8,8 @@
 #ifndef PARE_ONNX_INTAKE_INTAKE_H
 #define PARE_ONNX_INTAKE_INTAKE_H
 
+#include <string.h>
+
 #include "../build.h"
 
 /* A graph under change: the main graph or a body of If, Loop or Scan. */
@@ -77,6 +79,15 @@ int pare_intake_drop_inputs(struct pare_intake_graph *g, const struct pare_map *
 int pare_intake_patch(struct pare_intake_graph *g, const struct pare_map *dead,
                       struct pare_err *err);
 
+/* Operators of node types that were looked up; a zeroed one is empty. */
+struct pare_op_memo {
+    const char *type[64];
+    const struct pare_op *op[64];
+};
+
+/* The node's operator, NULL: none; the list of all operators is searched once for each type. */
+const struct pare_op *pare_intake_op(struct pare_op_memo *m, const Onnx__NodeProto *n);
+
 /* The position in g->p->node of a node of m->graph; -1: it is in a function. */
 int pare_intake_index(const struct pare_intake_graph *g, const struct pare_node *n);
 
@@ -88,7 +99,11 @@ int pare_intake_each(const Onnx__GraphProto *g,
                      int (*see)(const Onnx__GraphProto *g, void *state, struct pare_err *err),
                      void *state, struct pare_err *err);
 
-/* The standard operator of this type? */
-bool pare_intake_is(const Onnx__NodeProto *n, const char *type);
+/* The standard operator of this type?  Steps ask it of every node. */
+static inline bool pare_intake_is(const Onnx__NodeProto *n, const char *type)
+{
+    return n->op_type && *n->op_type == *type && !strcmp(n->op_type, type) &&
+           (!n->domain || !*n->domain || !strcmp(n->domain, "ai.onnx"));
+}
 
 #endif

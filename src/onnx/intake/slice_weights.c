@@ -228,6 +228,18 @@ static int replace(struct slices *s, struct pare_value *w, const struct parts *p
     return 0;
 }
 
+/* May the node be one that find_parts() accepts? */
+static bool may_fit(const struct slices *s, const struct pare_node *n)
+{
+    bool layer = false;
+
+    if (!takes_parts(n) || !is_weight(s->graph, n->in[0]) || pare_intake_index(s->g, n) < 0)
+        return false;
+    for (int k = 0; k < n->n_out; k++)
+        layer |= n->out[k] && s->layer[n->out[k]->id];
+    return layer || n->in[0]->t.rank == 1;
+}
+
 /* Is a border of a part of a layer's weight computed? */
 static bool needs_shapes(const struct slices *s)
 {
@@ -266,11 +278,17 @@ static int infer_shapes(struct slices *s, struct pare_err *err)
 static int slice_all(struct slices *s, struct pare_err *err)
 {
     struct parts p;
+    bool any = false;
 
+    s->graph = s->g->m->graph;
+    PARE_TRY(count_uses(s, err));
+    for (int i = 0; i < s->graph->n_nodes && !any; i++)
+        any = may_fit(s, s->graph->node[i]);
+    if (!any)
+        return 0;
     s->graph = pare_graph_clone(s->scratch, s->g->m->graph, err);
     if (!s->graph)
         return err->code;
-    PARE_TRY(count_uses(s, err));
     if (needs_shapes(s))
         PARE_TRY(infer_shapes(s, err));
     for (int i = 0; i < s->graph->n_nodes; i++) {

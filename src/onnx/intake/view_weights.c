@@ -9,15 +9,16 @@
 #include "../../op/op.h"
 #include "../../tensor/tensor.h"
 #include "intake.h"
+#include "name_set.h"
 
 struct views {
     struct pare_intake_graph *g;
-    int *uses;               /* per value: consumers, outputs and captures */
-    bool *captured;          /* per value: bodies of If, Loop or Scan refer to its name */
-    struct pare_map renamed; /* output of a removed node to its initializer */
-    struct pare_map names;   /* initializer to its new name, which bodies read */
-    struct pare_map shape;   /* initializer to its new shape: const struct pare_tensor * */
-    struct pare_map dead;    /* constants that no node uses any more */
+    int *uses;                    /* per value: consumers, outputs and captures */
+    bool *captured;               /* per value: bodies of If, Loop or Scan refer to its name */
+    struct pare_name_set renamed; /* output of a removed node to its initializer */
+    struct pare_map names;        /* initializer to its new name, which bodies read */
+    struct pare_name_set shape;   /* initializer to its new shape: const struct pare_tensor * */
+    struct pare_map dead;         /* constants that no node uses any more */
 };
 
 static bool is_weight(const struct pare_graph *g, const struct pare_value *v)
@@ -40,7 +41,7 @@ static bool is_view(const struct views *s, const struct pare_node *n)
     for (int i = 1; i < n->n_in; i++)
         if (n->in[i] && (!(n->in[i]->flags & PARE_V_CONST) || !n->in[i]->t.data))
             return false;
-    return is_weight(g, n->in[0]) || pare_map_get(&s->renamed, n->in[0]->name);
+    return is_weight(g, n->in[0]) || pare_name_get(&s->renamed, n->in[0]->name);
 }
 
 static int count_uses(struct views *s, struct pare_err *err)
@@ -83,7 +84,7 @@ static int drop_settings(struct views *s, const struct pare_node *n, struct pare
 static int take_view(struct views *s, struct pare_node *n, struct pare_err *err)
 {
     struct pare_value *out = n->out[0];
-    const char *name = pare_map_get(&s->renamed, n->in[0]->name);
+    const char *name = pare_name_get(&s->renamed, n->in[0]->name);
     struct pare_err ignored;
 
     name = name ? name : n->in[0]->name;
@@ -92,8 +93,8 @@ static int take_view(struct views *s, struct pare_node *n, struct pare_err *err)
     PARE_TRY(
         s->captured[out->id]
             ? pare_map_set(&s->names, s->g->m->arena, name, (void *)(uintptr_t)out->name, err)
-            : pare_map_set(&s->renamed, s->g->m->arena, out->name, (void *)(uintptr_t)name, err));
-    PARE_TRY(pare_map_set(&s->shape, s->g->m->arena, name, &out->t, err));
+            : pare_name_set(&s->renamed, s->g->m->arena, out->name, (void *)(uintptr_t)name, err));
+    PARE_TRY(pare_name_set(&s->shape, s->g->m->arena, name, &out->t, err));
     PARE_TRY(pare_intake_change(s->g, err));
     s->g->p->node[pare_intake_index(s->g, n)] = NULL;
     ++*s->g->count;
@@ -103,7 +104,7 @@ static int take_view(struct views *s, struct pare_node *n, struct pare_err *err)
 static int reshape(struct views *s, size_t i, struct pare_err *err)
 {
     const Onnx__TensorProto *t = s->g->p->initializer[i];
-    const struct pare_tensor *to = pare_map_get(&s->shape, t->name ? t->name : "");
+    const struct pare_tensor *to = pare_name_get(&s->shape, t->name ? t->name : "");
     Onnx__TensorProto *copy;
 
     if (!to)
@@ -128,7 +129,7 @@ static int rewire(struct views *s, size_t i, struct pare_err *err)
     Onnx__NodeProto *n = s->g->p->node[i];
 
     for (size_t k = 0; n && k < n->n_input; k++) {
-        char *to = n->input[k] ? pare_map_get(&s->renamed, n->input[k]) : NULL;
+        char *to = n->input[k] ? pare_name_get(&s->renamed, n->input[k]) : NULL;
 
         if (!to)
             continue;
@@ -138,8 +139,34 @@ static int rewire(struct views *s, size_t i, struct pare_err *err)
     return 0;
 }
 
+/* Change m->graph as g->p was: consumers of a removed node read its weight, which has the shape of
+ * the result. */
+static int patch(struct views *s, struct pare_err *err)
+{
+    struct pare_graph *graph = s->g->m->graph;
+    struct pare_value **to = pare_alloc(s->g->m->arena, (size_t)graph->n_values + 1, sizeof(*to));
+
+    if (!to)
+        return pare_no_memory(err, "for the graph");
+    for (int i = 0; i < graph->n_nodes; i++) {
+        struct pare_node *n = graph->node[i];
+        int at = pare_intake_index(s->g, n);
+
+        for (int k = 0; k < n->n_in; k++)
+            if (n->in[k] && to[n->in[k]->id])
+                n->in[k] = to[n->in[k]->id];
+        if (at < 0 || s->g->p->node[at])
+            continue;
+        to[n->out[0]->id] = n->in[0];
+        n->in[0]->t.rank = n->out[0]->t.rank;
+        memcpy(n->in[0]->t.dim, n->out[0]->t.dim, sizeof(n->in[0]->t.dim));
+    }
+    return pare_intake_patch(s->g, &s->dead, err);
+}
+
 static int view_weights(struct pare_intake_graph *g, struct pare_err *err)
 {
+    size_t inputs = g->p->n_input;
     struct views s = { .g = g };
     bool any = false;
 
@@ -160,7 +187,9 @@ static int view_weights(struct pare_intake_graph *g, struct pare_err *err)
         PARE_TRY(reshape(&s, i, err));
     for (size_t i = 0; i < g->p->n_node; i++)
         PARE_TRY(rewire(&s, i, err));
-    PARE_TRY(pare_intake_drop_inputs(g, &s.shape, err));
+    PARE_TRY(pare_intake_drop_inputs(g, &s.shape.map, err));
+    if (!s.names.n && g->p->n_input == inputs)
+        return patch(&s, err);
     return pare_intake_drop_dead(g, &s.dead, err);
 }
 
