@@ -7,6 +7,7 @@
 
 #include "../base/arena.h"
 #include "../op/op.h"
+#include "free_dims.h"
 #include "keep_sets_internal.h"
 
 /* ---- axes --------------------------------------------------------------------------------- */
@@ -191,7 +192,10 @@ static int add_relation(struct pare_keep_sets *k, const struct pare_tied *t, str
     if (!good)
         return 0;
     switch (t->kind) {
-    case PARE_TIE_SAME: unite(k, a, b); break;
+    case PARE_TIE_SAME:
+        if (!t->summed) /* else settle_sums() */
+            unite(k, a, b);
+        break;
     case PARE_TIE_PART:
         if (k->axis[a].size != k->axis[b].size)
             return relate(k, t, err);
@@ -372,6 +376,53 @@ static void freeze_all(struct pare_keep_sets *k, struct pare_value *const *list,
             freeze(k, k->first[list[i]->id] + x, NULL, why);
 }
 
+/* ---- sums of products --------------------------------------------------------------------- */
+
+static void freeze_root(struct pare_keep_sets *k, int a)
+{
+    struct pare_keep_axis *x = &k->axis[a], *root = &k->axis[pare_keep_sets_root(k, a)];
+
+    if (x->why && !root->why) {
+        root->why = x->why;
+        root->node = x->node;
+    }
+}
+
+static void freeze_roots(struct pare_keep_sets *k)
+{
+    for (int i = 0; i < k->n_axes; i++)
+        freeze_root(k, i);
+}
+
+/* May one operand keep all channels of the axis and the other one lose some?  Which indices are
+ * selected must not depend on the size of a free dimension. */
+static bool may_select(const struct pare_keep_sets *k, const struct pare_tied *t)
+{
+    return !(t->a->flags & PARE_V_CONST) && !(t->b->flags & PARE_V_CONST) &&
+           !pare_axis_is_free(k->g, t->a, t->ax) && !pare_axis_is_free(k->g, t->b, t->bx);
+}
+
+/* Both operands of a product lose the same channels, except where one of them is frozen. */
+static void settle_sums(struct pare_keep_sets *k)
+{
+    freeze_roots(k);
+    for (int i = 0; i < k->ties.n; i++) {
+        const struct pare_tied *t = &k->ties.tie[i];
+        int a = t->summed ? pare_keep_sets_find(k, t->a, t->ax) : -1;
+        int b = t->summed ? pare_keep_sets_find(k, t->b, t->bx) : -1;
+
+        if (a < 0 || b < 0 || k->axis[a].size != k->axis[b].size)
+            continue;
+        a = pare_keep_sets_root(k, a);
+        b = pare_keep_sets_root(k, b);
+        if (!k->axis[a].why != !k->axis[b].why && may_select(k, t))
+            continue;
+        unite(k, a, b);
+        freeze_root(k, a);
+        freeze_root(k, b);
+    }
+}
+
 /* ---- building ----------------------------------------------------------------------------- */
 
 static int add_axes(struct pare_keep_sets *k, struct pare_err *err)
@@ -456,14 +507,7 @@ static int make_sets(struct pare_keep_sets *k, struct pare_err *err)
     k->number = pare_alloc(k->arena, n, sizeof(*k->number));
     if (!k->keep || !k->ones || !k->number)
         return pare_no_memory(err, "for the keep sets");
-    for (int i = 0; i < k->n_axes; i++) {
-        struct pare_keep_axis *x = &k->axis[i], *root = &k->axis[pare_keep_sets_root(k, i)];
-
-        if (x->why && !root->why) {
-            root->why = x->why;
-            root->node = x->node;
-        }
-    }
+    freeze_roots(k);
     for (int i = 0; i < k->n_axes; i++) {
         const struct pare_keep_axis *x = &k->axis[i];
 
@@ -514,6 +558,7 @@ int pare_keep_sets_new(struct pare_arena *a, const struct pare_graph *g,
             PARE_TRY(freeze_sizes(k, g->node[i], err));
     freeze_borders(k);
     PARE_TRY(pare_keep_sets_freeze_free(k, err));
+    settle_sums(k);
     PARE_TRY(make_sets(k, err));
     for (int i = 0; i < k->n_rel; i++)
         PARE_TRY(resolve(k, &k->rel[i], err));

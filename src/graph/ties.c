@@ -35,6 +35,16 @@ void pare_tie(struct pare_ties *t, const struct pare_value *a, int ax, const str
         add(t, (struct pare_tied){ .kind = PARE_TIE_SAME, .a = a, .b = b, .ax = ax, .bx = bx });
 }
 
+void pare_tie_summed(struct pare_ties *t, const struct pare_value *a, int ax,
+                     const struct pare_value *b, int bx)
+{
+    int n = t->n;
+
+    pare_tie(t, a, ax, b, bx);
+    if (t->n > n)
+        t->tie[n].summed = true;
+}
+
 void pare_tie_part(struct pare_ties *t, const struct pare_value *whole, int wx, int64_t from,
                    const struct pare_value *part, int px)
 {

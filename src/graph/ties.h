@@ -27,6 +27,7 @@ struct pare_tied {
     const struct pare_digit *digit; /* DIGITS, GROUPS */
     int n_digits;
     const char *why; /* FREEZE */
+    bool summed;     /* SAME: pare_tie_summed() */
 };
 
 struct pare_ties {

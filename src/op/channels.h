@@ -55,6 +55,12 @@ void pare_tie_digits(struct pare_ties *t, const struct pare_value *whole, int wx
 void pare_tie_groups(struct pare_ties *t, const struct pare_value *whole, int wx,
                      const struct pare_digit digit[2]);
 
+/* The node sums products of two operands over both axes, which have the same channels.  If one of
+ * them is frozen and neither operand is a constant, the other one may lose channels that are 0:
+ * shrink() must call pare_shrunk_select(). */
+void pare_tie_summed(struct pare_ties *t, const struct pare_value *a, int ax,
+                     const struct pare_value *b, int bx);
+
 /* The node sums over this axis, and none of its other axes has the same indices: an index can be
  * removed if all elements there are 0. */
 void pare_tie_sum(struct pare_ties *t, const struct pare_value *v, int axis);
@@ -128,6 +134,11 @@ void pare_shrunk_list(struct pare_shrunk *s, int input, const int64_t *v, int64_
  * dimension must be expressed relative to the input: -1, 0 or 1, and only one may be -1.  A shape
  * that the model computes is kept if it gives the smaller output by itself. */
 void pare_shrunk_shape(struct pare_shrunk *s, int input, const int64_t *v, int64_t n);
+
+/* Let the node read only those channels of an axis of input k that `like` keeps along its axis
+ * like_axis; input k must keep all of them. */
+void pare_shrunk_select(struct pare_shrunk *s, int k, int axis, const struct pare_value *like,
+                        int like_axis);
 
 /* The node normalizes the rows of input 0, and its further inputs are lists with one element per
  * channel: insert zeros at the removed channels before it, and select the kept channels of output 0

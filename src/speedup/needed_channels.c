@@ -259,6 +259,13 @@ static bool has_partner(const struct pare_speedup *s, const struct pare_node *n,
     return false;
 }
 
+static bool need_both(struct pare_speedup *s, const struct pare_tied *t)
+{
+    bool grown = need_nonzero(s, t->a, t->ax, t->b, t->bx);
+
+    return need_nonzero(s, t->b, t->bx, t->a, t->ax) || grown;
+}
+
 /* A product of two computed operands sums over an axis that they share. */
 static bool need_products(struct pare_speedup *s, const struct pare_node *n)
 {
@@ -267,7 +274,7 @@ static bool need_products(struct pare_speedup *s, const struct pare_node *n)
 
     for (int i = s->first_tie[n->id]; i < s->first_tie[n->id + 1]; i++)
         if (t[i].kind == PARE_TIE_SAME && t[i].a != n->out[0] && t[i].b != n->out[0])
-            grown |= need_nonzero(s, t[i].a, t[i].ax, t[i].b, t[i].bx);
+            grown |= need_both(s, &t[i]);
         else if (t[i].kind == PARE_TIE_SUM && !has_partner(s, n, &t[i]))
             grown |= need_nonzero(s, t[i].a, t[i].ax, NULL, 0);
     return grown;

@@ -262,7 +262,7 @@ static int check_const(struct pare_shrink *k, const struct pare_graph *g, const 
     if (v && !v->t.data && !v->raw && !*good) /* unknown, because an earlier one is wrong */
         return 0;
     *good = false;
-    if (pare_varies(&k->s->varying, was) && n->op->shrink) {
+    if (pare_varies(&k->s->varying, was) && n->op->shrink && !(n->op->flags & PARE_OP_PRODUCT)) {
         /* shrink() may express it without the size */
         k->s->materialize_input[n->id] |= (uint64_t)1 << input;
         return 0;

@@ -272,6 +272,18 @@ NETWORK(dropout_in_training)
     return with_dropout(n, 0.5f, false);
 }
 
+/* Queries and keys are computed right before the product, without data movement between. */
+NETWORK(computed_operands)
+{
+    const char *part[3], *k, *v, *y;
+
+    build_node_outs(&n->b, "Split", NAMES(joint_projection(n)), at_int("axis", -1), 3, part);
+    v = split_heads(n, part[2]);
+    k = NODE("Relu", NAMES(transpose(n, split_heads(n, part[1]), INTS(0, 1, 3, 2))), NOTHING);
+    y = NODE("Relu", NAMES(split_heads(n, part[0])), NOTHING);
+    return merge_heads(n, matmul(n, softmax(n, matmul(n, y, k)), v));
+}
+
 /* ---- patterns that must not match ----------------------------------------------------------- */
 
 /* The mask makes the scores larger: items of one batch become two. */
@@ -383,6 +395,7 @@ static const struct {
     { "dropout of nothing", dropout_of_nothing, true },
     { "dropout in training", dropout_in_training, true },
     { "dropout", dropout, false },
+    { "operands are computed", computed_operands, true },
     { "growing mask", growing_mask, false },
     { "scores are an output", scores_are_output, false },
     { "keys are an output", keys_are_output, true },

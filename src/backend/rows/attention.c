@@ -286,8 +286,8 @@ static bool attention_match(const struct pare_match *v, struct pare_node *n, str
     struct pare_arena *arena = v->backend->arena;
     struct attention *a;
 
-    if (v->train || v->backend->block < 8 || (!is_movement(n) && !is_scaling(n)) ||
-        !find_parts(&f, n) ||
+    if (v->train || v->backend->block < 8 ||
+        (!is_movement(n) && !is_scaling(n) && !v->attention[n->id]) || !find_parts(&f, n) ||
         !pare_trace(v, f.parts->scores->in[0], NULL, true, &f.from[Q], &f.nodes) ||
         !pare_trace(v, f.parts->scores->in[1], NULL, true, &f.from[K], &f.nodes) ||
         !pare_trace(v, f.parts->mix->in[1], NULL, false, &f.from[V], &f.nodes))

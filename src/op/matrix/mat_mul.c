@@ -26,6 +26,19 @@ static void ties(const struct pare_node *n, struct pare_ties *t)
     pare_matmul_ties(n, 1, t);
 }
 
+/* One operand may keep channels that the other one lacks. */
+static void shrink(const struct pare_node *n, struct pare_shrunk *s)
+{
+    const struct pare_value *a = n->in[0], *b = n->in[1];
+    int ax = a->t.rank - 1, bx = b->t.rank > 1 ? b->t.rank - 2 : 0;
+    int64_t na = pare_shrunk_dim(s, a, ax), nb = pare_shrunk_dim(s, b, bx);
+
+    if (na > nb)
+        pare_shrunk_select(s, 0, ax, b, bx);
+    else if (nb > na)
+        pare_shrunk_select(s, 1, bx, a, ax);
+}
+
 static double macs(const struct pare_node *n)
 {
     return pare_matmul_macs(&n->in[0]->t, &n->in[1]->t);
@@ -81,6 +94,7 @@ const struct pare_op pare_op_mat_mul = {
     .forward = forward,
     .backward = backward,
     .ties = ties,
+    .shrink = shrink,
     .macs = macs,
     .axes = axes,
     .linear = linear,

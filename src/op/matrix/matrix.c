@@ -241,7 +241,8 @@ void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t)
 
     if (rank[0] < 1 || rank[1] < 1)
         return;
-    pare_tie(t, side[0], rank[0] - 1, side[1], rank[1] - 1 - cols);
+    (n->op->shrink ? pare_tie_summed : pare_tie)(t, side[0], rank[0] - 1, side[1],
+                                                 rank[1] - 1 - cols);
     if (rows)
         pare_tie(t, side[0], rank[0] - 2, y, batch);
     if (cols)
