@@ -87,6 +87,7 @@ struct making {
     const struct pare_model *m;
     const struct pare_graph *g; /* with shapes, around the body */
     const struct pare_graph *body;
+    struct pare_varying varying; /* constants of g that follow a free dimension */
     Onnx__GraphProto *p;
     struct pare_value **cap; /* captured values */
     int n_cap, cap_cap;
@@ -141,21 +142,14 @@ static const struct pare_tensor *at_size(const struct pare_graph *other,
     return other && g && v->id < g->n_values ? &g->value[v->id]->t : NULL;
 }
 
-/* Is the value known, and the same for all sizes? */
+/* Is the value known, and the same for all sizes?  Equal contents at the sizes of g are not enough:
+ * min(T, 4) is 4 for most of them. */
 static bool is_constant(const struct making *k, const struct pare_value *v)
 {
     const struct pare_tensor *t = &v->t;
 
-    if (!(v->flags & PARE_V_CONST) || !t->data || t->dtype == PARE_STR || pare_is_4bit(t->dtype))
-        return false;
-    for (int i = 0; i < PARE_OTHER_SIZES; i++) {
-        const struct pare_tensor *o = at_size(k->g->other[i], NULL, v);
-
-        if (o && (!o->data || o->dtype != t->dtype || !pare_same_shape(o, t) ||
-                  memcmp(o->data, t->data, pare_packed_size(t)) != 0))
-            return false;
-    }
-    return true;
+    return v->flags & PARE_V_CONST && t->data && t->dtype != PARE_STR && !pare_is_4bit(t->dtype) &&
+           !pare_varies(&k->varying, v);
 }
 
 static int add_initializer(struct making *k, const Onnx__TensorProto *t, struct pare_err *err)
@@ -365,7 +359,9 @@ int pare_body_model_new(struct pare_arena *a, const struct pare_model *m,
         return err->code;
     pare_model_borrow(to, m);
     k.a = to->arena;
-    rc = make(&k, n, b, from, to, err);
+    rc = pare_varying_find(a, g, &k.varying, err);
+    if (!rc)
+        rc = make(&k, n, b, from, to, err);
     if (!rc && to->n_in != (int)k.p->n_input)
         rc = pare_fail(err, PARE_EUNSUPPORTED, "an input of the body has a default");
     if (!rc) {

@@ -185,6 +185,42 @@ static void test_captured_values_are_kept(void **state)
     speedup_free(&s);
 }
 
+/* min(T, 4) is 4 at all sizes of the analysis, but a body that captures it must not rely on it. */
+static void test_captured_sizes_are_not_constant(void **state)
+{
+    struct net n = net_new(1), then = body_net(2, "t_"), other = body_net(3, "e_");
+    const char *c = build_input(&n.b, PARE_BOOL, 0, NULL);
+    const char *x = build_input(&n.b, PARE_F32, INTS(1, -1, 12)), *k, *h, *shape;
+    struct speedup_result s;
+    bool truth = true;
+    struct pare_tensor in[2] = { { .dtype = PARE_BOOL, .data = &truth },
+                                 random_tensor(5, INTS(1, 3, 12)) };
+
+    (void)state;
+    k = build_node(&n.b, "Shape", NAMES(x), NOTHING);
+    k = build_node(&n.b, "Gather", NAMES(k, build_ints(&n.b, INTS(1))), NOTHING);
+    k = build_node(&n.b, "Min", NAMES(k, build_ints(&n.b, INTS(4))), NOTHING);
+    h = net_relu(&then,
+                 build_node(&then.b, "MatMul", NAMES(x, WEIGHT(&then, HALF, 1, 12, 20)), NOTHING));
+    h = build_node(&then.b, "Slice",
+                   NAMES(h, build_ints(&then.b, INTS(0)), k, build_ints(&then.b, INTS(1))),
+                   NOTHING);
+    shape = build_node(&then.b, "Concat",
+                       NAMES(build_ints(&then.b, INTS(1)), k, build_ints(&then.b, INTS(20))),
+                       at_int("axis", 0));
+    h = build_node(&then.b, "Reshape", NAMES(h, shape), NOTHING);
+    build_output(&then.b,
+                 build_node(&then.b, "MatMul", NAMES(h, WEIGHT(&then, ALL, 1, 20, 5)), NOTHING));
+    build_output(&other.b,
+                 build_node(&other.b, "MatMul", NAMES(x, WEIGHT(&other, ALL, 1, 12, 5)), NOTHING));
+    build_output(&n.b, build_node(&n.b, "If", NAMES(c),
+                                  CAT(at_graph("then_branch", &then.b),
+                                      at_graph("else_branch", &other.b))));
+    s = net_speedup_with(&n, &(struct pare_speedup_opts){ .threads = 1, .unverified = true });
+    expect_same(&s, in, 2);
+    speedup_free(&s);
+}
+
 /* ---- Loop and Scan --------------------------------------------------------------------------- */
 
 /* h = h + layers(h), as often as the input says; a nested If in every second case. */
@@ -380,6 +416,7 @@ int main(void)
         cmocka_unit_test(test_smaller_bodies_are_saved),
         cmocka_unit_test(test_branches_that_share_weights),
         cmocka_unit_test(test_captured_values_are_kept),
+        cmocka_unit_test(test_captured_sizes_are_not_constant),
         cmocka_unit_test(test_layers_in_a_loop_shrink),
         cmocka_unit_test(test_nested_bodies_shrink),
         cmocka_unit_test(test_layers_in_a_scan_shrink),
