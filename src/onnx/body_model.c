@@ -424,6 +424,27 @@ static int add_new(struct returning *r, const Onnx__TensorProto *t, const char *
     return pare_edit_reserve(r->e, name, err);
 }
 
+/* The name of an initializer of the main graph with the same contents, which another body that
+ * shared the original has now; NULL: none.  With `alias`, a matrix of any name: an Identity or
+ * another node of the main graph made the original. */
+static const char *find_same(const struct returning *r, const Onnx__TensorProto *t, bool alias)
+{
+    size_t n = strlen(str(t->name));
+
+    for (size_t i = 0; i < r->e->graph.n_initializer; i++) {
+        const Onnx__TensorProto *p = r->e->graph.initializer[i];
+
+        if (p->data_type == t->data_type && p->n_dims == t->n_dims && t->raw_data.len &&
+            p->raw_data.len == t->raw_data.len &&
+            ((alias && t->n_dims > 1) ||
+             (n && !strncmp(str(p->name), t->name, n) && p->name[n] == '.')) &&
+            (!t->n_dims || !memcmp(p->dims, t->dims, t->n_dims * sizeof(*t->dims))) &&
+            !memcmp(p->raw_data.data, t->raw_data.data, t->raw_data.len))
+            return p->name;
+    }
+    return NULL;
+}
+
 /* Put an initializer of the edited model where the body finds it.  What nodes of the body computed
  * may have the name of a value in another body, so it gets a new one in the main graph. */
 static int return_constant(struct returning *r, const Onnx__GraphProto *own,
@@ -431,9 +452,8 @@ static int return_constant(struct returning *r, const Onnx__GraphProto *own,
                            struct pare_err *err)
 {
     const char *name = str(t->name);
-    Onnx__TensorProto *p;
-
     const struct pare_value *value = pare_map_get(&r->inside->names, name);
+    Onnx__TensorProto *p;
 
     if (find_initializer(own, name) || (value && value->flags & PARE_V_OUTPUT)) {
         r->to->initializer[r->to->n_initializer++] = (Onnx__TensorProto *)(uintptr_t)t;
@@ -443,14 +463,17 @@ static int return_constant(struct returning *r, const Onnx__GraphProto *own,
         return add_new(r, t, name, err);
     if (was && is_unchanged(was, t))
         return 0;
-    if (was && is_private(r, name)) {
-        p = pare_map_get(&r->e->constants, name);
-        pare_edit_drop_graph_input(r->e, name);
+    name = find_same(r, t, was && !pare_map_get(&r->e->constants, name));
+    if (!name && was && is_private(r, t->name)) {
+        p = pare_map_get(&r->e->constants, t->name);
+        pare_edit_drop_graph_input(r->e, t->name);
         *p = *t;
-        return pare_edit_forget_shape(r->e, name, err);
+        return pare_edit_forget_shape(r->e, t->name, err);
     }
-    name = pare_edit_value_name(r->e, name);
-    PARE_TRY(add_new(r, t, name, err));
+    if (!name) {
+        name = pare_edit_value_name(r->e, t->name);
+        PARE_TRY(add_new(r, t, name, err));
+    }
     return pare_map_set(&r->renamed, r->e->a, t->name, (void *)(uintptr_t)name, err);
 }
 

@@ -159,6 +159,8 @@ static void test_branches_that_share_weights(void **state)
     build_output(&n.b, net_gemm(&n, y, ALL, 6, 2));
     s = net_speedup(&n);
     CHANNELS(&s, 10, 6, 10, 6, 2);
+    /* the smaller weight is shared as well: 12 * 10 + 10, two of 10 * 6 + 6, and 6 * 2 + 2 */
+    assert_int_equal(s.r.params_left, 130 + 2 * 66 + 14);
     expect_same(&s, in, 2);
     truth = false;
     expect_same(&s, in, 2);
