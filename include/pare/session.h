@@ -188,6 +188,9 @@ struct pare_quantize_check {
     int left_float;        /* tensors that became float because quantization destroyed them */
     struct pare_worst_tensor worst[PARE_CHECK_WORST], destroyed[PARE_CHECK_WORST];
     int n_worst, n_destroyed;
+    double new_snr_db; /* of the outputs on a few items that calibration has not seen; NaN: it has
+                          seen all of the data, or there is none */
+    int64_t all_seen;  /* items of the data if calibration has seen all of them; else 0 */
 };
 PARE_API void pare_compression_checked(const struct pare_compression *c,
                                        struct pare_quantize_check *k);

@@ -222,14 +222,29 @@ static int open_loader(struct pare_compression *c, int64_t batch, int64_t *batch
     return 0;
 }
 
+/* Leave out the batches before c->first_batch, and those that were seen in this epoch. */
+static int choose_batches(const struct pare_compression *c, struct pare_loader *loader,
+                          int64_t *batches, struct pare_err *err)
+{
+    int64_t wanted = c->batch ? c->batch : c->data->opts.batch;
+    int64_t size = pare_loader_batch_size(loader), all = full_batches(c, loader);
+    int64_t first = (c->first_batch * wanted + size - 1) / size;
+    struct pare_loader_pos at = pare_loader_tell(loader);
+
+    if (*batches > all - first)
+        *batches = all > first ? all - first : 0;
+    at.at = first;
+    return first && *batches ? pare_loader_seek(loader, &at, err) : 0;
+}
+
 static int forward(struct pare_compression *c, int64_t batches, bool once, struct pare_err *err)
 {
     struct feed f = { .c = c };
     struct pare_loader *loader = NULL;
     int rc = open_loader(c, c->batch, &batches, &loader, err);
 
-    if (!rc && once && batches > full_batches(c, loader))
-        batches = full_batches(c, loader);
+    if (!rc && once)
+        rc = choose_batches(c, loader, &batches, err);
     if (!rc)
         rc = feed(&f, loader, batches, err);
     pare_shape_plans_free(&f.plans);

@@ -89,7 +89,8 @@ struct pare_compression {
     struct pare_data *data;       /* to train or calibrate with, retained; or NULL */
     pare_progress_fn *progress;   /* called for each batch of pare_compression_forward(); or NULL */
     void *progress_user;
-    int64_t batch; /* items of a batch of it */
+    int64_t batch;       /* items of a batch of it */
+    int64_t first_batch; /* of pare_compression_forward_once(): those before it are not run */
     bool started;
     bool in_step;             /* between backward pass and optimizer step: gradients are valid */
     bool in_parts;            /* pare_compression_forward() may run a batch in several parts */

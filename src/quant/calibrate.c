@@ -110,5 +110,6 @@ int pare_compression_observe(struct pare_compression *r, int64_t batches, bool i
     rc = pare_compression_forward_once(r, batches, err);
     pare_fake_quant_observe(r, false);
     r->in_parts = false;
+    r->quant->observed = batches;
     return rc;
 }

@@ -8,7 +8,9 @@
 #include "probe.h"
 #include "quant_check.h"
 
-#define MOST 4194304 /* elements of an output that are kept */
+#define MOST 4194304  /* elements of an output that are kept */
+#define BATCHES 2     /* of a comparison, */
+#define LEAST_ITEMS 8 /* at least with these items */
 
 struct recorder {
     struct pare_probe probe;
@@ -119,6 +121,15 @@ static int insert_all(struct pare_output_trial *t, struct pare_err *err)
     return pare_graph_order(g, err);
 }
 
+int64_t pare_check_batches(const struct pare_compression *c)
+{
+    int64_t size = c->batch ? c->batch : c->data->opts.batch, n = BATCHES;
+
+    if (size > 0 && size * n < LEAST_ITEMS)
+        n = (LEAST_ITEMS + size - 1) / size;
+    return !c->first_batch && c->quant->observed && n > c->quant->observed ? c->quant->observed : n;
+}
+
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* A trial with its probes; its owner ends it, also after an error. */
@@ -146,7 +157,7 @@ int pare_output_trial_begin(struct pare_compression *c, struct pare_output_trial
 
     *trial = NULL;
     if (!rc && t->n)
-        rc = pare_float_pass(c, PARE_CHECK_BATCHES, err);
+        rc = pare_float_pass(c, pare_check_batches(c), err);
     if (rc || !t->n)
         pare_output_trial_end(t);
     else
@@ -201,7 +212,7 @@ int pare_output_trial_run(struct pare_output_trial *t, struct pare_output_error 
                           struct pare_err *err)
 {
     begin_pass(t);
-    PARE_TRY(pare_compression_forward_once(t->c, PARE_CHECK_BATCHES, err));
+    PARE_TRY(pare_compression_forward_once(t->c, pare_check_batches(t->c), err));
     return end_pass(t, e, err);
 }
 

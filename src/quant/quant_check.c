@@ -83,7 +83,7 @@ static int measure(struct pare_compression *c, struct pare_output_trial *t, stru
     clear_noise(c);
     pare_quant_measure_noise(c, true);
     rc = t ? pare_output_trial_run(t, &e, err)
-           : pare_compression_forward_once(c, PARE_CHECK_BATCHES, err);
+           : pare_compression_forward_once(c, pare_check_batches(c), err);
     pare_quant_measure_noise(c, false);
     if (rc)
         return rc;
@@ -173,16 +173,43 @@ static int check_values(struct pare_compression *c, bool leave, struct pare_err 
     return 0;
 }
 
+/* The outputs on batches that calibration has not seen, if there are any: ranges that fit the
+ * calibration data may clip the values of others. */
+static int check_new_items(struct pare_compression *c, struct pare_err *err)
+{
+    int64_t size = c->batch ? c->batch : c->data->opts.batch;
+    struct pare_output_error e = { .noise = NAN };
+    struct pare_output_trial *t = NULL;
+    int rc;
+
+    if (!c->quant->observed || size < 1)
+        return 0;
+    if (c->data->n / size <= c->quant->observed) {
+        c->quant->check.all_seen = c->data->n;
+        return 0;
+    }
+    c->first_batch = c->quant->observed;
+    rc = pare_output_trial_begin(c, &t, err);
+    if (!rc && t)
+        rc = pare_output_trial_run(t, &e, err);
+    pare_output_trial_end(t);
+    c->first_batch = 0;
+    c->quant->check.new_db = -10 * log10(e.noise);
+    return rc;
+}
+
 int pare_quant_check(struct pare_compression *c, bool leave, struct pare_err *err)
 {
     struct pare_check *k = &c->quant->check;
 
-    *k = (struct pare_check){ .output_db = NAN, .cosine = NAN };
+    *k = (struct pare_check){ .output_db = NAN, .cosine = NAN, .new_db = NAN };
     for (int i = 0; i < c->n_layers; i++)
         if (c->layer[i].quant->quantized[PARE_WEIGHT])
             weight_noise(&c->layer[i]);
     if (c->data)
         PARE_TRY(check_values(c, leave, err));
+    if (c->data)
+        PARE_TRY(check_new_items(c, err));
     for (int i = 0; i < c->n_layers; i++)
         for (int site = 0; site < PARE_QUANT_SITES; site++)
             if (c->layer[i].quant->quantized[site])

@@ -4,7 +4,9 @@
 
 #include "quant_state.h"
 
-#define PARE_CHECK_BATCHES 2 /* batches of a comparison with the float model */
+/* Batches of a comparison with the float model: 2, more if they have one or a few items.  From the
+ * first batch on, only those that calibration saw. */
+int64_t pare_check_batches(const struct pare_compression *c);
 
 /* A comparison of the model's outputs: a forward pass of the float model keeps them, then any
  * number of passes of the quantized model are compared with them. */

@@ -94,10 +94,12 @@ void pare_compression_checked(const struct pare_compression *c, struct pare_quan
 {
     const struct pare_check *k = c->quant ? &c->quant->check : NULL;
 
-    *r = (struct pare_quantize_check){ .snr_db = NAN, .cosine = NAN };
+    *r = (struct pare_quantize_check){ .snr_db = NAN, .cosine = NAN, .new_snr_db = NAN };
     if (!k || !k->done)
         return;
     r->snr_db = k->output_db;
+    r->new_snr_db = k->new_db;
+    r->all_seen = k->all_seen;
     r->unequal = k->unequal;
     r->runs = k->runs;
     r->cosine = k->cosine;

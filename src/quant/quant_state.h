@@ -26,6 +26,8 @@ struct pare_check {
     int left;                 /* tensors that became float because quantization destroys them */
     double output_db, cosine; /* of the outputs against the float model's; NaN: not measured */
     int unequal, runs;        /* runs whose outputs had another number of elements; all runs */
+    double new_db;            /* of the outputs on items that calibration has not seen; NaN: none */
+    int64_t all_seen;         /* items of the data, if calibration has seen all of them; else 0 */
     struct pare_check_worst {
         const struct pare_layer *layer;
         enum pare_quant_site site;
@@ -51,6 +53,7 @@ struct pare_quant_state {
     const char *calibration_path;
     struct pare_check check;
     const char *observer; /* that calibration used or chose; NULL: none */
+    int64_t observed;     /* batches that calibration saw, or all if the data has fewer */
     struct pare_learned_buffer *learned;
     struct pare_optim *optim; /* optimizer of `learned`; NULL before the first step */
 };

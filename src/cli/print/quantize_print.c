@@ -142,6 +142,8 @@ static int layer_rows(struct pare_table *t, const struct pare_layer *l, bool *an
 
 #define FEW_DB 12.0   /* signal-to-noise ratio of a tensor that is worth a warning */
 #define POOR_DB 15.0  /* of the outputs */
+#define FEW_ITEMS 128 /* that calibration has seen; more are likely to show most values */
+#define WORSE_DB 6.0  /* of the outputs, on items that calibration has not seen */
 #define POOR_SHARE 10 /* percent of the weights: less is hardly anything */
 
 static const char *site_name(enum pare_quant_site site)
@@ -182,6 +184,12 @@ static void print_warnings(const struct pare_quantize_summary *v, FILE *f)
         fprintf(f, "; leave these layers float (\"exclude\" in a config_list), or try --observer "
                    "percentile, mse or entropy, per_channel weights, --equalize or more bits\n");
     }
+    if (k.snr_db - k.new_snr_db > WORSE_DB)
+        fprintf(f,
+                "pare: warning: the outputs have %.1f dB on items that calibration has not seen, "
+                "%.1f dB on those that it has: the ranges clip values of other data; calibrate "
+                "with more items (calibration_steps), of all kinds that the model will see\n",
+                k.new_snr_db, k.snr_db);
     if (k.weights > 0 && 100 * k.weights < POOR_SHARE * k.all_weights)
         fprintf(f,
                 "pare: warning: only %.1f%% of the weights are quantized; 'pare inspect' lists the "
@@ -198,6 +206,12 @@ static void print_check(const struct pare_quantize_summary *v)
         printf("outputs on calibration data: SNR %.1f dB, cosine %.4f to the float model's%s%s%s\n",
                k.snr_db, k.cosine, k.observer ? " (observer " : "", k.observer ? k.observer : "",
                k.observer ? ")" : "");
+    if (!isnan(k.new_snr_db))
+        printf("outputs on items that calibration has not seen: SNR %.1f dB\n", k.new_snr_db);
+    else if (k.all_seen && k.all_seen < FEW_ITEMS)
+        printf("calibration has seen all %lld items: how well the ranges fit other data is not "
+               "known\n",
+               (long long)k.all_seen);
     if (k.unequal)
         printf("in %d of %d runs the quantized model has another number of output rows; these are "
                "not compared\n",
@@ -221,8 +235,9 @@ static json_t *check_json(const struct pare_quantize_summary *v)
     struct pare_quantize_check k;
 
     pare_compression_checked(v->compression, &k);
-    return json_pack("{s:o, s:o, s:s?, s:i, s:o, s:o, s:I, s:i}", "signal_to_noise_db",
-                     pare_json_real(k.snr_db), "cosine", pare_json_real(k.cosine), "observer",
+    return json_pack("{s:o, s:o, s:o, s:s?, s:i, s:o, s:o, s:I, s:i}", "signal_to_noise_db",
+                     pare_json_real(k.snr_db), "signal_to_noise_db_of_new_items",
+                     pare_json_real(k.new_snr_db), "cosine", pare_json_real(k.cosine), "observer",
                      k.observer, "left_float", k.left_float, "destroyed",
                      tensors_json(k.destroyed, k.n_destroyed), "worst",
                      tensors_json(k.worst, k.n_worst), "quantized_weights", (json_int_t)k.weights,
