@@ -95,8 +95,8 @@ PARE_API const char *pare_code_text(int code);
 /* How far a long operation is.  Everything that can take longer than a second calls the function
  * that its options name, in the caller's thread. */
 struct pare_progress {
-    const char *what;    /* "calibrate", "train", "tune", "verify", ...; a static string */
-    int64_t done, total; /* in units of `what`: batches, layers, kernels; total 0: not known */
+    const char *what;    /* "observe", "train", "tune", "verify", ...; a static string */
+    int64_t done, total; /* in units of `what`: items, batches, layers; total 0: not known */
     double seconds;      /* since this operation began */
 };
 

@@ -100,7 +100,22 @@ struct feed {
     struct pare_shape_plans plans;
     struct pare_plan *plan; /* of the current batch */
     int64_t size, part;     /* items of a batch; items of one run of the plan */
+    const char *what;       /* see struct pare_progress, in items */
+    int64_t done, total;
+    double start;
 };
+
+/* Called before `items` more of them run. */
+static int report(struct feed *f, int64_t items, struct pare_err *err)
+{
+    const struct pare_compression *c = f->c;
+    struct pare_progress p = { f->what, f->done, f->total, pare_now() - f->start };
+
+    f->done += items;
+    if (c->progress && !c->progress(c->progress_user, &p))
+        return pare_fail(err, PARE_ECANCEL, "calibration was canceled");
+    return 0;
+}
 
 /* Items of one run of the plan.  Observing keeps values that are fused otherwise, which takes
  * memory, so a large batch is run in equal parts where the result stays the same. */
@@ -146,6 +161,7 @@ static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err
     PARE_TRY(pare_tensor_size(&x[0], NULL, &bytes, err));
     for (int64_t i = 0; i < parts; i++) {
         x[0].data = (char *)b->x.data + (size_t)i * bytes;
+        PARE_TRY(report(f, x[0].dim[0], err));
         PARE_TRY(pare_plan_execute(f->plan, x, out, err));
     }
     return f->names.n ? pare_compression_collect(f->c, f->plan, err) : 0;
@@ -155,8 +171,9 @@ static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err
 static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, struct pare_err *err)
 {
     struct pare_compression *c = f->c;
-    double start = pare_now();
 
+    f->what = "observe";
+    f->start = pare_now();
     PARE_TRY(pare_compression_collected_values(c, &f->names, err));
     pare_compression_share_begin(c);
     for (int64_t done = 0; done < batches;) {
@@ -168,10 +185,7 @@ static int feed(struct feed *f, struct pare_loader *loader, int64_t batches, str
         if (f->plan && b->whole != f->size)
             continue;
         PARE_TRY(find_plan(f, b, err));
-        if (c->progress &&
-            !c->progress(c->progress_user,
-                         &(struct pare_progress){ "observe", done, batches, pare_now() - start }))
-            return pare_fail(err, PARE_ECANCEL, "calibration was canceled");
+        f->total = f->done + (batches - done) * b->x.dim[0];
         pare_dist_batch(c->dist, b->own, b->whole);
         PARE_TRY(show(f, b, err));
         if (f->names.n && !c->collectors)
@@ -319,11 +333,11 @@ static int keep_batches(struct feed *f, struct pare_loader *loader, struct kept 
     return 0;
 }
 
-int pare_compression_repeat(struct pare_compression *c, int64_t items, pare_repeat_fn *next,
-                            void *user, struct pare_err *err)
+int pare_compression_repeat(struct pare_compression *c, int64_t items, int most,
+                            pare_repeat_fn *next, void *user, struct pare_err *err)
 {
     struct kept k = { .a = pare_arena_new(1 << 16) };
-    struct feed f = { .c = c };
+    struct feed f = { .c = c, .what = "try ranges", .start = pare_now() };
     struct pare_loader *loader = NULL;
     int64_t batches = 1;
     bool more = true;
@@ -338,7 +352,10 @@ int pare_compression_repeat(struct pare_compression *c, int64_t items, pare_repe
         for (int64_t i = 0; i < k.n && more && !rc; i++) {
             struct pare_tensor out[16];
 
+            f.total = most * k.n * k.batch[i].x.dim[0];
             rc = find_plan(&f, &k.batch[i], err);
+            if (!rc)
+                rc = report(&f, k.batch[i].x.dim[0], err);
             if (!rc)
                 rc = pare_plan_execute(f.plan, k.batch[i].in, out, err);
         }

@@ -197,9 +197,10 @@ int pare_compression_collect(struct pare_compression *c, const struct pare_plan 
                              struct pare_err *err);
 
 /* Runs the same items through the model again and again: next() is called before each pass, and
- * ends them by *more = false.  The plan is built once, so passes must not change weights. */
+ * ends them by *more = false, after `most` passes or fewer.  The plan is built once, so passes must
+ * not change weights. */
 typedef int pare_repeat_fn(void *user, bool *more, struct pare_err *err);
-int pare_compression_repeat(struct pare_compression *c, int64_t items, pare_repeat_fn *next,
-                            void *user, struct pare_err *err);
+int pare_compression_repeat(struct pare_compression *c, int64_t items, int most,
+                            pare_repeat_fn *next, void *user, struct pare_err *err);
 
 #endif

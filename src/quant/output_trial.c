@@ -251,8 +251,8 @@ static int next_pass(void *user, bool *more, struct pare_err *err)
     return p->next(p->user, p->done == 2 ? NULL : &e, more, err);
 }
 
-int pare_output_trials(struct pare_compression *c, int64_t items, pare_trial_fn *next, void *user,
-                       struct pare_err *err)
+int pare_output_trials(struct pare_compression *c, int64_t items, int most, pare_trial_fn *next,
+                       void *user, struct pare_err *err)
 {
     struct pare_output_trial *t = NULL;
     struct passes p = { .next = next, .user = user };
@@ -260,7 +260,7 @@ int pare_output_trials(struct pare_compression *c, int64_t items, pare_trial_fn 
 
     p.t = t;
     if (!rc && t->n)
-        rc = pare_compression_repeat(c, items, next_pass, &p, err);
+        rc = pare_compression_repeat(c, items, most + 1, next_pass, &p, err);
     if (p.done == 1) /* the float pass failed */
         pare_quant_enable(c, t->was);
     pare_output_trial_end(t);

@@ -35,12 +35,13 @@ void pare_output_trial_end(struct pare_output_trial *t);
 
 /* Passes over the same few items, compared with the first, in which all quantization points are
  * disabled.  next() is called before each other pass, with the error of the pass before (NULL
- * before the first), to change scales and points; *more = false ends the passes.  The weights stay
- * as they are.  Nothing is called if the model has no float32 output. */
+ * before the first), to change scales and points; *more = false ends the passes, after `most` of
+ * them or fewer.  The weights stay as they are.  Nothing is called if the model has no float32
+ * output. */
 typedef int pare_trial_fn(void *user, const struct pare_output_error *last, bool *more,
                           struct pare_err *err);
-int pare_output_trials(struct pare_compression *c, int64_t items, pare_trial_fn *next, void *user,
-                       struct pare_err *err);
+int pare_output_trials(struct pare_compression *c, int64_t items, int most, pare_trial_fn *next,
+                       void *user, struct pare_err *err);
 
 /* Measure the noise of all quantized tensors and the error of the outputs into c->quant->check.
  * With `leave`, tensors of 8 or more bits that quantization destroys become float.  Without data,

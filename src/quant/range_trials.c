@@ -185,7 +185,7 @@ int pare_choose_ranges(struct pare_compression *r, struct pare_range_trial *t, i
         t[i].best = 0;
     sort_by_spread(&s);
     enable(&s, false);
-    rc = pare_output_trials(r, items, next, &s, err);
+    rc = pare_output_trials(r, items, (1 + GROUPS) * PARE_OBSERVERS, next, &s, err);
     s.group = GROUPS; /* no group: the chosen ranges */
     if (!rc)
         rc = set_ranges(&s, err);
