@@ -75,7 +75,7 @@ static void report_error(struct pare_cli *c, const struct pare_err *err)
         pare_put_error();
         if (pare_dist_rank(c->dist))
             fprintf(stderr, "process %d: ", pare_dist_rank(c->dist));
-        pare_put_clean(stderr, err->msg);
+        pare_put_after(stderr, err->msg, (int)strlen("pare: "));
         fprintf(stderr, "%s\n",
                 pare_resource_limits_note(&c->limits, err->code, note, sizeof(note)));
         if (c->incomplete)

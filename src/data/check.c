@@ -158,7 +158,8 @@ int pare_item_fit(const struct pare_data *d, const struct pare_tensor *of,
                      d->parts->is_image && d->dtype == PARE_U8 && input->rank == 4 &&
                              item.rank == 3 && input->dim[1] == item.dim[0]
                          ? "; --resize H,W resizes images"
-                         : "");
+                     : d->source && d->source->hint && !d->y.data ? d->source->hint
+                                                                  : "");
 }
 
 int pare_item_shape(const struct pare_data *d, const struct pare_io *input,

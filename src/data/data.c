@@ -371,7 +371,7 @@ static int hold_out(struct pare_data *d, bool held, double part, struct pare_err
 
 static int find_source(struct pare_data *d, struct pare_err *err)
 {
-    const char *names[16], *near;
+    const char *names[16], *near, *const *entry;
     int n = 0;
 
     for (int i = 0; i < N_SOURCES; i++) {
@@ -385,13 +385,15 @@ static int find_source(struct pare_data *d, struct pare_err *err)
         }
     }
     near = pare_nearest(d->name, names, n);
+    if (pare_is_dir(d->name) && !pare_dir_list(d->parts->tmp, d->name, &entry, &n, err) && !n)
+        return pare_fail(err, PARE_EIO, "the folder is empty");
     if (!pare_is_dir(d->name) && !pare_is_file(d->name))
         return pare_fail(err, PARE_EIO, "neither a file, a folder nor the name of a data set%s%s%s",
                          near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     return pare_fail(
         err, PARE_EFORMAT,
         "not a known data set: IDX, CIFAR-10, .npy, .npz, .csv, a list of files (.txt), "
-        "test_data_set_0 or a folder of PNG and JPEG files");
+        "test_data_set_0 or a folder of PNG, JPEG, WAV or .npy files");
 }
 
 /* Does the model take gray images?  Files are decoded to colors otherwise. */
@@ -462,6 +464,7 @@ static int open_set(struct pare_data *d, const char *split, struct pare_data_opt
     if (o->limit > 0 && o->limit < d->n)
         PARE_TRY(choose_items(d, o->limit, true, err));
     PARE_TRY(pare_at(err, pare_image_sizes(d, err), "%s", d->name));
+    PARE_TRY(pare_data_note_nan(d, err));
     return d->single ? note_single(d, err) : 0;
 }
 

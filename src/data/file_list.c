@@ -54,16 +54,22 @@ struct files {
     struct pare_file_list *list;
     struct pare_label_rows label;
     const char *folder; /* of the list, with a slash at the end; "": the current one */
+    int added;          /* lines before the first of the file: a header */
 };
 
 static int add_file(struct pare_data *d, struct files *f, const char *path, struct pare_err *err)
 {
+    const char *full;
+
     path += strspn(path, " \t");
     if (!*path)
         return pare_fail(err, PARE_EFORMAT, "no file is named");
-    return pare_file_list_add(f->list, d->arena,
-                              pare_sprintf(d->arena, "%s%s", *path == '/' ? "" : f->folder, path),
-                              err);
+    full = pare_sprintf(d->arena, "%s%s", *path == '/' ? "" : f->folder, path);
+    if (full && !pare_is_file(full))
+        return pare_fail(err, PARE_EIO,
+                         "'%s' is missing or not a regular file; paths are relative to the list",
+                         full);
+    return pare_file_list_add(f->list, d->arena, full, err);
 }
 
 static int read_csv(struct pare_data *d, struct files *f, const char *bytes, size_t len,
@@ -82,7 +88,8 @@ static int read_csv(struct pare_data *d, struct files *f, const char *bytes, siz
         PARE_TRY(pare_csv_row(&c, &more, err));
         if (!more)
             return 0;
-        PARE_TRY(pare_at(err, add_file(d, f, c.cell[column], err), "line %lld", (long long)c.line));
+        PARE_TRY(pare_at(err, add_file(d, f, c.cell[column], err), "line %lld",
+                         (long long)c.line - f->added));
         PARE_TRY(pare_label_rows_add(&f->label, &c, err));
     }
 }
@@ -126,6 +133,7 @@ static int read_text(struct pare_data *d, struct files *f, const char *text, siz
     all = pare_alloc_raw(d->parts->tmp, head + len + 1, 1);
     if (!all)
         return pare_no_memory(err, "for a list of files");
+    f->added = 1;
     memcpy(all, labels ? two : one, head);
     memcpy(all + head, text + bom, len - bom);
     return read_csv(d, f, all, head + len - bom, '\t', err);

@@ -21,7 +21,8 @@ struct pare_image {
 
 struct pare_source {
     const char *name, *help;
-    bool by_name; /* opened by name, not by path */
+    bool by_name;     /* opened by name, not by path */
+    const char *hint; /* for items without labels that do not fit the model; NULL: none */
 
     /* Does the path look like this format?  The first format that matches opens it. */
     bool (*probe)(struct pare_data *d, const char *path);
@@ -98,6 +99,9 @@ int pare_data_named(struct pare_data *d, struct pare_input *input, struct pare_e
 /* Set labels or targets of data->n items that are already set.  If classes_known, larger labels
  * are an error. */
 int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct pare_err *err);
+
+/* Add a note if an array of the set has a value that is not a number (NaN). */
+int pare_data_note_nan(struct pare_data *d, struct pare_err *err);
 
 /* Copy the labels of an item to place i of a batch, in the batch's type. */
 int pare_target_put(const struct pare_tensor *to, int64_t i, const struct pare_tensor *from,

@@ -200,6 +200,7 @@ const struct pare_source pare_source_table = {
     .name = "csv",
     .help = "a CSV file with a header: --label names the label's column, the others are the input; "
             "columns named as the inputs of a model that has several",
+    .hint = "; --label names the column of the labels, --columns those of the input",
     .probe = probe,
     .open = open_table,
 };

@@ -1,7 +1,9 @@
 /* targets.c - convert arrays to items with labels, and check both. */
+#include <math.h>
 #include <string.h>
 
 #include "source.h"
+#include "../base/arena.h"
 #include "../tensor/tensor.h"
 
 #define MAX_CLASS INT32_MAX
@@ -98,6 +100,41 @@ static int check_labels(struct pare_data *d, struct pare_err *err)
     return 0;
 }
 
+/* The first element that is NaN; -1: none. */
+static int64_t find_nan(const struct pare_tensor *t)
+{
+    int64_t n = t->data ? pare_numel(t) : 0;
+
+    for (int64_t i = 0; i < n && t->dtype == PARE_F32; i++)
+        if (isnan(((const float *)t->data)[i]))
+            return i;
+    for (int64_t i = 0; i < n && t->dtype == PARE_F64; i++)
+        if (isnan(((const double *)t->data)[i]))
+            return i;
+    return -1;
+}
+
+int pare_data_note_nan(struct pare_data *d, struct pare_err *err)
+{
+    bool one = !d->n_inputs;
+
+    for (int k = 0; k < (one ? 1 : d->n_inputs); k++) {
+        const struct pare_tensor *t = one ? &d->parts->x : &d->input[k].t;
+        int64_t at = d->parts->each ? -1 : find_nan(t);
+
+        if (at < 0 || !t->rank)
+            continue;
+        d->note = pare_sprintf(d->arena,
+                               "%s%s%s: warning: item %lld%s%s has a value that is not a number "
+                               "(NaN), and results that depend on it are not numbers either",
+                               d->note ? d->note : "", d->note ? "\n" : "", d->name,
+                               (long long)(at / (pare_numel(t) / t->dim[0])), one ? "" : " of ",
+                               one ? "" : d->input[k].name);
+        return d->note ? 0 : pare_no_memory(err, "to open a data set");
+    }
+    return 0;
+}
+
 int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct pare_err *err)
 {
     char buf[PARE_SHAPE_TEXT];
@@ -123,6 +160,9 @@ int pare_data_targets(struct pare_data *d, const struct pare_tensor *y, struct p
     d->classes = 0;
     d->classes_known = false;
     d->class_name = NULL;
+    if (find_nan(&d->y) >= 0)
+        return pare_fail(err, PARE_EFORMAT, "the label of item %lld is not a number (NaN)",
+                         (long long)(find_nan(&d->y) / (n / d->n)));
     return 0;
 }
 

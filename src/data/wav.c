@@ -1,6 +1,7 @@
-/* wav.c - WAV files: RIFF chunks, PCM of 8 to 32 bits and float32. */
+/* wav.c - WAV files: RIFF chunks, PCM of 8 to 32 bits, float32 and float64. */
 #include "wav.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -31,11 +32,11 @@ static int read_format(const unsigned char *p, size_t n, struct pare_wav *w, str
     w->rate = number(p + 4, 4);
     w->bytes = (int)(bits / 8);
     w->is_float = kind == FLOAT;
-    if ((kind != PCM && kind != FLOAT) || (kind == FLOAT && bits != 32) || bits % 8 || bits < 8 ||
-        bits > 32)
+    if ((kind != PCM && kind != FLOAT) || (kind == FLOAT && bits != 32 && bits != 64) ||
+        (kind == PCM && (bits % 8 || bits < 8 || bits > 32)))
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "its samples have format %u with %u bits; PCM of 8, 16, 24 or 32 bits and "
-                         "float32 are supported",
+                         "its samples have format %u with %u bits; PCM of 8, 16, 24 or 32 bits, "
+                         "float32 and float64 are supported",
                          kind, bits);
     if (w->channels < 1 || w->channels > PARE_WAV_CHANNELS || !w->rate)
         return pare_fail(err, PARE_EFORMAT, "it has %lld channels and %lld samples per second",
@@ -74,9 +75,16 @@ int pare_wav_parse(const void *bytes, size_t len, size_t size, struct pare_wav *
 
 static float sample(const struct pare_wav *w, const unsigned char *p)
 {
-    uint32_t v = number(p, w->bytes);
+    uint32_t v = number(p, w->bytes == 8 ? 4 : w->bytes);
+    double wide;
     float f;
 
+    if (w->is_float && w->bytes == 8) {
+        uint64_t all = (uint64_t)number(p + 4, 4) << 32 | v;
+
+        memcpy(&wide, &all, sizeof(wide));
+        return fabs(wide) <= FLT_MAX ? (float)wide : 0;
+    }
     if (w->is_float) {
         memcpy(&f, &v, sizeof(f));
         return isfinite(f) ? f : 0;

@@ -16,8 +16,11 @@
 
 static const char *const suffixes[] = { ".wav", NULL };
 static const char *const others[] = { ".mp3", ".flac", ".ogg", ".aif", ".aiff", ".m4a", NULL };
-static const struct pare_file_kind sounds = { suffixes, others, "sounds (.wav)",
-                                              "only WAV is supported" };
+static const struct pare_file_kind sounds = {
+    suffixes, others, "sounds (.wav)",
+    "only WAV is supported: convert the file, for example with "
+    "'ffmpeg -i IN OUT.wav'"
+};
 
 struct set {
     struct pare_file_list list; /* first: parts->priv is also that list */

@@ -2,6 +2,8 @@
  * for models that take images with channels last. */
 #include "data_rig.h"
 
+#include <math.h>
+
 #include "data/source.h"
 #include "io/npz.h"
 #include "tensor/tensor.h"
@@ -130,6 +132,26 @@ static void test_every_form_gives_the_same_batches(void **state)
     rig_end(&r);
 }
 
+/* A note, since models may use NaN for values that are missing; labels must be numbers. */
+static void test_values_that_are_not_numbers(void **state)
+{
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    struct pare_named a[] = { { "x", counting_tensor(&r, 2, (int64_t[]){ N, 3 }, 0) },
+                              { "y", counting_tensor(&r, 2, (int64_t[]){ N, 3 }, 0) } };
+    assert_int_equal(open_for(&r, a, 2, NULL, 0), 0);
+    assert_null(r.data->note);
+    pare_f32_mut(&a[0].t)[7] = NAN;
+    assert_int_equal(open_for(&r, a, 2, NULL, 0), 0);
+    assert_non_null(strstr(r.data->note, "item 2 has a value that is not a number"));
+    pare_f32_mut(&a[1].t)[4] = NAN;
+    assert_int_equal(open_for(&r, a, 2, NULL, 0), PARE_EFORMAT);
+    expect_message(&r, "the label of item 1 is not a number");
+    rig_end(&r);
+}
+
 static void test_different_values_need_a_batch_of_1(void **state)
 {
     static const int64_t hz[N] = { 16000, 16000, 8000, 8000 };
@@ -215,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_input_batch_axes),
         cmocka_unit_test(test_every_form_gives_the_same_batches),
+        cmocka_unit_test(test_values_that_are_not_numbers),
         cmocka_unit_test(test_different_values_need_a_batch_of_1),
         cmocka_unit_test(test_images_in_the_order_of_the_model),
         cmocka_unit_test(test_batch_of_the_first_input_is_axis_0),

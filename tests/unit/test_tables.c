@@ -164,7 +164,9 @@ static void test_lists_of_images(void **state)
     write_text(&r, "l.txt", "i/2.png\t3\ni/2.png\n");
     expect_open_error(&r, "l.txt", "train", "", "line 2 has no label");
     write_text(&r, "l.txt", "missing.png\n");
-    expect_open_error(&r, "l.txt", "train", "", "missing.png");
+    expect_open_error(&r, "l.txt", "train", "", "line 1: ");
+    write_text(&r, "l.csv", "label,file\n1,i/2.png\n0,none.png\n");
+    expect_open_error(&r, "l.csv", "train", "", "line 3: ");
     write_text(&r, "l.txt", "\n");
     expect_open_error(&r, "l.txt", "train", "", "no files are named");
     rig_end(&r);
@@ -268,6 +270,48 @@ static void test_samples_of_all_widths(void **state)
     w.data = (const unsigned char[]){ 0, 0, 0, 63, 0, 0, 128, 127 }; /* 0.5, infinity */
     pare_wav_channel(&w, 0, v);
     assert_true(v[0] == 0.5f && v[1] == 0);
+    w.bytes = 8;
+    w.data = (const unsigned char[]){ 0, 0, 0, 0, 0, 0, 224, 63, 0, 0, 0, 0, 0, 0, 208, 191 };
+    pare_wav_channel(&w, 0, v);
+    assert_true(v[0] == 0.5f && v[1] == -0.25f);
+}
+
+/* The header of a WAV file: kind of samples, bits; an odd chunk before the samples. */
+static int parse_wav(int kind, int bits, bool extensible, struct pare_wav *w, struct pare_err *err)
+{
+    unsigned char b[128] = "RIFF....WAVEfmt \x28";
+    size_t at = 20 + 40;
+
+    b[20] = (unsigned char)(extensible ? 0xfe : kind);
+    b[21] = extensible ? 0xff : 0;
+    b[22] = 1;
+    b[24] = 8;
+    b[34] = (unsigned char)bits;
+    b[44] = (unsigned char)kind; /* the first bytes of the sub-format */
+    memcpy(b + at, "note\3\0\0\0abc", 11);
+    memcpy(b + at + 12, "data\x10\0\0\0", 8);
+    return pare_wav_parse(b, at + 36, at + 36, w, err);
+}
+
+static void test_kinds_of_samples(void **state)
+{
+    static const int kinds[][2] = { { 1, 8 },  { 1, 16 }, { 1, 24 }, { 1, 32 },
+                                    { 3, 32 }, { 3, 64 }, { 3, 16 }, { 1, 12 },
+                                    { 1, 64 }, { 2, 4 },  { 6, 8 } };
+    struct pare_err err;
+    struct pare_wav w;
+
+    (void)state;
+    for (int i = 0; i < 11; i++)
+        for (int extensible = 0; extensible < 2; extensible++) {
+            int rc = parse_wav(kinds[i][0], kinds[i][1], extensible, &w, &err);
+
+            assert_int_equal(rc, i < 6 ? 0 : PARE_EUNSUPPORTED);
+            if (!rc)
+                assert_int_equal(w.frames, 16 / (kinds[i][1] / 8));
+            else
+                assert_non_null(strstr(err.msg, "float64 are supported"));
+        }
 }
 
 /* ---- arrays named as inputs, test data ------------------------------------------------------- */
@@ -384,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_range_and_order_of_colors),
         cmocka_unit_test(test_sounds),
         cmocka_unit_test(test_samples_of_all_widths),
+        cmocka_unit_test(test_kinds_of_samples),
         cmocka_unit_test(test_folder_of_files_named_as_inputs),
         cmocka_unit_test(test_test_data_is_padded),
         cmocka_unit_test(test_allocations_may_fail),

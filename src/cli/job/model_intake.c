@@ -9,6 +9,7 @@
 #include "../../graph/output_logits.h"
 #include "../../onnx/model.h"
 #include "../../train/train_options.h"
+#include "../print/screen.h"
 
 int pare_cli_load(struct pare_cli *c, const char *path, struct pare_model **m, struct pare_err *err)
 {
@@ -36,8 +37,7 @@ void pare_data_note(const struct pare_cli *c, const struct pare_data *d)
         char line[512];
 
         snprintf(line, sizeof(line), "%.*s", (int)strcspn(s, "\n"), s);
-        pare_put_clean(stderr, line);
-        fputc('\n', stderr);
+        pare_put_paragraph(stderr, line);
     }
 }
 
@@ -57,15 +57,20 @@ void pare_logits_note(struct pare_cli *c, const struct pare_model *m, const stru
 void pare_task_note(const struct pare_cli *c, const struct pare_train_options *s)
 {
     const struct pare_task_goal *g = &s->found;
+    char text[512];
+    size_t n;
 
     if (!g->task || !g->why || g->task->bit == PARE_TASK_CLASS || c->in_recipe ||
         pare_dist_rank(c->dist))
         return;
-    fprintf(stderr, "task: %s (%s), loss %s%s", g->task->name, g->why, s->trainer.loss->name,
-            g->n_metrics ? ", metrics" : "");
-    for (int i = 0; i < g->n_metrics; i++)
-        fprintf(stderr, "%s%s", i ? ", " : " ", g->metric[i]->name);
-    fprintf(stderr, "; --task selects another\n");
+    n = (size_t)snprintf(text, sizeof(text), "task: %s (%s), loss %s%s", g->task->name, g->why,
+                         s->trainer.loss->name, g->n_metrics ? ", metrics" : "");
+    for (int i = 0; i < g->n_metrics && n < sizeof(text); i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? ", " : " ",
+                              g->metric[i]->name);
+    if (n < sizeof(text))
+        snprintf(text + n, sizeof(text) - n, "; --task selects another");
+    pare_put_paragraph(stderr, text);
 }
 
 void pare_intake_print(const struct pare_model *m, FILE *f)

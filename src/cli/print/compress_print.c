@@ -8,6 +8,7 @@
 #include "metric_print.h"
 #include "../../base/arena.h"
 #include "latency.h"
+#include "screen.h"
 
 static double number(const json_t *facts, const char *key)
 {
@@ -153,15 +154,18 @@ static void print_latency(const json_t *run, const json_t *latency)
     struct pare_latency is = latency_of(json_object_get(run, "output"));
     const json_t *share = json_object_get(latency, "cpu_share");
     json_int_t threads = json_integer_value(json_object_get(latency, "threads"));
-    char a[3 * PARE_NUM_TEXT], b[3 * PARE_NUM_TEXT];
+    char a[3 * PARE_NUM_TEXT], b[3 * PARE_NUM_TEXT], text[160];
+    bool spread = was.p10 >= 0 && is.p10 >= 0;
 
-    printf("\nlatency: median of %lld alternating runs of each model, %lld thread%s",
-           (long long)json_integer_value(json_object_get(latency, "runs")), (long long)threads,
-           threads == 1 ? "" : "s");
-    if (was.p10 >= 0 && is.p10 >= 0)
-        printf(" (10th to 90th percentile):\n  %s, then %s", pare_latency_text(&was, a, sizeof(a)),
-               pare_latency_text(&is, b, sizeof(b)));
+    snprintf(text, sizeof(text),
+             "latency: median of %lld alternating runs of each model, %lld thread%s%s",
+             (long long)json_integer_value(json_object_get(latency, "runs")), (long long)threads,
+             threads == 1 ? "" : "s", spread ? " (10th to 90th percentile):" : "");
     printf("\n");
+    pare_put_paragraph(stdout, text);
+    if (spread)
+        printf("  %s, then %s\n", pare_latency_text(&was, a, sizeof(a)),
+               pare_latency_text(&is, b, sizeof(b)));
     if (json_is_number(share))
         pare_busy_print(json_number_value(share));
 }

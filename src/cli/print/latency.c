@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "../../base/clock.h"
+#include "screen.h"
 
 static int by_time(const void *a, const void *b)
 {
@@ -50,9 +51,13 @@ double pare_cpu_share_since(const struct pare_cpu_share *s)
 
 void pare_busy_print(double share)
 {
+    char text[160];
+
     if (share < PARE_BUSY_SHARE)
-        printf(
-            "latency is unreliable: the machine was busy, measuring had the processor for %.0f%% "
-            "of the time\n",
-            100 * share);
+        snprintf(text, sizeof(text),
+                 "latency is unreliable: the machine was busy, measuring had the processor for "
+                 "%.0f%% of the time",
+                 100 * share);
+    if (share < PARE_BUSY_SHARE)
+        pare_put_paragraph(stdout, text);
 }

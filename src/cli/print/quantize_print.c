@@ -8,6 +8,7 @@
 
 #include "../../base/arena.h"
 #include "../../quant/quant_method.h"
+#include "screen.h"
 
 /* ---- accuracy budget ----------------------------------------------------------------------- */
 
@@ -200,22 +201,28 @@ static void print_warnings(const struct pare_quantize_summary *v, FILE *f)
 static void print_check(const struct pare_quantize_summary *v)
 {
     struct pare_quantize_check k;
+    char text[512];
 
     pare_compression_checked(v->compression, &k);
+    snprintf(text, sizeof(text),
+             "outputs on calibration data: SNR %.1f dB, cosine %.4f to the float model's%s%s%s",
+             k.snr_db, k.cosine, k.observer ? " (observer " : "", k.observer ? k.observer : "",
+             k.observer ? ")" : "");
     if (!isnan(k.cosine))
-        printf("outputs on calibration data: SNR %.1f dB, cosine %.4f to the float model's%s%s%s\n",
-               k.snr_db, k.cosine, k.observer ? " (observer " : "", k.observer ? k.observer : "",
-               k.observer ? ")" : "");
+        pare_put_paragraph(stdout, text);
     if (!isnan(k.new_snr_db))
         printf("outputs on items that calibration has not seen: SNR %.1f dB\n", k.new_snr_db);
-    else if (k.all_seen && k.all_seen < FEW_ITEMS)
-        printf("calibration has seen all %lld items: how well the ranges fit other data is not "
-               "known\n",
-               (long long)k.all_seen);
+    snprintf(text, sizeof(text),
+             "calibration has seen all %lld items: how well the ranges fit other data is not known",
+             (long long)k.all_seen);
+    if (isnan(k.new_snr_db) && k.all_seen && k.all_seen < FEW_ITEMS)
+        pare_put_paragraph(stdout, text);
+    snprintf(text, sizeof(text),
+             "in %d of %d runs the quantized model has another number of output rows; these are "
+             "not compared",
+             k.unequal, k.runs);
     if (k.unequal)
-        printf("in %d of %d runs the quantized model has another number of output rows; these are "
-               "not compared\n",
-               k.unequal, k.runs);
+        pare_put_paragraph(stdout, text);
 }
 
 static json_t *tensors_json(const struct pare_worst_tensor *t, int n)

@@ -119,6 +119,31 @@ void pare_put_column(FILE *f, const char *s, int start, int columns)
     }
 }
 
+static void put_words(FILE *f, const char *text, int indent, int at)
+{
+    int columns = pare_text_columns(f);
+    bool first = true;
+
+    for (const char *s = text; *s; s += *s == ' ', first = false) {
+        size_t len = strcspn(s, " ");
+        char word[512];
+        int width;
+
+        snprintf(word, sizeof(word), "%.*s", (int)len, s);
+        width = pare_text_width(word);
+        if (!first && at + 1 + width > columns) {
+            fprintf(f, "\n%*s", indent, "");
+            at = indent;
+        } else if (!first) {
+            fputc(' ', f);
+            at++;
+        }
+        pare_put_clean(f, word);
+        at += width;
+        s += len;
+    }
+}
+
 void pare_put_wrapped(FILE *f, const char *title, const char *text)
 {
     char all[2048];
@@ -129,37 +154,22 @@ void pare_put_wrapped(FILE *f, const char *title, const char *text)
 
 void pare_put_lines(FILE *f, const char *text, int indent)
 {
-    int columns = pare_text_columns(f), at = 0;
-
-    for (const char *s = text; *s; s += *s == ' ') {
-        size_t len = strcspn(s, " ");
-        char word[512];
-        int width;
-
-        snprintf(word, sizeof(word), "%.*s", (int)len, s);
-        width = pare_text_width(word);
-        if (at && at + 1 + width > columns) {
-            fprintf(f, "\n%*s", indent, "");
-            at = indent;
-        } else if (at) {
-            fputc(' ', f);
-            at++;
-        }
-        pare_put_clean(f, word);
-        at += width;
-        s += len;
-    }
+    put_words(f, text, indent, 0);
     fputc('\n', f);
 }
 
 void pare_put_paragraph(FILE *f, const char *text)
 {
-    if (pare_columns(f)) {
-        pare_put_lines(f, text, 2);
-    } else {
+    pare_put_after(f, text, 0);
+    fputc('\n', f);
+}
+
+void pare_put_after(FILE *f, const char *text, int title)
+{
+    if (pare_columns(f))
+        put_words(f, text, 2, title);
+    else
         pare_put_clean(f, text);
-        fputc('\n', f);
-    }
 }
 
 /* The byte at which the character with number `n` begins. */

@@ -26,6 +26,9 @@ void pare_put_lines(FILE *f, const char *text, int indent);
 /* Print a paragraph and a newline: wrapped on a terminal, one line elsewhere. */
 void pare_put_paragraph(FILE *f, const char *text);
 
+/* The same without the newline, after a title of this many columns. */
+void pare_put_after(FILE *f, const char *text, int title);
+
 /* Print at most this many columns: the middle of a longer text becomes an ellipsis. */
 void pare_put_shortened(FILE *f, const char *s, int columns);
 
