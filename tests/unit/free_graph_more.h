@@ -345,7 +345,7 @@ static inline void fg_make(struct fg *g, uint64_t seed)
         fg_conv1d,    fg_join,      fg_packed_attention, fg_grouped_attention,
         fg_context,   fg_split,     fg_gather,           fg_written_norm,
         fg_recurrent, fg_embed,     fg_class_token,      fg_one_position,
-        fg_where,     fg_project,
+        fg_where,     fg_project,   fg_cached_attention,
     };
     int count;
 

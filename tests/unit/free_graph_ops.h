@@ -536,4 +536,23 @@ static inline void fg_grouped_attention(struct fg *g)
     fg_end_attention(g, x, part, heads, d);
 }
 
+/* The keys are an output as well, as those of a cache: queries lose channels, keys do not. */
+static inline void fg_cached_attention(struct fg *g)
+{
+    int x = fg_pick(g, FG_SEQUENCE);
+    int64_t heads = fg_chance(g, 70) ? 1 : 2, d = fg_int(g, 2, 6);
+    unsigned dead = (unsigned)fg_int(g, 1, (1 << d) - 2); /* channels of the queries of one head */
+    const char *part[3], *name;
+
+    if (x < 0)
+        return;
+    name = fg_use(g, x);
+    for (int k = 0; k < 3; k++)
+        part[k] = fg_heads(g,
+                           fg_linear(g, name, g->v[x].C, heads * d, !k && heads == 1 ? d : 0, dead),
+                           name, heads, d);
+    build_output(&g->b, part[1]);
+    fg_end_attention(g, x, part, heads, d);
+}
+
 #endif

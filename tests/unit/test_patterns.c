@@ -203,6 +203,26 @@ static void test_rms_norms(void **state)
     }
 }
 
+/* The scale is a factor of x or of the inverse root; another value than x is not normalized. */
+static void test_rms_norms_scaled_first(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct spelling s = begin(seed % 2 ? 13 : 18, seed);
+        const char *x = seed % 5 ? s.x : node1(&s, "Relu", s.x);
+        const char *v = pick(&s, 2) ? build_node(&s.n.b, "Mul", NAMES(s.x, s.x), NOTHING)
+                                    : node2(&s, "Pow", s.x, number(&s, 2)),
+                   *y;
+
+        v = node2(&s, "Add", mean(&s, v), number(&s, 1e-5));
+        v = pick(&s, 2) ? node1(&s, "Reciprocal", node1(&s, "Sqrt", v))
+                        : node2(&s, "Pow", v, number(&s, -0.5));
+        y = seed % 3 ? node2(&s, "Mul", node2(&s, "Mul", x, row(&s)), v)
+                     : node2(&s, "Mul", x, node2(&s, "Mul", v, row(&s)));
+        expect(&s, y, "RMSNormalization", seed % 5 != 0);
+    }
+}
+
 /* Values inside that are read elsewhere stay; so does what only looks like a normalization. */
 static void test_other_means(void **state)
 {
@@ -483,25 +503,39 @@ static void test_zeros_in_stream(void **state)
            6, 4, 3);
 }
 
+/* The same with RMS normalization whose scale is a factor of x or of the inverse root. */
+static void test_zeros_before_rms_norm(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct spelling s = { .n = net_new((uint64_t)i + 30) };
+        const char *x, *v, *y, *w;
+
+        s.n.zero_bias = s.flat = true;
+        s.n.b.opset = i % 2 ? 13 : 18;
+        x = net_gemm(&s.n, build_input(&s.n.b, PARE_F32, INTS(-1, 6)), HALF, 6, WIDTH);
+        v = node2(&s, "Add", mean(&s, node2(&s, "Pow", x, number(&s, 2))), number(&s, 1e-5));
+        v = node1(&s, "Reciprocal", node1(&s, "Sqrt", v));
+        w = row(&s);
+        y = i < 2 ? node2(&s, "Mul", node2(&s, "Mul", x, w), v)
+                  : node2(&s, "Mul", x, node2(&s, "Mul", v, w));
+        EXPECT(&s.n, net_gemm(&s.n, net_relu(&s.n, y), ALL, WIDTH, 2), 4, 2);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_layer_norms),
-        TEST(test_scaled_layer_norms),
-        TEST(test_rms_norms),
-        TEST(test_other_means),
-        TEST(test_gelus),
-        TEST(test_tanh_gelus),
-        TEST(test_swishes),
-        TEST(test_hard_swishes),
-        TEST(test_other_functions),
-        TEST(test_attention_parts),
-        TEST(test_other_softmaxes),
-        TEST(test_block),
-        TEST(test_zeros_before_norm),
-        TEST(test_zeros_in_stream),
+        TEST(test_layer_norms),     TEST(test_scaled_layer_norms),
+        TEST(test_rms_norms),       TEST(test_rms_norms_scaled_first),
+        TEST(test_other_means),     TEST(test_gelus),
+        TEST(test_tanh_gelus),      TEST(test_swishes),
+        TEST(test_hard_swishes),    TEST(test_other_functions),
+        TEST(test_attention_parts), TEST(test_other_softmaxes),
+        TEST(test_block),           TEST(test_zeros_before_norm),
+        TEST(test_zeros_in_stream), TEST(test_zeros_before_rms_norm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
