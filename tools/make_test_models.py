@@ -174,20 +174,23 @@ def exporter_habits():
 
 
 def sliced_weight():
-    """A MatMul whose weight is a Slice of an initializer, between layers with output channels."""
+    """Two MatMuls whose weights are overlapping Slices of an initializer, between layers with output channels."""
     node = helper.make_node
     save("sliced_weight", [
         node("MatMul", ["x", "fc1.weight"], ["h"], "/fc1/MatMul"),
         node("Relu", ["h"], ["r"], "/Relu"),
         node("MatMul", ["r", "fc2.weight"], ["g"], "/fc2/MatMul"),
         node("Slice", ["table.weight", "zero", "eight", "one"], ["part"], "/table/Slice"),
+        node("Slice", ["table.weight", "four", "twelve", "one"], ["other"], "/table/Slice_1"),
         node("MatMul", ["g", "part"], ["p"], "/table/MatMul"),
-        node("MatMul", ["p", "fc3.weight"], ["y"], "/fc3/MatMul"),
+        node("MatMul", ["g", "other"], ["q"], "/table/MatMul_1"),
+        node("Add", ["p", "q"], ["s"], "/Add"),
+        node("MatMul", ["s", "fc3.weight"], ["y"], "/fc3/MatMul"),
     ], [tensor("x", [2, 4, 8])], [tensor("y", [2, 4, 5])], [
         weights("fc1.weight", 8, 16), weights("fc2.weight", 16, 8),
         weights("table.weight", 8, 12), weights("fc3.weight", 8, 5),
         *(numpy_helper.from_array(np.array([n]), name)
-          for n, name in ((0, "zero"), (8, "eight"), (1, "one"))),
+          for n, name in ((0, "zero"), (8, "eight"), (1, "one"), (4, "four"), (12, "twelve"))),
     ])
 
 
