@@ -7,6 +7,10 @@
  *
  *     sparsity after round i = 1 - (1 - target)^(i / n)
  *
+ * The learning rate's schedule starts again at each rewind and ends with the last round.  Ending it
+ * in each round was worse in 9 of 9 runs (LeNet on digits; 80, 90 and 95 % removed; 0.3 to 23
+ * points): masks of a network that was trained at lower rates are worse.
+ *
  * The masks come from a base pruner, which should not need training steps of its own: the weights
  * are rewound as soon as the masks have been requested.
  */
