@@ -164,9 +164,9 @@ static void test_lists_of_images(void **state)
     write_text(&r, "l.txt", "i/2.png\t3\ni/2.png\n");
     expect_open_error(&r, "l.txt", "train", "", "line 2 has no label");
     write_text(&r, "l.txt", "missing.png\n");
-    expect_open_error(&r, "l.txt", "train", "", "line 1: ");
+    expect_open_error(&r, "l.txt", "train", "", "missing.png' is missing");
     write_text(&r, "l.csv", "label,file\n1,i/2.png\n0,none.png\n");
-    expect_open_error(&r, "l.csv", "train", "", "line 3: ");
+    expect_open_error(&r, "l.csv", "train", "", "none.png' is missing");
     write_text(&r, "l.txt", "\n");
     expect_open_error(&r, "l.txt", "train", "", "no files are named");
     rig_end(&r);
