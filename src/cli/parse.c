@@ -277,33 +277,44 @@ static int check_word(struct parser *p, struct pare_err *err)
                                      hint, sizeof(hint)));
 }
 
-/* An option without which the command cannot work. */
-static int check_required(struct parser *p, struct pare_err *err)
+/* The first absent option without which the command cannot work; NULL: none. */
+static const struct pare_opt *missing_option(const struct parser *p)
 {
-    char name[PARE_OPTION_TEXT];
-
     for (const struct pare_opt *o = p->cmd->opts; o && o->name; o++) {
         bool given = false;
 
         for (int i = 0; i < p->n_set && !given; i++)
             given = !strcmp(p->set[i].name, o->name);
-        if (!o->required || given)
-            continue;
-        p->c->incomplete = !p->keys;
-        return pare_misuse(p->c, err, "%s is missing: %s",
-                           p->keys ? o->name : pare_option_name(o, name, sizeof(name)), o->help);
+        if (o->required && !given)
+            return o;
     }
-    return 0;
+    return NULL;
+}
+
+static int check_required(struct parser *p, struct pare_err *err)
+{
+    const struct pare_opt *o = missing_option(p);
+    char name[PARE_OPTION_TEXT];
+
+    if (!o)
+        return 0;
+    p->c->incomplete = !p->keys;
+    return pare_misuse(p->c, err, "%s is missing: %s",
+                       p->keys ? o->name : pare_option_name(o, name, sizeof(name)), o->help);
 }
 
 static int check_args(struct parser *p, struct pare_err *err)
 {
     const struct pare_command *cmd = p->cmd;
+    const struct pare_opt *o = missing_option(p);
+    char name[PARE_OPTION_TEXT];
     int n = p->c->n_args;
 
     if (n < cmd->min_args) {
         p->c->incomplete = !p->keys;
-        return pare_misuse(p->c, err, "%s is missing", missing_argument(cmd, n, p->c->arena));
+        return pare_misuse(p->c, err, o ? "%s is missing, and %s: %s" : "%s is missing",
+                           missing_argument(cmd, n, p->c->arena),
+                           o ? pare_option_name(o, name, sizeof(name)) : "", o ? o->help : "");
     }
     if (cmd->max_args >= 0 && n > cmd->max_args)
         return pare_misuse(p->c, err, "unexpected '%s'; usage: pare %s %s",
