@@ -90,6 +90,24 @@ void pare_graph_declared(const struct pare_graph *body, bool input, int i, struc
         *t = type[i];
 }
 
+void pare_graph_replace(struct pare_graph *g, const struct pare_value *from, struct pare_value *to)
+{
+    struct pare_graph *inner;
+
+    for (int i = 0; i < g->n_nodes; i++) {
+        struct pare_node *n = g->node[i];
+
+        for (int k = 0; k < n->n_in; k++)
+            n->in[k] = n->in[k] == from ? to : n->in[k];
+        for (int k = 0; k < n->n_cap; k++)
+            n->cap[k] = n->cap[k] == from ? to : n->cap[k];
+        for (int b = 0; (inner = pare_node_body(n, b, NULL)) != NULL; b++)
+            pare_graph_replace(inner, from, to);
+    }
+    for (int i = 0; i < g->n_out; i++)
+        g->out[i] = g->out[i] == from ? to : g->out[i];
+}
+
 void pare_bodies_unload(const struct pare_node *n)
 {
     const struct pare_graph *g;

@@ -124,6 +124,10 @@ int pare_graph_call(struct pare_ctx *c, const struct pare_graph *body, const str
                     int n_in, struct pare_tensor *out, int n_out, struct pare_err *err);
 void pare_graph_declared(const struct pare_graph *body, bool input, int i, struct pare_tensor *t);
 
+/* Let the graph, a body, and the bodies in it read `to` instead of `from`, one of its inputs or a
+ * value around it. */
+void pare_graph_replace(struct pare_graph *g, const struct pare_value *from, struct pare_value *to);
+
 /* Forget constants that were loaded into memory that is about to be freed. */
 void pare_bodies_unload(const struct pare_node *n);
 

@@ -34,25 +34,6 @@ static bool is_own(const struct pare_graph *g, const struct pare_value *v)
 
 /* ---- a graph that stands alone --------------------------------------------------------------- */
 
-/* Let the graph and the bodies in it read `to` instead of a value around it. */
-static void replace(struct pare_graph *g, const struct pare_value *from, struct pare_value *to)
-{
-    struct pare_graph *inner;
-
-    for (int i = 0; i < g->n_nodes; i++) {
-        struct pare_node *n = g->node[i];
-
-        for (int k = 0; k < n->n_in; k++)
-            n->in[k] = n->in[k] == from ? to : n->in[k];
-        for (int k = 0; k < n->n_cap; k++)
-            n->cap[k] = n->cap[k] == from ? to : n->cap[k];
-        for (int b = 0; (inner = pare_node_body(n, b, NULL)) != NULL; b++)
-            replace(inner, from, to);
-    }
-    for (int i = 0; i < g->n_out; i++)
-        g->out[i] = g->out[i] == from ? to : g->out[i];
-}
-
 /* Take a value around the body into the graph: as a constant, or as one more input. */
 static int take_in(struct pare_body_plan *b, struct pare_value *v, struct pare_err *err)
 {
@@ -84,7 +65,7 @@ static int take_in(struct pare_body_plan *b, struct pare_value *v, struct pare_e
         own->t.data = NULL;
         own->raw = NULL;
     }
-    replace(g, v, own);
+    pare_graph_replace(g, v, own);
     return 0;
 }
 

@@ -18,24 +18,6 @@ static int64_t at(struct pare_ints list, int i)
 
 /* ---- one run ------------------------------------------------------------------------------- */
 
-static void replace(struct pare_graph *g, const struct pare_value *from, struct pare_value *to)
-{
-    struct pare_graph *inner;
-
-    for (int i = 0; i < g->n_nodes; i++) {
-        struct pare_node *n = g->node[i];
-
-        for (int k = 0; k < n->n_in; k++)
-            n->in[k] = n->in[k] == from ? to : n->in[k];
-        for (int k = 0; k < n->n_cap; k++)
-            n->cap[k] = n->cap[k] == from ? to : n->cap[k];
-        for (int b = 0; (inner = pare_node_body(n, b, NULL)) != NULL; b++)
-            replace(inner, from, to);
-    }
-    for (int i = 0; i < g->n_out; i++)
-        g->out[i] = g->out[i] == from ? to : g->out[i];
-}
-
 /* The values of a copied body become values of the graph. */
 static int move_values(struct pare_graph *g, const struct pare_graph *copy, struct pare_err *err)
 {
@@ -88,7 +70,7 @@ static int write_run(struct pare_graph *g, const struct pare_graph *body, struct
         return err->code;
     for (int i = 0; i < copy->n_in; i++) {
         copy->in[i]->flags |= PARE_V_INPUT;
-        replace(copy, copy->in[i], in[i]);
+        pare_graph_replace(copy, copy->in[i], in[i]);
     }
     PARE_TRY(move_values(g, copy, err));
     PARE_TRY(move_nodes(g, copy, err));
