@@ -1,6 +1,8 @@
 /* image_files.c - decode the PNG and JPEG files of a data set on demand. */
 #include "image_files.h"
 
+#include <string.h>
+
 #include "../base/arena.h"
 #include "../io/file.h"
 
@@ -23,6 +25,9 @@ static int decode(struct pare_arena *a, const unsigned char *b, size_t len, stru
 {
     if (len > 2 && b[0] == 0xff && b[1] == 0xd8)
         return pare_jpeg_decode(a, b, len, p, err);
+    if (len > 12 && !memcmp(b, "RIFF", 4) && !memcmp(b + 8, "WAVE", 4))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "is a sound, and a list names images: use a folder of WAV files");
     return pare_png_decode(a, b, len, p, err);
 }
 

@@ -35,8 +35,9 @@ static int read_format(const unsigned char *p, size_t n, struct pare_wav *w, str
     if ((kind != PCM && kind != FLOAT) || (kind == FLOAT && bits != 32 && bits != 64) ||
         (kind == PCM && (bits % 8 || bits < 8 || bits > 32)))
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "its samples have format %u with %u bits; PCM of 8, 16, 24 or 32 bits, "
-                         "float32 and float64 are supported",
+                         "its samples have format %u with %u bits, PCM of 8, 16, 24 or 32 bits, "
+                         "float32 and float64 are supported: convert the file, for example with "
+                         "'ffmpeg -i IN -c:a pcm_s16le OUT.wav'",
                          kind, bits);
     if (w->channels < 1 || w->channels > PARE_WAV_CHANNELS || !w->rate)
         return pare_fail(err, PARE_EFORMAT, "it has %lld channels and %lld samples per second",
@@ -51,6 +52,11 @@ int pare_wav_parse(const void *bytes, size_t len, size_t size, struct pare_wav *
     size_t at = 12;
 
     *w = (struct pare_wav){ 0 };
+    if (len >= 12 && (!memcmp(p, "RIFX", 4) || !memcmp(p, "RF64", 4)))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "is a WAV file of the kind %.4s, only RIFF is supported: convert the "
+                         "file, for example with 'ffmpeg -i IN OUT.wav'",
+                         (const char *)p);
     if (len < 12 || memcmp(p, "RIFF", 4) || memcmp(p + 8, "WAVE", 4))
         return pare_fail(err, PARE_EFORMAT, "is not a WAV file");
     while (at + 8 <= len) {

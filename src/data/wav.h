@@ -1,4 +1,4 @@
-/* wav.h - WAV files: PCM of 8 to 32 bits and float32, any number of channels. */
+/* wav.h - WAV files: PCM of 8 to 32 bits, float32, float64; any number of channels. */
 #ifndef PARE_DATA_WAV_H
 #define PARE_DATA_WAV_H
 

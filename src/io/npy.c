@@ -113,12 +113,13 @@ static int parse_shape(struct text *s, struct pare_tensor *t, struct pare_err *e
 
 static int parse_descr(struct text *s, struct pare_tensor *t, struct pare_err *err)
 {
-    char buf[64];
+    char buf[64] = "";
     size_t i = 0;
 
     skip_blanks(s);
     if (s->p < s->end && *s->p == '[')
-        return pare_fail(err, PARE_EUNSUPPORTED, "the array has records, not numbers");
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "the array has records, not numbers: save one array for each field");
     PARE_TRY(parse_quoted(s, buf, sizeof(buf), err));
     if (buf[0] == '=' || (buf[0] == '<' && !strcmp(buf + 2, "1")))
         buf[0] = buf[0] == '=' ? '<' : '|';
@@ -126,12 +127,13 @@ static int parse_descr(struct text *s, struct pare_tensor *t, struct pare_err *e
         i++;
     if (!strcmp(buf, "|O") || !strcmp(buf, "O"))
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the array holds Python objects, which are not read; save items of "
-                         "different lengths as one .npy file each, in a folder");
+                         "the array holds Python objects, which are not read: save numbers, as in "
+                         "np.savez(FILE, x=x.astype('float32')), and items of different lengths "
+                         "as one .npy file each, in a folder");
     if (i == N_TYPES)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the array's type is '%s', only little-endian numbers and booleans are "
-                         "handled",
+                         "handled: convert it, as in x.astype('float32')",
                          buf);
     t->dtype = types[i].dtype;
     return 0;
@@ -195,6 +197,9 @@ static void from_fortran(const struct pare_tensor *t, const char *src, size_t si
 static int preamble(const unsigned char *b, size_t len, size_t *start, size_t *head,
                     struct pare_err *err)
 {
+    if (len > 1 && b[0] == 0x80 && b[1] < 16) /* the version of the protocol */
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "is a Python pickle, which is not read: save it with np.save()");
     if (len < 10 || memcmp(b, "\x93NUMPY", 6) != 0)
         return pare_fail(err, PARE_EFORMAT, "not a .npy file");
     if (b[6] < 1 || b[6] > 3)

@@ -130,6 +130,31 @@ static void test_malformed_headers_are_errors(void **state)
     }
 }
 
+static void test_advice_on_arrays_that_are_not_numbers(void **state)
+{
+    static const char *const bad[][2] = {
+        { "'|O'", "Python objects, which are not read: save numbers, as in np.savez(FILE, x=" },
+        { "'O'", "items of different lengths as one .npy file each, in a folder" },
+        { "'>f4'", "convert it, as in x.astype('float32')" },
+        { "'<U3'", "the array's type is '<U3', only little-endian numbers and booleans" },
+        { "[('x', '<f4')]", "save one array for each field" },
+    };
+    struct pare_tensor t;
+    char head[128], buf[512];
+    size_t len;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        snprintf(head, sizeof(head), "{'descr': %s, 'fortran_order': False, 'shape': (1,)}",
+                 bad[i][0]);
+        len = make_npy(buf, 1, head, "\x80\x03]q\0.", 6); /* a pickle */
+        assert_int_equal(pare_npy_parse(arena, buf, len, &t, &err), PARE_EUNSUPPORTED);
+        assert_non_null(strstr(err.msg, bad[i][1]));
+    }
+    assert_int_equal(pare_npy_parse(arena, "\x80\x04]\x94.", 5, &t, &err), PARE_EUNSUPPORTED);
+    assert_non_null(strstr(err.msg, "is a Python pickle, which is not read: save it with np.save"));
+}
+
 static void test_truncated_and_other_formats_are_refused(void **state)
 {
     static const char dict[] = "{'descr': '|i1', 'fortran_order': False, 'shape': (1,)}";
@@ -258,6 +283,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bfloat16_becomes_float32, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fortran_order_is_converted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_malformed_headers_are_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_advice_on_arrays_that_are_not_numbers, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_truncated_and_other_formats_are_refused, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_huge_dimensions_are_refused, setup, teardown),

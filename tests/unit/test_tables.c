@@ -245,7 +245,13 @@ static void test_sounds(void **state)
     x = all_items(&r, &y);
     check_floats(&x, 9, (float[]){ 0.5f, -0.5f, 0.5f, 0.5f, -0.5f, 0, 0, 0, 0 });
     rig_write(&r, "w/b/4.mp3", "x", 1);
-    expect_open_error(&r, "w", "train", "", "only WAV is supported");
+    expect_open_error(&r, "w", "train", "", "4.mp3: only WAV is supported: convert the file");
+    rig_write(&r, "f/4.flac", "fLaC", 4);
+    expect_open_error(&r, "f", "train", "", "4.flac: only WAV is supported: convert the file");
+    write_text(&r, "l.txt", "w/a/1.wav\n");
+    expect_open_error(&r, "l.txt", "train", "", "1.wav: is a sound, and a list names images");
+    rig_write(&r, "x/1.wav", "RIFX\0\0\0\4WAVE", 12);
+    expect_open_error(&r, "x", "train", "", "of the kind RIFX, only RIFF is supported: convert");
     rig_end(&r);
 }
 
@@ -310,8 +316,64 @@ static void test_kinds_of_samples(void **state)
             if (!rc)
                 assert_int_equal(w.frames, 16 / (kinds[i][1] / 8));
             else
-                assert_non_null(strstr(err.msg, "float64 are supported"));
+                assert_non_null(strstr(err.msg, "float64 are supported: convert the file"));
         }
+}
+
+static void put_number(unsigned char *p, uint64_t v, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        p[i] = (unsigned char)(v >> 8 * i);
+}
+
+/* A file with the samples 0.5 and -0.5; `valid` bits of an extensible header, or 0. */
+static void write_samples(struct rig *r, const char *name, int kind, int bits, int valid)
+{
+    static const uint64_t half[] = { 192, 1u << 14, 1u << 22, 1u << 30, 0x3f000000 },
+                          minus[] = { 64, 0xc000, 0xc00000, 0xc0000000, 0xbf000000 };
+    unsigned char b[84] = "RIFF....WAVEfmt ";
+    int bytes = bits / 8, at = valid ? 60 : 36, k = kind == 3 ? 4 : bytes - 1;
+
+    put_number(b + 16, valid ? 40 : 16, 4);
+    put_number(b + 20, valid ? 0xfffe : (uint64_t)kind, 2);
+    put_number(b + 22, 1, 2);
+    put_number(b + 24, 8000, 4);
+    put_number(b + 34, (uint64_t)bits, 2);
+    if (valid) {
+        put_number(b + 36, 22, 2);
+        put_number(b + 38, (uint64_t)valid, 2);
+        put_number(b + 44, (uint64_t)kind, 2);
+    }
+    memcpy(b + at, "data", 4);
+    put_number(b + at + 4, (uint64_t)(2 * bytes), 4);
+    put_number(b + at + 8, bits == 64 ? 0x3fe0000000000000 : half[k], bytes);
+    put_number(b + at + 8 + bytes, bits == 64 ? 0xbfe0000000000000 : minus[k], bytes);
+    rig_write(r, name, b, (size_t)(at + 8 + 2 * bytes));
+}
+
+static void test_files_of_all_kinds_of_samples(void **state)
+{
+    static const int kinds[][3] = { { 1, 8, 0 },   { 1, 16, 0 },  { 1, 24, 0 }, { 1, 32, 0 },
+                                    { 3, 32, 0 },  { 3, 64, 0 },  { 1, 8, 8 },  { 1, 16, 16 },
+                                    { 1, 24, 24 }, { 1, 32, 24 }, /* 24 bits in 4 bytes */
+                                    { 3, 32, 32 }, { 3, 64, 64 } };
+    struct pare_tensor x, y;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    for (int i = 0; i < 12; i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "w/%02d.wav", i);
+        write_samples(&r, name, kinds[i][0], kinds[i][1], kinds[i][2]);
+    }
+    expect_open(&r, "w", "train", "");
+    x = all_items(&r, &y);
+    assert_int_equal(pare_numel(&x), 24);
+    for (int i = 0; i < 24; i++)
+        assert_true(pare_f32(&x)[i] == (i % 2 ? -0.5f : 0.5f));
+    rig_end(&r);
 }
 
 /* ---- arrays named as inputs, test data ------------------------------------------------------- */
@@ -429,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_sounds),
         cmocka_unit_test(test_samples_of_all_widths),
         cmocka_unit_test(test_kinds_of_samples),
+        cmocka_unit_test(test_files_of_all_kinds_of_samples),
         cmocka_unit_test(test_folder_of_files_named_as_inputs),
         cmocka_unit_test(test_test_data_is_padded),
         cmocka_unit_test(test_allocations_may_fail),
