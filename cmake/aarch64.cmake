@@ -13,4 +13,10 @@ set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE BOTH) # onnx.proto and the official cases 
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${PARE_ARM64_ROOT})
 set(ENV{PKG_CONFIG_LIBDIR}
   ${PARE_ARM64_ROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${PARE_ARM64_ROOT}/usr/share/pkgconfig)
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${PARE_ARM64_ROOT})
+# Tests and scripts start programs by their path, so a linked program is a script that runs NAME.arm64 in the emulator.
+get_property(trying GLOBAL PROPERTY IN_TRY_COMPILE)
+if(NOT trying)
+  set(CMAKE_C_LINK_EXECUTABLE
+    "<CMAKE_C_COMPILER> <FLAGS> <CMAKE_C_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET>.arm64 <LINK_LIBRARIES>"
+    "${CMAKE_CURRENT_LIST_DIR}/../tools/emulated.sh <TARGET> ${PARE_ARM64_ROOT}")
+endif()

@@ -56,7 +56,7 @@ static bool must_fail(const char *name)
 
     if (!at || ++calls != strtol(at, NULL, 10))
         return false;
-    fd = to ? (int)syscall(SYS_open, to, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+    fd = to ? (int)syscall(SYS_openat, AT_FDCWD, to, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
     if (fd >= 0) {
         (void)!syscall(SYS_write, fd, name, strlen(name));
         syscall(SYS_close, fd);
@@ -128,7 +128,7 @@ EXPORT int rename(const char *from, const char *to)
 {
     if (is_file_fault() && must_fail("rename"))
         return fail();
-    return (int)syscall(SYS_rename, from, to);
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
 EXPORT int renameat(int from_dir, const char *from, int to_dir, const char *to)
@@ -142,7 +142,7 @@ EXPORT int mkdir(const char *path, mode_t mode)
 {
     if (is_file_fault() && must_fail("mkdir"))
         return fail();
-    return (int)syscall(SYS_mkdir, path, mode);
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
 static int open_at(int dir, const char *path, int flags, mode_t mode)
@@ -185,7 +185,7 @@ __attribute__((destructor)) static void write_count(void)
 {
     const char *to = getenv("FAULT_COUNT");
     char text[32];
-    int fd = to ? (int)syscall(SYS_open, to, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+    int fd = to ? (int)syscall(SYS_openat, AT_FDCWD, to, O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
 
     if (fd >= 0) {
         snprintf(text, sizeof(text), "%ld\n", (long)calls);
