@@ -79,6 +79,11 @@ struct pare_arrays {
 
     int64_t batch; /* 0: 64 */
     bool ordered;  /* do not shuffle in training */
+
+    /* Change in[k].dim, at first that of input[k].t, to the shape of item `item`; get() receives
+     * it.  Called for every item when the set is made.  If shapes differ, items run one by one.
+     * NULL: all items have the shapes of `input`. */
+    int (*shape)(void *user, int64_t item, struct pare_tensor *in, int n_in, struct pare_err *err);
 };
 
 /* Tensors of `input` and `y` must outlive the data set; the structs need not. */

@@ -13,6 +13,21 @@ const struct pare_source pare_source_memory = {
     .help = "arrays of a C program",
 };
 
+/* An item of its own shape, made by get(). */
+static int load(const struct pare_data *d, int64_t i, struct pare_arena *a, struct pare_tensor *in,
+                struct pare_err *err)
+{
+    const struct pare_arrays *made = d->parts->priv;
+    struct pare_tensor item[PARE_DATA_INPUTS];
+
+    for (int k = 0; k < d->n_inputs; k++)
+        PARE_TRY(pare_tensor_alloc(a, &in[k], err));
+    memcpy(item, in, (size_t)d->n_inputs * sizeof(*in));
+    return made->get(made->user, i, item, d->n_inputs, err);
+}
+
+static const struct pare_source made_items = { .name = "memory", .help = "", .load = load };
+
 static int check_input(const struct pare_arrays *a, const bool *every, int k, struct pare_err *err)
 {
     const struct pare_input *in = &a->input[k];
@@ -44,6 +59,9 @@ static int check(const struct pare_arrays *a, const bool *every, struct pare_err
     if (a->n_inputs < 1 || a->n_inputs > PARE_DATA_INPUTS)
         return pare_fail(err, PARE_ELIMIT, "a data set has %d inputs, must have 1 to %d",
                          a->n_inputs, PARE_DATA_INPUTS);
+    if (a->shape && !a->get)
+        return pare_fail(err, PARE_ECONFIG,
+                         "shape() without get(), which fills items of these shapes");
     if (a->batch < 0)
         return pare_fail(err, PARE_ECONFIG, "a batch has %lld items", (long long)a->batch);
     for (int k = 0; k < a->n_inputs; k++)
@@ -138,6 +156,39 @@ int pare_item_tensors(const struct pare_data *d, int64_t i, struct pare_arena *a
     return d->source->load ? d->source->load(d, at, a, in, err) : 0;
 }
 
+/* Ask for the shapes of all items. */
+static int take_shapes(struct pare_data *d, const struct pare_arrays *a,
+                       const struct pare_input *in, struct pare_err *err)
+{
+    size_t n = (size_t)a->n_inputs;
+    struct pare_tensor *each = pare_alloc(d->arena, (size_t)a->n, n * sizeof(*each));
+    struct pare_arrays *made = pare_alloc(d->arena, 1, sizeof(*made));
+    const char *name[PARE_DATA_INPUTS];
+
+    if (!each || !made)
+        return pare_no_memory(err, "for %lld items", (long long)a->n);
+    for (int64_t i = 0; i < a->n; i++) {
+        struct pare_tensor *item = each + (size_t)i * n;
+        int rc;
+
+        for (int k = 0; k < a->n_inputs; k++) {
+            item[k] = in[k].t;
+            item[k].data = NULL;
+            name[k] = in[k].name;
+        }
+        rc = a->shape(a->user, i, item, a->n_inputs, err);
+        for (int k = 0; k < a->n_inputs; k++)
+            item[k].data = NULL;
+        PARE_TRY(pare_at(err, rc, "item %lld", (long long)i));
+    }
+    *made = (struct pare_arrays){ .get = a->get, .user = a->user };
+    d->parts->priv = made;
+    d->parts->each = each;
+    d->parts->whole = true;
+    d->source = &made_items;
+    return pare_data_each(d, name, a->n_inputs, a->n, err);
+}
+
 static int fill(struct pare_data *d, const struct pare_arrays *a, struct pare_err *err)
 {
     struct pare_input *in = pare_alloc(d->arena, (size_t)a->n_inputs, sizeof(*in));
@@ -151,7 +202,10 @@ static int fill(struct pare_data *d, const struct pare_arrays *a, struct pare_er
             return pare_no_memory(err, "for a data set");
     }
     d->source = &pare_source_memory;
-    take_inputs(d, a, in);
+    if (a->shape)
+        PARE_TRY(take_shapes(d, a, in, err));
+    else
+        take_inputs(d, a, in);
     d->parts->user = a->user;
     d->opts = (struct pare_data_opts){ .batch = a->batch ? a->batch : DEFAULT_BATCH,
                                        .shuffle = !a->ordered,

@@ -2,6 +2,7 @@
  * for a batch: every batch has one item. */
 #include "data_rig.h"
 
+#include <pare/train.h>
 #include <png.h>
 
 #include "io/npy.h"
@@ -240,6 +241,138 @@ static void test_inputs_without_a_batch(void **state)
     rig_end(&r);
 }
 
+/* Item i of a C program: an image of 2 + i x 4 whose values are i, and its height. */
+static int made_shape(void *user, int64_t item, struct pare_tensor *in, int n_in,
+                      struct pare_err *err)
+{
+    int64_t most = *(const int64_t *)user;
+
+    if (item == most)
+        return pare_fail(err, PARE_EIO, "no more files");
+    in[0].dim[1] = 2 + item;
+    if (item == most + 1) {
+        in[0].rank = 2;
+        in[n_in - 1].dim[0] = -1;
+    }
+    return 0;
+}
+
+static int made_item(void *user, int64_t item, struct pare_tensor *in, int n_in,
+                     struct pare_err *err)
+{
+    (void)user, (void)err;
+    assert_true(in[0].rank == 3 && in[0].dim[1] == 2 + item && in[0].dim[2] == 4);
+    for (int64_t i = 0; i < pare_numel(&in[0]); i++)
+        pare_f32_mut(&in[0])[i] = (float)item;
+    if (n_in > 1)
+        pare_i64_mut(&in[1])[0] = in[0].dim[1];
+    in[0] = (struct pare_tensor){ 0 }; /* the caller does not use it */
+    return 0;
+}
+
+static struct pare_arrays made_arrays(struct pare_input *in, int64_t *most)
+{
+    in[0] = (struct pare_input){ "x", { PARE_F32, 3, { 3, 2, 4 }, NULL } };
+    in[1] = (struct pare_input){ "height", { PARE_I64, 1, { 1 }, NULL } };
+    return (struct pare_arrays){ .n = 3,
+                                 .input = in,
+                                 .n_inputs = 2,
+                                 .ordered = true,
+                                 .user = most,
+                                 .get = made_item,
+                                 .shape = made_shape };
+}
+
+static void test_a_callback_makes_items_of_different_shapes(void **state)
+{
+    static const struct pare_io two[] = { { "height", PARE_I64, 2, { -1, 1 }, { NULL }, 0 },
+                                          { "x", PARE_F32, 4, { -1, 3, -1, 4 }, { NULL }, 0 } };
+    struct pare_input in[2];
+    int64_t most = 9;
+    struct pare_arrays arrays = made_arrays(in, &most);
+    const struct pare_batch *b;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    assert_int_equal(pare_data_from_arrays(&arrays, &r.data, &r.err), 0);
+    memset(in, 0, sizeof(in)); /* the structs need not outlive the call */
+    assert_true(r.data->single);
+    b = first_batch(&r, two, 2);
+    for (int i = 0; i < 3; i++, b = next_batch(&r)) {
+        check_dims(&b->in[1], 4, (int64_t[]){ 1, 3, 2 + i, 4 });
+        assert_int_equal(pare_i64(&b->in[0])[0], 2 + i);
+        assert_float_equal(pare_f32(&b->in[1])[12 * (2 + i) - 1], i, 0);
+    }
+    assert_null(b);
+    rig_end(&r);
+}
+
+static void test_shapes_of_a_callback_are_checked(void **state)
+{
+    struct pare_input in[2];
+    int64_t most = 1;
+    struct pare_arrays arrays = made_arrays(in, &most);
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    assert_int_equal(pare_data_from_arrays(&arrays, &r.data, &r.err), PARE_EIO);
+    expect_message(&r, "memory: item 1: no more files");
+    most = 0;
+    arrays.n_inputs = 1;
+    arrays.shape = NULL;
+    assert_int_equal(pare_data_from_arrays(&arrays, &r.data, &r.err), 0);
+    close_data(&r);
+    arrays.shape = made_shape;
+    arrays.get = NULL;
+    assert_int_equal(pare_data_from_arrays(&arrays, &r.data, &r.err), PARE_ECONFIG);
+    expect_message(&r, "shape() without get()");
+    arrays.get = made_item;
+    most = -1; /* the first item has one axis less and a negative dimension */
+    assert_int_equal(pare_data_from_arrays(&arrays, &r.data, &r.err), PARE_ESHAPE);
+    expect_message(&r, "negative dimension");
+    most = 1, arrays.n_inputs = 2, arrays.n = 1;
+    for (int n = 1, rc = PARE_ENOMEM; rc; n++) {
+        pare_oom_countdown = -n;
+        rc = pare_data_from_arrays(&arrays, &r.data, &r.err);
+        pare_oom_countdown = 0;
+        assert_true(!rc || rc == PARE_ENOMEM);
+    }
+    rig_end(&r);
+}
+
+/* A model that takes images of any size. */
+static void test_a_model_runs_on_items_of_a_callback(void **state)
+{
+    static int64_t label[] = { 0, 1, 1 };
+    struct pare_training_opts o = { .size = sizeof(o), .settings = "epochs=2 threads=1" };
+    struct pare_tensor y = { PARE_I64, 1, { 3 }, label };
+    struct pare_input in[2];
+    int64_t most = 9;
+    struct pare_arrays arrays = made_arrays(in, &most);
+    struct pare_metrics m;
+    struct pare_training *t;
+    struct pare_model *model;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    arrays.n_inputs = 1;
+    arrays.y = &y;
+    in[0].name = "image";
+    assert_int_equal(pare_data_from_arrays(&arrays, &r.data, &r.err), 0);
+    assert_int_equal(pare_model_load("models/any_size.onnx", &model, &r.err), 0);
+    assert_int_equal(pare_evaluate(model, r.data, NULL, &m, &r.err), 0);
+    assert_true(m.n == 3 && m.loss > 0 && m.top1 >= 0);
+    o.data = r.data;
+    assert_int_equal(pare_training_new(model, &o, &t, &r.err), 0);
+    assert_int_equal(pare_training_run(t, NULL, NULL, &r.err), 0);
+    pare_training_free(t);
+    pare_model_free(model);
+    rig_end(&r);
+}
+
 static bool count_calls(void *user, const struct pare_progress *p)
 {
     int *calls = user;
@@ -323,6 +456,9 @@ int main(void)
         cmocka_unit_test(test_an_archive_for_each_item),
         cmocka_unit_test(test_test_data_without_a_batch),
         cmocka_unit_test(test_inputs_without_a_batch),
+        cmocka_unit_test(test_a_callback_makes_items_of_different_shapes),
+        cmocka_unit_test(test_shapes_of_a_callback_are_checked),
+        cmocka_unit_test(test_a_model_runs_on_items_of_a_callback),
         cmocka_unit_test(test_opening_shows_progress),
         cmocka_unit_test(test_allocations_may_fail),
     };
