@@ -3,8 +3,6 @@
 #
 # ROOT has the arm64 libraries (arm64_root.sh).
 set -eu
-cat >"$1" <<EOF
-#!/bin/sh
-exec qemu-aarch64-static -L "$2" "$(realpath "$1").arm64" "\$@"
-EOF
+program=$(realpath "$1.arm64")
+printf '#!/bin/sh\nexec qemu-aarch64-static -L "%s" "%s" "$@"\n' "$2" "$program" >"$1"
 chmod +x "$1"
