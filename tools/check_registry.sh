@@ -38,6 +38,7 @@ registry() {
 registry src/op/ops.def OP src/op pare_op ""
 registry src/backend/kernels.def '[A-Z_]*KERNEL' src/backend pare_kernel "" reorder
 registry src/graph/pattern/patterns.def PATTERN src/graph/pattern pare_pattern pattern_
+registry src/graph/rewrite/rewrites.def REWRITE src/graph/rewrite pare_rewrite rewrite_
 registry src/onnx/intake/intake.def INTAKE src/onnx/intake pare_intake_step ""
 registry src/data/sources.def SOURCE src/data pare_source "" memory
 registry src/train/losses.def LOSS src/train pare_loss loss_
@@ -53,8 +54,8 @@ registry src/cli/cmd/commands.def COMMAND src/cli pare_command cmd_
 #   - nothing compares strings with operator types, ONNX's or PyTorch's; only src/onnx does, where
 #     it reads protobuf;
 #   - a statement does not ask whether one node is this operator or that one;
-#   - a file names at most one descriptor, in src/onnx two; src/backend, src/plan/rewrite and
-#     src/graph/pattern, which match patterns of operators, name as many as the pattern has;
+#   - a file names at most one descriptor, in src/onnx two; src/backend, src/plan/rewrite,
+#     src/graph/rewrite and src/graph/pattern, which match patterns of operators, name as many as the pattern has;
 #   - there are no tables of operator types in the folders that compress models.
 types=$(grep -rhoE '(\.type = |\.torch = |_OP\()"[A-Za-z0-9]+(#d)?"' src/op |
     sed 's/.*"\([A-Za-z0-9]*\)\(#d\)*"/\1/' | sort -u)
@@ -95,7 +96,7 @@ BEGIN {
 FNR == 1 {
     end_file()
     file = FILENAME
-    most = file ~ /^src\/(backend|plan\/rewrite|graph\/pattern)\// ? 1000 : file ~ /^src\/onnx\// ? 2 : 1
+    most = file ~ /^src\/(backend|plan\/rewrite|graph\/pattern|graph\/rewrite)\// ? 1000 : file ~ /^src\/onnx\// ? 2 : 1
     tables = file ~ /^src\/(graph|compress|prune|quant|analyze|speedup|train|report|cli)\//
     named = inside = 0
     statement = ""

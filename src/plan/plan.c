@@ -10,6 +10,7 @@
 #include "../base/limits.h"
 #include "../graph/output_logits.h"
 #include "../graph/pattern/pattern.h"
+#include "../graph/rewrite/rewrite.h"
 #include "../graph/batch_independence.h"
 
 /* ---- the operators' own kernels -------------------------------------------------- */
@@ -313,14 +314,19 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
     return 0;
 }
 
-static int rewrite_graph(struct pare_plan *p, struct pare_err *err)
+static int rewrite_graph(struct pare_plan *p, const char *const *without, struct pare_err *err)
 {
+    struct pare_rewrite_opts early = { .train = p->train, .without = without }, late = early;
+
     if (p->reference || p->like)
         return 0;
+    late.late = true;
     PARE_TRY(pare_plan_split_fused(p, err));
+    PARE_TRY(pare_graph_rewrite(p->graph, &early, NULL, err));
     PARE_TRY(pare_graph_canonical(p->graph, PARE_PATTERN_ROWS, err));
     PARE_TRY(pare_graph_canonical(p->graph, PARE_PATTERN_POINTWISE, err));
     pare_graph_drop_replaced(p->graph);
+    PARE_TRY(pare_graph_rewrite(p->graph, &late, NULL, err));
     PARE_TRY(pare_plan_gather_upstream(p, err));
     if (p->train)
         return 0;
@@ -342,7 +348,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
         if (p->microbatch)
             return 0;
     }
-    PARE_TRY(rewrite_graph(p, err));
+    PARE_TRY(rewrite_graph(p, b->without_rewrites, err));
     if (t)
         PARE_TRY(pare_plan_mark_grads(p, err));
     if (!p->like)

@@ -100,6 +100,10 @@ struct pare_plan_build {
      * wherever they can, not only where they are fast.  For tests. */
     const char *const *without;
 
+    /* Names of graph rewrites not to run (graph/rewrite/rewrite.h); NULL: what the environment
+     * variable PARE_REWRITES says. */
+    const char *const *without_rewrites;
+
     /* Rows (1, 4 or 8) of the blocks by which sparse kernels store weights, whether that is faster
      * or not; 0: the kernels choose; -1: all weights are dense.  For tests. */
     int sparse_rows;

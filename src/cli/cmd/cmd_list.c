@@ -172,7 +172,8 @@ const struct pare_command pare_command_list = {
     .doc = "List operators, pruners, networks, data sets and so on.",
     .usage = "[--json] [--plugin FILE] WHAT",
     .more = "WHAT is commands, networks, data, presets, pruners, quantizers, losses,\n"
-            "optimizers, schedules, ops or kernels.  'pare help NAME' explains an entry.",
+            "optimizers, schedules, ops, kernels or rewrites.  'pare help NAME' explains an\n"
+            "entry.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

@@ -6,6 +6,7 @@
 
 #include "../print/option_text.h"
 #include "../../backend/backend.h"
+#include "../../graph/rewrite/rewrite.h"
 #include "../../op/op.h"
 #include "../../pipeline/compress_presets.h"
 #include "../../plan/plan.h"
@@ -61,6 +62,7 @@ static bool get_kernel(const struct pare_registry *g, int i, struct pare_topic *
         return true;                                                                   \
     }
 
+POINTERS(rewrite, pare_rewrites, NULL)
 POINTERS(network, pare_networks, NULL)
 POINTERS(optimizer, pare_optimizers, pare_optimizers[i]->opts)
 POINTERS(schedule, pare_schedules, pare_schedules[i]->opts)
@@ -157,6 +159,7 @@ const struct pare_topics pare_topics[] = {
     { "metrics", "metric", get_metric, NULL, false },
     { "ops", "op", get_op, pare_help_op, false },
     { "kernels", "kernel", get_kernel, NULL, false },
+    { "rewrites", "rewrite", get_rewrite, NULL, false },
     { "words", "word", get_term, NULL, true },
     { NULL, NULL, NULL, NULL, false },
 };

@@ -1,0 +1,281 @@
+/* rewrite_values.c - values, constants and nodes that rewrites read and add. */
+#include <string.h>
+
+#include "../../base/arena.h"
+#include "../../op/op.h"
+#include "../../tensor/tensor.h"
+#include "rewrite.h"
+
+static void *no_memory(struct pare_err *err)
+{
+    pare_no_memory(err, "to rewrite the graph");
+    return NULL;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+bool pare_rewrite_const(const struct pare_value *v)
+{
+    return v && v->flags & PARE_V_CONST && v->t.rank >= 0 && pare_is_tensor(&v->t) &&
+           (v->t.data || v->raw || v->maker);
+}
+
+int pare_rewrite_load(struct pare_rewriter *r, struct pare_value *v, struct pare_err *err)
+{
+    return pare_value_load(r->g->arena, v, err);
+}
+
+bool pare_rewrite_scalar(struct pare_rewriter *r, struct pare_value *v, double *x)
+{
+    struct pare_err err;
+
+    if (!pare_rewrite_const(v) || v->t.dtype != PARE_F32 || pare_numel(&v->t) != 1 ||
+        pare_rewrite_load(r, v, &err))
+        return false;
+    *x = (double)pare_f32(&v->t)[0];
+    return true;
+}
+
+int pare_rewrite_ints(struct pare_rewriter *r, struct pare_value *v, int64_t *list, int most)
+{
+    struct pare_err err;
+    int n;
+
+    if (!pare_rewrite_const(v) || (v->t.dtype != PARE_I64 && v->t.dtype != PARE_I32) ||
+        v->t.rank > 1 || pare_rewrite_load(r, v, &err) ||
+        pare_int_list(&v->t, list, most, &n, &err))
+        return -1;
+    return n;
+}
+
+struct pare_node *pare_rewrite_maker(const struct pare_value *v, const struct pare_op *op)
+{
+    struct pare_node *n = v && !(v->flags & PARE_V_CONST) ? v->maker : NULL;
+
+    return pare_node_is(n, op) && !n->replaced ? n : NULL;
+}
+
+bool pare_rewrite_same_shape(const struct pare_rewriter *r, const struct pare_value *a,
+                             const struct pare_value *b)
+{
+    if (a->t.rank < 0 || !pare_same_shape(&a->t, &b->t))
+        return false;
+    for (int i = 0; r->files && i < PARE_OTHER_SIZES; i++) {
+        const struct pare_value *x = pare_value_at(r->g, a, i), *y = pare_value_at(r->g, b, i);
+
+        if (r->g->other[i] && (!x || !y || !pare_same_shape(&x->t, &y->t)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- new values ------------------------------------------------------------------------------ */
+
+/* An array of `cap` elements that begins with the `had` ones of `from`; NULL: no memory. */
+static void *longer(const struct pare_rewriter *r, const void *from, size_t had, size_t cap,
+                    size_t size)
+{
+    void *to = pare_alloc(r->scratch, cap, size);
+
+    if (to && had)
+        memcpy(to, from, had * size);
+    return to;
+}
+
+int pare_rewrite_grow(struct pare_rewriter *r, struct pare_err *err)
+{
+    const size_t had = (size_t)r->cap, cap = (size_t)r->g->n_values * 2 + 64;
+
+    if (r->g->n_values <= r->cap)
+        return 0;
+    r->uses = longer(r, r->uses, had, cap, sizeof(*r->uses));
+    r->pinned = longer(r, r->pinned, had, cap, sizeof(*r->pinned));
+    r->reader = longer(r, r->reader, had, cap, sizeof(struct pare_node *));
+    r->alias = longer(r, r->alias, had, cap, sizeof(struct pare_value *));
+    r->free_axes = longer(r, r->free_axes, had, cap, sizeof(*r->free_axes));
+    if (!r->uses || !r->pinned || !r->reader || !r->alias || !r->free_axes)
+        return pare_no_memory(err, "to rewrite the graph");
+    r->cap = (int)cap;
+    return 0;
+}
+
+static struct pare_value *name_value(struct pare_rewriter *r, const char *base,
+                                     struct pare_err *err)
+{
+    const char *name = pare_sprintf(r->g->arena, "%s.%d", base, r->g->n_values);
+    struct pare_value *v;
+
+    while (name && pare_graph_find(r->g, name))
+        name = pare_sprintf(r->g->arena, "%s+", name);
+    v = name ? pare_graph_value(r->g, name, err) : no_memory(err);
+    return !v || pare_rewrite_grow(r, err) ? NULL : v;
+}
+
+static void permute(struct pare_tensor *t, const struct pare_tensor *like, const int *perm)
+{
+    *t = *like;
+    t->data = NULL;
+    for (int i = 0; perm && i < like->rank; i++)
+        t->dim[i] = like->dim[perm[i]];
+}
+
+/* The same value in the graphs for other sizes of free dimensions. */
+static int add_elsewhere(const struct pare_rewriter *r, const struct pare_value *v,
+                         const struct pare_value *like, const int *perm, struct pare_err *err)
+{
+    for (int i = 0; r->files && i < PARE_OTHER_SIZES; i++) {
+        struct pare_graph *o = (struct pare_graph *)r->g->other[i];
+        const struct pare_value *from = o && like ? pare_value_at(r->g, like, i) : NULL;
+        struct pare_value *to = o ? pare_graph_value(o, v->name, err) : NULL;
+
+        if (!o)
+            continue;
+        if (!to)
+            return err->code;
+        permute(&to->t, from ? &from->t : &v->t, from ? perm : NULL);
+        if (from && from->t.rank != v->t.rank)
+            to->t = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
+    }
+    return 0;
+}
+
+struct pare_value *pare_rewrite_value(struct pare_rewriter *r, const struct pare_value *like,
+                                      const int *perm, struct pare_err *err)
+{
+    struct pare_value *v = name_value(r, like->name, err);
+    unsigned axes = 0;
+
+    if (!v || add_elsewhere(r, v, like, perm, err))
+        return NULL;
+    permute(&v->t, &like->t, perm);
+    for (int i = 0; i < like->t.rank; i++)
+        axes |= (r->free_axes[like->id] >> (perm ? perm[i] : i) & 1) << i;
+    r->free_axes[v->id] = axes;
+    return v;
+}
+
+struct pare_value *pare_rewrite_constant(struct pare_rewriter *r, const char *base,
+                                         const struct pare_tensor *t, struct pare_err *err)
+{
+    struct pare_value *v = name_value(r, base, err);
+
+    if (!v)
+        return NULL;
+    v->t = *t;
+    v->t.data = NULL;
+    v->flags = PARE_V_CONST;
+    if (add_elsewhere(r, v, NULL, NULL, err) || pare_tensor_alloc(r->g->arena, &v->t, err))
+        return NULL;
+    return v;
+}
+
+struct pare_value *pare_rewrite_int_list(struct pare_rewriter *r, const char *base,
+                                         const int64_t *list, int n, struct pare_err *err)
+{
+    struct pare_tensor t = { .dtype = PARE_I64, .rank = 1, .dim = { n } };
+    struct pare_value *v = pare_rewrite_constant(r, base, &t, err);
+
+    if (v && n)
+        memcpy(v->t.data, list, (size_t)n * sizeof(*list));
+    return v;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+int pare_rewrite_arity(struct pare_rewriter *r, struct pare_node *n, int n_in, struct pare_err *err)
+{
+    struct pare_value **list = pare_alloc(r->g->arena, (size_t)n_in + 1, sizeof(*list));
+
+    if (!list)
+        return pare_no_memory(err, "to rewrite the graph");
+    for (int k = n_in; k < n->n_in; k++)
+        pare_rewrite_input(r, n, k, NULL);
+    for (int k = 0; k < n_in && k < n->n_in; k++)
+        list[k] = n->in[k];
+    n->in = list;
+    n->n_in = n_in;
+    return 0;
+}
+
+void *pare_rewrite_attrs(struct pare_rewriter *r, struct pare_node *n, struct pare_err *err)
+{
+    void *attr = pare_alloc(r->g->arena, 1, n->op->attr_size + 1);
+
+    if (!attr)
+        return no_memory(err);
+    if (n->attr)
+        memcpy(attr, n->attr, n->op->attr_size);
+    n->attr = attr;
+    r->changes++;
+    return attr;
+}
+
+static int set_attrs(struct pare_rewriter *r, struct pare_node *n, const struct pare_setting *set,
+                     struct pare_err *err)
+{
+    void *attr = pare_alloc(r->g->arena, 1, n->op->attr_size + 1);
+
+    if (!attr)
+        return pare_no_memory(err, "to rewrite the graph");
+    n->attr = attr;
+    r->changes++;
+    return n->op->attrs ? pare_opts_apply(n->op->attrs, set, set != NULL, attr, r->g->arena, err)
+                        : 0;
+}
+
+int pare_rewrite_become(struct pare_rewriter *r, struct pare_node *n, const struct pare_op *op,
+                        const struct pare_setting *set, struct pare_err *err)
+{
+    n->op = op;
+    n->type = op->type;
+    n->domain = op->domain ? op->domain : "";
+    return set_attrs(r, n, set, err);
+}
+
+struct pare_ints pare_rewrite_list(struct pare_rewriter *r, const int64_t *v, int n)
+{
+    int64_t *list = pare_alloc(r->g->arena, (size_t)n + 1, sizeof(*list));
+
+    if (list && n)
+        memcpy(list, v, (size_t)n * sizeof(*v));
+    return (struct pare_ints){ list, n };
+}
+
+struct pare_node *pare_rewrite_add(struct pare_rewriter *r, const struct pare_op *op,
+                                   const struct pare_node *near, int n_in, struct pare_value *y,
+                                   const struct pare_setting *set, struct pare_err *err)
+{
+    struct pare_node *n = pare_graph_add(r->g, n_in, 1, err);
+
+    if (!n)
+        return NULL;
+    n->op = op;
+    n->type = op->type;
+    n->domain = op->domain ? op->domain : "";
+    n->name = near->name;
+    n->version = near->version;
+    n->out[0] = y;
+    y->maker = n;
+    r->added = true;
+    return set_attrs(r, n, set, err) ? NULL : n;
+}
+
+int pare_rewrite_transpose(struct pare_rewriter *r, const struct pare_node *near,
+                           struct pare_value *x, const int *perm, struct pare_value *y,
+                           struct pare_err *err)
+{
+    int64_t list[PARE_MAX_RANK];
+    struct pare_setting set = { .name = "perm", .type = PARE_OPT_INTS };
+    struct pare_node *n;
+
+    for (int i = 0; i < x->t.rank; i++)
+        list[i] = perm[i];
+    set.ints = pare_rewrite_list(r, list, x->t.rank);
+    if (!set.ints.v)
+        return pare_no_memory(err, "to rewrite the graph");
+    n = pare_rewrite_add(r, &pare_op_transpose, near, 1, y, &set, err);
+    if (!n)
+        return err->code;
+    pare_rewrite_input(r, n, 0, x);
+    return 0;
+}
