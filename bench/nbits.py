@@ -58,13 +58,13 @@ def main():
                             "-q", "-o", paths[kind]], check=True)
     print("rows  weights   Pare ms      MB   ONNX Runtime ms      MB  ratio  differ   others' CPU")
     for batch in map(int, args.batch.split()):
-        source = os.path.join(folder, "input.bin")
-        np.random.default_rng(batch).standard_normal((batch, args.size), np.float32).tofile(source)
+        inputs = os.path.join(folder, "inputs.npz")
+        np.savez(inputs, x0=np.random.default_rng(batch).standard_normal((batch, args.size), np.float32))
         for kind, path in paths.items():
             peers = []
             try:
                 for peer in ("pare", "ort"):
-                    peers.append(Peer(peer, args.build, path, (batch, args.size), args.threads, source,
+                    peers.append(Peer(peer, args.build, path, inputs, args.threads,
                                       os.path.join(folder, peer + ".bin")))
                 other = measure(peers, args.seconds)
                 ms = [statistics.median(p.times) for p in peers]

@@ -32,12 +32,12 @@ def pick_format(model, x):
 
 
 def main():
-    path, shape, threads, source, target = sys.argv[1:]
+    path, inputs, threads, target = sys.argv[1:]
     torch.set_num_threads(int(threads))
     base = path[:-len(".onnx")]
     model = export_models.build(os.path.basename(base))
     model.load_state_dict(torch.load(base + ".pt"))
-    x = torch.from_numpy(np.fromfile(source, np.float32).reshape([int(d) for d in shape.split(",")]))
+    x = torch.from_numpy(next(iter(np.load(inputs).values())))
     with torch.inference_mode():
         name, layout = pick_format(model, x)
         model, x = model.to(memory_format=layout), x.contiguous(memory_format=layout)

@@ -25,7 +25,8 @@ def newest(build, train):
             continue
         with open(path) as f:
             for r in json.load(f)["rows"]:
-                rows[r["model"], r["batch"], r["threads"]] = r
+                if train or "group" in r:   # older files lack it
+                    rows[r["model"], r["batch"], r["threads"]] = r
     return list(rows.values())
 
 
@@ -75,8 +76,8 @@ def means(rows, peer, title):
 
 
 def inference(rows):
-    plain = [r for r in rows if not r["model"].endswith("-int8")]
-    int8 = [r for r in rows if r["model"].endswith("-int8")]
+    plain = [r for r in rows if r["group"] == "torchvision" and not r["model"].endswith("-int8")]
+    int8 = [r for r in rows if r["group"] == "torchvision" and r["model"].endswith("-int8")]
     ms = {(r["model"], r["batch"], r["threads"]): r["pare"]["ms"] for r in plain}
     titles = ["Pare ms", "ONNX Runtime ms", "PyTorch ms", "of ORT", "of PyTorch", "other load"]
     lines = ["## Inference, float32", ""]
@@ -95,6 +96,32 @@ def inference(rows):
                          f"({names}; worst {max(v for _, v in direct):.2f})")
         lines += [""] + table(int8, ("pare", "ort"), ["Pare ms", "ONNX Runtime ms", "of ORT",
                                                       "other load"])
+    return lines
+
+
+def start_ratio(row, what):
+    start = row.get("start", {})
+    return start["pare"][what] / start["ort"][what] if "ort" in start and "pare" in start else None
+
+
+def real(rows):
+    """Models that others ship, and the start of all."""
+    lines = []
+    for group, title in (("real", "float32 or float16, as shipped"), ("real int8", "8-bit integers")):
+        part = [r for r in rows if r["group"] == group]
+        if part:
+            lines += ["", f"## Real models, {title}", ""] + means(part, "ort", "ONNX Runtime's time")
+            lines += [""] + table(part, ("pare", "ort"), ["Pare ms", "ONNX Runtime ms", "of ORT", "other load"])
+    part = [r for r in rows if start_ratio(r, "ms")]
+    if part:
+        lines += ["", "## Start: load, plan and run once", "",
+                  f"- time: {mean([start_ratio(r, 'ms') for r in part])} of ONNX Runtime's (of {len(part)})",
+                  f"- memory: {mean([start_ratio(r, 'mb') for r in part])} of ONNX Runtime's", "",
+                  "| model | batch | threads | Pare ms | of ORT | Pare MB | of ORT |", "|---|---:|---:|---:|---:|---:|---:|"]
+        for r in part:
+            start = r["start"]["pare"]
+            lines.append(f"| {r['model']} | {r['batch']} | {r['threads']} | {start['ms']:.1f} | {start_ratio(r, 'ms'):.2f} | "
+                         f"{start['mb']:.0f} | {start_ratio(r, 'mb'):.2f} |")
     return lines
 
 
@@ -130,7 +157,8 @@ def main():
     print("method: alternating turns, the same files, inputs and threads, medians, each peer with its best")
     print("settings.  *of X* is Pare's time divided by X's: below 1 Pare is faster.  *other load* is how")
     print("much of a core was used by programs outside the benchmark.\n")
-    print("\n".join(inference(newest(args.build, False))))
+    rows = newest(args.build, False)
+    print("\n".join(inference(rows) + real(rows)))
     rows = newest(args.build, True)
     if rows:
         print("\n".join(training(rows)))
