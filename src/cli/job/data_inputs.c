@@ -87,3 +87,58 @@ int pare_inputs_from_data(struct pare_cli *c, const struct pare_model *m, const 
     pare_data_free(d);
     return pare_at(err, rc, "%s", m->path);
 }
+
+/* ---- shapes ----------------------------------------------------------------- */
+
+static bool has_free_sizes(const struct pare_io *io)
+{
+    bool any = false;
+
+    for (int k = 1; k < io->rank; k++)
+        any |= io->dim[k] < 0;
+    return any;
+}
+
+/* "name=1,3,32,32"; sizes that the model fixes are the model's. */
+static const char *shape_argument(struct pare_arena *a, const struct pare_io *io,
+                                  const struct pare_tensor *t)
+{
+    const char *text = pare_sprintf(a, "%s=", io->name);
+
+    for (int k = 0; k < io->rank && text; k++)
+        text = pare_sprintf(a, "%s%s%lld", text, k ? "," : "",
+                            (long long)(io->dim[k] >= 0 ? io->dim[k] : t->dim[k]));
+    return text;
+}
+
+int pare_data_item_shapes(struct pare_arena *a, const struct pare_model *m,
+                          const struct pare_data *d, struct pare_strs *shape, struct pare_err *err)
+{
+    struct pare_loader_opts o = { .batch = 1 };
+    struct pare_loader *l = NULL;
+    const struct pare_batch *b;
+    const char **list;
+    bool any = false;
+    int rc;
+
+    *shape = (struct pare_strs){ NULL, 0 };
+    o.n_inputs = pare_model_inputs(m, &o.input);
+    for (int i = 0; i < o.n_inputs; i++)
+        any |= has_free_sizes(&o.input[i]);
+    if (!any)
+        return 0;
+    list = pare_alloc(a, (size_t)o.n_inputs, sizeof(*list));
+    if (!list)
+        return pare_no_memory(err, "for the shapes of the inputs");
+    shape->v = list;
+    PARE_TRY(pare_loader_new(d, &o, &l, err));
+    rc = pare_loader_next(l, &b, err);
+    for (int i = 0; i < o.n_inputs && !rc; i++) {
+        if (!has_free_sizes(&o.input[i]) || b->in[i].rank != o.input[i].rank)
+            continue;
+        list[shape->n] = shape_argument(a, &o.input[i], &b->in[i]);
+        rc = list[shape->n++] ? 0 : pare_no_memory(err, "for the shapes of the inputs");
+    }
+    pare_loader_free(l);
+    return rc;
+}

@@ -15,4 +15,9 @@ int pare_cli_data_open(struct pare_cli *c, const struct pare_data_request *r,
 int pare_inputs_from_data(struct pare_cli *c, const struct pare_model *m, const char *data,
                           int64_t batch, struct pare_inputs *in, struct pare_err *err);
 
+/* Shapes "name=1,3,32,32" of the set's first item, for inputs of the model with free dimensions
+ * other than the batch. */
+int pare_data_item_shapes(struct pare_arena *a, const struct pare_model *m,
+                          const struct pare_data *d, struct pare_strs *shape, struct pare_err *err);
+
 #endif

@@ -170,6 +170,18 @@ static void print_latency(const json_t *run, const json_t *latency)
         pare_busy_print(json_number_value(share));
 }
 
+/* The sizes at which MACs and latency were taken, if the model leaves them free. */
+static void print_shapes(struct pare_arena *a, const struct pare_recipe *r, bool latency)
+{
+    const char *text = latency ? "MACs and latency are those of the first item:"
+                               : "MACs are those of the first item:";
+
+    for (int i = 0; i < r->shape.n && text; i++)
+        text = pare_sprintf(a, "%s%s %s", text, i ? "," : "", r->shape.v[i]);
+    if (r->shape.n && text)
+        pare_put_paragraph(stdout, text);
+}
+
 int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const json_t *run,
                         struct pare_err *err)
 {
@@ -192,6 +204,7 @@ int pare_compress_print(struct pare_arena *a, const struct pare_recipe *r, const
         print_latency(run, latency);
     else
         printf("\n");
+    print_shapes(a, r, latency != NULL);
     printf("%s: compressed model\n%s: run record\n", r->output, r->run);
     return 0;
 }

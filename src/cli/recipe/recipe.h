@@ -37,7 +37,8 @@ struct pare_recipe {
     struct pare_dist *dist;              /* MPI processes that run it; NULL: only this one */
     struct pare_given *option;           /* options of the data set, for every step that uses it */
     int n_options;
-    bool no_labels; /* models are compared with the first one instead of labels */
+    bool no_labels;         /* models are compared with the first one instead of labels */
+    struct pare_strs shape; /* "name=1,3,32,32" of inputs with free dimensions: the first item's */
     struct pare_recipe_step *step;
     int n_steps;
 };

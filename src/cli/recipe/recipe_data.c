@@ -66,6 +66,8 @@ int pare_recipe_check_labels(struct pare_cli *c, struct pare_recipe *r, const st
     if (!rc)
         rc = pare_at(err, pare_train_options_goal(s, m, d, err), "%s", r->model);
     r->no_labels = !rc && !pare_data_has_labels(d);
+    if (!rc)
+        rc = pare_at(err, pare_data_item_shapes(c->arena, m, d, &r->shape, err), "%s", r->model);
     if (!rc && !quiet)
         pare_data_note(c, d);
     if (!rc && !quiet)

@@ -1,15 +1,20 @@
 /* recipe_dry_run.c - pare compress --dry-run: print the steps and the estimated model sizes. */
 #include <string.h>
 
+#include "../job/input.h"
 #include "../print/compress_print.h"
 #include "../../base/arena.h"
 #include "../../graph/layer.h"
 #include "../../onnx/metadata.h"
 
-/* Parameters, and multiply-accumulates for one item. */
-static int measure_model(struct pare_arena *a, const struct pare_model *m, double *params,
-                         double *macs, struct pare_err *err)
+/* Parameters, and multiply-accumulates for the first item of the data set. */
+static int measure_model(struct pare_cli *c, const struct pare_recipe *r,
+                         const struct pare_model *m, double *params, double *macs,
+                         struct pare_err *err)
 {
+    struct pare_shape_args args = { .shape = r->shape, .lenient = true };
+    struct pare_inputs in = { 0 };
+    struct pare_arena *a = c->arena;
     struct pare_graph *g = pare_graph_clone(a, m->graph, err);
     struct pare_layer_info *layer;
     int64_t loose;
@@ -17,7 +22,9 @@ static int measure_model(struct pare_arena *a, const struct pare_model *m, doubl
 
     if (!g)
         return err->code;
-    pare_graph_bind(g, 1);
+    PARE_TRY(pare_inputs_shape(c, m, &args, &in, err));
+    for (int i = 0; i < in.n; i++)
+        g->in[i]->t = in.t[i];
     PARE_TRY(pare_graph_infer(g, true, err));
     PARE_TRY(pare_layers(a, g, &layer, &n, err));
     PARE_TRY(pare_loose_params(g, layer, n, &loose, err));
@@ -43,6 +50,8 @@ static const char *keys(struct pare_arena *a, const struct pare_recipe_step *s)
 }
 
 struct plan {
+    struct pare_cli *c;
+    const struct pare_recipe *r;
     struct pare_arena *arena;
     struct pare_table *table;
     struct pare_estimate g;
@@ -55,7 +64,7 @@ static int add_row(struct plan *p, const char *name, const char *options, struct
     double n = 0, work = 0;
 
     if (!p->unknown) {
-        PARE_TRY(measure_model(p->arena, p->g.model, &n, &work, err));
+        PARE_TRY(measure_model(p->c, p->r, p->g.model, &n, &work, err));
         pare_count_text(n, params, sizeof(params));
         pare_count_text(work, macs, sizeof(macs));
         pare_bytes_text(p->g.bytes, bytes, sizeof(bytes));
@@ -96,7 +105,10 @@ static int fill_table(struct plan *p, const struct pare_recipe *r, struct pare_e
 
 int pare_compress_plan(struct pare_cli *c, const struct pare_recipe *r, struct pare_err *err)
 {
-    struct plan p = { .arena = c->arena, .table = pare_table_new(c->arena, "lrrrl") };
+    struct plan p = { .c = c,
+                      .r = r,
+                      .arena = c->arena,
+                      .table = pare_table_new(c->arena, "lrrrl") };
     int rc;
 
     p.g.arena = c->arena;

@@ -126,16 +126,35 @@ static int evaluate(const struct pare_recipe *r, struct pare_arena *a, const cha
     return 0;
 }
 
+/* Options and, at the end, a 'shape' for each input whose size the data set determines. */
+static struct pare_given *with_shapes(const struct pare_recipe *r, struct pare_arena *a,
+                                      const struct pare_given *first, int n)
+{
+    struct pare_given *g = pare_alloc(a, (size_t)(n + r->shape.n), sizeof(*g));
+
+    if (!g)
+        return NULL;
+    memcpy(g, first, (size_t)n * sizeof(*g));
+    for (int i = 0; i < r->shape.n; i++)
+        g[n + i] = (struct pare_given){ "shape", r->shape.v[i] };
+    return g;
+}
+
 int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const char *path,
                       json_t **facts, json_t **inspected, struct pare_err *err)
 {
     static const struct pare_given g[] = { { "weights", "true" }, { "json", "true" } };
-    struct pare_call k = { pare_find_command("inspect"), g, 2, &path, 1, r->keep_training_mode };
+    struct pare_call k = {
+        pare_find_command("inspect"), with_shapes(r, a, g, 2), 2 + r->shape.n, &path, 1,
+        r->keep_training_mode
+    };
     char sha[PARE_SHA256_TEXT];
     json_t *look;
     int rc;
 
     *facts = NULL;
+    if (!k.given)
+        return pare_no_memory(err, "for the options");
     PARE_TRY(pare_model_sha256(a, path, sha, err));
     PARE_TRY(pare_call(r, &k, &look, err));
     *facts = json_pack("{s:o, s:s, s:O, s:O, s:O, s:f, s:i}", "path", pare_json_text(path),
@@ -198,13 +217,13 @@ int pare_record_latency(const struct pare_recipe *r, struct pare_arena *a, json_
         { "json", "true" },
     };
     struct pare_call k = { .cmd = pare_find_command("bench"),
-                           .given = g,
-                           .n_given = 4,
+                           .given = with_shapes(r, a, g, 4),
+                           .n_given = 4 + r->shape.n,
                            .keep_training_mode = r->keep_training_mode };
     const json_t *steps = json_object_get(run, "steps");
     struct models m = { .n = 0 };
 
-    if (!g[0].text || !g[1].text || !g[2].text)
+    if (!k.given || !g[0].text || !g[1].text || !g[2].text)
         return pare_no_memory(err, "for the options");
     add_model(&m, json_object_get(run, "input"));
     for (size_t i = 0; i < json_array_size(steps); i++)
