@@ -42,6 +42,7 @@ struct pare_evaluate_opts {
     struct pare_class_metrics *classes; /* receives the results by class; NULL: not wanted */
     struct pare_arena *arena;           /* with classes: memory for its lists */
     const char *task, *metric;          /* as --task and --metric; NULL: derived */
+    enum pare_precision precision;      /* see struct pare_plan_opts */
 };
 
 #define PARE_METRIC_VALUES 8 /* maximum number of metrics of a task */
@@ -76,6 +77,7 @@ struct pare_agreement_opts {
     int64_t batch; /* 0: the data set's */
     pare_progress_fn *progress;
     void *user;
+    enum pare_precision precision; /* of the model; the other one is in float32 */
 };
 
 /* How closely the outputs of a model agree with those of another one. */

@@ -141,6 +141,8 @@ struct pare_backend {
     int threads;
     int block;       /* channel block of the machine's vectors: 8 or 16 */
     bool vnni;       /* the CPU sums int8 products without saturating (VNNI) */
+    bool has_bf16;   /* the CPU multiplies bf16 (AVX512_BF16) */
+    bool bf16;       /* operands of products are rounded to bf16 (gemm/bf16_pairs.h) */
     int sparse_rows; /* rows of a block of sparse weights; 0: the fastest; -1: dense */
     bool compact;    /* no weights that are stored in several times their bytes */
     unsigned
@@ -231,7 +233,7 @@ extern const bool pare_has_onednn;
 /* Is it the name of a kernel that only builds with oneDNN have? */
 bool pare_is_onednn_kernel(const char *name);
 
-/* Set block, vnni, isa and onednn. */
+/* Set block, vnni, has_bf16, isa and onednn. */
 int pare_backend_open(struct pare_backend *b, struct pare_err *err);
 void pare_backend_close(struct pare_backend *b);
 

@@ -155,6 +155,8 @@ static void note_inputs(struct pare_body_plan *b, const struct pare_tensor *in, 
 static int make_plan(struct pare_plan *owner, struct pare_body_plan *b, struct pare_err *err)
 {
     struct pare_plan_opts o = { .threads = owner->backend.threads,
+                                .precision = owner->backend.bf16 ? PARE_PRECISION_BF16
+                                                                 : PARE_PRECISION_F32,
                                 .in = b->in,
                                 .n_in = b->graph->n_in };
     struct pare_plan_build build = { .opts = &o, .body = b->graph, .without = owner->without };

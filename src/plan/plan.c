@@ -1,5 +1,6 @@
 /* plan.c - compile a model for one set of input shapes, and run it. */
 #include "batch/microbatch.h"
+#include "plan_precision.h"
 #include "tune/tune.h"
 
 #include <math.h>
@@ -343,6 +344,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
     PARE_TRY(make_graph(p, o, b, err));
     if (!o->reference)
         PARE_TRY(pare_backend_open(&p->backend, err));
+    p->backend.bf16 = o->precision == PARE_PRECISION_BF16 && !o->reference;
     if (b->microbatch && !o->reference) {
         PARE_TRY(pare_microbatch_make(p, o, b->microbatch, err));
         if (p->microbatch)
@@ -378,6 +380,7 @@ static struct pare_plan *create(int threads)
         return NULL;
     }
     p->arena = a;
+    p->bf16_error = -1;
     p->dynamic = pare_arena_new(1 << 16);
     p->scratch = pare_arena_new(1 << 16);
     p->backend = (struct pare_backend){ .arena = a, .scratch = p->scratch, .block = 1 };
@@ -412,10 +415,13 @@ int pare_plan_build(const struct pare_model *model, const struct pare_plan_build
     static const struct pare_plan_opts none;
     const struct pare_plan_opts *opts = b->opts ? b->opts : &none;
     const struct pare_plan_train *t = b->train;
-    struct pare_plan *p = create(opts->threads);
+    struct pare_plan *p;
     int rc;
 
     *plan = NULL;
+    if (opts->precision == PARE_PRECISION_AUTO && !t)
+        return pare_plan_build_auto(model, b, plan, err);
+    p = create(opts->threads);
     if (!p)
         return pare_no_memory(err, "for a plan");
     p->model = model;

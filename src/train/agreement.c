@@ -185,6 +185,7 @@ int pare_compare(const struct pare_model *m, const struct pare_model *reference,
     *agreement = (struct pare_agreement){ .same_top1 = -1 };
     for (int i = 0; i < 2 && !rc; i++) {
         r[i].threads = o.threads;
+        r[i].precision = i ? PARE_PRECISION_F32 : o.precision;
         lo.batch = i ? lo.batch : o.batch;
         rc = pare_batch_runner_init(&r[i], model[i], &lo, a, err);
     }

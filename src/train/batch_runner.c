@@ -34,7 +34,8 @@ static int find_plan(struct pare_batch_runner *r, int n_in, struct pare_plan **p
                                 .in = r->in,
                                 .tune = r->tune,
                                 .choices = r->choices,
-                                .cache = r->cache };
+                                .cache = r->cache,
+                                .precision = r->precision };
     struct pare_plan_build b = { .opts = &o,
                                  .microbatch = PARE_MICROBATCH_AUTO,
                                  .logits = r->logits };

@@ -14,6 +14,7 @@ struct pare_batch_runner {
     int threads;
     bool tune;
     const char *choices, *cache;
+    enum pare_precision precision;
     unsigned logits;
 
     double seconds; /* spent running the model */

@@ -112,6 +112,7 @@ int pare_evaluate_model(const struct pare_model *m, const struct pare_data *data
                                    .tune = o->tune,
                                    .choices = o->choices,
                                    .cache = o->cache,
+                                   .precision = o->precision,
                                    .logits = o->loss->logits };
     struct pare_loader_opts lo = { .batch = o->batch,
                                    .rank = pare_dist_rank(o->dist),
@@ -190,6 +191,7 @@ static int read_options(const struct pare_model *m, const struct pare_data *data
                                    .tune = o->tune,
                                    .choices = o->choices,
                                    .cache = o->cache,
+                                   .precision = o->precision,
                                    .progress = o->progress,
                                    .user = o->user };
     to->threads = to->threads ? to->threads : pare_dist_threads(dist);

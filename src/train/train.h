@@ -33,6 +33,7 @@ struct pare_eval_opts {
     struct pare_dist *dist;    /* processes that share the set; NULL: one */
     bool tune;                 /* see struct pare_plan_opts */
     const char *choices, *cache;
+    enum pare_precision precision;
     pare_progress_fn *progress; /* called before each batch; NULL: none */
     void *user;
 };

@@ -7,6 +7,7 @@
 
 #include <omp.h>
 
+#include "../gemm/bf16_pairs.h"
 #include "../gemm/gemm_packed.h"
 
 #define GROUP 96 /* pixels at a time */
@@ -22,6 +23,8 @@ struct conv {
     bool sum, clamp; /* applied by the GEMM itself */
     float low, high;
     int64_t N, pixels, in, in_blocks, out_blocks;
+    bool bf16;     /* the operands of the product are pairs of bf16 */
+    int64_t depth; /* rows of the packed filters: input channels, or pairs of them */
     float *w, *bias;
 };
 
@@ -96,6 +99,14 @@ static bool is_sparse(const struct pare_match *v, struct pare_node *conv)
     return pare_kernel_conv_sparse.match(v, conv, &probe);
 }
 
+/* Scratch memory of a thread: the input after the prologue, and as pairs of bf16. */
+static size_t own_floats(const struct conv *c, int block)
+{
+    const int64_t size = GROUP * c->in_blocks * block;
+
+    return (size_t)((c->has_prologue ? size : 0) + (c->bf16 ? size / 2 : 0));
+}
+
 static bool conv_1x1_packed_match(const struct pare_match *v, struct pare_node *n,
                                   struct pare_step *s)
 {
@@ -124,12 +135,12 @@ static bool conv_1x1_packed_match(const struct pare_match *v, struct pare_node *
     c->pixels = pare_numel(x) / (c->N * c->in);
     c->in_blocks = (c->in + block - 1) / block;
     c->out_blocks = (out + block - 1) / block;
+    c->bf16 = v->backend->bf16;
+    c->depth = c->bf16 ? c->in_blocks * block / 2 : c->in;
     split_post_ops(c);
     if (!conv_1x1_packed_fill_step(v, c, s))
         return false;
-    if (c->has_prologue)
-        s->work_bytes[0] = (size_t)(v->backend->threads * GROUP * c->in_blocks * block) *
-                           sizeof(float);
+    s->work_bytes[0] = (size_t)v->backend->threads * own_floats(c, block) * sizeof(float);
     s->state = c;
     return true;
 }
@@ -151,7 +162,7 @@ static int conv_1x1_packed_init(struct pare_step *s, struct pare_backend *b, str
         c->prologue.shift = other->prologue.shift;
         return 0;
     }
-    c->w = pare_alloc(b->arena, (size_t)(padded * c->in), sizeof(float));
+    c->w = pare_alloc(b->arena, (size_t)(padded * c->depth), sizeof(float));
     c->bias = pare_alloc(b->arena, (size_t)padded, sizeof(float));
     if (!scale || !c->w || !c->bias)
         return pare_no_memory(err, "for the weights");
@@ -159,14 +170,20 @@ static int conv_1x1_packed_init(struct pare_step *s, struct pare_backend *b, str
     if (c->has_prologue)
         PARE_TRY(pare_conv_prologue_init(&c->prologue, b, err));
     for (int64_t o = 0; o < O; o++) {
-        float *to = c->w + pare_packed_gemm_at(c->in, c->out_blocks, b->block, 0, o);
-        int64_t step = pare_packed_gemm_at(c->in, c->out_blocks, b->block, 1, o) - (to - c->w);
+        const unsigned char *filter = from + (size_t)(o * c->in) * sizeof(float);
+        float *to = c->w + pare_packed_gemm_at(c->depth, c->out_blocks, b->block, 0, o);
+        int64_t step = pare_packed_gemm_at(c->depth, c->out_blocks, b->block, 1, o) - (to - c->w);
 
-        for (int64_t i = 0; i < c->in; i++) {
-            float f;
+        for (int64_t i = 0; i < c->in; i += c->bf16 ? 2 : 1) {
+            float f[2] = { 0 };
 
-            memcpy(&f, from + (size_t)(o * c->in + i) * sizeof(f), sizeof(f));
-            to[i * step] = f * scale[o];
+            memcpy(f, filter + (size_t)i * sizeof(*f), (i + 1 < c->in ? 2 : 1) * sizeof(*f));
+            f[0] *= scale[o];
+            f[1] *= scale[o];
+            if (c->bf16)
+                pare_bf16_pairs(f, 2, to + i / 2 * step);
+            else
+                to[i * step] = f[0];
         }
     }
     return 0;
@@ -183,8 +200,7 @@ static const float *apply_prologue(const struct conv *c, struct pare_step *s, in
 {
     const struct pare_conv_prologue *f = &c->prologue;
     const int64_t plane = c->pixels * block, count = (r->to - r->from) * block;
-    float *to = pare_f32_mut(&s->work[0]->t) +
-                omp_get_thread_num() * GROUP * c->in_blocks * (int64_t)block;
+    float *to = pare_f32_mut(&s->work[0]->t) + (size_t)omp_get_thread_num() * own_floats(c, block);
     const float *gate = NULL;
 
     if (f->gate) {
@@ -198,6 +214,19 @@ static const float *apply_prologue(const struct conv *c, struct pare_step *s, in
     return to;
 }
 
+/* The part's input as pairs of bf16, in the thread's scratch memory. */
+static const float *round_input(const struct conv *c, struct pare_step *s, int block,
+                                const struct pare_packed_gemm *p)
+{
+    const int64_t count = p->rows * block;
+    float *to = pare_f32_mut(&s->work[0]->t) + (size_t)omp_get_thread_num() * own_floats(c, block) +
+                (c->has_prologue ? GROUP * c->in_blocks * (int64_t)block : 0);
+
+    for (int64_t i = 0; i < c->in_blocks; i++)
+        pare_bf16_pairs(p->x + i * p->x_run, count, to + i * count / 2);
+    return to;
+}
+
 static void run_part(const struct conv *c, struct pare_step *s, int block, const struct part *r)
 {
     const int64_t plane = c->pixels * block;
@@ -205,7 +234,7 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
     const float *sum = c->fuse.post.sum ? pare_f32(&s->in_buf[1]->t) + at : NULL;
     struct pare_packed_gemm p = {
         .x = pare_f32(&s->in_buf[0]->t) + r->image * c->in_blocks * plane + r->from * block,
-        .w = c->w + r->first * block * c->in,
+        .w = c->w + r->first * block * c->depth,
         .y = pare_f32_mut(&s->out_buf[0]->t) + at,
         .bias = c->bias + r->first * block,
         .start = c->sum ? sum : NULL,
@@ -231,6 +260,14 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
         p.x = apply_prologue(c, s, block, r, p.x);
         p.x_run = p.rows * block;
     }
+    if (c->bf16) {
+        p.x = round_input(c, s, block, &p);
+        p.bf16 = true;
+        p.runs = c->in_blocks;
+        p.last = 0;
+        p.run = p.x_row = block / 2;
+        p.x_run = p.rows * block / 2;
+    }
     pare_packed_gemm_run(&p);
 }
 
@@ -239,7 +276,7 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
 static int conv_1x1_packed_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
-    const int64_t bytes = 2 * b->block * c->in * (int64_t)sizeof(float),
+    const int64_t bytes = 2 * b->block * c->depth * (int64_t)sizeof(float),
                   pairs = CACHE_BYTES / bytes;
     const int64_t some = 2 * (pairs ? pairs : 1), parts = (c->out_blocks + some - 1) / some;
     int64_t groups = (c->pixels + GROUP - 1) / GROUP;

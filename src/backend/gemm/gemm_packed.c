@@ -1,7 +1,10 @@
 /* gemm_packed.c - packed GEMM: products with matrices packed in panels of columns. */
 #include "gemm_packed.h"
 
+#include <string.h>
+
 #include "../simd/unroll_cases.h"
+#include "bf16_pairs.h"
 
 #include "../../base/simd.h"
 
@@ -43,20 +46,55 @@ static void apply_post_ops(const struct pare_packed_gemm *p, int64_t first, int6
 #include <immintrin.h>
 
 #define ROWS 12
+#define PIXEL 16
 #include "../simd/vec512.h"
 #include "gemm_packed_loops.h"
 #include "../simd/vec_end.h"
 
+#define ROWS 12
+#define PIXEL 8
+#include "../simd/vec512_bf16.h"
+#include "gemm_packed_loops.h"
+#include "../simd/vec_end.h"
+
 #define ROWS 6
+#define PIXEL 8
 #include "../simd/vec256.h"
 #include "gemm_packed_loops.h"
 #include "../simd/vec_end.h"
 #endif
 
 #define ROWS 6
+#define PIXEL 8
 #include "../simd/vec_plain.h"
 #include "gemm_packed_loops.h"
 #include "../simd/vec_end.h"
+
+static float high_half(uint32_t pair)
+{
+    float f;
+
+    pair &= 0xffff0000u;
+    memcpy(&f, &pair, sizeof(f));
+    return f;
+}
+
+/* sum += x w for an element of x and a block of w, of floats or of pairs of bf16. */
+static void add_products(const struct pare_packed_gemm *p, const float *x, const float *w,
+                         float *sum)
+{
+    for (int c = 0; c < p->block; c++) {
+        uint32_t a, b;
+
+        if (!p->bf16) {
+            sum[c] += *x * w[c];
+            continue;
+        }
+        memcpy(&a, x, sizeof(a));
+        memcpy(&b, w + c, sizeof(b));
+        sum[c] += high_half(a << 16) * high_half(b << 16) + high_half(a) * high_half(b);
+    }
+}
 
 /* Plain C, any block. */
 static void all_scalar(const struct pare_packed_gemm *p)
@@ -73,10 +111,8 @@ static void all_scalar(const struct pare_packed_gemm *p)
                 const float *w = p->w + (p->w_step ? k * p->w_step + b * p->block
                                                    : pare_packed_gemm_at(K, p->blocks, p->block, k,
                                                                          b * p->block));
-                float x = p->x[r * p->x_row + element_at(p, k)];
 
-                for (int c = 0; c < p->block; c++)
-                    sum[c] += x * w[c];
+                add_products(p, p->x + r * p->x_row + element_at(p, k), w, sum);
             }
             for (int c = 0; c < p->block; c++) {
                 int64_t at = r * p->y_row + b * p->y_block + c;
@@ -92,16 +128,21 @@ static void all_scalar(const struct pare_packed_gemm *p)
 void pare_packed_gemm_run(const struct pare_packed_gemm *p)
 {
 #if defined(__x86_64__)
-    if (p->block == 16 && __builtin_cpu_supports("avx512f")) {
+    if (p->bf16 && p->block == 16 && pare_bf16_native()) {
+        all_bf16(p);
+        return;
+    }
+    if (!p->bf16 && p->block == 16 && __builtin_cpu_supports("avx512f")) {
         all_avx512(p);
         return;
     }
-    if (p->block == 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (!p->bf16 && p->block == 8 && __builtin_cpu_supports("avx2") &&
+        __builtin_cpu_supports("fma")) {
         all_avx2(p);
         return;
     }
 #endif
-    if (p->block == 8)
+    if (p->block == 8 && !p->bf16)
         all_plain(p);
     else
         all_scalar(p);

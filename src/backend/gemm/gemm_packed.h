@@ -33,6 +33,8 @@ struct pare_packed_gemm {
     int64_t x_step, w_step; /* not 0: w is not packed but (K, columns) with row stride w_step, and x
                                has element stride x_step (x_row must be 1) */
     int block;              /* 8 or 16 */
+    bool bf16; /* x and w hold pairs of bf16 (bf16_pairs.h) in the place of floats: K, runs and
+                  strides count pairs; sums and y are float32 */
 };
 
 static inline int64_t pare_packed_gemm_depth(const struct pare_packed_gemm *p)

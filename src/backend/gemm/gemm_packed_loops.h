@@ -1,7 +1,8 @@
 /* gemm_packed_loops.h - packed GEMM loops for one instruction set.
  *
  * gemm_packed.c includes it once per instruction set, after vec512.h, vec256.h or vec_plain.h, with
- * ROWS set to the number of rows that the registers hold.
+ * ROWS set to the number of rows that the registers hold and PIXEL to the elements of x, floats or
+ * pairs, of a pixel in the blocked layout.
  */
 #ifdef VEC
 
@@ -113,7 +114,7 @@ NAME(some)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n
 TARGET static void NAME(contiguous)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
                                     int n)
 {
-    NAME(some)(p, first, block, n, (struct steps){ BLOCK, 1, 0, BLOCK });
+    NAME(some)(p, first, block, n, (struct steps){ PIXEL, 1, 0, PIXEL });
 }
 
 TARGET static void NAME(strided)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
@@ -136,7 +137,7 @@ TARGET static void NAME(all)(const struct pare_packed_gemm *p)
 
     if (p->w_step)
         run = NAME(outer);
-    else if (p->x_row == BLOCK && p->run == BLOCK)
+    else if (p->x_row == PIXEL && p->run == PIXEL)
         run = NAME(contiguous);
     for (int64_t b = 0; b < p->blocks; b += 2) {
         for (int64_t i = 0; i < parts; i++) {
@@ -149,5 +150,6 @@ TARGET static void NAME(all)(const struct pare_packed_gemm *p)
 }
 
 #undef ROWS
+#undef PIXEL
 
 #endif

@@ -52,6 +52,34 @@ void pare_packed_gemm_pack(const struct pare_backend *b, const struct pare_packe
     }
 }
 
+void pare_packed_gemm_pack_bf16(const struct pare_backend *b,
+                                const struct pare_packed_gemm_weights *w, float *scratch, float *to)
+{
+    const int64_t half = pare_bf16_half(w->K);
+    const struct pare_packed_gemm_weights pairs = { scratch, half, w->N, w->transposed };
+    const unsigned char *from = w->w;
+
+#pragma omp parallel for num_threads(b->threads)
+    for (int64_t i = 0; i < (w->transposed ? w->N : half); i++) {
+        const unsigned char *row = from + (size_t)(i * (w->transposed ? w->K : 2 * w->N)) * 4;
+
+        if (w->transposed)
+            pare_bf16_pairs(row, w->K, scratch + i * half);
+        else
+            pare_bf16_zip(row, 2 * i + 1 < w->K ? row + (size_t)w->N * 4 : NULL, w->N,
+                          scratch + i * w->N);
+    }
+    pare_packed_gemm_pack(b, &pairs, to);
+}
+
+void pare_packed_gemm_round(const struct pare_backend *b, const float *x, int64_t M, int64_t K,
+                            float *to)
+{
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (int64_t i = 0; i < M; i++)
+        pare_bf16_pairs(x + i * K, K, to + i * pare_bf16_half(K));
+}
+
 /* Rows [from, to) and blocks of columns [first, end) of the product. */
 struct part {
     int64_t from, to, first, end;

@@ -2,6 +2,7 @@
 #ifndef PARE_BACKEND_GEMM_GEMM_PACKED_MATRIX_H
 #define PARE_BACKEND_GEMM_GEMM_PACKED_MATRIX_H
 
+#include "bf16_pairs.h"
 #include "gemm_packed.h"
 
 struct pare_backend;
@@ -16,6 +17,15 @@ struct pare_packed_gemm_weights {
 /* Pack into K * N floats. */
 void pare_packed_gemm_pack(const struct pare_backend *b, const struct pare_packed_gemm_weights *w,
                            float *to);
+
+/* Pack, rounded to pairs of bf16; `to` and `scratch` have pare_bf16_half(K) * N floats each. */
+void pare_packed_gemm_pack_bf16(const struct pare_backend *b,
+                                const struct pare_packed_gemm_weights *w, float *scratch,
+                                float *to);
+
+/* x (M, K) as pairs of bf16 (M, pare_bf16_half(K)), on all threads. */
+void pare_packed_gemm_round(const struct pare_backend *b, const float *x, int64_t M, int64_t K,
+                            float *to);
 
 /* Called for elements [from, to) of y as soon as they are computed. */
 typedef void pare_packed_gemm_then(const void *arg, int64_t from, int64_t to);

@@ -19,6 +19,7 @@ struct linear {
     struct pare_value *sum;
     struct pare_post_op post;
     int n_post;
+    bool bf16; /* operands of the product are pairs of bf16 */
     float *packed, *bias;
     const float *added; /* the data of `sum` */
 };
@@ -73,6 +74,8 @@ static bool linear_packed_fill_step(const struct pare_match *v, struct pare_node
         s->fused[first + i] = l->links.link[i].node;
     s->out[0] = l->links.n_links ? pare_chain_out(&l->links) : l->fuse.out;
     s->state = l;
+    if (l->bf16)
+        s->work_bytes[0] = (size_t)(l->fuse.M * pare_bf16_half(l->fuse.K)) * sizeof(float);
     return true;
 }
 
@@ -83,12 +86,14 @@ static bool linear_packed_match(const struct pare_match *v, struct pare_node *n,
     struct linear *l;
 
     if (v->backend->block < 8 || !pare_linear_fuse_read(v, n, &fuse) ||
-        fuse.N % v->backend->block || fuse.M < (v->ignore_cost ? 1 : LEAST_ROWS))
+        fuse.N % v->backend->block ||
+        fuse.M < (v->ignore_cost || v->backend->bf16 ? 1 : LEAST_ROWS))
         return false;
     l = pare_alloc(v->backend->arena, 1, sizeof(*l));
     if (!l)
         return false;
     l->fuse = fuse;
+    l->bf16 = v->backend->bf16;
     if (!pare_chain_after(v, fuse.out, &l->links))
         l->links.n_links = l->links.n_ops = 0;
     l->simple = l->links.n_links && read_simple(l) == l->links.n_links;
@@ -100,11 +105,17 @@ static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_er
     const struct pare_linear_fuse *h = &l->fuse;
     const struct pare_packed_gemm_weights w = { pare_const_raw(h->w), h->K, h->N, h->tb };
 
-    l->packed = pare_alloc_raw(b->arena, (size_t)(h->K * h->N), sizeof(float));
+    const size_t size = (size_t)((l->bf16 ? pare_bf16_half(h->K) : h->K) * h->N);
+    float *scratch = l->bf16 ? pare_alloc_raw(b->scratch, size, sizeof(*scratch)) : NULL;
+
+    l->packed = pare_alloc_raw(b->arena, size, sizeof(float));
     l->bias = pare_alloc(b->arena, (size_t)h->N, sizeof(float));
-    if (!l->packed || !l->bias)
+    if (!l->packed || !l->bias || (l->bf16 && !scratch))
         return pare_no_memory(err, "for the weights");
-    pare_packed_gemm_pack(b, &w, l->packed);
+    if (l->bf16)
+        pare_packed_gemm_pack_bf16(b, &w, scratch, l->packed);
+    else
+        pare_packed_gemm_pack(b, &w, l->packed);
     if (h->b)
         memcpy(l->bias, pare_const_raw(h->b), (size_t)h->N * sizeof(float));
     return 0;
@@ -146,10 +157,18 @@ static int linear_packed_run(struct pare_step *s, struct pare_backend *b, struct
     const struct linear *l = s->state;
     const struct pare_linear_fuse *h = &l->fuse;
     struct rest rest = { &l->links, pare_f32_mut(&s->out_buf[0]->t) };
-    struct pare_packed_gemm p = pare_packed_gemm_matrix(h->M, h->K, h->N, b->block);
+    const int64_t K = l->bf16 ? pare_bf16_half(h->K) : h->K;
+    struct pare_packed_gemm p = pare_packed_gemm_matrix(h->M, K, h->N, b->block);
 
     (void)err;
     p.x = pare_f32(&s->in_buf[0]->t);
+    p.bf16 = l->bf16;
+    if (l->bf16) {
+        float *pairs = pare_f32_mut(&s->work[0]->t);
+
+        pare_packed_gemm_round(b, p.x, h->M, h->K, pairs);
+        p.x = pairs;
+    }
     p.w = l->packed;
     p.bias = l->bias;
     p.y = rest.y;

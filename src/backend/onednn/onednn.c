@@ -35,6 +35,7 @@ int pare_backend_open(struct pare_backend *b, struct pare_err *err)
     b->isa = (unsigned)dnnl_get_effective_cpu_isa();
     b->block = has_isa(dnnl_cpu_isa_avx512_core) ? 16 : 8;
     b->vnni = has_isa(dnnl_cpu_isa_avx512_core_vnni) || has_isa(dnnl_cpu_isa_avx2_vnni);
+    b->has_bf16 = b->block == 16 && has_isa(dnnl_cpu_isa_avx512_core_bf16);
     PARE_TRY(pare_dnnl(err, dnnl_engine_create(&o->engine, dnnl_cpu, 0), "engine"));
     return pare_dnnl(err, dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags),
                      "stream");

@@ -6,14 +6,15 @@
 
 const bool pare_has_onednn = false;
 
-enum { ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_VNNI = 4, ISA_AVX512_VNNI = 8 };
+enum { ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_VNNI = 4, ISA_AVX512_VNNI = 8, ISA_AVX512_BF16 = 16 };
 
 /* Whether ONEDNN_MAX_CPU_ISA (also DNNL_MAX_CPU_ISA) allows an instruction set, by the names that
  * oneDNN accepts, in increasing order. */
 static bool allows(const char *isa)
 {
-    static const char *const names[] = { "SSE41",     "AVX",         "AVX2",
-                                         "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI" };
+    static const char *const names[] = { "SSE41",           "AVX",         "AVX2",
+                                         "AVX2_VNNI",       "AVX512_CORE", "AVX512_CORE_VNNI",
+                                         "AVX512_CORE_BF16" };
     const char *most = getenv("ONEDNN_MAX_CPU_ISA");
     const int n = (int)(sizeof(names) / sizeof(*names));
     int limit = n, want = 0;
@@ -42,6 +43,8 @@ static unsigned find_isa(void)
         isa |= ISA_AVX512;
     if (isa & ISA_AVX512 && __builtin_cpu_supports("avx512vnni") && allows("AVX512_CORE_VNNI"))
         isa |= ISA_AVX512_VNNI;
+    if (isa & ISA_AVX512_VNNI && __builtin_cpu_supports("avx512bf16") && allows("AVX512_CORE_BF16"))
+        isa |= ISA_AVX512_BF16;
 #else
     (void)allows;
 #endif
@@ -53,6 +56,7 @@ int pare_backend_open(struct pare_backend *b, struct pare_err *err)
     (void)err;
     b->isa = find_isa();
     b->block = b->isa & ISA_AVX512 ? 16 : 8;
+    b->has_bf16 = (b->isa & ISA_AVX512_BF16) != 0;
     b->vnni = (b->isa & (ISA_VNNI | ISA_AVX512_VNNI)) != 0;
     return 0;
 }

@@ -26,7 +26,7 @@ struct bench {
     double seconds;
     struct pare_strs shape;
     bool reference, json, verbose, tune;
-    const char *choices, *data;
+    const char *choices, *data, *precision;
 };
 
 static const struct pare_opt bench_opts[] = {
@@ -45,6 +45,7 @@ static const struct pare_opt bench_opts[] = {
     PARE_INT("seed", offsetof(struct bench, seed), "seed of the random inputs", 0, 0, 9e15),
     PARE_FLAG("reference", offsetof(struct bench, reference),
               "use only the reference kernels, which are slow", 0),
+    PARE_PRECISION_OPT(struct bench),
     PARE_TUNE_OPTS(struct bench, 1),
     PARE_FLAG("verbose", offsetof(struct bench, verbose), "print the time of each step of the plan",
               0),
@@ -65,6 +66,7 @@ struct contest {
     struct entry *e;
     int n, runs, cap; /* models; runs of each so far; capacity of `t` */
     double share;     /* of the processor that the measuring thread had */
+    double memory;    /* peak of the process in bytes; 0: unknown */
 };
 
 /* ---- measuring ------------------------------------------------------------- */
@@ -75,6 +77,7 @@ static int cmd_bench_prepare(struct contest *b, struct entry *e, const char *pat
     struct pare_shape_args args = { b->o->batch, b->o->shape, false, false };
     struct pare_plan_opts opts = { .threads = (int)b->o->threads,
                                    .reference = b->o->reference,
+                                   .precision = pare_precision_of(b->o->precision),
                                    .tune = b->o->tune,
                                    .choices = b->o->choices,
                                    .cache = pare_cache_folder(b->c->arena) };
@@ -188,7 +191,7 @@ static void print_method(const struct contest *b)
            "%s inputs;\npeak memory of the process: %s\n",
            b->runs, b->n > 1 ? " alternating" : "", WARM_UP, p->backend.threads,
            p->backend.threads == 1 ? "" : "s", b->o->data ? b->o->data : "random",
-           pare_bytes_text(peak_memory(), mem, sizeof(mem)));
+           pare_bytes_text(b->memory, mem, sizeof(mem)));
 }
 
 static void print_table(const struct contest *b)
@@ -331,23 +334,28 @@ static int print_json(struct contest *b, struct pare_err *err)
                                                  ? (json_int_t)e->s.plan->microbatch->items
                                                  : (json_int_t)e->batch));
         }
+        pare_session_json_precision(&e->s, b->o->precision, j);
         json_array_append_new(models, j);
     }
     return pare_json_result(b->c,
                             json_pack("{s:o, s:i, s:i, s:i, s:I, s:o}", "models", models, "runs",
                                       b->runs, "warm_up", WARM_UP, "threads",
                                       b->e[0].s.plan->backend.threads, "process_peak_bytes",
-                                      (json_int_t)peak_memory(), "cpu_share",
-                                      pare_json_real(b->share)),
+                                      (json_int_t)b->memory, "cpu_share", pare_json_real(b->share)),
                             err);
 }
 
 static int print_result(struct contest *b, struct pare_err *err)
 {
     summarize(b);
+    b->memory = peak_memory();
+    for (int i = 0; i < b->n; i++)
+        PARE_TRY(pare_session_measure_bf16(&b->e[i].s, err));
     if (b->o->json)
         return print_json(b, err);
     print_table(b);
+    for (int i = 0; i < b->n; i++)
+        pare_session_print_precision(&b->e[i].s, b->o->precision);
     for (int i = 0; i < b->n && b->o->verbose; i++)
         PARE_TRY(print_steps(b, &b->e[i], err));
     return 0;

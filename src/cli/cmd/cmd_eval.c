@@ -18,7 +18,7 @@
 struct eval {
     const char *data, *split, *against;
     bool per_class, json, tune;
-    const char *choices;
+    const char *choices, *precision;
 };
 
 static const struct pare_opt eval_opts[] = {
@@ -30,6 +30,7 @@ static const struct pare_opt eval_opts[] = {
               "compare the outputs with those of this model; needs no labels", NULL),
     PARE_FLAG("per-class", offsetof(struct eval, per_class),
               "print the accuracy of each class as well, or its intersection over union", 0),
+    PARE_PRECISION_OPT(struct eval),
     PARE_TUNE_OPTS(struct eval, 0),
     PARE_FLAG("json", offsetof(struct eval, json), "print the result as JSON", 0),
     PARE_OPT_END
@@ -140,6 +141,7 @@ static int evaluate(struct pare_cli *c, struct pare_train_options *s, const stru
         .n_given = c->n_given,
         .tune = o->tune,
         .choices = o->choices,
+        .precision = pare_precision_of(o->precision),
         .cache = pare_cache_folder(c->arena),
         .classes = &r.by_class,
         .arena = c->arena,
@@ -216,6 +218,7 @@ static int compare(struct pare_cli *c, const struct pare_train_options *s,
     const struct eval *o = c->opts;
     struct pare_agreement_opts opts = {
         .threads = s->trainer.threads ? s->trainer.threads : pare_dist_threads(c->dist),
+        .precision = pare_precision_of(o->precision),
     };
     struct pare_agreement g;
     struct pare_model *reference;

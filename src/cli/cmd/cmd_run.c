@@ -18,7 +18,7 @@
 
 struct run {
     struct pare_strs input, shape;
-    const char *output, *check, *choices;
+    const char *output, *check, *choices, *precision;
     int64_t seed, batch, threads;
     double rtol, atol;
     bool reference, json, tune;
@@ -44,6 +44,7 @@ static const struct pare_opt run_opts[] = {
              1024),
     PARE_FLAG("reference", offsetof(struct run, reference),
               "use only the reference kernels, which are slow", 0),
+    PARE_PRECISION_OPT(struct run),
     PARE_TUNE_OPTS(struct run, 0),
     PARE_FLAG("json", offsetof(struct run, json), "print the result as JSON", 0),
     PARE_OPT_END
@@ -238,6 +239,7 @@ static int cmd_run_prepare(struct pare_cli *c, struct pare_session *s, struct pa
     struct pare_shape_args args = { o->batch, o->shape, false, false };
     struct pare_plan_opts opts = { .threads = (int)o->threads,
                                    .reference = o->reference,
+                                   .precision = pare_precision_of(o->precision),
                                    .tune = o->tune,
                                    .choices = o->choices,
                                    .cache = pare_cache_folder(c->arena) };
@@ -259,8 +261,10 @@ static int print_result(struct pare_cli *c, const struct pare_session *s, struct
 
     for (int i = 0; i < s->n_out && o->json; i++)
         json_array_append_new(outputs, json_output(s->io[i].name, &s->out[i]));
-    if (!o->json)
+    if (!o->json) {
         print_table(c, s);
+        pare_session_print_precision(s, o->precision);
+    }
     if (o->output)
         PARE_TRY(write_outputs(c, s, o->output, err));
     if (o->check && check_outputs(c, s, &most, err)) {
@@ -274,6 +278,7 @@ static int print_result(struct pare_cli *c, const struct pare_session *s, struct
     j = json_pack("{s:o, s:o}", "file", pare_json_text(s->path), "outputs", outputs);
     if (o->check)
         json_object_set_new(j, "largest_difference", pare_json_real(most));
+    pare_session_json_precision(s, o->precision, j);
     return pare_json_print(j, err);
 }
 
@@ -284,6 +289,8 @@ static int cmd_run_run(struct pare_cli *c, struct pare_err *err)
 
     if (!rc)
         rc = cmd_run_prepare(c, &s, err);
+    if (!rc)
+        rc = pare_session_measure_bf16(&s, err);
     if (!rc)
         rc = pare_session_run(&s, err);
     if (!rc)

@@ -144,8 +144,8 @@ bool pare_tune_key(const struct pare_plan *p, const struct pare_step *s, bool ze
         add_value(&t, s->in[k]);
         add_text(&t, " in %d", pare_layout_of(&p->view, s->in[k]));
     }
-    add_text(&t, " | %d threads, isa %x%s", p->backend.threads, p->backend.isa,
-             cold ? ", cold" : "");
+    add_text(&t, " | %d threads, isa %x%s%s", p->backend.threads, p->backend.isa,
+             p->backend.bf16 ? ", bf16" : "", cold ? ", cold" : "");
     return t.n < PARE_TUNE_KEY - 1;
 }
 
@@ -178,7 +178,7 @@ bool pare_tune_batch_key(const struct pare_plan *p, char key[PARE_TUNE_KEY])
     add_text(&t, "batch");
     for (int i = 0; i < g->n_in; i++)
         add_value(&t, g->in[i]);
-    add_text(&t, " | %d nodes %.16s | %d threads, isa %x", g->n_nodes, hash, p->backend.threads,
-             p->backend.isa);
+    add_text(&t, " | %d nodes %.16s | %d threads, isa %x%s", g->n_nodes, hash, p->backend.threads,
+             p->backend.isa, p->backend.bf16 ? ", bf16" : "");
     return t.n < PARE_TUNE_KEY - 1;
 }
