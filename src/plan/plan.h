@@ -40,7 +40,7 @@ struct pare_plan {
     size_t needed_bytes;   /* the most that is alive at once, a lower bound of memory_bytes */
     bool reference, profile, train;
     double bf16_error; /* relative error of the outputs in bf16 (plan_precision.h); -1: unknown */
-    bool finite; /* fail at the first step that produces a NaN or an infinity */
+    bool finite;       /* fail at the first step that produces a NaN or an infinity */
     int n_reorders;
     bool *requires_grad;      /* training, by value id: it needs a gradient */
     struct pare_param *param; /* training: the parameters */
