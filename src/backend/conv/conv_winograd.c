@@ -1,6 +1,6 @@
 /* conv_winograd.c - Conv with constant 3x3 filters by Winograd's F(4x4, 3x3).
  *
- * BatchNormalization is folded; residual sum, Relu and Clip are post-ops.  The filters are
+ * BatchNormalization is folded; residual sum and activations are post-ops.  The filters are
  * transformed once, to four times their size.
  */
 #include "../fuse/conv_fuse.h"
@@ -16,17 +16,6 @@ struct conv {
 static int64_t padded(int64_t channels, int block)
 {
     return (channels + block - 1) / block * block;
-}
-
-/* The output transform applies sums, Relu and Clip only. */
-static bool read_post_ops(struct conv *c, bool padded)
-{
-    int n = pare_conv_fuse_vector_ops(&c->fuse, padded, c->post);
-
-    for (int i = 0; i < n; i++)
-        if (c->post[i].kind > PARE_POST_CLIP)
-            return false;
-    return n >= 0;
 }
 
 /* Compare the cycles of this and of the direct kernel, in units of one vector multiplication:
@@ -56,7 +45,8 @@ static bool conv_winograd_usable(const struct pare_match *v, const struct pare_n
         if (w->kernel[i] != 3 || w->stride[i] != 1 || w->dilation[i] != 1 || w->pad_begin[i] < 0 ||
             w->pad_begin[i] > 2)
             return false;
-    return read_post_ops(c, n->out[0]->t.dim[1] % v->backend->block != 0);
+    return pare_conv_fuse_vector_ops(&c->fuse, n->out[0]->t.dim[1] % v->backend->block != 0,
+                                     c->post) >= 0;
 }
 
 static bool conv_winograd_match(const struct pare_match *v, struct pare_node *n,

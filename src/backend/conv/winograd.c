@@ -159,11 +159,17 @@ PARE_SIMD static void transform_grad(const struct pare_winograd *g, const struct
 static inline void apply_post_ops(const struct pare_winograd_run *r, const struct tile *t,
                                   const float *sum, int64_t block, pare_v8 o[16])
 {
+    const struct pare_post_area all = { .y = (float *)o, .rows = 1, .n = 16 * 8 };
     const pare_v8 zero = { 0 };
 
     for (int i = 0; i < r->n_post; i++) {
         const struct pare_post_op *p = &r->post[i];
         const pare_v8 lo = PARE_ALL8(p->alpha), hi = PARE_ALL8(p->beta);
+
+        if (p->kind > PARE_POST_CLIP) {
+            pare_post_ops_run(p, 1, &all);
+            continue;
+        }
 
         for (int k = 0; k < 16; k++) {
             pare_v8 v = o[k];

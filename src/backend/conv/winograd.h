@@ -84,7 +84,7 @@ struct pare_winograd_run {
     const float *bias;               /* by channel of `to`, padded; or NULL */
     bool add;                        /* add to y instead of assigning */
     const float *sum;                /* operand of PARE_POST_SUM, may be y */
-    const struct pare_post_op *post; /* kinds up to PARE_POST_CLIP only */
+    const struct pare_post_op *post; /* those of pare_post_ops_run() */
     int n_post;
     float *y, *work;
 };

@@ -35,6 +35,21 @@ bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare
     return true;
 }
 
+bool pare_conv_fuse_cut(const struct pare_node *n, struct pare_conv_fuse *h)
+{
+    struct pare_post *p = &h->post;
+    int at = 0;
+
+    while (at < p->n && p->op[at].kind != PARE_POST_SUM)
+        at++;
+    if (at == p->n)
+        return false;
+    p->n = p->n_nodes = at;
+    p->sum = NULL;
+    h->out = at ? p->node[at - 1]->out[0] : h->bn ? h->bn->out[0] : n->out[0];
+    return true;
+}
+
 bool pare_conv_fuse_step(const struct pare_match *v, struct pare_node *n,
                          const struct pare_conv_fuse *h, int in_block, int out_block,
                          struct pare_step *s)

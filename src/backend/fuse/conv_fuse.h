@@ -21,6 +21,9 @@ struct pare_conv_fuse {
 /* Match a float32 Conv with constant weights and the nodes to fuse after it. */
 bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare_conv_fuse *h);
 
+/* Do not fuse the residual Add and what follows it; false if there is none. */
+bool pare_conv_fuse_cut(const struct pare_node *n, struct pare_conv_fuse *h);
+
 /* Fill in the step's lists: in[0] is X, in[1] the other operand of a residual Add; false when out
  * of memory. */
 bool pare_conv_fuse_step(const struct pare_match *v, struct pare_node *n,

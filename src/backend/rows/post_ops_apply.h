@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The order matters: Winograd's output transform applies the kinds up to PARE_POST_CLIP only. */
+/* The order matters: Winograd's output transform applies the kinds up to PARE_POST_CLIP itself. */
 enum pare_post_kind {
     PARE_POST_SUM,       /* + the other operand of a residual Add */
     PARE_POST_RELU,      /* alpha: slope below 0 */
