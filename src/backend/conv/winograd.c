@@ -166,12 +166,9 @@ static inline void apply_post_ops(const struct pare_winograd_run *r, const struc
         const struct pare_post_op *p = &r->post[i];
         const pare_v8 lo = PARE_ALL8(p->alpha), hi = PARE_ALL8(p->beta);
 
-        if (p->kind > PARE_POST_CLIP) {
+        if (p->kind > PARE_POST_CLIP)
             pare_post_ops_run(p, 1, &all);
-            continue;
-        }
-
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < 16 && p->kind <= PARE_POST_CLIP; k++) {
             pare_v8 v = o[k];
 
             if (p->kind == PARE_POST_SUM && t->at[k] >= 0)
