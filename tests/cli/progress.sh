@@ -5,6 +5,8 @@ run="pare eval m.onnx --data digits --resize 32,32 --batch 1 --threads 1 --limit
 script -qec "$run" /dev/null </dev/null | tr '\r' '\n' >screen
 grep -ac 'evaluate [0-9]*/200  [0-9.]*/s  0:[0-9]* left' screen | awk '{ print ($1 > 1) ? "progress" : "no progress" }'
 sed -n 's/.*\(items  200\)/\1/p' screen
+script -qec "pare bench m.onnx --threads 1 --seconds 2 --no-tune" /dev/null </dev/null | tr '\r' '\n' >screen
+grep -ac 'measure run [0-9]*/[0-9]*  [0-9.]*K*/s  0:[0-9]* left' screen | awk '{ print ($1 > 1) ? "progress" : "no progress" }'
 escape=$(printf '\033')
 NO_COLOR= script -qec "pare eval nowhere.onnx --data digits" /dev/null </dev/null | sed "s/$escape/ESC/g; s/\r//"
 NO_COLOR=1 script -qec "pare eval nowhere.onnx --data digits" /dev/null </dev/null | sed "s/$escape/ESC/g; s/\r//"

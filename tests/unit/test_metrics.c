@@ -103,7 +103,8 @@ static void test_classification_counts_the_highest_scores(void **state)
     expect_error(&r, NULL, NULL, "r2",
                  "metric 'r2' does not apply to classification: use one of top-1");
     expect_error(&r, NULL, "clasification", NULL, "did you mean 'classification'");
-    expect_error(&r, "mse", NULL, NULL, "has 3 outputs, but the items of 'memory' have 1 target");
+    expect_error(&r, "mse", NULL, NULL,
+                 "has one target, but the model's output is (3): expected targets (3)");
     rig_close(&r);
 }
 
@@ -119,6 +120,29 @@ static void test_top5_needs_more_than_five_classes(void **state)
     expect_task(&r, "classification", 2);
     check_value(&r, 0, "top-1", 0);
     check_value(&r, 1, "top-5", 0.5);
+    rig_close(&r);
+}
+
+/* As many elements in another shape are not a mask, either. */
+static void test_masks_of_another_shape(void **state)
+{
+    float x[2 * 3 * 4 * 6] = { 0 };
+    int64_t y[2 * 4 * 6] = { 2 };
+    struct pare_tensor tx = TENSOR(PARE_F32, x, 2, 3, 4, 6), few = TENSOR(PARE_I64, y, 2, 4, 3),
+                       turned = TENSOR(PARE_I64, y, 2, 6, 4), one = TENSOR(PARE_I64, y, 2, 1, 4, 6);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, &tx, &one); /* an axis of 1 is allowed */
+    assert_int_equal(rig_run(&r, NULL, NULL, NULL), 0);
+    rig_close(&r);
+    rig_open(&r, &tx, &few);
+    expect_error(&r, NULL, NULL, NULL,
+                 "an item of 'memory' has targets (4, 3), but the model's output is (3, 4, 6): "
+                 "expected targets (3, 4, 6), or a class for each position, (4, 6)");
+    rig_close(&r);
+    rig_open(&r, &tx, &turned);
+    expect_error(&r, NULL, NULL, NULL, "has targets (6, 4), but the model's output is (3, 4, 6)");
     rig_close(&r);
 }
 
@@ -311,6 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classification_counts_the_highest_scores),
         cmocka_unit_test(test_top5_needs_more_than_five_classes),
+        cmocka_unit_test(test_masks_of_another_shape),
         cmocka_unit_test(test_labels_of_0_and_1_are_multi_label),
         cmocka_unit_test(test_one_hot_rows_are_refused),
         cmocka_unit_test(test_numbers_are_a_regression),

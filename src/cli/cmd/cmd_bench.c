@@ -5,12 +5,12 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
 #include "../cli.h"
 #include "../job/data_inputs.h"
+#include "../print/progress_line.h"
 #include "../job/session.h"
 #include "../print/latency.h"
 #include "../../base/arena.h"
@@ -120,25 +120,27 @@ static bool is_done(const struct contest *b, double elapsed)
     return b->runs >= MAX_RUNS || (b->runs >= 3 && elapsed >= b->o->seconds * b->n);
 }
 
-/* Update the progress line, if stderr is a terminal. */
-static void show_progress(const struct contest *b, double elapsed, double *shown)
+/* Update the progress line; how many runs there will be is known only of --repeat. */
+static void show_progress(const struct contest *b, double elapsed, struct pare_progress_line *line)
 {
-    if (!isatty(2) || elapsed - *shown < 0.2)
-        return;
-    *shown = elapsed;
-    if (b->o->repeat)
-        fprintf(stderr, "\rmeasure %d/%lld  %.0f s\033[K", b->runs, (long long)b->o->repeat,
-                elapsed);
-    else
-        fprintf(stderr, "\rmeasure %.0f of %.0f s, %d runs\033[K", elapsed, b->o->seconds * b->n,
-                b->runs);
+    struct pare_progress p = { .what = "measure run",
+                               .done = b->runs,
+                               .total = b->o->repeat,
+                               .seconds = elapsed };
+    double all = b->o->seconds * b->n;
+
+    if (!p.total && all > elapsed) /* at this rate */
+        p.total = (int64_t)((double)b->runs / elapsed * all + 0.5);
+    pare_progress_line_show(line, &p);
 }
 
 static int measure(struct contest *b, struct pare_err *err)
 {
     struct pare_cpu_share share = pare_cpu_share_start();
-    double start = pare_now(), shown = 0;
+    struct pare_progress_line line;
+    double start = pare_now();
 
+    pare_progress_line_start(&line, false);
     while (!is_done(b, pare_now() - start)) {
         PARE_TRY(make_room(b, err));
         for (int i = 0; i < b->n; i++) {
@@ -148,10 +150,9 @@ static int measure(struct contest *b, struct pare_err *err)
             b->e[i].t[b->runs] = pare_now() - t;
         }
         b->runs++;
-        show_progress(b, pare_now() - start, &shown);
+        show_progress(b, pare_now() - start, &line);
     }
-    if (shown > 0)
-        fputs("\r\033[K", stderr);
+    pare_progress_line_end(&line);
     b->share = pare_cpu_share_since(&share);
     return 0;
 }

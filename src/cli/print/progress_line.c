@@ -23,6 +23,7 @@ bool pare_progress_line_show(void *user, const struct pare_progress *p)
 {
     struct pare_progress_line *l = user;
     double now = pare_now(), rate = p->seconds > 0 ? (double)p->done / p->seconds : 0;
+    char text[PARE_NUM_TEXT];
     long left = rate > 0 && p->total ? (long)((double)(p->total - p->done) / rate + 0.5) : 0;
 
     if (!l->on || p->seconds < DELAY || now - l->drawn < REDRAW)
@@ -31,8 +32,10 @@ bool pare_progress_line_show(void *user, const struct pare_progress *p)
     fprintf(stderr, "\r\033[K%s %lld", p->what, (long long)p->done);
     if (p->total)
         fprintf(stderr, "/%lld", (long long)p->total);
-    if (rate > 0)
+    if (rate > 0 && rate < 1000)
         fprintf(stderr, "  %.3g/s", rate);
+    else if (rate > 0)
+        fprintf(stderr, "  %s/s", pare_count_text(rate, text, sizeof(text)));
     if (rate > 0 && p->total)
         fprintf(stderr, "  %ld:%02ld left", left / 60, left % 60);
     fflush(stderr);

@@ -43,15 +43,17 @@ static const struct pare_task *task_of(enum pare_task_bit bit)
 
 struct shapes {
     const struct pare_tensor *y;
-    int64_t n, each;    /* items; elements of an item's labels */
-    int64_t n_out;      /* elements of an item's outputs; 0: not known */
-    int64_t channels;   /* of outputs (N, C, ...); 0: not known */
-    int out_rank;       /* -1: not known */
-    int64_t classes;    /* the largest label + 1; 0: labels are not integers */
-    bool binary;        /* all labels are 0 or 1 */
-    double least, most; /* of all labels, unless they are class indices */
-    bool one_hot;       /* and each row has a single 1 */
-    bool unit_vectors;  /* rows have length 1 */
+    int64_t n, each;               /* items; elements of an item's labels */
+    int64_t n_out;                 /* elements of an item's outputs; 0: not known */
+    int64_t channels;              /* of outputs (N, C, ...); 0: not known */
+    int out_rank;                  /* -1: not known */
+    bool asked;                    /* the options name the task or the loss */
+    struct pare_tensor label, out; /* shapes of an item's labels and outputs */
+    int64_t classes;               /* the largest label + 1; 0: labels are not integers */
+    bool binary;                   /* all labels are 0 or 1 */
+    double least, most;            /* of all labels, unless they are class indices */
+    bool one_hot;                  /* and each row has a single 1 */
+    bool unit_vectors;             /* rows have length 1 */
 };
 
 static double label_at(const struct pare_tensor *y, int64_t i)
@@ -89,6 +91,8 @@ static struct shapes find_shapes(const struct pare_model *m, const struct pare_d
         s.out_rank = out[0].rank;
         s.n_out = 1;
         s.channels = out[0].rank > 1 && out[0].dim[1] > 0 ? out[0].dim[1] : out[0].rank == 1;
+        s.out.rank = out[0].rank > 1 ? out[0].rank - 1 : 0;
+        memcpy(s.out.dim, out[0].dim + 1, (size_t)s.out.rank * sizeof(*s.out.dim));
         for (int i = 1; i < out[0].rank; i++)
             s.n_out = out[0].dim[i] > 0 && s.n_out < PARE_MAX_ELEMENTS / out[0].dim[i]
                           ? s.n_out * out[0].dim[i]
@@ -96,6 +100,8 @@ static struct shapes find_shapes(const struct pare_model *m, const struct pare_d
     }
     if (d->y.data && d->n) {
         s.each = pare_numel(&d->y) / d->n;
+        s.label.rank = d->y.rank - 1;
+        memcpy(s.label.dim, d->y.dim + 1, (size_t)s.label.rank * sizeof(*s.label.dim));
         look_at_labels(&s);
     }
     return s;
@@ -171,8 +177,55 @@ static int choose_task(const struct shapes *s, const struct pare_goal_opts *o,
 
 /* ---- do labels and outputs fit? -------------------------------------------------------------- */
 
+/* The shape without its first axis: positions of outputs (classes, H, W). */
+static struct pare_tensor positions(const struct shapes *s)
+{
+    struct pare_tensor t = { .rank = s->out.rank > 1 ? s->out.rank - 1 : 0 };
+
+    memcpy(t.dim, s->out.dim + 1, (size_t)t.rank * sizeof(*t.dim));
+    return t;
+}
+
+/* Whether the shapes are equal except for axes of 1. */
+static bool same_axes(const struct pare_tensor *a, const struct pare_tensor *b)
+{
+    int i = 0, k = 0;
+
+    for (;; i++, k++) {
+        while (i < a->rank && a->dim[i] == 1)
+            i++;
+        while (k < b->rank && b->dim[k] == 1)
+            k++;
+        if (i == a->rank || k == b->rank)
+            return i == a->rank && k == b->rank;
+        if (a->dim[i] != b->dim[k])
+            return false;
+    }
+}
+
+static int wrong_shape(const struct shapes *s, const struct pare_data *d, struct pare_err *err)
+{
+    struct pare_tensor p = positions(s);
+    bool by_position = s->out_rank > 2 && !s->asked;
+    char is[PARE_SHAPE_TEXT], out[PARE_SHAPE_TEXT], by[PARE_SHAPE_TEXT];
+
+    pare_shape_text(&s->label, is, sizeof(is));
+    pare_shape_text(&s->out, out, sizeof(out));
+    pare_shape_text(&p, by, sizeof(by));
+    return pare_fail(err, PARE_ESHAPE,
+                     "an item of '%s' has %s%s, but the model's output is %s: expected targets "
+                     "%s%s%s",
+                     d->name, s->label.rank ? "targets " : "one target", s->label.rank ? is : "",
+                     out, out, by_position ? ", or a class for each position, " : "",
+                     by_position ? by : "");
+}
+
 static int check_pixels(const struct shapes *s, const struct pare_data *d, struct pare_err *err)
 {
+    struct pare_tensor p = positions(s);
+
+    if (s->n_out && s->out_rank > 2 && !same_axes(&s->label, &p))
+        return wrong_shape(s, d, err);
     if (s->y->dtype != PARE_I64 || s->channels <= 1 || s->classes <= s->channels ||
         s->classes == IGNORED_LABEL + 1)
         return 0;
@@ -183,12 +236,7 @@ static int check_pixels(const struct shapes *s, const struct pare_data *d, struc
 
 static int check_numbers(const struct shapes *s, const struct pare_data *d, struct pare_err *err)
 {
-    if (s->n_out && s->each != s->n_out)
-        return pare_fail(err, PARE_ESHAPE,
-                         "the model has %lld output%s, but the items of '%s' have %lld target%s",
-                         (long long)s->n_out, s->n_out == 1 ? "" : "s", d->name, (long long)s->each,
-                         s->each == 1 ? "" : "s");
-    return 0;
+    return s->n_out && s->each != s->n_out ? wrong_shape(s, d, err) : 0;
 }
 
 /* Masks for one output per pixel: probabilities. */
@@ -199,6 +247,8 @@ static int check_masks(const struct shapes *s, const struct pare_data *d,
         return pare_fail(err, PARE_ESHAPE,
                          "the masks of '%s' are %g to %g, %s needs 0 to 1: store mask > 0", d->name,
                          s->least, s->most, g->loss->name);
+    if (s->n_out && s->out_rank > 2 && !same_axes(&s->label, &s->out))
+        return wrong_shape(s, d, err);
     return check_numbers(s, d, err);
 }
 
@@ -297,6 +347,7 @@ int pare_goal_find(const struct pare_model *m, const struct pare_data *data,
     struct pare_goal_opts o = opts ? *opts : (struct pare_goal_opts){ 0 };
     struct shapes s = find_shapes(m, data);
 
+    s.asked = o.task || o.loss;
     *g = (struct pare_task_goal){ 0 };
     PARE_TRY(choose_task(&s, &o, g, err));
     PARE_TRY(choose_loss(&s, &o, g, err));
