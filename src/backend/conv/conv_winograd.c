@@ -69,6 +69,7 @@ static bool conv_winograd_match(const struct pare_match *v, struct pare_node *n,
         .left = c->fuse.win.pad_begin[1],
         .block = block,
         .threads = v->backend->threads,
+        .bf16 = v->backend->bf16,
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
@@ -80,6 +81,14 @@ static bool conv_winograd_match(const struct pare_match *v, struct pare_node *n,
     return true;
 }
 
+/* Floats from one position of the filters to the next. */
+static int64_t u_step(const struct conv *c)
+{
+    const int64_t from = c->geo.from.channels;
+
+    return pare_winograd_step(c->geo.to.channels, c->geo.bf16 ? from / 2 : from);
+}
+
 static int conv_winograd_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
@@ -87,7 +96,7 @@ static int conv_winograd_init(struct pare_step *s, struct pare_backend *b, struc
     int64_t from = c->geo.from.channels, to = c->geo.to.channels;
     size_t size = (size_t)(PARE_WINOGRAD * pare_winograd_step(to, from));
     float *scale = pare_alloc(b->scratch, (size_t)to, sizeof(*scale));
-    float *weights = pare_alloc_raw(b->scratch, (size_t)pare_numel(w), sizeof(*weights));
+    float *u, *weights = pare_alloc_raw(b->scratch, (size_t)pare_numel(w), sizeof(*weights));
     struct pare_winograd_filters f = {
         .w = weights,
         .O = w->dim[0],
@@ -96,6 +105,7 @@ static int conv_winograd_init(struct pare_step *s, struct pare_backend *b, struc
         .i = from,
         .block = c->geo.block,
         .threads = c->geo.threads,
+        .bf16 = c->geo.bf16,
         .scale = scale,
     };
 
@@ -104,13 +114,18 @@ static int conv_winograd_init(struct pare_step *s, struct pare_backend *b, struc
         c->bias = ((const struct conv *)s->share_from->state)->bias;
         return 0;
     }
-    c->u = pare_alloc_raw(b->arena, size, sizeof(float));
+    u = pare_alloc_raw(c->geo.bf16 ? b->scratch : b->arena, size, sizeof(float));
+    c->u = c->geo.bf16 ? pare_alloc_raw(b->arena, (size_t)(PARE_WINOGRAD * u_step(c)), sizeof(*u))
+                       : u;
     c->bias = pare_alloc(b->arena, (size_t)to, sizeof(*c->bias));
-    if (!scale || !weights || !c->u || !c->bias)
+    if (!scale || !weights || !u || !c->u || !c->bias)
         return pare_no_memory(err, "for the weights");
     memcpy(weights, pare_const_raw(s->node->in[1]), (size_t)pare_numel(w) * sizeof(*weights));
     PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, scale, c->bias, err));
-    pare_winograd_filters(&f, c->u);
+    pare_winograd_filters(&f, u);
+    for (int k = 0; k < PARE_WINOGRAD && u != c->u; k++)
+        memcpy(c->u + k * u_step(c), u + k * pare_winograd_step(to, from),
+               (size_t)u_step(c) * sizeof(*u));
     return 0;
 }
 
@@ -120,6 +135,7 @@ static int conv_winograd_run(struct pare_step *s, struct pare_backend *b, struct
     struct pare_winograd_run r = {
         .x = pare_f32(&s->in_buf[0]->t),
         .u = c->u,
+        .u_step = u_step(c),
         .bias = c->bias,
         .sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL,
         .post = c->post,

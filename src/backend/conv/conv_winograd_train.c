@@ -91,6 +91,7 @@ static struct conv *describe(const struct pare_match *v, const struct pare_node 
         .left = w->pad_begin[1],
         .block = block,
         .threads = v->backend->threads,
+        .bf16 = v->backend->bf16,
         .from = { padded(x->dim[1], block), x->dim[2], x->dim[3] },
         .to = { padded(y->dim[1], block), y->dim[2], y->dim[3] },
     };
@@ -107,6 +108,7 @@ static struct conv *describe(const struct pare_match *v, const struct pare_node 
         .i = c->forward.from.channels,
         .block = block,
         .threads = v->backend->threads,
+        .bf16 = v->backend->bf16,
     };
     c->backward_data.lean = pare_winograd_lean(&c->backward_data);
     if (!c->forward.lean || !c->backward_data.lean)
@@ -172,6 +174,7 @@ static int conv_winograd_train_run(struct pare_step *s, struct pare_backend *b,
     struct pare_winograd_run r = {
         .x = pare_f32(&s->in_buf[0]->t),
         .u = u,
+        .u_step = pare_winograd_step(c->filters.o, c->filters.i),
         .f = &f,
         .bias = c->bias,
         .y = pare_f32_mut(&s->out_buf[0]->t),
@@ -249,6 +252,7 @@ static int conv_winograd_train_backward(struct pare_step *s, struct pare_backend
         struct pare_winograd_run r = {
             .x = gy,
             .u = u,
+            .u_step = pare_winograd_step(c->filters.o, c->filters.i),
             .f = &f,
             .add = !s->grad_assign[0],
             .y = pare_f32_mut(&s->in_buf[0]->grad->t),

@@ -33,6 +33,7 @@ struct pare_winograd {
     int64_t N, top, left;
     int block, threads;
     bool lean; /* filters are transformed in parts, see pare_winograd_lean() */
+    bool bf16; /* operands of the products are pairs of bf16 (gemm/bf16_pairs.h) */
     struct pare_winograd_side from, to;
 };
 
@@ -51,6 +52,7 @@ bool pare_winograd_lean(const struct pare_winograd *g);
 struct pare_winograd_filters {
     const float *w;
     bool rotated, blocked;
+    bool bf16; /* pairs of rows instead of rows; u has room for floats all the same */
     int64_t O, I, o, i;
     int block, threads;
     const float *scale; /* by output channel, or NULL; not for rotated or blocked filters */
@@ -80,6 +82,7 @@ size_t pare_winograd_weights_work(const struct pare_winograd *g);
 struct pare_winograd_run {
     const float *x; /* the input `from` */
     const float *u; /* transformed filters; NULL for lean runs, which transform f */
+    int64_t u_step; /* floats from one position of u to the next */
     const struct pare_winograd_filters *f;
     const float *bias;               /* by channel of `to`, padded; or NULL */
     bool add;                        /* add to y instead of assigning */

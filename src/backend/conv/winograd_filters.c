@@ -1,10 +1,40 @@
 /* winograd_filters.c - transforms of the filters of Winograd's F(4x4, 3x3) and of their
  * gradients. */
-#include "winograd.h"
+#include "winograd_tiles.h"
 
 #include <string.h>
 
+#include "../gemm/bf16_pairs.h"
+
 #include "../../base/simd.h"
+
+/* At the points 0, p, -p, q, -q and infinity. */
+PARE_SIMD_PART void filter6_at(const pare_v8 *w, int sw, pare_v8 *o, int so, const float p,
+                               const float q)
+{
+    const float P = p * p, Q = q * q, x = 1 / (2 * P * (P - Q)), y = 1 / (2 * Q * (Q - P));
+    pare_v8 a = w[0], b = w[sw], c = w[2 * sw];
+    pare_v8 even = (a + P * c) * x, odd = b * (p * x), r = (a + Q * c) * y, s = b * (q * y);
+
+    o[0] = a * (1 / (P * Q));
+    o[so] = even + odd;
+    o[2 * so] = even - odd;
+    o[3 * so] = r + s;
+    o[4 * so] = r - s;
+    o[5 * so] = c;
+}
+
+PARE_SIMD_PART void unfilter3_at(const pare_v8 *u, int su, pare_v8 *o, int so, const float p,
+                                 const float q)
+{
+    const float P = p * p, Q = q * q, x = 1 / (2 * P * (P - Q)), y = 1 / (2 * Q * (Q - P));
+    pare_v8 a = u[0], b = u[su], c = u[2 * su], d = u[3 * su], e = u[4 * su], f = u[5 * su];
+    pare_v8 first = (b + c) * x, second = (d + e) * y;
+
+    o[0] = a * (1 / (P * Q)) + first + second;
+    o[so] = (b - c) * (p * x) + (d - e) * (q * y);
+    o[2 * so] = f + P * first + Q * second;
+}
 
 /* o = G w, six from three. */
 static inline void filter6(const pare_v8 *w, int sw, pare_v8 *o, int so)
@@ -123,10 +153,14 @@ PARE_SIMD_PART void store_eight(const struct pare_winograd_filters *f,
 
     for (int j = 0; j < 9; j++)
         w[j] = d[turn + way * j];
-    for (int j = 0; j < 3; j++)
+    for (int j = 0; j < 3 && !f->bf16; j++)
         filter6(w + j, 3, e + j, 3);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 6 && !f->bf16; i++)
         filter6(e + 3 * i, 1, t + 6 * i, 1);
+    for (int j = 0; j < 3 && f->bf16; j++)
+        filter6_at(w + j, 3, e + j, 3, PARE_WINOGRAD_BF16);
+    for (int i = 0; i < 6 && f->bf16; i++)
+        filter6_at(e + 3 * i, 1, t + 6 * i, 1, PARE_WINOGRAD_BF16);
     for (int i = 0; i < PARE_WINOGRAD; i++)
         PARE_PUT8(to + i * p->step, t[i]);
 }
@@ -221,6 +255,28 @@ PARE_SIMD static void filter_range(const struct pare_winograd_filters *f,
     }
 }
 
+/* Panel b of position i: its pairs of rows, in the place of the first half of the rows. */
+static void round_panel(const struct pare_winograd_filters *f, const struct pare_winograd_part *p,
+                        int i, int64_t b, float *u)
+{
+    const int64_t width = (b + 1 < p->blocks ? 2 : 1) * f->block;
+    const float *from = u + i * p->step +
+                        pare_packed_gemm_at(p->rows, p->blocks, f->block, 0, b * f->block);
+    float *to = u + i * p->step +
+                pare_packed_gemm_at(p->rows / 2, p->blocks, f->block, 0, b * f->block);
+
+    for (int64_t k = 0; k < p->rows / 2; k++)
+        pare_bf16_zip(from + 2 * k * width, from + (2 * k + 1) * width, width, to + k * width);
+}
+
+/* A position's panels move forward, so that they are rounded in order. */
+static void round_position(const struct pare_winograd_filters *f,
+                           const struct pare_winograd_part *p, int i, float *u)
+{
+    for (int64_t b = 0; b < p->blocks; b += 2)
+        round_panel(f, p, i, b, u);
+}
+
 void pare_winograd_filter_part(const struct pare_winograd_filters *f,
                                const struct pare_winograd_part *p, float *u)
 {
@@ -230,6 +286,8 @@ void pare_winograd_filter_part(const struct pare_winograd_filters *f,
         filter_range_blocked(f, p, &all, u);
     else
         filter_range(f, p, &all, u);
+    for (int i = 0; i < PARE_WINOGRAD && f->bf16; i++)
+        round_position(f, p, i, u);
 }
 
 void pare_winograd_filters(const struct pare_winograd_filters *f, float *u)
@@ -256,6 +314,11 @@ void pare_winograd_filters(const struct pare_winograd_filters *f, float *u)
             else
                 filter_range(f, &p, &r, u);
         }
+    if (f->bf16) {
+#pragma omp parallel for num_threads(f->threads)
+        for (int i = 0; i < PARE_WINOGRAD; i++)
+            round_position(f, &p, i, u);
+    }
 }
 
 /* w[l * 9 + j] = or, `add`, += lane l of d[j]. */
@@ -276,26 +339,31 @@ PARE_SIMD_PART void store_nine(pare_v8 d[9], bool add, float *w)
 }
 
 /* Eight filters from 36 positions. */
-PARE_SIMD_PART void unfilter_eight(const float *u, int64_t step, pare_v8 t[9])
+PARE_SIMD_PART void unfilter_eight(const float *u, int64_t step, bool bf16, pare_v8 t[9])
 {
     pare_v8 d[PARE_WINOGRAD], e[18];
 
     for (int k = 0; k < PARE_WINOGRAD; k++)
         d[k] = PARE_V8(u + k * step);
-    for (int j = 0; j < 6; j++)
+    for (int j = 0; j < 6 && !bf16; j++)
         unfilter3(d + j, 6, e + j, 6);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 && !bf16; i++)
         unfilter3(e + 6 * i, 1, t + 3 * i, 1);
+    for (int j = 0; j < 6 && bf16; j++)
+        unfilter3_at(d + j, 6, e + j, 6, PARE_WINOGRAD_BF16);
+    for (int i = 0; i < 3 && bf16; i++)
+        unfilter3_at(e + 6 * i, 1, t + 3 * i, 1, PARE_WINOGRAD_BF16);
 }
 
-PARE_SIMD static void unfilter_row(const struct pare_winograd_part *p, const float *u,
+PARE_SIMD static void unfilter_row(const struct pare_winograd_filters *f,
+                                   const struct pare_winograd_part *p, const float *u,
                                    int64_t count, bool add, float *w)
 {
     for (int64_t c = 0; c < count; c += 8) {
         pare_v8 t[9];
         float edge[8 * 9];
 
-        unfilter_eight(u + c, p->step, t);
+        unfilter_eight(u + c, p->step, f->bf16, t);
         if (c + 8 <= count) {
             store_nine(t, add, w + c * 9);
             continue;
@@ -315,7 +383,7 @@ PARE_SIMD_PART void unfilter_square(const struct pare_winograd_filters *f,
     pare_v8 t[8][9], r[8];
 
     for (int m = 0; m < 8; m++)
-        unfilter_eight(u + m * p->blocks * b, p->step, t[m]);
+        unfilter_eight(u + m * p->blocks * b, p->step, f->bf16, t[m]);
     for (int j = 0; j < 9; j++) {
         for (int m = 0; m < 8; m++)
             r[m] = t[m][j];
@@ -355,7 +423,7 @@ void pare_winograd_unfilter_part(const struct pare_winograd_filters *f,
     }
     count = count < width ? count : width;
     for (int64_t o = p->row; o < p->row + p->rows && o < f->O; o++)
-        unfilter_row(p, u + (o - p->row) * width, count, add, w + (o * f->I + p->column) * 9);
+        unfilter_row(f, p, u + (o - p->row) * width, count, add, w + (o * f->I + p->column) * 9);
 }
 
 void pare_winograd_unfilter(const struct pare_winograd_filters *f, const float *u, bool add,
