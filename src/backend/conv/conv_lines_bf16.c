@@ -1,5 +1,5 @@
-/* conv_lines_bf16.c - Conv with constant filters of any size and stride, operands rounded to bf16, a
- * line at a time by packed GEMM, with post-ops.
+/* conv_lines_bf16.c - Conv with constant filters of any size and stride, rounded to bf16, a line at
+ * a time by packed GEMM, with post-ops.
  *
  * The input is rounded into a frame of zeros.  Its pixels have all lanes of a block of channels, or
  * all channels if they are fewer, so that a row of the filter reads neighboring pairs.  The pixels

@@ -5,7 +5,7 @@
 
 #include "../../base/simd.h"
 
-/* ---- the one-dimensional transforms, at 0, p, -p, q, -q and infinity -------------------------- */
+/* ---- one-dimensional transforms, at 0, p, -p, q, -q and infinity ------------------- */
 
 /* o = B' d, six from six; sd and so are the strides of their elements. */
 PARE_SIMD_PART void input6(const pare_v8 *d, int sd, pare_v8 *o, int so, const float p,
