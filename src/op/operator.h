@@ -12,6 +12,7 @@
 #include "channels.h"
 
 struct pare_dist;
+struct pare_pick;
 struct pare_rng;
 
 /* ---- values and nodes --------------------------------------------------------------------- */
@@ -276,6 +277,11 @@ struct pare_op {
     /* Describe output k as a selection or permutation of input 0; the map is the identity at first
      * (pare_index_map).  False: it is not linear along each axis.  NULL: it is something else. */
     bool (*index_map)(const struct pare_node *n, int k, struct pare_index_map *m);
+
+    /* Describe output 0 as elements of input 0 that are chosen along each axis, with lists and fill
+     * from the arena (movement.h); inputs after the first are constants.  False: it is something
+     * else, or there is no memory.  NULL: it is something else. */
+    bool (*pick)(const struct pare_node *n, struct pare_arena *a, struct pare_pick *p);
 
     /* The first axis of the rows that it computes independently of each other: slices of input 0
      * along all axes before it; -1: unknown.  NULL: unknown. */

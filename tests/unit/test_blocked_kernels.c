@@ -30,12 +30,13 @@ struct net {
     struct pare_tensor in;
     const char *x;           /* the blocked value */
     const char *const *skip; /* kernels not to use */
+    bool any_layout;         /* the kernel may also run row-major */
 };
 
 static struct net start_net(int rank, const int64_t *dim)
 {
     struct net n = { .b = { .opset = 18 }, .in = build_tensor(PARE_F32, rank, dim) };
-    int64_t w[4] = { dim[1], dim[1], 1, 1 };
+    int64_t w[5] = { dim[1], dim[1], 1, 1, 1 };
 
     for (int64_t i = 0; i < pare_numel(&n.in); i++)
         pare_f32_mut(&n.in)[i] = (float)pare_rng_normal(&rng);
@@ -62,7 +63,7 @@ static struct pare_tensor run_net(const struct net *n, const struct pare_model *
         if (!s->node || strcmp(s->node->type, type) || strcmp(s->kernel->name, kernel))
             continue;
         seen = true;
-        if (s->in_block[0] < 8 && p->backend.block >= 8)
+        if (s->in_block[0] < 8 && p->backend.block >= 8 && !n->any_layout)
             fail_msg("%s reads layout %d", kernel, s->in_block[0]);
     }
     if (!seen)
@@ -156,11 +157,175 @@ static void test_sum_after_activation(void **state)
     check_net(&n, y, "Conv", "conv_onednn");
 }
 
+/* ---- elements chosen along each axis -------------------------------------------------- */
+
+static const char *random_slice(struct net *n, const int64_t *dim, int rank)
+{
+    int64_t start[5], end[5], axes[5], step[5];
+
+    for (int i = 0; i < rank; i++) {
+        axes[i] = i;
+        start[i] = random_between(0, dim[i] - 1);
+        end[i] = random_between(start[i] + 1, dim[i]);
+        step[i] = random_between(1, 2);
+        if (i == 1 && random_between(0, 3)) { /* whole blocks, perhaps all channels */
+            start[i] = random_between(0, 1) * 16 * (dim[1] > 16);
+            end[i] = random_between(0, 1) ? dim[i] : start[i] + 16;
+            step[i] = 1;
+        } else if (random_between(0, 3) == 0) { /* from the end to the start */
+            int64_t last = end[i] - 1;
+
+            end[i] = start[i] ? start[i] - 1 : -dim[i] - 1;
+            start[i] = last;
+            step[i] = -1;
+        }
+    }
+    return build_node(&n->b, "Slice",
+                      NAMES(n->x, build_ints(&n->b, rank, start), build_ints(&n->b, rank, end),
+                            build_ints(&n->b, rank, axes), build_ints(&n->b, rank, step)),
+                      NOTHING);
+}
+
+static const char *random_pad(struct net *n, const int64_t *dim, int rank)
+{
+    static const char *const modes[] = { "constant", "constant", "reflect", "edge", "wrap" };
+    const char *mode = modes[random_between(0, 4)];
+    int64_t amount[10] = { 0 };
+    float value = random_between(0, 1) ? 0.0f : 1.5f;
+
+    n->b.opset = 19; /* has wrap */
+    for (int i = 0; i < rank; i++)
+        for (int k = 0; k < 2 && (i > 1 || random_between(0, 7) == 0); k++)
+            amount[i + k * rank] = random_between(dim[i] > 4 ? -1 : 0, 3);
+    return build_node(&n->b, "Pad",
+                      NAMES(n->x, build_ints(&n->b, 2 * rank, amount), build_scalar(&n->b, value)),
+                      at_text("mode", mode));
+}
+
+static const char *random_nearest(struct net *n, int rank)
+{
+    static const char *const coords[] = { "half_pixel", "asymmetric", "align_corners",
+                                          "pytorch_half_pixel" };
+    static const char *const rounding[] = { "floor", "ceil", "round_prefer_floor",
+                                            "round_prefer_ceil" };
+    float scale[5] = { 1, 1, 1, 1, 1 };
+
+    for (int i = 2; i < rank; i++)
+        scale[i] = random_between(0, 1) ? 2 : (float)random_between(3, 15) / 5;
+    return build_node(&n->b, "Resize",
+                      NAMES(n->x, "", build_const(&n->b, PARE_F32, INTS(rank), scale)),
+                      CAT(at_text("coordinate_transformation_mode", coords[random_between(0, 3)]),
+                          at_text("nearest_mode", rounding[random_between(0, 3)])));
+}
+
+static const char *random_tile(struct net *n, int rank)
+{
+    int64_t times[5] = { 1, 1, 1, 1, 1 };
+
+    for (int i = 0; i < rank; i++)
+        times[i] = random_between(1, i == 1 ? 1 : 3);
+    return build_node(&n->b, "Tile", NAMES(n->x, build_ints(&n->b, rank, times)), NOTHING);
+}
+
+/* Parts of the channels in another order, as shuffles have them. */
+static const char *random_split(struct net *n, const int64_t *dim)
+{
+    const char *part[3], *sizes;
+    int64_t first = random_between(0, 1) ? 16 : random_between(1, dim[1] - 2);
+    int64_t second = dim[1] > 32 && random_between(0, 1) ? 16 : 1;
+
+    if (first + second >= dim[1])
+        first = 1;
+    sizes = build_ints(&n->b, INTS(first, second, dim[1] - first - second));
+    build_node_outs(&n->b, "Split", NAMES(n->x, sizes), at_int("axis", 1), 3, part);
+    return build_node(&n->b, "Concat", NAMES(part[2], part[0], part[1]), at_int("axis", 1));
+}
+
+static void check_picks(int kind, int times)
+{
+    static const char *const type[] = { "Slice", "Pad", "Resize", "Tile", "Split" };
+
+    pare_rng_init(&rng, (uint64_t)kind + 1);
+    for (int i = 0; i < times; i++) {
+        static const int64_t channels[] = { 16, 19, 32, 48, 37 };
+        int rank = (int)random_between(3, 5);
+        int64_t dim[5] = { random_between(1, 2), channels[random_between(0, 4)],
+                           random_between(2, 9), random_between(2, 12), random_between(2, 5) };
+        struct net n = start_net(rank, dim);
+        const char *y = kind == 0   ? random_slice(&n, dim, rank)
+                        : kind == 1 ? random_pad(&n, dim, rank)
+                        : kind == 2 ? random_nearest(&n, rank)
+                        : kind == 3 ? random_tile(&n, rank)
+                                    : random_split(&n, dim);
+
+        n.any_layout = true;
+        check_net(&n, y, type[kind], "pick_axes");
+    }
+}
+
+static void test_random_slices(void **state)
+{
+    (void)state;
+    check_picks(0, 60);
+}
+
+static void test_random_pads(void **state)
+{
+    (void)state;
+    check_picks(1, 60);
+}
+
+static void test_random_nearest(void **state)
+{
+    (void)state;
+    check_picks(2, 60);
+}
+
+static void test_random_tiles(void **state)
+{
+    (void)state;
+    check_picks(3, 30);
+}
+
+static void test_random_splits(void **state)
+{
+    (void)state;
+    check_picks(4, 30);
+}
+
+/* Spatial axes and whole blocks of channels are picked in the blocked layout. */
+static void test_picks_stay_blocked(void **state)
+{
+    struct net n;
+    const char *part[2], *y;
+
+    (void)state;
+    pare_rng_init(&rng, 9);
+    n = start_net(INTS(1, 32, 6, 5));
+    build_node_outs(&n.b, "Split", NAMES(n.x), CAT(at_int("axis", 1), at_int("num_outputs", 2)), 2,
+                    part);
+    y = build_node(&n.b, "Pad", NAMES(part[1], build_ints(&n.b, INTS(0, 0, 1, 2, 0, 0, 0, 1))),
+                   NOTHING);
+    check_net(&n, y, "Split", "pick_axes");
+    n = start_net(INTS(2, 19, 6, 5));
+    check_net(&n, random_nearest(&n, 4), "Resize", "pick_axes");
+    n = start_net(INTS(2, 19, 6, 5));
+    y = build_node(&n.b, "Pad", NAMES(n.x, build_ints(&n.b, INTS(0, 0, 1, 2, 0, 0, 0, 1))),
+                   NOTHING);
+    check_net(&n, y, "Pad", "pick_axes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_winograd_post_ops, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_sum_after_activation, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_slices, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_pads, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_nearest, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_tiles, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_splits, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_picks_stay_blocked, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

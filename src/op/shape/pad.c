@@ -149,8 +149,14 @@ static int tables(const struct pare_node *n, struct pare_arena *scratch, int64_t
         at[i] = pare_alloc_raw(scratch, (size_t)y->dim[i], sizeof(**at));
         if (!at[i])
             return pare_no_memory(err, "to pad");
-        for (int64_t k = 0; k < y->dim[i]; k++)
-            at[i][k] = cut + source(a->mode, k - before[i] - cut, len);
+        for (int64_t k = 0; k < y->dim[i]; k++) {
+            int64_t from = k - before[i] - cut;
+
+            if (!strcmp(a->mode, "constant"))
+                at[i][k] = from < 0 || from >= len ? -1 : cut + from;
+            else
+                at[i][k] = cut + source(a->mode, from, len);
+        }
     }
     return 0;
 }
@@ -196,6 +202,18 @@ static int move_pad(const struct pare_node *n, const struct pare_flow *f,
     PARE_TRY(tables(n, scratch, p.at, err));
     pare_flow_pick(f, &p);
     return 0;
+}
+
+static bool pick(const struct pare_node *n, struct pare_arena *arena, struct pare_pick *p)
+{
+    const struct pad *a = n->attr;
+    void *value = pare_alloc(arena, 2, sizeof(int64_t));
+    struct pare_err err;
+
+    if (!value || tables(n, arena, p->at, &err) || constant(n, value, &err))
+        return false;
+    p->fill = strcmp(a->mode, "constant") ? NULL : value;
+    return true;
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -293,6 +311,7 @@ const struct pare_op pare_op_pad = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .pick = pick,
     .ties = ties,
     .constant_channel = constant_channel,
     .settings = 0x4,

@@ -184,6 +184,14 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
     return pare_resize_forward(n, c, &r, err);
 }
 
+static bool pick(const struct pare_node *n, struct pare_arena *a, struct pare_pick *p)
+{
+    struct pare_resize r;
+    struct pare_err err;
+
+    return !read_node(n, &r, &err) && pare_resize_pick(n, &r, a, p);
+}
+
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     struct pare_resize r;
@@ -231,6 +239,7 @@ const struct pare_op pare_op_resize = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .pick = pick,
     .ties = pare_resize_ties,
     .nni_ops = pare_resize_nni_ops,
     .settings = 0x6,

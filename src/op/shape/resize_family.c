@@ -122,22 +122,40 @@ static int nearest_list(const struct pare_resize *r, const struct pare_resize_ax
     return 0;
 }
 
+/* Lists for all axes, and the value outside of the input. */
+static int nearest_pick(const struct pare_resize *r, enum pare_dtype d, struct pare_arena *a,
+                        struct pare_pick *p, struct pare_err *err)
+{
+    int64_t *fill = pare_alloc(a, 2, sizeof(*fill));
+
+    if (!fill)
+        return pare_no_memory(err, "to resize");
+    for (int i = 0; i < r->rank; i++)
+        PARE_TRY(nearest_list(r, &r->axis[i], a, &p->at[i], err));
+    if (r->coord == PARE_TF_CROP_AND_RESIZE) {
+        p->fill = fill;
+        if (d != PARE_STR)
+            PARE_TRY(pare_convert(d, fill, PARE_F64, &r->extrapolation, 1, err));
+    }
+    return 0;
+}
+
 static int nearest(const struct pare_node *n, const struct pare_flow *f,
                    const struct pare_resize *r, struct pare_arena *scratch, struct pare_err *err)
 {
-    const struct pare_tensor *y = &n->out[0]->t;
-    struct pare_pick p = { .x = &n->in[0]->t, .y = y };
-    int64_t fill[2] = { 0 };
+    struct pare_pick p = { .x = &n->in[0]->t, .y = &n->out[0]->t };
 
-    for (int i = 0; i < r->rank; i++)
-        PARE_TRY(nearest_list(r, &r->axis[i], scratch, &p.at[i], err));
-    if (r->coord == PARE_TF_CROP_AND_RESIZE) {
-        p.fill = fill;
-        if (y->dtype != PARE_STR)
-            PARE_TRY(pare_convert(y->dtype, fill, PARE_F64, &r->extrapolation, 1, err));
-    }
+    PARE_TRY(nearest_pick(r, p.y->dtype, scratch, &p, err));
     pare_flow_pick(f, &p);
     return 0;
+}
+
+bool pare_resize_pick(const struct pare_node *n, const struct pare_resize *r, struct pare_arena *a,
+                      struct pare_pick *p)
+{
+    struct pare_err err;
+
+    return r->mode == PARE_NEAREST && !nearest_pick(r, n->in[0]->t.dtype, a, p, &err);
 }
 
 /* ---- linear and cubic --------------------------------------------------------------------- */

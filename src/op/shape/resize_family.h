@@ -58,6 +58,10 @@ int pare_resize_forward(struct pare_node *n, struct pare_ctx *c, const struct pa
 int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                          struct pare_err *err);
 
+/* pick(): only if each result is one element. */
+bool pare_resize_pick(const struct pare_node *n, const struct pare_resize *r, struct pare_arena *a,
+                      struct pare_pick *p);
+
 double pare_resize_nni_ops(const struct pare_node *n); /* nni_ops() */
 
 /* ties(): batch and channels, if they are unchanged. */

@@ -42,6 +42,22 @@ static int move_tile(const struct pare_node *n, const struct pare_flow *f,
 
 PARE_BOTH_PASSES(move_tile)
 
+static bool pick(const struct pare_node *n, struct pare_arena *a, struct pare_pick *p)
+{
+    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
+
+    for (int i = 0; i < x->rank; i++) {
+        if (x->dim[i] == y->dim[i])
+            continue;
+        p->at[i] = pare_alloc_raw(a, (size_t)y->dim[i], sizeof(**p->at));
+        if (!p->at[i])
+            return false;
+        for (int64_t k = 0; k < y->dim[i]; k++)
+            p->at[i][k] = k % x->dim[i];
+    }
+    return true;
+}
+
 /* y's axis is (repeat, x's axis). */
 static void ties(const struct pare_node *n, struct pare_ties *t)
 {
@@ -67,5 +83,6 @@ const struct pare_op pare_op_tile = {
     .infer = infer,
     .forward = forward,
     .backward = backward,
+    .pick = pick,
     .ties = ties,
 };
