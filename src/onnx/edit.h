@@ -153,6 +153,11 @@ int pare_edit_of_node(struct pare_edit *e, const struct pare_graph *g, const str
 
 /* ---- passes over the whole graph ------------------------------------------------------------- */
 
+/* Replace the nodes by those of g, a clone of the original model's graph that was changed: values
+ * with an id of the original keep their names, and computed values that became constants are
+ * written as initializers.  Sweeps. */
+int pare_edit_set_graph(struct pare_edit *e, const struct pare_graph *g, struct pare_err *err);
+
 /* Remove nodes, initializers and declared shapes that no output depends on. */
 int pare_edit_sweep(struct pare_edit *e, struct pare_err *err);
 

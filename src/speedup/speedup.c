@@ -159,6 +159,19 @@ static void drop_others(struct pare_speedup *s)
     s->others = NULL;
 }
 
+/* Make the smaller model and the report, or infer the shapes of the one to compare with. */
+static int make(struct pare_speedup *s, struct pare_arena *a, struct pare_model **smaller,
+                struct pare_speedup_report *r, struct pare_err *err)
+{
+    if (s->rewritten) {
+        PARE_TRY(infer(s, err));
+        return pare_speedup_infer_after(s, s->rewritten, err);
+    }
+    PARE_TRY(work(s, smaller, err));
+    PARE_TRY(pare_speedup_bodies(s, a, smaller, err));
+    return pare_speedup_fill_report(s, a, r, err);
+}
+
 /* Shrink and verify with the input shapes of the options. */
 static int attempt(struct pare_speedup *s, struct pare_arena *a, struct pare_model **smaller,
                    struct pare_speedup_report *r, struct pare_err *err)
@@ -170,19 +183,15 @@ static int attempt(struct pare_speedup *s, struct pare_arena *a, struct pare_mod
     s->arena = pare_arena_new(1 << 16);
     s->graphs = pare_arena_new(1 << 16);
     s->others = pare_arena_new(1 << 16);
-    rc = s->arena && s->graphs && s->others ? work(s, smaller, err)
+    rc = s->arena && s->graphs && s->others ? make(s, a, smaller, r, err)
                                             : pare_no_memory(err, "to make the model smaller");
-    if (!rc)
-        rc = pare_speedup_bodies(s, a, smaller, err);
-    if (!rc)
-        rc = pare_speedup_fill_report(s, a, r, err);
     if (!rc && !s->opts->unverified)
-        rc = pare_speedup_second(s, *smaller, err);
+        rc = pare_speedup_second(s, s->rewritten ? s->rewritten : *smaller, err);
     pare_arena_free(s->arena);
     s->arena = NULL;
     pare_model_release_all(s->from); /* the analysis read all weights, plans read few of them */
     if (!rc && !s->opts->unverified)
-        rc = pare_speedup_verify(s, *smaller, a, r, err);
+        rc = pare_speedup_verify(s, s->rewritten ? s->rewritten : *smaller, a, r, err);
     drop_others(s);
     if (rc) {
         pare_arena_free(s->graphs);
@@ -231,7 +240,7 @@ static int attempt_larger(struct pare_speedup *s, struct pare_speedup_opts *o, s
         if (is_large(in, o->n_in))
             continue;
         o->in = in;
-        *s = (struct pare_speedup){ .from = masked, .opts = o };
+        *s = (struct pare_speedup){ .from = masked, .opts = o, .rewritten = s->rewritten };
         rc = attempt(s, a, smaller, r, err);
         if (rc == PARE_ESHAPE && !s->too_small)
             return rc;
@@ -274,5 +283,21 @@ int pare_speedup(const struct pare_model *masked, const struct pare_speedup_opts
     int rc = pare_speedup_run(masked, opts, a, smaller, r, &graphs, err);
 
     pare_arena_free(graphs.arena);
+    return rc;
+}
+
+int pare_verify_rewritten(const struct pare_model *m, const struct pare_model *rewritten,
+                          const struct pare_speedup_opts *opts, struct pare_arena *a,
+                          struct pare_speedup_report *r, struct pare_err *err)
+{
+    struct pare_speedup_opts o = *opts;
+    struct pare_speedup s = { .from = m, .opts = &o, .rewritten = rewritten };
+    struct pare_model *none;
+    int rc = attempt(&s, a, &none, r, err);
+
+    if (rc == PARE_ESHAPE && s.too_small)
+        rc = attempt_larger(&s, &o, a, &none, r, err);
+    if (!rc)
+        pare_arena_free(s.graphs);
     return rc;
 }

@@ -60,6 +60,9 @@ struct pare_speedup {
     const struct pare_model *from;
     const struct pare_speedup_opts *opts;
 
+    const struct pare_model *rewritten; /* compare with this model, instead of making a smaller
+                                         * one; NULL: none */
+
     struct pare_graph *before; /* the model's graph, shapes inferred for a batch of 1; its other[]
                                 * are for other sizes of free dimensions (graph/free_dims.h) */
     struct pare_graph *g;      /* a clone of before->other[0], or of `before` if it is NULL, that is
@@ -271,6 +274,11 @@ int pare_speedup_second(struct pare_speedup *s, const struct pare_model *smaller
  * compare.  Texts of the report are in the arena. */
 int pare_speedup_verify(struct pare_speedup *s, const struct pare_model *smaller,
                         struct pare_arena *a, struct pare_speedup_report *r, struct pare_err *err);
+
+/* speedup.c: run the model and the one that graph rewrites made of it, as pare_speedup_verify(). */
+int pare_verify_rewritten(const struct pare_model *m, const struct pare_model *rewritten,
+                          const struct pare_speedup_opts *opts, struct pare_arena *a,
+                          struct pare_speedup_report *r, struct pare_err *err);
 
 /* ---- sample_inputs.c and verify_points.c ----------------------------------------------------- */
 

@@ -230,6 +230,15 @@ static int start_runs(struct pair *p, struct pare_err *err)
     return p->masked ? 0 : pare_no_memory(err, "for outputs");
 }
 
+/* The rewrites that made one model of the other are not run on either: an error in one would
+ * change both alike. */
+static const char *const *rewrites_of(const struct pair *p)
+{
+    static const char *const none[] = { "all", NULL };
+
+    return p->s->rewritten ? none : NULL;
+}
+
 /* Run the masked model, 0, or the smaller one, 1, whose results are compared. */
 static int run_model(struct pair *p, int model, const struct pare_graph *const g[2],
                      struct pare_speedup_report *r, struct pare_err *err)
@@ -238,6 +247,7 @@ static int run_model(struct pair *p, int model, const struct pare_graph *const g
     struct pare_plan_build build = { .opts = &po,
                                      .compact = true,
                                      .observe = p->points.names,
+                                     .without_rewrites = rewrites_of(p),
                                      .shaped = g[model] };
     struct pare_plan *plan;
     int rc = pare_plan_build(p->m[model], &build, &plan, err);
@@ -470,11 +480,11 @@ static int verify_at(struct pair *p, const struct pare_graph *const g[2], bool o
         const char *where = find_difference(p, g, p->tolerance);
 
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "the smaller model's outputs differ by %.3g, relative %.3g, which is more "
+                         "the %s model's outputs differ by %.3g, relative %.3g, which is more "
                          "than %.3g%s%s%s",
-                         r->max_abs, r->max_rel, p->tolerance,
-                         where ? "; the first difference is at '" : "", where ? where : "",
-                         where ? "'" : "");
+                         p->s->rewritten ? "simplified" : "smaller", r->max_abs, r->max_rel,
+                         p->tolerance, where ? "; the first difference is at '" : "",
+                         where ? where : "", where ? "'" : "");
     }
     pare_reset(p->arena, m);
     return 0;
@@ -515,9 +525,9 @@ static int describe(struct pair *p, struct pare_arena *a, struct pare_speedup_re
     if (p->of > 0 && r->agreement < LEAST_AGREEMENT)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "after discontinuous operators such as %s only %.1f%% of the elements of "
-                         "the smaller model's outputs agree, less than %.0f%%",
+                         "the %s model's outputs agree, less than %.0f%%",
                          p->points.first ? p->points.first : "ArgMax", 100 * r->agreement,
-                         100 * LEAST_AGREEMENT);
+                         p->s->rewritten ? "simplified" : "smaller", 100 * LEAST_AGREEMENT);
     return 0;
 }
 

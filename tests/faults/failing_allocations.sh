@@ -81,6 +81,7 @@ try quantize quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
 try apply apply m.onnx --masks k.pth -o out.onnx
 try speedup speedup p.onnx --no-bench -o out.onnx
 try export export m.onnx --state out.npz -o out.onnx
+try simplify export m.onnx --simplify -o out.onnx
 try compress compress r.json -q
 
 # oneDNN throws an exception or does not check: the process still ends with an error message.  Its

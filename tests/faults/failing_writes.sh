@@ -90,6 +90,7 @@ for form in safetensors pth npz; do
     try export.$form "out.onnx out.$form" export m.onnx --state out.$form -o out.onnx
 done
 try external "out.onnx out.onnx.data" export m.onnx --external -o out.onnx
+try simplify out.onnx export m.onnx --simplify -o out.onnx
 try run "out.npz" run m.onnx -o out.npz
 try tune "out.txt" run m.onnx --batch 4 --threads 1 --tune --choices out.txt
 try analyze "out.csv" analyze sensitivity m.onnx --data digits --limit 32 --sparsities 0.5 --threads 1 --csv out.csv

@@ -7,6 +7,7 @@ For each model of models.json, at each of its shapes:
     inspect       exit code 0
     run           Pare = ONNX Runtime
     export        the written file = the original in ONNX Runtime
+    simplify      the file of export --simplify = the original in ONNX Runtime; the column is the number of nodes left
     prune         l1, half of the filters masked: Pare = ONNX Runtime on the written file
     speedup       the same masks removed: the smaller file = the masked file in ONNX Runtime
     speedup_dep   the same, with coupled layers masked together
@@ -35,8 +36,9 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "tools"))
 import fetch_models  # noqa: E402
 
 PRUNE = ["--pruner", "l1", "--sparsity", "0.5"]
-STEPS = ("inspect", "run", "export", "prune", "speedup", "speedup_dep", "int8", "int8_dynamic", "w8", "w4", "fp16")
+STEPS = ("inspect", "run", "export", "simplify", "prune", "speedup", "speedup_dep", "int8", "int8_dynamic", "w8", "w4", "fp16")
 PRESETS = {"int8": "int8", "int8_dynamic": "int8-dynamic", "w8": "int8-weights", "w4": "w4", "fp16": "fp16"}
+SIMPLE = 1e-5           # the same for simplified models, in which few sums change
 SAME = 1e-3             # relative L2 distance of outputs that differ by the order of sums only
 FLOAT_VALUES = ("w8", "w4", "fp16")  # files whose activations are floats
 LENGTH = 0.15           # relative difference of lengths of results that a model rounds
@@ -226,6 +228,18 @@ class Subject:
             same(f"shape {k}", self.ort.run(self.file("export"), f), self.original(k), SAME)
         return "ok"
 
+    def simplify(self):
+        told = json.loads(self.sh("export", self.path, "--simplify", "--json", "-o", self.file("simplify")))["simplify"]
+        for k, f in enumerate(self.feeds):
+            want = self.original(k)
+            try:
+                same(f"shape {k}", self.ort.run(self.file("simplify"), f), want, SIMPLE)
+            except Failed:
+                plain = self.ort.run(self.path, f, "disabled")
+                most = max(SIMPLE, CHAOS * distance(plain, want))
+                same(f"shape {k}", self.ort.run(self.file("simplify"), f), want, most)
+        return f"{told['nodes']}>{told['nodes_left']}"
+
     def prune(self):
         self.sh("prune", self.path, *PRUNE, "--quiet", "-o", self.file("prune"))
         for k in range(self.n):
@@ -307,7 +321,7 @@ def must_pass():
 def skipped(spec, step):
     if step in spec.get("skip", {}):
         return spec["skip"][step]
-    if spec.get("quantized") and step not in ("inspect", "run", "export"):
+    if spec.get("quantized") and step not in ("inspect", "run", "export", "simplify"):
         return "the weights are integers already"
     return None
 

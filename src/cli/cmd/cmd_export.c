@@ -6,6 +6,7 @@
 #include "../job/model_intake.h"
 #include "../job/compress_job.h"
 #include "../output_paths.h"
+#include "../print/simplify_print.h"
 #include "../../base/arena.h"
 #include "../../base/limits.h"
 #include "../../compress/export.h"
@@ -14,13 +15,14 @@
 #include "../../onnx/fold_norm.h"
 #include "../../plan/batch/free_batch.h"
 #include "../../onnx/model.h"
+#include "../../speedup/speedup.h"
 
 struct export
 {
     const char *output, *state;
     struct pare_ints input_shape;
     int64_t opset;
-    bool fold, intake, free_batch, external, json, quiet;
+    bool fold, intake, simplify, free_batch, external, json, quiet;
 };
 
 #define AT(field) offsetof(struct export, field)
@@ -35,6 +37,8 @@ static const struct pare_opt export_opts[] = {
     PARE_INT("opset", AT(opset), "raise the opset to N and rewrite operators that changed", 0,
              PARE_OPSET_OLDEST, PARE_OPSET_NEWEST),
     PARE_FLAG("fold", AT(fold), "fold batch normalizations into convolutions", 0),
+    PARE_FLAG("simplify", AT(simplify),
+              "remove nodes that are not needed, for any input shape, and check the result", 0),
     PARE_FLAG("intake", AT(intake),
               "write what intake made of the model on load, even if nothing else is changed", 0),
     PARE_FLAG("free-batch", AT(free_batch),
@@ -55,12 +59,29 @@ static int write_state(struct pare_cli *c, const struct pare_model *m, const cha
     return pare_tensor_file_write(path, list, n, err);
 }
 
+/* Simplify the model, and run both to compare them. */
+static int simplify(struct pare_cli *c, const struct pare_model *m, struct pare_model **out,
+                    struct pare_simplify_result *r, struct pare_err *err)
+{
+    const struct pare_speedup_opts opts = { .threads = 0 };
+    struct pare_speedup_report told;
+
+    PARE_TRY(pare_model_simplify(m, out, err));
+    PARE_TRY(pare_verify_rewritten(m, *out, &opts, c->arena, &told, err));
+    r->max_abs = told.max_abs;
+    r->max_rel = told.max_rel;
+    memcpy(r->shapes, told.shapes, sizeof(r->shapes));
+    r->bytes = pare_model_file_bytes(m);
+    r->bytes_left = pare_model_message_bytes(*out);
+    return pare_simplified_count(m, *out, c->arena, &r->nodes, err);
+}
+
 static int write_all(struct pare_cli *c, struct pare_model *m, const char *output,
-                     struct pare_err *err)
+                     struct pare_simplify_result *result, struct pare_err *err)
 {
     const struct export *o = c->opts;
     struct pare_save_opts save = { .external = o->external };
-    struct pare_model *freed = NULL, *folded = NULL, *raised = NULL, *last;
+    struct pare_model *freed = NULL, *folded = NULL, *raised = NULL, *simple = NULL, *last;
     int rc = 0, n = 0;
 
     if (o->input_shape.n)
@@ -78,10 +99,14 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
     if (!rc && o->opset)
         rc = pare_model_raise_opset(last, o->opset, &raised, err);
     last = raised ? raised : last;
+    if (!rc && o->simplify)
+        rc = simplify(c, last, &simple, result, err);
+    last = simple ? simple : last;
     if (!rc)
         rc = pare_model_save(last, output, &save, err);
     if (!rc && o->state)
         rc = write_state(c, last, o->state, err);
+    pare_model_free(simple);
     pare_model_free(raised);
     pare_model_free(folded);
     pare_model_free(freed);
@@ -90,24 +115,27 @@ static int write_all(struct pare_cli *c, struct pare_model *m, const char *outpu
 
 /* What was written; intake is part of it if something else changed the model. */
 static int report(struct pare_cli *c, const struct pare_model *m, const char *output,
-                  struct pare_err *err)
+                  const struct pare_simplify_result *r, struct pare_err *err)
 {
     const struct export *o = c->opts;
-    bool written = !m->file || o->fold || o->opset || o->free_batch;
+    bool written = !m->file || o->fold || o->opset || o->free_batch || o->simplify;
 
     if (o->json)
         return pare_json_result(c,
-                                json_pack("{s:o, s:o, s:o, s:b}", "output", pare_json_text(output),
-                                          "state",
+                                json_pack("{s:o, s:o, s:o, s:b, s:o?}", "output",
+                                          pare_json_text(output), "state",
                                           o->state ? pare_json_text(o->state) : json_null(),
                                           "intake", pare_intake_json(m), "intake_written",
-                                          (int)written),
+                                          (int)written, "simplify",
+                                          o->simplify ? pare_simplify_json(r) : NULL),
                                 err);
     if (o->quiet)
         return 0;
     printf("%s: model\n", output);
     if (o->state)
         printf("%s: parameters\n", o->state);
+    if (o->simplify)
+        PARE_TRY(pare_simplify_print(c, r, err));
     pare_intake_print(m, stdout);
     if (!written)
         printf(
@@ -120,6 +148,7 @@ static int cmd_export_run(struct pare_cli *c, struct pare_err *err)
     const struct export *o = c->opts;
     const char *output = o->output ? o->output : pare_default_output(c->arena, c->arg[0], "export");
     struct pare_export files = { .onnx = output, .model = o->state };
+    struct pare_simplify_result result = { .bytes = 0 };
     struct pare_model *m;
     int rc;
 
@@ -132,9 +161,9 @@ static int cmd_export_run(struct pare_cli *c, struct pare_err *err)
     PARE_TRY(pare_cli_load(c, c->arg[0], &m, err));
     rc = pare_output_paths_model(c, m, output, err);
     if (!rc)
-        rc = pare_at(err, write_all(c, m, output, err), "%s", c->arg[0]);
+        rc = pare_at(err, write_all(c, m, output, &result, err), "%s", c->arg[0]);
     if (!rc)
-        rc = report(c, m, output, err);
+        rc = report(c, m, output, &result, err);
     pare_model_free(m);
     return rc;
 }
@@ -145,11 +174,15 @@ const struct pare_command pare_command_export = {
     .usage = "[options] MODEL [-o FILE]",
     .more = "Everything that the options do not change is copied from MODEL.  What intake does\n"
             "on load (pare inspect -v) is written if an option changes the model, or with\n"
-            "--intake.",
+            "--intake.\n"
+            "\n"
+            "--simplify folds constants and batch normalizations, and removes nodes that have no\n"
+            "effect, for every size of the free dimensions.  Both models are run and compared.",
     .example = "pare export model.onnx --opset 17 -o model17.onnx\n"
+               "pare export model.onnx --simplify -o simple.onnx\n"
                "pare export model.onnx --state weights.pth",
-    .first = (const char *const[]){ "output", "state", "input-shape", "opset", "fold", "free-batch",
-                                    NULL },
+    .first = (const char *const[]){ "output", "state", "input-shape", "opset", "fold", "simplify",
+                                    "free-batch", NULL },
     .opts = export_opts,
     .size = sizeof(struct export),
     .min_args = 1,

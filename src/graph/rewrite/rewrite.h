@@ -53,6 +53,10 @@ struct pare_rewrite_opts {
      * follow free dimensions, none of which has PARE_V_CONST.  NULL: all shapes are final. */
     const struct pare_varying *varying;
 
+    /* With `varying`: free dimensions exist of which only one size could be tried, so the size of
+     * every axis may follow one. */
+    bool unknown_sizes;
+
     /* Names of rewrites not to run, "all" for all of them; ends with NULL.  NULL: those that the
      * environment variable PARE_REWRITES names: "-pad_into_window,-duplicates" or "none". */
     const char *const *without;

@@ -58,7 +58,7 @@ struct pare_node *pare_rewrite_maker(const struct pare_value *v, const struct pa
 bool pare_rewrite_same_shape(const struct pare_rewriter *r, const struct pare_value *a,
                              const struct pare_value *b)
 {
-    if (a->t.rank < 0 || !pare_same_shape(&a->t, &b->t))
+    if (a->t.rank < 0 || !pare_same_shape(&a->t, &b->t) || r->opts->unknown_sizes)
         return false;
     for (int i = 0; r->files && i < PARE_OTHER_SIZES; i++) {
         const struct pare_value *x = pare_value_at(r->g, a, i), *y = pare_value_at(r->g, b, i);

@@ -67,7 +67,7 @@ static bool is_off(const struct pare_rewrite_opts *o, const struct pare_rewrite 
 
 static unsigned find_free(const struct pare_rewriter *r, const struct pare_value *v)
 {
-    unsigned axes = 0;
+    unsigned axes = r->opts->unknown_sizes && !(v->flags & PARE_V_CONST) ? ~0u : 0;
 
     for (int a = 0; r->files && a < v->t.rank; a++)
         if (pare_axis_is_free(r->g, v, a))

@@ -1,0 +1,198 @@
+/* random_graph_exporters.h - pieces of random networks as exporters write them: copies, Pad before a
+ * convolution, channels last, scales and shifts after layers, the same twice. */
+#ifndef PARE_TEST_RANDOM_GRAPH_EXPORTERS_H
+#define PARE_TEST_RANDOM_GRAPH_EXPORTERS_H
+
+#include "random_graph_more.h"
+
+/* Results that are, or nearly are, their input. */
+static inline void rg_copies(struct rg *g)
+{
+    int x = rg_pick(g, 1, 5);
+
+    if (x < 0)
+        return;
+    for (int i = (int)rg_int(g, 1, 3); i > 0; i--)
+        switch (rg_int(g, 0, 6)) {
+        case 0: x = rg_unary(g, "Identity", x, NOTHING); break;
+        case 1: x = rg_unary(g, "Cast", x, at_int("to", PARE_F32)); break;
+        case 2: x = rg_with(g, "Mul", x, build_scalar(&g->b, rg_chance(g, 70) ? 1 : 0.5f)); break;
+        case 3: x = rg_with(g, "Add", x, build_scalar(&g->b, rg_chance(g, 70) ? 0 : 0.5f)); break;
+        case 4: x = rg_reshape_to(g, x, g->v[x].rank, g->v[x].dim); break;
+        case 5: x = rg_unary(g, "Concat", x, at_int("axis", 0)); break;
+        default: x = rg_unary(g, "Dropout", x, NOTHING); break;
+        }
+}
+
+static inline void rg_pad_conv(struct rg *g)
+{
+    int x = rg_pick(g, 3, 5);
+
+    if (x >= 0 && rg_numel(&g->v[x]) < g->limit)
+        x = rg_pad_to(g, x, 2);
+    if (x >= 0 && rg_numel(&g->v[x]) < 4 * g->limit)
+        rg_conv_to(g, x, rg_channels(g, x), false);
+}
+
+/* One number per channel, along axis `axis` of a value; sometimes for all channels. */
+static inline const char *rg_by_channel(struct rg *g, int x, int axis, float mid)
+{
+    const struct rg_value *v = &g->v[x];
+    int64_t dim[PARE_MAX_RANK];
+    int rank = v->rank - axis;
+
+    for (int i = 0; i < rank; i++)
+        dim[i] = i ? 1 : v->dim[axis];
+    if (rg_chance(g, 20))
+        dim[0] = 1;
+    return rg_const(g, rank, dim, mid, 0.4f);
+}
+
+/* Scales and shifts by channel, in any order, after a convolution or product. */
+static inline int rg_affine(struct rg *g, int x, int axis)
+{
+    for (int i = (int)rg_int(g, 1, 4); i > 0; i--)
+        switch (rg_int(g, 0, 5)) {
+        case 0: x = rg_with(g, "Add", x, rg_by_channel(g, x, axis, 0)); break;
+        case 1: x = rg_with(g, "Sub", x, rg_by_channel(g, x, axis, 0)); break;
+        case 2: x = rg_with(g, "Div", x, rg_by_channel(g, x, axis, 1)); break;
+        case 3: x = axis == 1 ? rg_bn(g, x) : x; break;
+        case 4:
+            x = rg_like(g,
+                        build_node(&g->b, rg_chance(g, 50) ? "Sub" : "Mul",
+                                   NAMES(rg_by_channel(g, x, axis, 1), rg_name(g, x)), NOTHING),
+                        x);
+            break;
+        default: x = rg_with(g, "Mul", x, rg_by_channel(g, x, axis, 1)); break;
+        }
+    return x;
+}
+
+static inline void rg_scaled_conv(struct rg *g)
+{
+    int x = rg_pick(g, 3, 5);
+
+    if (x < 0)
+        return;
+    if (rg_chance(g, 25))
+        x = rg_affine(g, x, 1);
+    x = rg_affine(g, rg_conv_to(g, x, rg_channels(g, x), rg_chance(g, 30)), 1);
+    if (rg_chance(g, 50))
+        rg_act(g, x);
+}
+
+static inline void rg_scaled_product(struct rg *g)
+{
+    int x = rg_pick(g, 2, 4);
+    struct rg_value v;
+    const char *w;
+
+    if (x < 0)
+        return;
+    v = g->v[x];
+    v.dim[v.rank - 1] = rg_int(g, 1, 9);
+    if (rg_numel(&v) > g->limit)
+        return;
+    w = rg_const(g, 2, (int64_t[]){ g->v[x].dim[v.rank - 1], v.dim[v.rank - 1] }, 0, 0.5f);
+    x = rg_add(g, build_node(&g->b, "MatMul", NAMES(rg_name(g, x), w), NOTHING), v.rank, v.dim);
+    rg_affine(g, x, v.rank - 1);
+}
+
+/* Nodes on a value with channels last, as TensorFlow writes them. */
+static inline int rg_last_axis_nodes(struct rg *g, int x)
+{
+    const int last = g->v[x].rank - 1;
+    int y;
+
+    for (int i = (int)rg_int(g, 1, 4); i > 0; i--)
+        switch (rg_int(g, 0, 6)) {
+        case 0: x = rg_with(g, "Add", x, rg_by_channel(g, x, last, 0)); break;
+        case 1: x = rg_with(g, "Mul", x, rg_by_channel(g, x, last, 1)); break;
+        case 2: x = rg_unary(g, "Softmax", x, at_int("axis", rg_int(g, -1, 1))); break;
+        case 3:
+            y = rg_unary(g, "Sigmoid", x, NOTHING);
+            x = rg_binary(g, "Mul", x, y, x);
+            break;
+        case 4:
+            y = rg_add(g,
+                       build_node(&g->b, "ReduceMax", NAMES(rg_name(g, x)), at_int("keepdims", 1)),
+                       g->v[x].rank, (int64_t[]){ 1, 1, 1, 1, 1 });
+            x = rg_binary(g, "Add", x, y, x);
+            break;
+        default: x = rg_act(g, x); break;
+        }
+    return x;
+}
+
+static inline void rg_channels_last(struct rg *g)
+{
+    int x = rg_pick(g, 3, 5), r;
+    int64_t perm[PARE_MAX_RANK] = { 0 }, back[PARE_MAX_RANK] = { 0 };
+
+    if (x < 0)
+        return;
+    r = g->v[x].rank;
+    for (int i = 0; i < r; i++)
+        perm[i] = i && i < r - 1 ? i + 1 : i ? 1 : 0;
+    for (int i = 0; i < r; i++)
+        back[perm[i]] = i;
+    if (rg_chance(g, 60))
+        x = rg_conv_to(g, x, rg_channels(g, x), rg_chance(g, 50));
+    x = rg_last_axis_nodes(g, rg_transpose_to(g, x, perm));
+    if (rg_chance(g, 80))
+        x = rg_transpose_to(g, x, back);
+    if (rg_chance(g, 50) && g->v[x].rank > 2)
+        rg_conv_to(g, x, rg_channels(g, x), rg_chance(g, 50));
+}
+
+/* The same nodes twice. */
+static inline void rg_twice(struct rg *g)
+{
+    int x = rg_pick(g, 1, 5), a, b;
+    float by = rg_chance(g, 80) ? 2 : 3;
+
+    if (x < 0)
+        return;
+    a = rg_unary(g, "Tanh", rg_with(g, "Mul", x, build_scalar(&g->b, 2)), NOTHING);
+    b = rg_unary(g, "Tanh", rg_with(g, "Mul", x, build_scalar(&g->b, by)), NOTHING);
+    rg_binary(g, rg_chance(g, 50) ? "Add" : "Mul", a, b, x);
+}
+
+/* Parts of a value, put together again, in order or not. */
+static inline void rg_parts(struct rg *g)
+{
+    int x = rg_pick(g, 2, 5), axis;
+    int64_t at;
+    const char *a, *b;
+
+    if (x < 0)
+        return;
+    axis = (int)rg_int(g, 0, g->v[x].rank - 1);
+    at = rg_int(g, 0, g->v[x].dim[axis]);
+    a = build_node(&g->b, "Slice",
+                   NAMES(rg_name(g, x), build_ints(&g->b, INTS(0)), build_ints(&g->b, INTS(at)),
+                         build_ints(&g->b, INTS(axis))),
+                   NOTHING);
+    b = build_node(&g->b, "Slice",
+                   NAMES(rg_name(g, x), build_ints(&g->b, INTS(at)),
+                         build_ints(&g->b, INTS(INT32_MAX)), build_ints(&g->b, INTS(axis))),
+                   NOTHING);
+    if (rg_chance(g, 80))
+        rg_like(g, build_node(&g->b, "Concat", NAMES(a, b), at_int("axis", axis)), x);
+    else
+        rg_like(g, build_node(&g->b, "Concat", NAMES(b, a), at_int("axis", axis)), x);
+}
+
+static inline void rg_make_exported(struct rg *g, uint64_t seed)
+{
+    static rg_piece *const second[] = {
+        rg_copies,        rg_pad_conv, rg_scaled_conv, rg_scaled_product, rg_channels_last,
+        rg_channels_last, rg_twice,    rg_parts,       rg_shape_chain,    rg_view,
+    };
+    int n;
+    rg_piece *const *piece = rg_pieces(&n);
+
+    rg_grow(g, seed, piece, n, second, (int)(sizeof(second) / sizeof(*second)));
+}
+
+#endif
