@@ -223,6 +223,64 @@ NETWORK(twice_as_outputs)
     return NODE("Relu", NAMES(n->x), NOTHING);
 }
 
+static const char *by_channel(struct net *n, const char *type, const char *x, bool first)
+{
+    const char *c = random_weight(n, INTS(1, 5, 1, 1));
+
+    return first ? NODE(type, NAMES(c, x), NOTHING) : NODE(type, NAMES(x, c), NOTHING);
+}
+
+/* Kernels fold the BatchNormalization; the rest is folded here. */
+NETWORK(affine)
+{
+    const char *y = conv(n, n->x, 5, C, NOTHING), *p[4];
+
+    y = by_channel(n, "Mul", y, false);
+    y = by_channel(n, "Sub", y, true);
+    y = by_channel(n, "Div", y, false);
+    y = NODE("Mul", NAMES(y, build_scalar(&n->b, 3)), NOTHING);
+    for (int i = 0; i < 4; i++)
+        p[i] = build_floats(&n->b, INTS(5), (float[]){ 1, 2, 3, 0.5f, 4 });
+    y = NODE("BatchNormalization", NAMES(y, p[0], p[1], p[2], p[3]), NOTHING);
+    return y;
+}
+
+NETWORK(no_affine)
+{
+    const char *y = conv(n, n->x, 5, C, NOTHING);
+
+    y = by_channel(n, "Max", y, true);
+    y = conv(n, y, 4, 5, NOTHING);
+    return NODE("Add", NAMES(y, random_weight(n, INTS(2))), NOTHING); /* along the last axis */
+}
+
+/* The convolution's own result is needed as well. */
+NETWORK(affine_read_twice)
+{
+    const char *y = conv(n, n->x, 5, C, NOTHING);
+
+    build_output(&n->b, NODE("Relu", NAMES(y), NOTHING));
+    return by_channel(n, "Mul", y, false);
+}
+
+NETWORK(affine_product)
+{
+    const char *y = NODE("Reshape", NAMES(n->x, LIST(2, -1)), NOTHING);
+
+    y = NODE("MatMul", NAMES(y, random_weight(n, INTS(C * S * S, 5))), NOTHING);
+    y = NODE("Mul", NAMES(y, random_weight(n, INTS(5))), NOTHING);
+    return NODE("Add", NAMES(random_weight(n, INTS(1, 5)), y), NOTHING);
+}
+
+/* A product of more than two axes has no bias. */
+NETWORK(affine_batch)
+{
+    const char *y = NODE("MatMul", NAMES(n->x, random_weight(n, INTS(S, 5))), NOTHING);
+
+    y = NODE("Mul", NAMES(y, random_weight(n, INTS(5))), NOTHING);
+    return NODE("Add", NAMES(y, random_weight(n, INTS(5))), NOTHING);
+}
+
 static const struct {
     const char *name;
     const char *(*make)(struct net *n);
@@ -251,6 +309,11 @@ static const struct {
     { "pad with the lowest, maximum", pad_max_lowest, "MaxPool" },
     { "pad, maximum with ceil_mode", pad_max_ceil, "Pad MaxPool" },
     { "pad as wide as the window", pad_wide, "Pad Conv" },
+    { "scales and shifts, convolution", affine, "Conv BatchNormalization" },
+    { "no scales and shifts", no_affine, "Conv Max Conv Add" },
+    { "scale of a result that is read twice", affine_read_twice, "Conv Relu Mul" },
+    { "scales and shifts, product", affine_product, "Reshape Gemm" },
+    { "scales and shifts, many products", affine_batch, "MatMul Add" },
     { "twice the same", twice, "Mul LeakyRelu Add" },
     { "twice with other settings", twice_differently, "Mul Mul LeakyRelu LeakyRelu Sub Add" },
     { "twice the same, both outputs", twice_as_outputs, "Relu Relu" },

@@ -176,8 +176,9 @@ const struct pare_command pare_command_export = {
             "on load (pare inspect -v) is written if an option changes the model, or with\n"
             "--intake.\n"
             "\n"
-            "--simplify folds constants and batch normalizations, and removes nodes that have no\n"
-            "effect, for every size of the free dimensions.  Both models are run and compared.",
+            "--simplify folds constants and batch normalizations, and removes nodes that\n"
+            "have no effect, for every size of the free dimensions.  Both models are run\n"
+            "and compared.",
     .example = "pare export model.onnx --opset 17 -o model17.onnx\n"
                "pare export model.onnx --simplify -o simple.onnx\n"
                "pare export model.onnx --state weights.pth",

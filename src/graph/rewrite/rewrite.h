@@ -126,6 +126,9 @@ int pare_rewrite_grow(struct pare_rewriter *r, struct pare_err *err);
  * has changed. */
 bool pare_rewrite_replace(struct pare_rewriter *r, struct pare_value *from, struct pare_value *to);
 
+/* Let m make output 0 of n, the only node that reads output 0 of m; n is removed. */
+void pare_rewrite_absorb(struct pare_rewriter *r, struct pare_node *m, struct pare_node *n);
+
 /* Set input k of n; v may be NULL.  The node has an input k. */
 void pare_rewrite_input(struct pare_rewriter *r, struct pare_node *n, int k, struct pare_value *v);
 

@@ -236,6 +236,18 @@ bool pare_rewrite_replace(struct pare_rewriter *r, struct pare_value *from, stru
     return true;
 }
 
+void pare_rewrite_absorb(struct pare_rewriter *r, struct pare_node *m, struct pare_node *n)
+{
+    struct pare_value *between = m->out[0], *y = n->out[0];
+
+    between->maker = NULL;
+    m->out[0] = y;
+    y->maker = m;
+    r->changes++;
+    discard(r, n);
+    release_all(r);
+}
+
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
 static bool is_known(const struct pare_node *n)
