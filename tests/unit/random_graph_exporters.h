@@ -1,5 +1,5 @@
-/* random_graph_exporters.h - pieces of random networks as exporters write them: copies, Pad before a
- * convolution, channels last, scales and shifts after layers, the same twice. */
+/* random_graph_exporters.h - pieces of random networks as exporters write them: copies, Pad before
+ * a convolution, channels last, scales and shifts after layers, the same twice. */
 #ifndef PARE_TEST_RANDOM_GRAPH_EXPORTERS_H
 #define PARE_TEST_RANDOM_GRAPH_EXPORTERS_H
 

@@ -1,5 +1,6 @@
-/* test_simplify.c - simplified models and rewritten plans compute what the model computes, on random
- * networks as exporters write them, and at sizes of free dimensions that the analysis did not use.
+/* test_simplify.c - simplified models and rewritten plans compute what the model computes, on
+ * random networks as exporters write them, and at sizes of free dimensions that the analysis did
+ * not use.
  *
  * Environment: PARE_GRAPHS is the number of networks, PARE_SEED the first seed.
  */
