@@ -39,6 +39,11 @@ struct pare_speedup_opts {
 
     pare_progress_fn *progress; /* called before each run of the two models; NULL: none */
     void *progress_user;
+
+    /* Other shapes of the inputs to compare at: n_more times n_in tensors without data.  feed()
+     * fills them once each, as runs `runs` to runs + n_more - 1. */
+    const struct pare_tensor *more;
+    int n_more;
 };
 
 /* A layer before and after. */

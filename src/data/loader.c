@@ -209,8 +209,10 @@ int64_t pare_loader_batch_size(const struct pare_loader *l)
 
 /* ---- new, free ---------------------------------------------------------------------- */
 
-/* Which batches belong to this process, and its share of each. */
-static int set_share(struct pare_loader *l, const struct pare_loader_opts *o, struct pare_err *err)
+/* Which batches belong to this process, and its share of each.  Of items that run one by one, one
+ * process has the item and the others run it without effect (pare_batch.own is 0). */
+static int set_share(struct pare_loader *l, const struct pare_loader_opts *o, bool single,
+                     struct pare_err *err)
 {
     int ranks = o->ranks > 1 ? o->ranks : 1, rank = o->ranks > 1 ? o->rank : 0;
 
@@ -225,7 +227,7 @@ static int set_share(struct pare_loader *l, const struct pare_loader_opts *o, st
     }
     l->rank = rank;
     l->ranks = ranks;
-    if (l->size < ranks)
+    if (l->size < ranks && !single)
         return pare_fail(err, PARE_ECONFIG,
                          "a batch has %lld items, too few to share them between %d processes",
                          (long long)l->size, ranks);
@@ -255,7 +257,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
                          "'%s' has %lld item%s, less than a batch of %lld, and 'drop_last' leaves "
                          "nothing",
                          l->d->name, (long long)n, n == 1 ? "" : "s", (long long)l->size);
-    PARE_TRY(set_share(l, o, err));
+    PARE_TRY(set_share(l, o, single, err));
     l->scratch = pare_arena_new(1 << 20);
     l->order = pare_alloc_raw(l->arena, (size_t)n, sizeof(*l->order));
     if (!l->scratch || !l->order)

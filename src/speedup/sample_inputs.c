@@ -156,3 +156,18 @@ int pare_sample_fill(struct pare_sample *s, const struct pare_graph *g, uint64_t
     }
     return 0;
 }
+
+int pare_sample_infer(const struct pare_sample *s, const struct pare_model *m,
+                      const struct pare_tensor *in, struct pare_graph **g, struct pare_err *err)
+{
+    *g = pare_graph_clone(s->arena, m->graph, err);
+    if (!*g)
+        return err->code;
+    for (int i = 0; i < s->n; i++) {
+        struct pare_value *v = pare_graph_find(*g, s->io[i].name);
+
+        if (v)
+            v->t = in[i];
+    }
+    return pare_graph_infer(*g, true, err);
+}

@@ -263,7 +263,7 @@ int pare_speedup_run(const struct pare_model *masked, const struct pare_speedup_
     *smaller = NULL;
     *graphs = (struct pare_speedup_graphs){ NULL, NULL, NULL };
     PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
-    if (o.in && o.n_in != masked->n_in)
+    if ((o.in || o.n_more) && o.n_in != masked->n_in)
         return pare_fail(err, PARE_ECONFIG, "the shapes of %d inputs are given, the model has %d",
                          o.n_in, masked->n_in);
     rc = attempt(&s, a, smaller, r, err);

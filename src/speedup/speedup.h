@@ -296,6 +296,10 @@ struct pare_sample {
 int pare_sample_fill(struct pare_sample *s, const struct pare_graph *g, uint64_t seed,
                      struct pare_err *err);
 
+/* A model's graph for inputs of other shapes, which are in the order of s->io. */
+int pare_sample_infer(const struct pare_sample *s, const struct pare_model *m,
+                      const struct pare_tensor *in, struct pare_graph **g, struct pare_err *err);
+
 /* What a value follows. */
 enum pare_point {
     PARE_POINT_SMOOTH, /* no discontinuous operator: a rounding error remains one */

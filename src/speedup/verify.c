@@ -32,6 +32,7 @@ struct pair {
     double start; /* of all runs at these shapes */
     struct pare_points points;
     bool fed; /* the inputs come from opts->feed */
+    int more; /* the first run at these shapes, if they are of opts->more; else 0 */
     double tolerance;
     double equal, of; /* elements that follow discontinuous operators: the equal ones, all */
 };
@@ -53,7 +54,7 @@ static int make_inputs(struct pair *p, const struct pare_graph *g, bool own, str
         if (x.rank < 0 || x.dtype == PARE_NONE || x.dtype == PARE_STR)
             return pare_fail(err, PARE_ESHAPE, "input '%s' has no shape to verify with",
                              t->io[i].name);
-        x.data = own && p->o->in ? p->o->in[i].data : NULL;
+        x.data = own && p->o->in && !p->more ? p->o->in[i].data : NULL;
         t->given[i] = x.data != NULL;
         if (!t->given[i])
             PARE_TRY(pare_tensor_alloc(p->arena, &x, err));
@@ -214,7 +215,7 @@ static int next_inputs(struct pair *p, const struct pare_graph *g, int i, int do
 
     if (p->o->progress && !p->o->progress(p->o->progress_user, &now))
         return pare_fail(err, PARE_ECANCEL, "verification was canceled");
-    return p->fed ? p->o->feed(p->o->user, i, p->sample.in, err)
+    return p->fed ? p->o->feed(p->o->user, p->more + i, p->sample.in, err)
                   : pare_sample_fill(&p->sample, g, p->o->seed + (uint64_t)i, err);
 }
 
@@ -224,7 +225,7 @@ static int start_runs(struct pair *p, struct pare_err *err)
 
     for (int i = 0; i < p->sample.n; i++)
         all_given &= p->sample.given[i];
-    p->runs = p->fed ? p->o->runs : all_given ? 1 : RUNS;
+    p->runs = p->more ? 1 : p->fed ? p->o->runs : all_given ? 1 : RUNS;
     p->start = pare_now();
     p->masked = pare_alloc(p->arena, (size_t)p->runs + 1, sizeof(*p->masked));
     return p->masked ? 0 : pare_no_memory(err, "for outputs");
@@ -544,6 +545,26 @@ static int verify_second(struct pair *p, struct pare_speedup_report *r, struct p
     return verify_at(p, s->second, false, r, err);
 }
 
+/* The caller's other shapes: one run at each. */
+static int verify_more(struct pair *p, struct pare_speedup_report *r, struct pare_err *err)
+{
+    int n = p->o->feed ? p->o->n_more : 0;
+
+    for (int i = 0; i < n; i++) {
+        struct pare_mark m = pare_mark(p->arena);
+        struct pare_graph *g[2];
+
+        for (int k = 0; k < 2; k++)
+            PARE_TRY(
+                pare_sample_infer(&p->sample, p->m[k], p->o->more + i * p->o->n_in, &g[k], err));
+        p->more = p->o->runs + i;
+        PARE_TRY(verify_at(p, (const struct pare_graph *const[]){ g[0], g[1] }, true, r, err));
+        p->more = 0;
+        pare_reset(p->arena, m);
+    }
+    return 0;
+}
+
 static int verify(struct pair *p, struct pare_arena *a, struct pare_speedup_report *r,
                   struct pare_err *err)
 {
@@ -552,6 +573,7 @@ static int verify(struct pair *p, struct pare_arena *a, struct pare_speedup_repo
     p->tolerance = p->o->tolerance > 0 ? p->o->tolerance : tolerance_of(p->m[0]);
     PARE_TRY(pare_points_find(p->arena, first[0], first[1], &p->points, err));
     PARE_TRY(verify_at(p, first, true, r, err));
+    PARE_TRY(verify_more(p, r, err));
     if (p->s->second[0])
         PARE_TRY(verify_second(p, r, err));
     PARE_TRY(describe(p, a, r, err));

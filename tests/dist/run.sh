@@ -12,6 +12,7 @@ trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/bin" "$tmp/in"
 for program; do ln -s "$(realpath "$program")" "$tmp/bin/$(basename "$program")"; done
 ln -s "$(dirname "$script")/../../examples" "$tmp/in/examples"
+ln -s "$(dirname "$script")/../models" "$tmp/in/models"
 
 # In containers: as root, more processes than cores, no copying from each other's memory.
 cat >"$tmp/bin/mpi" <<'EOF'

@@ -456,8 +456,11 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
     if (s->r.verified)
         print_verified(&s->r);
     if (s->r.verified && s->data)
-        printf("verified with %lld item%s of %s\n", (long long)s->items, s->items == 1 ? "" : "s",
-               s->data);
+        printf("verified with %lld item%s of %s%s\n", (long long)s->items, s->items == 1 ? "" : "s",
+               s->data,
+               s->opts.n_more > 1    ? ", in three shapes"
+               : s->opts.n_more == 1 ? ", in two shapes"
+                                     : "");
     if (!s->r.verified)
         printf("\nnot verified\n");
     if (s->runs) {
@@ -510,6 +513,8 @@ json_t *pare_speedup_job_json(const struct pare_speedup_job *s)
         json_object_set_new(j, "agreement", pare_json_real(s->r.agreement));
     if (j && s->data && s->r.verified)
         json_object_set_new(j, "items", json_integer(s->items));
+    if (j && s->data && s->r.verified)
+        json_object_set_new(j, "item_shapes", json_integer(s->opts.n_more + 1));
     if (j && s->runs) {
         json_object_set_new(j, "runs", json_integer(s->runs));
         json_object_set_new(j, "seconds", pare_json_real(s->time.median));

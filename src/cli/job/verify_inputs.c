@@ -9,6 +9,9 @@
 #include "../../tensor/tensor.h"
 #include "../../train/train_options.h"
 
+#define OTHER_SHAPES 2     /* to compare at, in addition to those of the first batch */
+#define MOST_LOOKED_AT 256 /* items of different shapes that are decoded to find equal ones */
+
 /* Batch `number`, whatever was read before. */
 static int read_batch(struct pare_verify_inputs *f, int64_t number, const struct pare_batch **b,
                       struct pare_err *err)
@@ -54,26 +57,50 @@ static int set_shapes(struct pare_verify_inputs *f, struct pare_tensor *in, stru
     return 0;
 }
 
-/* The first batches that have the shapes of the first one, at most `most`. */
+/* Keep the batch's shapes if no batch before it had them. */
+static bool is_new_shape(struct pare_verify_inputs *f, const struct pare_tensor *first,
+                         const struct pare_batch *b)
+{
+    struct pare_tensor *to = f->more + f->n_more * f->n_in;
+
+    if (f->n_more == OTHER_SHAPES || pare_shapes_equal(first, b->in, b->n_in))
+        return false;
+    for (int i = 0; i < f->n_more; i++)
+        if (pare_shapes_equal(f->more + i * f->n_in, b->in, b->n_in))
+            return false;
+    for (int k = 0; k < f->n_in; k++) {
+        to[k] = b->in[k];
+        to[k].data = NULL;
+    }
+    return true;
+}
+
+/* The first batches that have the shapes of the first one, at most `most`, and then one of each
+ * other shape. */
 static int choose_batches(struct pare_verify_inputs *f, int64_t most, int *runs,
                           struct pare_err *err)
 {
-    int64_t n = pare_loader_batches(f->loader);
+    int64_t n = pare_loader_batches(f->loader), other[OTHER_SHAPES];
     struct pare_tensor first[PARE_DATA_INPUTS];
     const struct pare_batch *b;
 
     *runs = 0;
-    f->batch = pare_alloc(f->arena, (size_t)most, sizeof(*f->batch));
-    if (!f->batch)
+    f->batch = pare_alloc(f->arena, (size_t)most + OTHER_SHAPES, sizeof(*f->batch));
+    f->more = pare_alloc(f->arena, OTHER_SHAPES * (size_t)f->n_in, sizeof(*f->more));
+    if (!f->batch || !f->more)
         return pare_no_memory(err, "for inputs");
-    for (int64_t i = 0; i < n && *runs < most; i++) {
+    n = f->data->single && n > most + MOST_LOOKED_AT ? most + MOST_LOOKED_AT : n;
+    for (int64_t i = 0; i < n && (*runs < most || f->data->single); i++) {
         if (f->data->single || !i)
             PARE_TRY(read_batch(f, i, &b, err));
         if (!i)
             memcpy(first, b->in, (size_t)b->n_in * sizeof(*first));
-        if (!f->data->single || pare_shapes_equal(first, b->in, b->n_in))
+        if (f->data->single && is_new_shape(f, first, b))
+            other[f->n_more++] = i;
+        else if (*runs < most && (!f->data->single || pare_shapes_equal(first, b->in, b->n_in)))
             f->batch[(*runs)++] = i;
     }
+    memcpy(f->batch + *runs, other, (size_t)f->n_more * sizeof(*other));
     return 0;
 }
 
@@ -95,7 +122,9 @@ int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_mode
                          (long long)f->data->n, (long long)size);
     PARE_TRY(choose_batches(f, most, &o->runs, err));
     PARE_TRY(set_shapes(f, in, err));
-    f->items = o->runs * size;
+    f->items = (o->runs + f->n_more) * size;
+    o->more = f->more;
+    o->n_more = f->n_more;
     o->feed = next_input;
     o->user = f;
     return 0;

@@ -13,11 +13,13 @@ struct pare_verify_inputs {
     int64_t items;              /* number of items that are used */
     int n_in;                   /* inputs of the model */
     int64_t *batch;             /* by run: the batch to load */
+    struct pare_tensor *more;   /* of other shapes: (n_more, n_in) */
+    int n_more;
 };
 
 /* Make `o` verify with up to `items` items, in batches of the size of in[0].  Free dimensions
- * of the model's inputs `in` become those of the first batch; items of other shapes are not
- * used. */
+ * of the model's inputs `in` become those of the first batch; of items of other shapes, two are
+ * used that differ. */
 int pare_verify_inputs_open(struct pare_verify_inputs *f, const struct pare_model *m,
                             struct pare_tensor *in, int64_t items, struct pare_speedup_opts *o,
                             struct pare_err *err);
