@@ -154,6 +154,31 @@ static const char *softmax(struct build *b, const char *x)
     return build_node(b, "Softmax", NAMES(x), at_int("axis", -1));
 }
 
+/* A recurrent layer of 16 steps. */
+static const char *recurrent(struct build *b, const char *type, int64_t gates, const char *x)
+{
+    const char *w = random_floats(b, INTS(1, gates * 20, 64));
+    const char *r = random_floats(b, INTS(1, gates * 20, 20));
+
+    x = build_node(b, "Reshape", NAMES(x, build_ints(b, INTS(16, 2, 64))), NOTHING);
+    return build_node(b, type, NAMES(x, w, r), at_int("hidden_size", 20));
+}
+
+static const char *lstm(struct build *b, const char *x)
+{
+    return recurrent(b, "LSTM", 4, x);
+}
+
+static const char *gru(struct build *b, const char *x)
+{
+    return recurrent(b, "GRU", 3, x);
+}
+
+static const char *rnn(struct build *b, const char *x)
+{
+    return recurrent(b, "RNN", 1, x);
+}
+
 static const char *layer_norm(struct build *b, const char *x)
 {
     return build_node(b, "LayerNormalization",
@@ -240,15 +265,27 @@ static const struct {
     piece *add;
     bool images; /* its result is (N, C, H, W) */
 } firsts[] = {
-    { "3x3", conv_3x3, true },          { "1x1", conv_1x1, true },
-    { "stride", conv_stride, true },    { "depthwise", conv_depthwise, true },
-    { "norm", conv_norm, true },        { "gemm", gemm, false },
-    { "matmul", matmul, true },         { "matmul of two", matmul_two, true },
-    { "attention", attention, true },   { "8 bits", matmul_8bit, false },
-    { "transposed", transposed, true }, { "concat", concat, true },
-    { "max pool", max_pool, true },     { "mean pool", mean_pool, true },
-    { "mean of all", mean_all, true },  { "softmax", softmax, true },
-    { "layer norm", layer_norm, true }, { "negate", negate, true },
+    { "3x3", conv_3x3, true },
+    { "1x1", conv_1x1, true },
+    { "stride", conv_stride, true },
+    { "depthwise", conv_depthwise, true },
+    { "norm", conv_norm, true },
+    { "gemm", gemm, false },
+    { "matmul", matmul, true },
+    { "matmul of two", matmul_two, true },
+    { "attention", attention, true },
+    { "8 bits", matmul_8bit, false },
+    { "transposed", transposed, true },
+    { "concat", concat, true },
+    { "max pool", max_pool, true },
+    { "mean pool", mean_pool, true },
+    { "mean of all", mean_all, true },
+    { "softmax", softmax, true },
+    { "layer norm", layer_norm, true },
+    { "negate", negate, true },
+    { "LSTM", lstm, false },
+    { "GRU", gru, false },
+    { "RNN", rnn, false },
 };
 
 static const struct {

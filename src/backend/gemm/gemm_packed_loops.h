@@ -129,6 +129,47 @@ TARGET static void NAME(outer)(const struct pare_packed_gemm *p, int64_t first, 
     NAME(some)(p, first, block, n, (struct steps){ 1, p->x_step, p->w_step, p->run });
 }
 
+/* One row: the sums over every fourth element are separate, since each FMA waits for the one before
+ * in the same sum. */
+TARGET static inline __attribute__((always_inline)) void
+NAME(vector)(const struct pare_packed_gemm *p, int64_t block, const int nv)
+{
+    const float *x = p->x, *w = p->w + block * p->run * BLOCK;
+    VEC sum[ROWS][2];
+    int64_t k = 0;
+
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+        for (int v = 0; v < nv; v++)
+            sum[i][v] = !i && p->bias ? LOAD(p->bias + (block + v) * BLOCK) : ZERO();
+    for (; k + 4 <= p->run; k += 4, w += 4 * nv * BLOCK) {
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            VEC a = ALL(x[k + i]);
+
+            for (int v = 0; v < nv; v++)
+                sum[i][v] = FMA(a, LOAD(w + (i * nv + v) * BLOCK), sum[i][v]);
+        }
+    }
+    for (; k < p->run; k++, w += nv * BLOCK)
+        for (int v = 0; v < nv; v++)
+            sum[0][v] = FMA(ALL(x[k]), LOAD(w + v * BLOCK), sum[0][v]);
+    for (int v = 0; v < nv; v++)
+        sum[0][v] = ADD(ADD(sum[0][v], sum[1][v]), ADD(sum[2][v], sum[3][v]));
+    NAME(put)(p, block * p->y_block, sum, 1, nv);
+}
+
+TARGET static void NAME(one_row)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
+                                 int n)
+{
+    (void)first;
+    (void)n;
+    if (block + 1 < p->blocks)
+        NAME(vector)(p, block, 2);
+    else
+        NAME(vector)(p, block, 1);
+}
+
 /* All rows, in tiles of about the same size, so that no tile leaves registers half empty. */
 TARGET static void NAME(all)(const struct pare_packed_gemm *p)
 {
@@ -137,6 +178,8 @@ TARGET static void NAME(all)(const struct pare_packed_gemm *p)
 
     if (p->w_step)
         run = NAME(outer);
+    else if (p->rows == 1 && p->runs == 1 && !p->last && !p->offset)
+        run = NAME(one_row);
     else if (p->x_row == PIXEL && p->run == PIXEL)
         run = NAME(contiguous);
     for (int64_t b = 0; b < p->blocks; b += 2) {

@@ -4,24 +4,7 @@
  */
 #ifdef VEC
 
-/* 1 / (1 + exp(-x)), 3e-7 relative: 2^f for |f| <= 1/2 is a polynomial, 2^k is added to the
- * exponent bits.  Beyond 87 the result would be denormal. */
-TARGET static inline __attribute__((always_inline)) void NAME(sigmoid)(const VEC *x, VEC *y)
-{
-    VEC t = MUL(*x, ALL(-1.44269504f)), k, q;
-
-    t = MAX(ALL(-125.0f), t);
-    t = MIN(ALL(125.0f), t);
-    k = ROUND(t);
-    t = SUB(t, k);
-    q = FMA(t, ALL(1.32764716e-3f), ALL(9.67554137e-3f));
-    q = FMA(q, t, ALL(5.55071328e-2f));
-    q = FMA(q, t, ALL(2.40221197e-1f));
-    q = FMA(q, t, ALL(6.93146967e-1f));
-    q = FMA(q, t, ALL(1.00000007f));
-    q = ADD(TIMES_POW2(q, k), ALL(1.0f));
-    *y = INVERSE(q);
-}
+#include "../simd/vec_math.h"
 
 /* x P(N(0, 1) < x), 1e-7 of |x|: P = 1/2 + x q(s), a polynomial in s = 2 (x / 5.45)^2 - 1.  Beyond
  * 5.45 P is 0 or 1 in float32. */

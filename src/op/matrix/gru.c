@@ -110,15 +110,15 @@ static void back(const struct pare_rnn_back *r)
 }
 
 static const char *const acts[] = { "Sigmoid", "Tanh" };
-static const struct pare_rnn_cell cell = { .gates = 3,
-                                           .mixes = 4,
-                                           .n_act = 2,
-                                           .act = acts,
-                                           .step = step,
-                                           .back = back,
-                                           .resets = true };
+const struct pare_rnn_cell pare_gru_cell = { .gates = 3,
+                                             .mixes = 4,
+                                             .n_act = 2,
+                                             .act = acts,
+                                             .step = step,
+                                             .back = back,
+                                             .resets = true };
 
-PARE_RNN_BY(cell)
+PARE_RNN_BY(pare_gru_cell)
 
 const struct pare_op pare_op_gru = {
     .type = "GRU",

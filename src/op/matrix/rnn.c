@@ -24,13 +24,13 @@ static void back(const struct pare_rnn_back *r)
 }
 
 static const char *const acts[] = { "Tanh" };
-static const struct pare_rnn_cell cell = { .gates = 1,
-                                           .n_act = 1,
-                                           .act = acts,
-                                           .step = step,
-                                           .back = back };
+const struct pare_rnn_cell pare_simple_rnn_cell = { .gates = 1,
+                                                    .n_act = 1,
+                                                    .act = acts,
+                                                    .step = step,
+                                                    .back = back };
 
-PARE_RNN_BY(cell)
+PARE_RNN_BY(pare_simple_rnn_cell)
 
 const struct pare_op pare_op_rnn = {
     .type = "RNN",

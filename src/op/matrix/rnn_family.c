@@ -12,7 +12,7 @@ const struct pare_tensor *pare_rnn_input(const struct pare_node *n, int i)
     return i < n->n_in && n->in[i] ? &n->in[i]->t : NULL;
 }
 
-static struct pare_rnn_run sizes_of(const struct pare_node *n, const struct pare_rnn_cell *cell)
+struct pare_rnn_run pare_rnn_sizes(const struct pare_node *n, const struct pare_rnn_cell *cell)
 {
     const struct pare_rnn *a = n->attr;
     const struct pare_tensor *x = &n->in[X]->t;
@@ -54,7 +54,7 @@ static int check_shapes(const struct pare_node *n, const struct pare_rnn_cell *c
     if (n->in[X]->t.rank != 3 || n->in[W]->t.rank != 3 || n->in[R]->t.rank != 3)
         return pare_fail(err, PARE_ESHAPE, "X, W and R have %d, %d and %d dimensions, not 3",
                          n->in[X]->t.rank, n->in[W]->t.rank, n->in[R]->t.rank);
-    *s = sizes_of(n, cell);
+    *s = pare_rnn_sizes(n, cell);
     if (s->H < 1 || s->H > INT32_MAX || (a->hidden_size && a->hidden_size != s->H))
         return pare_fail(err, PARE_ESHAPE, "R has %lld states but hidden_size is %lld",
                          (long long)s->H, (long long)a->hidden_size);
@@ -99,7 +99,7 @@ int pare_rnn_infer(struct pare_node *n, const struct pare_rnn_cell *cell, struct
 
 double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell)
 {
-    struct pare_rnn_run s = sizes_of(n, cell);
+    struct pare_rnn_run s = pare_rnn_sizes(n, cell);
 
     return (double)s.G * (double)(s.I + s.H) * (double)s.H * (double)s.T * (double)s.B *
            (double)s.D;
@@ -108,14 +108,14 @@ double pare_rnn_macs(const struct pare_node *n, const struct pare_rnn_cell *cell
 /* Each gate adds its two halves, and the states are mixed in a few more steps. */
 double pare_rnn_nni_ops(const struct pare_node *n, const struct pare_rnn_cell *cell)
 {
-    struct pare_rnn_run s = sizes_of(n, cell);
+    struct pare_rnn_run s = pare_rnn_sizes(n, cell);
 
     return (double)(s.G + cell->mixes) * (double)s.H * (double)s.T * (double)s.B * (double)s.D;
 }
 
 size_t pare_rnn_save(const struct pare_node *n, const struct pare_rnn_cell *cell)
 {
-    struct pare_rnn_run s = sizes_of(n, cell);
+    struct pare_rnn_run s = pare_rnn_sizes(n, cell);
 
     return (size_t)(s.D * s.T * s.B) * (size_t)((s.G + 2) * s.H) * sizeof(float);
 }
@@ -130,23 +130,28 @@ bool pare_rnn_gives_nothing(const struct pare_node *n)
     return true;
 }
 
+int pare_rnn_lengths(const struct pare_tensor *t, int64_t steps, int64_t n, int64_t *len,
+                     struct pare_err *err)
+{
+    for (int64_t b = 0; b < n; b++) {
+        len[b] = t ? pare_get_int(t, b) : steps;
+        if (len[b] < 0 || len[b] > steps)
+            return pare_fail(err, PARE_ESHAPE,
+                             "a sequence length is %lld, but there are %lld steps",
+                             (long long)len[b], (long long)steps);
+    }
+    return 0;
+}
+
 int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
                    const struct pare_rnn_cell *cell, struct pare_ctx *c, struct pare_err *err)
 {
-    const struct pare_tensor *lens = pare_rnn_input(n, LENS);
-
-    *run = sizes_of(n, cell);
+    *run = pare_rnn_sizes(n, cell);
     run->save = n->save;
     run->len = pare_alloc_raw(c->scratch, (size_t)run->B, sizeof(*run->len));
     if (!run->len)
         return pare_no_memory(err, "for %lld lengths", (long long)run->B);
-    for (int64_t b = 0; b < run->B; b++) {
-        run->len[b] = lens ? pare_get_int(lens, b) : run->T;
-        if (run->len[b] < 0 || run->len[b] > run->T)
-            return pare_fail(err, PARE_ESHAPE,
-                             "a sequence length is %lld, but there are %lld steps",
-                             (long long)run->len[b], (long long)run->T);
-    }
+    PARE_TRY(pare_rnn_lengths(pare_rnn_input(n, LENS), run->T, run->B, run->len, err));
     return pare_rnn_acts(n->attr, cell, (int)run->D, run->act, err);
 }
 

@@ -97,7 +97,7 @@ struct pare_rnn_cell {
     void (*round)(float *v, int64_t n);
 };
 
-extern const struct pare_rnn_cell pare_lstm_cell;
+extern const struct pare_rnn_cell pare_lstm_cell, pare_gru_cell, pare_simple_rnn_cell;
 
 int pare_rnn_infer(struct pare_node *n, const struct pare_rnn_cell *cell, struct pare_err *err);
 int pare_rnn_forward(const struct pare_node *n, const struct pare_rnn_cell *cell,
@@ -192,6 +192,10 @@ enum { PARE_RNN_ACTS = 6 }; /* three of an LSTM, in two directions */
 int pare_rnn_acts(const struct pare_rnn *a, const struct pare_rnn_cell *cell, int dirs,
                   struct pare_rnn_act *out, struct pare_err *err);
 
+/* The lengths of n sequences of at most `steps` steps, each checked; t: sequence_lens, or NULL. */
+int pare_rnn_lengths(const struct pare_tensor *t, int64_t steps, int64_t n, int64_t *len,
+                     struct pare_err *err);
+
 /* A run in either direction.  Tensors with sequences and steps have them in X's order. */
 struct pare_rnn_run {
     const struct pare_node *n;
@@ -203,6 +207,7 @@ struct pare_rnn_run {
 };
 
 bool pare_rnn_gives_nothing(const struct pare_node *n); /* all outputs are empty */
+struct pare_rnn_run pare_rnn_sizes(const struct pare_node *n, const struct pare_rnn_cell *cell);
 int pare_rnn_start(struct pare_rnn_run *run, const struct pare_node *n,
                    const struct pare_rnn_cell *cell, struct pare_ctx *c, struct pare_err *err);
 
