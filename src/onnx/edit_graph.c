@@ -108,7 +108,7 @@ static Onnx__AttributeProto *make_float(struct pare_edit *e, const struct pare_o
     return at;
 }
 
-/* Write an attribute that is not the default.  *handled: its type is one that rewrites set. */
+/* Write an attribute, unless it is the default.  *handled: its type is one that rewrites set. */
 static int write_attr(struct pare_edit *e, Onnx__NodeProto *p, const struct pare_opt *o,
                       const void *at, bool *handled, struct pare_err *err)
 {
@@ -120,18 +120,20 @@ static int write_attr(struct pare_edit *e, Onnx__NodeProto *p, const struct pare
     switch (o->type) {
     case PARE_OPT_INT:
         memcpy(&i, at, sizeof(i));
-        return (double)i == o->def ? 0
-                                   : pare_edit_set_attr(e, p, pare_edit_int(e, o->name, i), err);
+        return (double)i == o->def && !o->required
+                   ? 0
+                   : pare_edit_set_attr(e, p, pare_edit_int(e, o->name, i), err);
     case PARE_OPT_FLOAT:
         memcpy(&x, at, sizeof(x));
-        return x == o->def ? 0 : pare_edit_set_attr(e, p, make_float(e, o, x), err);
+        return x == o->def && !o->required ? 0 : pare_edit_set_attr(e, p, make_float(e, o, x), err);
     case PARE_OPT_STR:
         memcpy(&text, at, sizeof(text));
-        if (!text || (o->str && !strcmp(text, o->str)))
+        if (!text || (o->str && !o->required && !strcmp(text, o->str)))
             return 0;
         return pare_edit_set_attr(e, p, pare_edit_string(e, o->name, text), err);
     case PARE_OPT_INTS:
-        return list->n ? pare_edit_set_attr(e, p, make_ints(e, o, list, err), err) : 0;
+        return list->n || o->required ? pare_edit_set_attr(e, p, make_ints(e, o, list, err), err)
+                                      : 0;
     default: *handled = false; return 0;
     }
 }

@@ -281,6 +281,55 @@ NETWORK(affine_batch)
     return NODE("Add", NAMES(y, random_weight(n, INTS(5))), NOTHING);
 }
 
+/* Channels last between convolutions, as exporters of TensorFlow write it. */
+NETWORK(channels_last)
+{
+    const char *y = transpose(n, conv(n, n->x, 5, C, NOTHING), INTS(0, 2, 3, 1)), *z;
+
+    y = NODE("Add", NAMES(y, random_weight(n, INTS(5))), NOTHING);
+    y = NODE("Relu", NAMES(y), NOTHING);
+    y = pad(n, y, 0, INTS(0, 1, 1, 0, 0, 1, 1, 0));
+    y = conv(n, transpose(n, y, INTS(0, 3, 1, 2)), 5, 5, NOTHING);
+    y = transpose(n, y, INTS(0, 2, 3, 1));
+    z = NODE("Mul", NAMES(y, NODE("Sigmoid", NAMES(y), NOTHING)), NOTHING);
+    z = NODE("Concat", NAMES(z, y), at_int("axis", -1));
+    z = NODE("ReduceMean", NAMES(z), at_ints("axes", INTS(1, 2)));
+    return conv(n, pad(n, transpose(n, z, INTS(0, 3, 1, 2)), 0, INTS(0, 0, 1, 1, 0, 0, 1, 1)), 4,
+                10, NOTHING);
+}
+
+/* One Transpose would become one elsewhere. */
+NETWORK(one_transpose)
+{
+    return NODE("Relu", NAMES(transpose(n, n->x, INTS(0, 2, 3, 1))), NOTHING);
+}
+
+/* Rows along the last axis stay rows. */
+NETWORK(rows)
+{
+    const char *y = transpose(n, n->x, INTS(0, 2, 3, 1));
+
+    y = NODE("Softmax", NAMES(y), at_int("axis", -1));
+    return transpose(n, y, INTS(0, 3, 1, 2));
+}
+
+/* The value between the Transposes is an output. */
+NETWORK(output_between)
+{
+    const char *y = NODE("Tanh", NAMES(transpose(n, n->x, INTS(0, 2, 3, 1))), NOTHING);
+
+    build_output(&n->b, y);
+    return NODE("Relu", NAMES(transpose(n, y, INTS(0, 3, 1, 2))), NOTHING);
+}
+
+/* A value plus its own transposed form. */
+NETWORK(with_itself)
+{
+    const char *y = NODE("Relu", NAMES(n->x), NOTHING);
+
+    return NODE("Add", NAMES(y, transpose(n, y, INTS(0, 1, 3, 2))), NOTHING);
+}
+
 static const struct {
     const char *name;
     const char *(*make)(struct net *n);
@@ -314,6 +363,11 @@ static const struct {
     { "scale of a result that is read twice", affine_read_twice, "Conv Relu Mul" },
     { "scales and shifts, product", affine_product, "Reshape Gemm" },
     { "scales and shifts, many products", affine_batch, "MatMul Add" },
+    { "channels last", channels_last, "Conv Relu Conv Sigmoid Mul Concat ReduceMean Conv" },
+    { "one transpose", one_transpose, "Transpose Relu" },
+    { "transposes around rows", rows, "Transpose Softmax Transpose" },
+    { "output between transposes", output_between, "Tanh Relu Transpose" },
+    { "a value and its transposed form", with_itself, "Relu Transpose Add" },
     { "twice the same", twice, "Mul LeakyRelu Add" },
     { "twice with other settings", twice_differently, "Mul Mul LeakyRelu LeakyRelu Sub Add" },
     { "twice the same, both outputs", twice_as_outputs, "Relu Relu" },

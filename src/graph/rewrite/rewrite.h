@@ -47,7 +47,7 @@ extern const struct pare_rewrite *const pare_rewrites[]; /* ends with NULL */
 /* How to rewrite a graph. */
 struct pare_rewrite_opts {
     bool train;
-    bool late; /* plans: the rewrites that are late, instead of the others */
+    bool late; /* plans: also the rewrites that are late */
 
     /* Of a graph that is written to a file, which has other[] (free_dims.h): its constants that
      * follow free dimensions, none of which has PARE_V_CONST.  NULL: all shapes are final. */
@@ -76,6 +76,7 @@ struct pare_rewriter {
     const struct pare_rewrite_opts *opts;
     bool files;                 /* only what holds for every size of free dimensions */
     bool added;                 /* nodes were added: the graph has to be sorted */
+    int version;                /* of the standard operators */
     int changes;                /* by the rewrite that runs */
     int cap;                    /* of the arrays per value */
     int known;                  /* values whose free axes are known */
@@ -129,6 +130,9 @@ bool pare_rewrite_replace(struct pare_rewriter *r, struct pare_value *from, stru
 /* Let m make output 0 of n, the only node that reads output 0 of m; n is removed. */
 void pare_rewrite_absorb(struct pare_rewriter *r, struct pare_node *m, struct pare_node *n);
 
+/* Count uses again, and remove nodes of this operator whose results nothing needs. */
+void pare_rewrite_drop_unused(struct pare_rewriter *r, const struct pare_op *op);
+
 /* Set input k of n; v may be NULL.  The node has an input k. */
 void pare_rewrite_input(struct pare_rewriter *r, struct pare_node *n, int k, struct pare_value *v);
 
@@ -159,7 +163,7 @@ struct pare_value *pare_rewrite_int_list(struct pare_rewriter *r, const char *ba
                                          const int64_t *v, int n, struct pare_err *err);
 
 /* A new node with n_in inputs, which the caller sets by pare_rewrite_input(), that makes y; its
- * version and name are those of `near`. */
+ * name is that of `near`. */
 struct pare_node *pare_rewrite_add(struct pare_rewriter *r, const struct pare_op *op,
                                    const struct pare_node *near, int n_in, struct pare_value *y,
                                    const struct pare_setting *set, struct pare_err *err);

@@ -253,7 +253,7 @@ struct pare_node *pare_rewrite_add(struct pare_rewriter *r, const struct pare_op
     n->type = op->type;
     n->domain = op->domain ? op->domain : "";
     n->name = near->name;
-    n->version = near->version;
+    n->version = r->version;
     n->out[0] = y;
     y->maker = n;
     r->added = true;

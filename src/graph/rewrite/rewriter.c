@@ -55,7 +55,7 @@ static bool is_off(const struct pare_rewrite_opts *o, const struct pare_rewrite 
     const char *text = o->without ? NULL : getenv("PARE_REWRITES");
 
     if ((o->varying ? !w->any_shape : w->file_only) || (o->train && !w->trains) ||
-        (!o->varying && w->late != o->late))
+        (!o->varying && w->late && !o->late))
         return true;
     for (const char *const *s = o->without; s && *s; s++)
         if (!strcmp(*s, w->name) || !strcmp(*s, "all"))
@@ -248,6 +248,19 @@ void pare_rewrite_absorb(struct pare_rewriter *r, struct pare_node *m, struct pa
     release_all(r);
 }
 
+void pare_rewrite_drop_unused(struct pare_rewriter *r, const struct pare_op *op)
+{
+    count(r);
+    for (int i = 0; i < r->g->n_nodes; i++) {
+        struct pare_node *n = r->g->node[i];
+
+        if (n->op == op && !n->replaced && !is_needed(r, n)) {
+            discard(r, n);
+            release_all(r);
+        }
+    }
+}
+
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
 static bool is_known(const struct pare_node *n)
@@ -315,6 +328,8 @@ static int start_round(struct pare_rewriter *r, struct pare_err *err)
     for (; r->known < r->g->n_values; r->known++)
         if (!had)
             r->free_axes[r->known] = find_free(r, r->g->value[r->known]);
+    for (int i = 0; i < r->g->n_nodes && !r->version; i++)
+        r->version = r->g->node[i]->op && !r->g->node[i]->op->domain ? r->g->node[i]->version : 0;
     r->cap_release = r->g->n_nodes * 2 + 64;
     r->release = pare_alloc(r->scratch, (size_t)r->cap_release, sizeof(struct pare_node *));
     if (!r->release)
