@@ -33,9 +33,10 @@ static long resident_kb(void)
     return kb;
 }
 
-static int make(struct job *j, const char *path, int threads, struct pare_err *err)
+static int make(struct job *j, const char *path, int threads, bool bf16, struct pare_err *err)
 {
-    struct pare_trainer_opts o = { .threads = threads };
+    struct pare_trainer_opts o = { .threads = threads,
+                                   .precision = bf16 ? PARE_PRECISION_BF16 : PARE_PRECISION_F32 };
     struct pare_setting momentum = { .name = "momentum", .type = PARE_OPT_FLOAT, .num = MOMENTUM };
     void *conf, *loss;
 
@@ -151,8 +152,9 @@ int main(int argc, char **argv)
     struct pare_err err = { 0 };
     int rc;
 
-    if (argc != 9 || !j.arena || !parse_shape(argv[2], &j.x)) {
-        fputs("usage: peer_pare_train MODEL.onnx SHAPE THREADS INPUT LABELS LOSSES STEPS RATE\n",
+    if (argc < 9 || argc > 10 || !j.arena || !parse_shape(argv[2], &j.x)) {
+        fputs("usage: peer_pare_train MODEL.onnx SHAPE THREADS INPUT LABELS LOSSES STEPS RATE "
+              "[f32|bf16]\n",
               stderr);
         return 2;
     }
@@ -162,7 +164,8 @@ int main(int argc, char **argv)
         return 2;
     }
     j.lr = strtod(argv[8], NULL);
-    rc = make(&j, argv[1], (int)strtol(argv[3], NULL, 10), &err);
+    rc = make(&j, argv[1], (int)strtol(argv[3], NULL, 10), argc > 9 && !strcmp(argv[9], "bf16"),
+              &err);
     if (!rc)
         rc = first_steps(&j, argv[6], (int)strtol(argv[7], NULL, 10), &err);
     if (!rc) {

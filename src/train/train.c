@@ -103,11 +103,17 @@ static int make_kept(struct run *r, struct pare_err *err)
 
 /* ---- checkpoints ----------------------------------------------------------------------- */
 
+static const char *precision_of(const struct run *r)
+{
+    return r->t->o.precision == PARE_PRECISION_BF16 ? "bf16" : "f32";
+}
+
 static int save_numbers(struct pare_checkpoint *k, const struct run *r, struct pare_err *err)
 {
     struct pare_loader_pos at = pare_loader_tell(r->loader);
 
     PARE_TRY(pare_checkpoint_set(k, "optimizer", r->t->o.optimizer->name, err));
+    PARE_TRY(pare_checkpoint_set(k, "precision", precision_of(r), err));
     PARE_TRY(pare_checkpoint_set_int(k, "epoch", r->epoch, err));
     PARE_TRY(pare_checkpoint_set_int(k, "step", r->t->optim->step, err));
     PARE_TRY(pare_checkpoint_set_int(k, "born", r->t->optim->born, err));
@@ -208,18 +214,26 @@ static int load_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
     return pare_checkpoint_load_rng(k, "train", &r->t->rng, err);
 }
 
-/* Its state is of no use to another optimizer. */
-static int check_optimizer(const struct pare_checkpoint *k, const struct run *r,
-                           struct pare_err *err)
+/* A setting that a resumed training must have in common with the checkpoint. */
+static int check_setting(const struct pare_checkpoint *k, const char *key, const char *now,
+                         struct pare_err *err)
 {
-    const char *of = pare_checkpoint_get(k, "optimizer"), *now = r->t->o.optimizer->name;
+    const char *of = pare_checkpoint_get(k, key);
 
     if (!of || !strcmp(of, now))
         return 0;
     return pare_fail(err, PARE_ECONFIG,
-                     "the checkpoint is of a training with optimizer '%.64s', this one uses '%s'; "
-                     "set the same optimizer, or start from the beginning",
-                     of, now);
+                     "the checkpoint is of a training with %s '%.64s', this one uses '%s'; "
+                     "set the same %s, or start from the beginning",
+                     key, of, now, key);
+}
+
+/* The optimizer's state is of no use to another one; another precision computes other bits. */
+static int check_settings(const struct pare_checkpoint *k, const struct run *r,
+                          struct pare_err *err)
+{
+    PARE_TRY(check_setting(k, "optimizer", r->t->o.optimizer->name, err));
+    return check_setting(k, "precision", precision_of(r), err);
 }
 
 static int load(struct run *r, struct pare_err *err)
@@ -231,7 +245,7 @@ static int load(struct run *r, struct pare_err *err)
         return pare_no_memory(err, "for a checkpoint");
     rc = pare_checkpoint_read(&k, r->c->checkpoint, err);
     if (!rc) /* pare_checkpoint_read() names the file itself */
-        rc = pare_at(err, check_optimizer(&k, r, err), "%s", r->c->checkpoint);
+        rc = pare_at(err, check_settings(&k, r, err), "%s", r->c->checkpoint);
     if (!rc)
         rc = pare_at(err, load_tensors(&k, r, err), "%s", r->c->checkpoint);
     if (!rc)

@@ -64,6 +64,11 @@ static const struct pare_opt train_opts[] = {
               "with several processes, compute BatchNormalization over the whole batch", 0),
     PARE_INT("seed", AT(seed), "seed of shuffling, augmentation and Dropout", 0, 0, 9e15),
     PARE_INT("threads", AT(threads), "threads to use (0 = all cores)", 0, 0, 1024),
+    PARE_CHOICE(
+        "precision", AT(precision),
+        "operands of products and convolutions, forward and backward: float32, or bfloat16, "
+        "faster with AVX512_BF16; parameters and sums are float32",
+        "f32", "f32|bf16"),
     PARE_OPT_END
 };
 
@@ -237,6 +242,8 @@ static void copy_conf(struct pare_train_options *s)
     s->trainer.clip_norm = c->clip_norm;
     s->trainer.clip_value = c->clip_value;
     s->trainer.sync_bn = c->sync_bn;
+    if (c->precision && !strcmp(c->precision, "bf16"))
+        s->trainer.precision = PARE_PRECISION_BF16;
     s->trainer.freeze = c->freeze.v;
     s->trainer.n_freeze = c->freeze.n;
     s->train.epochs = c->epochs;

@@ -22,6 +22,7 @@ struct pare_train_options_conf {
     int64_t checkpoint_steps;
     bool resume, sync_bn;
     int64_t seed, threads;
+    const char *precision;
 };
 
 struct pare_train_options {

@@ -252,6 +252,7 @@ static int make_plans(struct pare_trainer *t, int i, const struct pare_tensor *x
                                        .logits = t->o.loss->logits };
 
     o.reference = t->o.reference;
+    o.precision = t->o.precision;
     PARE_TRY(pare_plan_build(t->model, &student, &t->plan[i], err));
     if (t->o.teacher)
         PARE_TRY(pare_plan_build(t->o.teacher, &teacher, &t->teacher[i], err));

@@ -68,9 +68,10 @@ struct pare_trainer_opts {
     struct pare_distill_soft soft;        /* distillation of the output */
     const struct pare_distill_link *link; /* distillation by layers */
     int n_links;
-    struct pare_strs observe;   /* values to observe: pare_plan_value(t->plan[t->at], i) */
-    bool reference;             /* reference kernels only */
-    const char *const *without; /* for tests, see struct pare_plan_build; or NULL */
+    struct pare_strs observe;      /* values to observe: pare_plan_value(t->plan[t->at], i) */
+    bool reference;                /* reference kernels only */
+    enum pare_precision precision; /* of the student's products; not PARE_PRECISION_AUTO */
+    const char *const *without;    /* for tests, see struct pare_plan_build; or NULL */
     struct pare_hooks hooks;
 
     /* Processes that train one model, each with its part of the batch (pare_dist_batch); NULL: one.

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "backend/gemm/bf16_pairs.h"
+#include "backend/gemm/gemm_bf16.h"
 #include "backend/gemm/gemm_packed_matrix.h"
 #include "base/rng.h"
 #include "make_model.h"
@@ -127,6 +128,53 @@ static void check_product(int block, bool transposed)
                 fail_msg("%d x %d x %d, block %d: %g instead of %g", (int)m, (int)k, (int)n, block,
                          (double)y[r * n + c], sum);
         }
+}
+
+/* Computed matrices, either of them transposed, added to C, with a bias. */
+static void check_computed(int i)
+{
+    enum { MOST = 700 * 64 };
+    static float a[MOST], b[MOST], c[64 * 64], before[64 * 64], bias[64], work[700 * 200];
+    const int block = i & 8 ? 8 : 16;
+    const struct pare_backend backend = { .threads = 1 + i % 3, .block = block, .bf16 = true };
+    struct pare_sgemm p = { .ta = i & 1,
+                            .tb = i & 2,
+                            .add = i & 4,
+                            .M = random_size(64),
+                            .N = random_size(64 / block) * block,
+                            .K = random_size(i % 5 ? 60 : 690),
+                            .a = a,
+                            .b = b,
+                            .c = c };
+    int64_t n;
+
+    p.lda = (p.ta ? p.M : p.K) + i % 2, p.ldb = (p.tb ? p.K : p.N), p.ldc = p.N;
+    for (int k = 0; k < MOST; k++)
+        a[k] = random_value(), b[k] = random_value();
+    for (int k = 0; k < 64 * 64; k++)
+        before[k] = c[k] = random_value(), bias[k % 64] = random_value();
+    assert_true(pare_gemm_bf16_can(&backend, &p));
+    assert_true(pare_gemm_bf16_work(&p) <= sizeof(work) / sizeof(*work));
+    pare_gemm_bf16(&backend, &p, i & 16 ? bias : NULL, work);
+    n = p.M * p.N;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t row = k / p.N, column = k % p.N;
+        double sum = (p.add ? (double)before[k] : 0) + (i & 16 ? (double)bias[column] : 0);
+
+        for (int64_t e = 0; e < p.K; e++)
+            sum += (double)round_value(a[p.ta ? e * p.lda + row : row * p.lda + e]) *
+                   (double)round_value(b[p.tb ? column * p.ldb + e : e * p.ldb + column]);
+        if (!(fabs(sum - (double)c[k]) < 2e-4))
+            fail_msg("case %d: %g instead of %g", i, (double)c[k], sum);
+    }
+    assert_true(n == 64 * 64 || c[n] == before[n]);
+}
+
+static void test_computed_products(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 160; i++)
+        check_computed(i);
 }
 
 static void test_products(void **state)
@@ -286,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_computed_products),
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_auto),
     };

@@ -18,7 +18,7 @@ static int64_t element_at(const struct pare_packed_gemm *p, int64_t k)
 {
     int64_t full = p->runs * p->run;
 
-    if (p->w_step)
+    if (p->x_step)
         return k * p->x_step;
     if (k < full)
         return run_at(p, k / p->run) + k % p->run;

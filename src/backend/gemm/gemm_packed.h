@@ -30,8 +30,8 @@ struct pare_packed_gemm {
     int64_t last, tails;
     const int64_t *offset; /* offset of each run; NULL: multiples of x_run */
     int64_t x_row, x_run, y_row, y_block;
-    int64_t x_step, w_step; /* not 0: w is not packed but (K, columns) with row stride w_step, and x
-                               has element stride x_step (x_row must be 1) */
+    int64_t x_step, w_step; /* not 0: x has element stride x_step (x_row must be 1); then w_step not
+                               0: w is not packed but (K, columns) with this row stride */
     int block;              /* 8 or 16 */
     bool bf16; /* x and w hold pairs of bf16 (bf16_pairs.h) in the place of floats: K, runs and
                   strides count pairs; sums and y are float32 */

@@ -110,7 +110,8 @@ NAME(some)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n
 
 #undef SOME
 
-/* Specializations: contiguous pixels; rows with a stride; columns of x times rows of w. */
+/* Specializations: contiguous pixels; rows with a stride; columns of x times rows of w, or times a
+ * packed w. */
 TARGET static void NAME(contiguous)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
                                     int n)
 {
@@ -170,14 +171,20 @@ TARGET static void NAME(one_row)(const struct pare_packed_gemm *p, int64_t first
         NAME(vector)(p, block, 1);
 }
 
+TARGET static void NAME(columns)(const struct pare_packed_gemm *p, int64_t first, int64_t block,
+                                 int n)
+{
+    NAME(some)(p, first, block, n, (struct steps){ 1, p->x_step, 0, p->run });
+}
+
 /* All rows, in tiles of about the same size, so that no tile leaves registers half empty. */
 TARGET static void NAME(all)(const struct pare_packed_gemm *p)
 {
     void (*run)(const struct pare_packed_gemm *, int64_t, int64_t, int) = NAME(strided);
     int64_t parts = (p->rows + ROWS - 1) / ROWS;
 
-    if (p->w_step)
-        run = NAME(outer);
+    if (p->x_step)
+        run = p->w_step ? NAME(outer) : NAME(columns);
     else if (p->rows == 1 && p->runs == 1 && !p->last && !p->offset)
         run = NAME(one_row);
     else if (p->x_row == PIXEL && p->run == PIXEL)

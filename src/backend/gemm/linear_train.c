@@ -2,13 +2,13 @@
  *
  *     Y (M, N) = X (M, K) W + b      dX = dY W'      dW = X' dY      db = sum of dY's rows
  *
- * Forward by packed GEMM, which adds the bias for free; backward by pare_sgemm().  If most rows of
+ * Forward by packed GEMM, which adds the bias for free; backward by pare_sgemm(); with bf16 all of
+ * them by gemm_bf16.h.  If most rows of
  * dY are zero (after a network's last attention only one token in many is used), only the other
  * rows are multiplied.
  */
+#include "gemm_bf16.h"
 #include "gemm_packed_matrix.h"
-
-#include "../backend.h"
 
 #include "../../base/simd.h"
 #include "../../op/matrix/matrix.h"
@@ -18,8 +18,9 @@
 
 struct linear {
     int64_t M, N, K;
-    bool tb;       /* W is (N, K) */
-    bool panels;   /* Y by packed GEMM */
+    bool tb;     /* W is (N, K) */
+    bool panels; /* Y by packed GEMM */
+    size_t few;  /* floats of scratch memory for the nonzero rows; after them, those of products */
     int64_t *rows; /* indices of the nonzero rows of dY; NULL: not checked */
 };
 
@@ -27,6 +28,52 @@ struct linear {
 static bool is_row(const struct pare_tensor *t, int64_t N)
 {
     return t->rank && t->dim[t->rank - 1] == N && pare_numel(t) == N;
+}
+
+/* The product Y = X W of M rows; the gradients of X and W.  The caller sets a, b, c and add. */
+static struct pare_sgemm product_y(const struct linear *l, int64_t M)
+{
+    return (struct pare_sgemm){ .tb = l->tb,
+                                .M = M,
+                                .N = l->N,
+                                .K = l->K,
+                                .lda = l->K,
+                                .ldb = l->tb ? l->K : l->N,
+                                .ldc = l->N };
+}
+
+static struct pare_sgemm product_x(const struct linear *l, int64_t M)
+{
+    return (struct pare_sgemm){ .tb = !l->tb,
+                                .M = M,
+                                .N = l->K,
+                                .K = l->N,
+                                .lda = l->N,
+                                .ldb = l->tb ? l->K : l->N,
+                                .ldc = l->K };
+}
+
+/* (N, K) = dY' X, or (K, N) = X' dY. */
+static struct pare_sgemm product_w(const struct linear *l, int64_t M)
+{
+    const int64_t rows = l->tb ? l->N : l->K, columns = l->tb ? l->K : l->N;
+
+    return (struct pare_sgemm){ .ta = true,
+                                .M = rows,
+                                .N = columns,
+                                .K = M,
+                                .lda = rows,
+                                .ldb = columns,
+                                .ldc = columns };
+}
+
+static void add_bf16_work(const struct linear *l, struct pare_step *s)
+{
+    const struct pare_sgemm y = product_y(l, l->M), x = product_x(l, l->M), w = product_w(l, l->M);
+    const size_t to_x = pare_gemm_bf16_work(&x), to_w = pare_gemm_bf16_work(&w);
+
+    s->work_bytes[0] = pare_gemm_bf16_work(&y) * sizeof(float);
+    s->work_bytes[1] += (to_x > to_w ? to_x : to_w) * sizeof(float);
 }
 
 static bool linear_train_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -63,7 +110,10 @@ static bool linear_train_match(const struct pare_match *v, struct pare_node *n, 
     l->panels = v->backend->block >= 8 && l->N % v->backend->block == 0;
     s->work_bytes[0] = l->panels ? (size_t)(l->K * l->N) * sizeof(float) : 0;
     l->rows = pare_alloc(v->backend->arena, (size_t)(l->M / FEW), sizeof(*l->rows));
-    s->work_bytes[1] = (size_t)(l->M / FEW * (l->N + 2 * l->K)) * sizeof(float);
+    l->few = (size_t)(l->M / FEW * (l->N + 2 * l->K));
+    s->work_bytes[1] = l->few * sizeof(float);
+    if (v->backend->bf16)
+        add_bf16_work(l, s);
     return l->rows != NULL;
 }
 
@@ -82,34 +132,36 @@ static void run_panels(const struct pare_step *s, const struct pare_backend *b)
     pare_packed_gemm_multiply(b, &p, NULL, NULL);
 }
 
-static int multiply(const struct pare_sgemm *p, struct pare_err *err)
+/* In bf16 if the plan is and if it can; `work` NULL: there is no scratch memory for that. */
+static int multiply(const struct pare_backend *b, const struct pare_sgemm *p, const float *bias,
+                    float *work, struct pare_err *err)
 {
-    return pare_sgemm(p) ? pare_no_memory(err, "for a matrix product") : 0;
+    struct pare_sgemm whole = *p;
+
+    if (work && pare_gemm_bf16_can(b, p)) {
+        pare_gemm_bf16(b, p, bias, work);
+        return 0;
+    }
+    for (int64_t i = 0; i < p->M && bias; i++)
+        memcpy(p->c + i * p->ldc, bias, (size_t)p->N * sizeof(*bias));
+    whole.add = p->add || bias;
+    return pare_sgemm(&whole) ? pare_no_memory(err, "for a matrix product") : 0;
 }
 
 static int linear_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
-    float *y = pare_f32_mut(&s->out_buf[0]->t);
+    struct pare_sgemm p = product_y(l, l->M);
 
-    if (l->panels) {
+    if (l->panels && !b->bf16) {
         run_panels(s, b);
         return 0;
     }
-    for (int64_t i = 0; i < l->M && s->n_in > 2; i++)
-        memcpy(y + i * l->N, s->in_buf[2]->t.data, (size_t)l->N * sizeof(*y));
-    return multiply(&(struct pare_sgemm){ .tb = l->tb,
-                                          .add = s->n_in > 2,
-                                          .M = l->M,
-                                          .N = l->N,
-                                          .K = l->K,
-                                          .a = pare_f32(&s->in_buf[0]->t),
-                                          .lda = l->K,
-                                          .b = pare_f32(&s->in_buf[1]->t),
-                                          .ldb = l->tb ? l->K : l->N,
-                                          .c = y,
-                                          .ldc = l->N },
-                    err);
+    p.a = pare_f32(&s->in_buf[0]->t);
+    p.b = pare_f32(&s->in_buf[1]->t);
+    p.c = pare_f32_mut(&s->out_buf[0]->t);
+    return multiply(b, &p, s->n_in > 2 ? pare_f32(&s->in_buf[2]->t) : NULL,
+                    s->work[0] ? pare_f32_mut(&s->work[0]->t) : NULL, err);
 }
 
 PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
@@ -127,38 +179,27 @@ struct operands {
     bool add; /* add to gx */
 };
 
-static int multiply_backward(struct pare_step *s, const struct operands *w, struct pare_err *err)
+static int multiply_backward(struct pare_step *s, const struct pare_backend *b,
+                             const struct operands *w, struct pare_err *err)
 {
     const struct linear *l = s->state;
-    const float *weight = pare_f32(&s->in_buf[1]->t), *gy = w->gy, *x = w->x;
     struct pare_buf *gw = s->in_buf[1]->grad;
+    struct pare_sgemm to_x = product_x(l, w->M), to_w = product_w(l, w->M);
+    float *work = s->work[1] ? pare_f32_mut(&s->work[1]->t) + l->few : NULL;
 
-    struct pare_sgemm to_x = { .tb = !l->tb,
-                               .add = w->add,
-                               .M = w->M,
-                               .N = l->K,
-                               .K = l->N,
-                               .a = gy,
-                               .lda = l->N,
-                               .b = weight,
-                               .ldb = l->tb ? l->K : l->N,
-                               .c = w->gx,
-                               .ldc = l->K };
-    struct pare_sgemm to_w = { .ta = true, /* (N, K) = dY' X, or (K, N) = X' dY */
-                               .add = gw && !s->grad_assign[1],
-                               .M = l->tb ? l->N : l->K,
-                               .N = l->tb ? l->K : l->N,
-                               .K = w->M,
-                               .a = l->tb ? gy : x,
-                               .b = l->tb ? x : gy };
-
-    if (w->gx)
-        PARE_TRY(multiply(&to_x, err));
+    if (w->gx) {
+        to_x.add = w->add;
+        to_x.a = w->gy;
+        to_x.b = pare_f32(&s->in_buf[1]->t);
+        to_x.c = w->gx;
+        PARE_TRY(multiply(b, &to_x, NULL, work, err));
+    }
     if (gw) {
+        to_w.add = !s->grad_assign[1];
+        to_w.a = l->tb ? w->gy : w->x;
+        to_w.b = l->tb ? w->x : w->gy;
         to_w.c = pare_f32_mut(&gw->t);
-        to_w.lda = to_w.M;
-        to_w.ldb = to_w.ldc = to_w.N;
-        PARE_TRY(multiply(&to_w, err));
+        PARE_TRY(multiply(b, &to_w, NULL, work, err));
     }
     return 0;
 }
@@ -187,8 +228,9 @@ static int64_t find_rows(const struct linear *l, const float *gy)
 }
 
 /* Gather n rows, multiply, and scatter X's gradient. */
-static int backward_few(struct pare_step *s, const struct operands *all, int64_t n,
-                        struct operands *few, struct pare_err *err)
+static int backward_few(struct pare_step *s, const struct pare_backend *b,
+                        const struct operands *all, int64_t n, struct operands *few,
+                        struct pare_err *err)
 {
     const struct linear *l = s->state;
     float *gy = pare_f32_mut(&s->work[1]->t), *x = gy + n * l->N, *gx = x + n * l->K;
@@ -201,7 +243,7 @@ static int backward_few(struct pare_step *s, const struct operands *all, int64_t
     *few = (struct operands){ .M = n, .gy = gy, .x = x, .gx = all->gx ? gx : NULL };
     if (all->gx && !all->add) /* before W's gradient, which may use the same memory */
         memset(all->gx, 0, (size_t)l->M * row);
-    PARE_TRY(multiply_backward(s, few, err));
+    PARE_TRY(multiply_backward(s, b, few, err));
     for (int64_t i = 0; i < n && all->gx; i++)
         for (int64_t k = 0; k < l->K; k++)
             all->gx[l->rows[i] * l->K + k] += gx[i * l->K + k];
@@ -222,11 +264,10 @@ static int linear_train_backward(struct pare_step *s, struct pare_backend *b, st
     struct operands few = all;
     int64_t n = find_rows(l, all.gy);
 
-    (void)b;
     if (n < 0)
-        PARE_TRY(multiply_backward(s, &all, err));
+        PARE_TRY(multiply_backward(s, b, &all, err));
     else
-        PARE_TRY(backward_few(s, &all, n, &few, err));
+        PARE_TRY(backward_few(s, b, &all, n, &few, err));
     if (gb && s->grad_assign[2])
         memset(gb->t.data, 0, gb->bytes);
     if (gb)
