@@ -20,7 +20,7 @@ static const char *random_floats(struct build *b, int rank, const int64_t *dim)
     struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
-        pare_f32_mut(&t)[i] = (float)pare_rng_normal(&rng);
+        pare_f32_mut(&t)[i] = 0.2f * (float)pare_rng_normal(&rng);
     return build_floats(b, rank, dim, pare_f32(&t));
 }
 
@@ -315,6 +315,96 @@ static void test_picks_stay_blocked(void **state)
     check_net(&n, y, "Pad", "pick_axes");
 }
 
+/* ---- transposed convolutions ----------------------------------------------------------- */
+
+/* Random geometry along an axis; the result has at least one element. */
+static int64_t random_transpose_axis(int64_t in, int64_t g[6])
+{
+    int64_t out;
+
+    do {
+        g[0] = random_between(1, 5);                               /* kernel */
+        g[1] = random_between(1, 4);                               /* stride */
+        g[2] = random_between(0, 3) ? 1 : random_between(2, 3);    /* dilation */
+        g[3] = random_between(0, 3), g[4] = random_between(0, 3);  /* pads */
+        g[5] = random_between(0, (g[1] > g[2] ? g[1] : g[2]) - 1); /* output_padding */
+        out = (in - 1) * g[1] + (g[0] - 1) * g[2] + 1 + g[5] - g[3] - g[4];
+    } while (out < 1);
+    return out;
+}
+
+static const char *random_transpose(struct net *n, int nd, const int64_t *dim, int64_t group,
+                                    int64_t each)
+{
+    int64_t g[2][6], list[5][4], w[4] = { dim[1], each }, y[4] = { dim[0], group * each };
+    const char *out, *residual = NULL, *bn[4];
+    struct bin attrs;
+
+    for (int i = 0; i < nd; i++) {
+        y[2 + i] = random_transpose_axis(dim[2 + i], g[i]);
+        w[2 + i] = g[i][0];
+        list[0][i] = g[i][1], list[1][i] = g[i][2], list[2][i] = g[i][3];
+        list[2][nd + i] = g[i][4], list[3][i] = g[i][5];
+    }
+    attrs = CAT(at_ints("strides", nd, list[0]), at_ints("dilations", nd, list[1]),
+                at_ints("pads", 2 * nd, list[2]), at_ints("output_padding", nd, list[3]),
+                at_int("group", group));
+    if (random_between(0, 1))
+        residual = build_node(&n->b, "ConvTranspose", NAMES(n->x, random_floats(&n->b, 2 + nd, w)),
+                              attrs);
+    out = build_node(&n->b, "ConvTranspose",
+                     NAMES(n->x, random_floats(&n->b, 2 + nd, w), random_floats(&n->b, 1, &y[1])),
+                     attrs);
+    if (random_between(0, 2) == 0) {
+        struct pare_tensor one = build_tensor(PARE_F32, 1, &y[1]);
+
+        for (int64_t i = 0; i < y[1]; i++)
+            pare_f32_mut(&one)[i] = 1 + (float)pare_rng_uniform(&rng);
+        for (int i = 0; i < 4; i++)
+            bn[i] = i < 3 ? random_floats(&n->b, 1, &y[1])
+                          : build_floats(&n->b, 1, &y[1], one.data);
+        out = build_node(&n->b, "BatchNormalization", NAMES(out, bn[0], bn[1], bn[2], bn[3]),
+                         NOTHING);
+    }
+    out = apply_activation(&n->b, out, (int)random_between(0, 3));
+    if (residual)
+        out = build_node(&n->b, "Add", NAMES(out, residual), NOTHING);
+    return build_node(&n->b, random_between(0, 1) ? "Tanh" : "Relu", NAMES(out), NOTHING);
+}
+
+static void test_random_transposed(void **state)
+{
+    static const int64_t widths[] = { 1, 3, 4, 8, 16, 19, 32 };
+
+    (void)state;
+    pare_rng_init(&rng, 11);
+    for (int i = 0; i < 150; i++) {
+        int64_t group = random_between(0, 2) ? 1 : random_between(2, 6);
+        int64_t in = widths[random_between(0, 6)], out = widths[random_between(0, 6)];
+        int64_t dim[4] = { random_between(1, 2), group * in, random_between(1, 7),
+                           random_between(1, 9) };
+        int nd = (int)random_between(1, 2);
+        struct net n = start_net(2 + nd, dim);
+
+        check_net(&n, random_transpose(&n, nd, dim, group, out), "ConvTranspose",
+                  "conv_transpose_lines");
+    }
+}
+
+/* Longer than a piece, as in vocoders; threads share the pieces. */
+static void test_long_transposed(void **state)
+{
+    struct net n;
+    const char *y;
+
+    (void)state;
+    pare_rng_init(&rng, 12);
+    n = start_net(INTS(1, 24, 500));
+    y = build_node(&n.b, "ConvTranspose", NAMES(n.x, random_floats(&n.b, INTS(24, 20, 8))),
+                   CAT(at_ints("strides", INTS(4)), at_ints("pads", INTS(2, 2))));
+    check_net(&n, y, "ConvTranspose", "conv_transpose_lines");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +416,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_random_tiles, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_random_splits, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_picks_stay_blocked, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_transposed, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_long_transposed, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,31 @@ static const char *conv_depthwise(struct build *b, const char *x)
     return conv(b, x, 3, 1, 16);
 }
 
+static const char *conv_transpose(struct build *b, const char *x)
+{
+    const char *w = random_floats(b, INTS(16, 16, 3, 3));
+
+    return build_node(b, "ConvTranspose", NAMES(x, w), at_ints("strides", INTS(2, 2)));
+}
+
+static const char *resize(struct build *b, const char *x, const char *mode)
+{
+    const float scales[] = { 1, 1, 2, 2 };
+
+    return build_node(b, "Resize", NAMES(x, "", build_floats(b, INTS(4), scales)),
+                      at_text("mode", mode));
+}
+
+static const char *resize_nearest(struct build *b, const char *x)
+{
+    return resize(b, conv(b, x, 3, 1, 1), "nearest");
+}
+
+static const char *resize_linear(struct build *b, const char *x)
+{
+    return resize(b, conv(b, x, 3, 1, 1), "linear");
+}
+
 static const char *conv_norm(struct build *b, const char *x)
 {
     const float var[16] = { 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2 };
@@ -286,6 +311,9 @@ static const struct {
     { "LSTM", lstm, false },
     { "GRU", gru, false },
     { "RNN", rnn, false },
+    { "conv transpose", conv_transpose, true },
+    { "nearest", resize_nearest, true },
+    { "linear", resize_linear, true },
 };
 
 static const struct {

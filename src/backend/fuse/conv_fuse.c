@@ -16,38 +16,70 @@ static bool foldable(const struct pare_node *n)
     return true;
 }
 
-bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare_conv_fuse *h)
+/* Is it a float32 layer with constant weights? */
+static bool constant_weights(const struct pare_node *n, const struct pare_op *op)
 {
-    struct pare_node *next;
-    struct pare_err err;
+    return pare_node_is(n, op) && pare_is_f32(n->in[0]) && pare_is_const(n->in[1]) &&
+           pare_is_f32(n->in[1]) && pare_numel(&n->out[0]->t) && pare_numel(&n->in[0]->t) &&
+           (n->n_in < 3 || !n->in[2] || pare_is_const(n->in[2]));
+}
 
-    *h = (struct pare_conv_fuse){ .out = n->out[0] };
-    if (!pare_node_is(n, &pare_op_conv) || !pare_is_f32(n->in[0]) || !pare_is_const(n->in[1]) ||
-        !pare_is_f32(n->in[1]) || !pare_numel(&n->out[0]->t) || !pare_numel(&n->in[0]->t) ||
-        (n->n_in > 2 && n->in[2] && !pare_is_const(n->in[2])) || pare_conv_window(n, &h->win, &err))
-        return false;
-    next = pare_only_consumer(v, h->out);
+/* Collect BatchNormalization and post-ops. */
+static void follow(const struct pare_match *v, struct pare_conv_fuse *h)
+{
+    struct pare_node *next = pare_only_consumer(v, h->out);
+
     if (next && foldable(next)) {
         h->bn = next;
         h->out = next->out[0];
     }
     h->out = pare_post_follow(v, h->out, true, &h->post);
+}
+
+bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare_conv_fuse *h)
+{
+    struct pare_err err;
+
+    *h = (struct pare_conv_fuse){ .out = n->out[0] };
+    if (!constant_weights(n, &pare_op_conv) || pare_conv_window(n, &h->win, &err))
+        return false;
+    follow(v, h);
     return true;
 }
 
-bool pare_conv_fuse_cut(const struct pare_node *n, struct pare_conv_fuse *h)
+bool pare_conv_transpose_fuse(const struct pare_match *v, struct pare_node *n,
+                              struct pare_conv_fuse *h)
+{
+    struct pare_err err;
+
+    *h = (struct pare_conv_fuse){ .out = n->out[0] };
+    if (!constant_weights(n, &pare_op_conv_transpose) ||
+        pare_conv_transpose_window(n, &h->win, &err))
+        return false;
+    follow(v, h);
+    return true;
+}
+
+void pare_conv_fuse_cut(const struct pare_node *n, struct pare_conv_fuse *h, int keep)
 {
     struct pare_post *p = &h->post;
+
+    if (keep >= p->n)
+        return;
+    for (int i = keep; i < p->n; i++)
+        if (p->op[i].kind == PARE_POST_SUM)
+            p->sum = NULL;
+    p->n = p->n_nodes = keep;
+    h->out = keep ? p->node[keep - 1]->out[0] : h->bn ? h->bn->out[0] : n->out[0];
+}
+
+int pare_conv_fuse_before_sum(const struct pare_conv_fuse *h)
+{
     int at = 0;
 
-    while (at < p->n && p->op[at].kind != PARE_POST_SUM)
+    while (at < h->post.n && h->post.op[at].kind != PARE_POST_SUM)
         at++;
-    if (at == p->n)
-        return false;
-    p->n = p->n_nodes = at;
-    p->sum = NULL;
-    h->out = at ? p->node[at - 1]->out[0] : h->bn ? h->bn->out[0] : n->out[0];
-    return true;
+    return at;
 }
 
 bool pare_conv_fuse_step(const struct pare_match *v, struct pare_node *n,
@@ -97,7 +129,7 @@ int pare_conv_fuse_fold(struct pare_backend *b, const struct pare_node *n,
                         const struct pare_conv_fuse *h, float *scale, float *bias,
                         struct pare_err *err)
 {
-    int64_t O = n->in[1]->t.dim[0];
+    int64_t O = n->out[0]->t.dim[1];
     const float *given = NULL;
 
     if (n->n_in > 2 && n->in[2]) {

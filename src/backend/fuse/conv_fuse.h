@@ -21,8 +21,15 @@ struct pare_conv_fuse {
 /* Match a float32 Conv with constant weights and the nodes to fuse after it. */
 bool pare_conv_fuse(const struct pare_match *v, struct pare_node *n, struct pare_conv_fuse *h);
 
-/* Do not fuse the residual Add and what follows it; false if there is none. */
-bool pare_conv_fuse_cut(const struct pare_node *n, struct pare_conv_fuse *h);
+/* The same for ConvTranspose. */
+bool pare_conv_transpose_fuse(const struct pare_match *v, struct pare_node *n,
+                              struct pare_conv_fuse *h);
+
+/* Fuse the first `keep` post-ops only. */
+void pare_conv_fuse_cut(const struct pare_node *n, struct pare_conv_fuse *h, int keep);
+
+/* The number of post-ops before the residual Add. */
+int pare_conv_fuse_before_sum(const struct pare_conv_fuse *h);
 
 /* Fill in the step's lists: in[0] is X, in[1] the other operand of a residual Add; false when out
  * of memory. */

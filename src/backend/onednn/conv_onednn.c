@@ -78,9 +78,13 @@ static bool conv_onednn_match(const struct pare_match *v, struct pare_node *n, s
     if (!c || !pare_conv_fuse(v, n, &c->fuse))
         return false;
     /* Its fast primitives add a residual before activations, not after them. */
-    if (!layouts(v, n, c, &in_block, &out_block) &&
-        (!pare_conv_fuse_cut(n, &c->fuse) || !layouts(v, n, c, &in_block, &out_block)))
-        return false;
+    if (!layouts(v, n, c, &in_block, &out_block)) {
+        if (!c->fuse.post.sum)
+            return false;
+        pare_conv_fuse_cut(n, &c->fuse, pare_conv_fuse_before_sum(&c->fuse));
+        if (!layouts(v, n, c, &in_block, &out_block))
+            return false;
+    }
     if (!pare_conv_fuse_step(v, n, &c->fuse, in_block, out_block, s)) {
         dnnl_primitive_desc_destroy(c->pd);
         return false;

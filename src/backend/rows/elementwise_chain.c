@@ -3,9 +3,12 @@
 
 #define PIECE 2048 /* elements: whole blocks */
 
-/* The layout that most of the chain's operands have already. */
+/* The layout that most of the chain's operands have already; row-major if blocks are mostly empty,
+ * as with the three channels of an image. */
 static int prefer_block(const struct pare_match *v, const struct pare_node *n)
 {
+    if (n->out[0]->t.rank > 1 && 4 * n->out[0]->t.dim[1] <= v->backend->block)
+        return 1;
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] && !pare_is_const(n->in[i]) && pare_same_shape(&n->in[i]->t, &n->out[0]->t) &&
             pare_block_of(v, n->in[i]) > 1)
