@@ -2,9 +2,9 @@
  * by packed GEMM, with post-ops.
  *
  * The outputs whose position has the same remainder modulo the stride get the same taps.  Such a
- * class is a convolution of stride 1 over the input, whose results are at every stride-th pixel.  The
- * pixels of a class in an output line are the rows of a product (gemm_packed.h) whose columns are
- * the output channels.  If taps reach beyond the input, it is copied into a frame of zeros first.
+ * class is a convolution of stride 1 over the input, whose results are at every stride-th pixel.
+ * The pixels of a class in an output line are the rows of a product (gemm_packed.h) whose columns
+ * are the output channels.  If taps reach beyond the input, it is copied into a frame of zeros.
  * Groups are multiplied with as many others as fill blocks of channels.
  */
 #include "../fuse/conv_fuse.h"
