@@ -2,9 +2,12 @@
  *
  * Parameters are row-major or blocked (step.blocked_filters).  If a primitive needs another layout,
  * they are reordered once per step and pass, and so is their gradient.  Where oneDNN cannot add to
- * a gradient, it writes to scratch memory, and the result is added from there.
+ * a gradient, it writes to scratch memory, and the result is added from there.  With bf16, X, W and
+ * the gradient of Y are rounded to scratch memory first; results are float32.
  */
 #include "conv_desc.h"
+
+#include "../gemm/bf16_pairs.h"
 
 #include "../../base/simd.h"
 
@@ -29,6 +32,8 @@ struct conv {
     float *gx; /* X's gradient if it has to be added */
     float *gb; /* gradient of the bias */
     bool forward, want_x, want_w;
+    bool bf16;
+    uint16_t *x16[2], *gy16; /* X of run() and of backward(), and Y's gradient, in bf16 */
 };
 
 /* ---- descriptors --------------------------------------------------------------------- */
@@ -36,8 +41,17 @@ struct conv {
 struct sides {
     dnnl_memory_desc_t x, y, w, b;
     struct pare_conv_sides g;
-    bool bias;
+    bool bias, bf16;
 };
+
+/* The same in bf16, if the operands are. */
+static dnnl_memory_desc_t operand(const struct sides *s, const dnnl_memory_desc_t *md)
+{
+    dnnl_memory_desc_t m = *md;
+
+    m.data_type = s->bf16 ? dnnl_bf16 : dnnl_f32;
+    return m;
+}
 
 static bool make_pd(struct prim *p, const void *desc, const struct pare_match *v,
                     dnnl_primitive_desc_t hint)
@@ -62,18 +76,19 @@ static void destroy_all(struct conv *c)
 
 static bool describe_back(const struct pare_match *v, struct conv *c, struct sides *s)
 {
+    const dnnl_memory_desc_t x = operand(s, &s->x), w = operand(s, &s->w), gy = operand(s, &s->y);
     dnnl_convolution_desc_t d;
 
     if (c->want_x &&
-        (dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &s->x, &s->w,
-                                                          &s->y, s->g.stride, s->g.dilate,
-                                                          s->g.begin, s->g.end) != dnnl_success ||
+        (dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &s->x, &w,
+                                                          &gy, s->g.stride, s->g.dilate, s->g.begin,
+                                                          s->g.end) != dnnl_success ||
          !make_pd(&c->data, &d, v, c->fwd.pd) || pare_dnnl_is_reference(c->data.pd)))
         return false;
     return !c->want_w ||
            (dnnl_dilated_convolution_backward_weights_desc_init(
-                &d, dnnl_convolution_direct, &s->x, &s->w, s->bias ? &s->b : NULL, &s->y,
-                s->g.stride, s->g.dilate, s->g.begin, s->g.end) == dnnl_success &&
+                &d, dnnl_convolution_direct, &x, &s->w, s->bias ? &s->b : NULL, &gy, s->g.stride,
+                s->g.dilate, s->g.begin, s->g.end) == dnnl_success &&
             make_pd(&c->weights, &d, v, c->fwd.pd) && !pare_dnnl_is_reference(c->weights.pd));
 }
 
@@ -84,10 +99,12 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
 {
     const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
     struct pare_tensor w = pare_conv_weight(&n->in[1]->t, c->win.group);
+    dnnl_memory_desc_t from, weights;
     dnnl_convolution_desc_t d;
     struct sides s;
 
     s.bias = n->n_in > 2 && n->in[2];
+    s.bf16 = c->bf16;
     pare_dnnl_any(&s.x, x);
     pare_dnnl_any(&s.y, y);
     pare_dnnl_any(&s.w, &w);
@@ -95,12 +112,17 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
     pare_conv_sides(&c->win, &s.g);
     if ((*in && !pare_dnnl_md(&s.x, x, *in)) || (*out && !pare_dnnl_md(&s.y, y, *out)))
         return false;
-    if (dnnl_dilated_convolution_forward_desc_init(
-            &d, dnnl_forward_training, dnnl_convolution_direct, &s.x, &s.w, s.bias ? &s.b : NULL,
-            &s.y, s.g.stride, s.g.dilate, s.g.begin, s.g.end) != dnnl_success ||
+    from = operand(&s, &s.x);
+    weights = operand(&s, &s.w);
+    if (dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training,
+                                                   dnnl_convolution_direct, &from, &weights,
+                                                   s.bias ? &s.b : NULL, &s.y, s.g.stride,
+                                                   s.g.dilate, s.g.begin,
+                                                   s.g.end) != dnnl_success ||
         !make_pd(&c->fwd, &d, v, NULL) || (c->forward && pare_dnnl_is_reference(c->fwd.pd)))
         return false;
     s.x = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_src_md, 0);
+    s.x.data_type = dnnl_f32;
     s.y = *dnnl_primitive_desc_query_md(c->fwd.pd, dnnl_query_dst_md, 0);
     *in = pare_dnnl_block(&s.x, x);
     *out = pare_dnnl_block(&s.y, y);
@@ -135,6 +157,12 @@ static size_t size_of(const struct prim *p, dnnl_query_t what, int i)
     return (dnnl_memory_desc_get_size(md_of(p, what, i)) + 63) & ~(size_t)63;
 }
 
+/* The bytes of a float32 argument in bf16. */
+static size_t half_size(const struct prim *p, dnnl_query_t what)
+{
+    return (size_of(p, what, 0) / 2 + 63) & ~(size_t)63;
+}
+
 /* W is packed again in each pass, so that a layer needs memory for it only while it runs. */
 static void work_sizes(struct pare_step *s, struct conv *c)
 {
@@ -144,6 +172,11 @@ static void work_sizes(struct pare_step *s, struct conv *c)
     c->side = w > gw ? w : gw;
     if (c->forward)
         s->work_bytes[0] = size_of(&c->fwd, dnnl_query_weights_md, 0);
+    if (c->forward && c->bf16)
+        s->work_bytes[0] += size_of(&c->fwd, dnnl_query_src_md, 0);
+    if (c->bf16 && (c->want_x || c->want_w))
+        c->side += half_size(&c->fwd, dnnl_query_dst_md) +
+                   (c->want_w ? size_of(&c->weights, dnnl_query_src_md, 0) : 0);
     s->work_bytes[1] = c->side;
     if (c->want_x)
         s->accumulate_bytes = size_of(&c->data, dnnl_query_diff_src_md, 0);
@@ -163,6 +196,7 @@ static bool conv_train_match(const struct pare_match *v, struct pare_node *n, st
     if (!c || pare_conv_window(n, &c->win, &err))
         return false;
     n_in = n->n_in > 2 && n->in[2] ? 3 : 2;
+    c->bf16 = v->backend->bf16 && v->backend->has_bf16 && c->win.group == 1;
     c->forward = s->passes & PARE_PASS_FORWARD;
     c->want_x = v->requires_grad[n->in[0]->id] && s->passes & PARE_PASS_BACKWARD_DATA;
     c->want_w = (v->requires_grad[n->in[1]->id] || (n_in > 2 && v->requires_grad[n->in[2]->id])) &&
@@ -268,7 +302,11 @@ static int init_forward(struct pare_step *s, struct pare_backend *b, struct pare
     struct conv *c = s->state;
     dnnl_memory_t x, w, y, bias;
 
-    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
+    if (c->bf16)
+        c->x16[0] = (uint16_t *)((unsigned char *)s->work[0]->t.data +
+                                 size_of(&c->fwd, dnnl_query_weights_md, 0));
+    PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_src_md, 0),
+                    c->bf16 ? (void *)c->x16[0] : s->in_buf[0]->t.data, &x, err));
     PARE_TRY(memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->t.data, &y, err));
     PARE_TRY(set_weights(s, b, &c->fwd, &c->pack, &w, err));
     argument(&c->fwd, DNNL_ARG_SRC, x);
@@ -323,7 +361,8 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
     struct conv *c = s->state;
     dnnl_memory_t x, gw, gb;
 
-    PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_src_md, 0), s->in_buf[0]->t.data, &x, err));
+    PARE_TRY(memory(c, b, md_of(&c->weights, dnnl_query_src_md, 0),
+                    c->bf16 ? (void *)c->x16[1] : s->in_buf[0]->t.data, &x, err));
     PARE_TRY(set_weights_grad(s, b, own, &gw, err));
     argument(&c->weights, DNNL_ARG_SRC, x);
     argument(&c->weights, DNNL_ARG_DIFF_DST, gy);
@@ -336,6 +375,20 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, dnnl_memory
         argument(&c->weights, DNNL_ARG_DIFF_BIAS, gb);
     }
     return create_primitive(&c->weights, err);
+}
+
+/* The rounded operands of backward() are the last ones in its scratch memory. */
+static void place_operands(const struct pare_step *s, struct conv *c)
+{
+    unsigned char *end = s->work[1] ? (unsigned char *)s->work[1]->t.data + c->side : NULL;
+
+    if (!c->bf16)
+        return;
+    if (c->want_w) {
+        end -= size_of(&c->weights, dnnl_query_src_md, 0);
+        c->x16[1] = (uint16_t *)end;
+    }
+    c->gy16 = (uint16_t *)(end - half_size(&c->fwd, dnnl_query_dst_md));
 }
 
 static int conv_train_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -353,8 +406,9 @@ static int conv_train_init(struct pare_step *s, struct pare_backend *b, struct p
         PARE_TRY(init_forward(s, b, err));
     if (!c->want_x && !c->want_w)
         return 0;
-    PARE_TRY(
-        memory(c, b, md_of(&c->fwd, dnnl_query_dst_md, 0), s->out_buf[0]->grad->t.data, &gy, err));
+    place_operands(s, c);
+    PARE_TRY(memory(c, b, md_of(c->want_x ? &c->data : &c->weights, dnnl_query_diff_dst_md, 0),
+                    c->bf16 ? (void *)c->gy16 : s->out_buf[0]->grad->t.data, &gy, err));
     if (c->want_x)
         PARE_TRY(init_data(s, b, gy, err));
     return c->want_w ? init_weights(s, b, gy, &md, err) : 0;
@@ -368,10 +422,22 @@ static int execute(const struct prim *p, struct pare_backend *b, struct pare_err
                      "convolution");
 }
 
+/* All elements of a buffer, padding lanes included. */
+static void round_buffer(const struct pare_backend *b, const struct pare_buf *from, uint16_t *to)
+{
+    const int64_t n = (int64_t)(from->bytes / sizeof(float)), part = 1 << 14;
+
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (int64_t i = 0; i < n; i += part)
+        pare_bf16_pairs(pare_f32(&from->t) + i, n - i < part ? n - i : part, (float *)(to + i));
+}
+
 static int conv_train_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv *c = s->state;
 
+    if (c->bf16)
+        round_buffer(b, s->in_buf[0], c->x16[0]);
     if (c->pack.prim)
         PARE_TRY(execute(&c->pack, b, err));
     return execute(&c->fwd, b, err);
@@ -397,7 +463,11 @@ static int conv_train_backward(struct pare_step *s, struct pare_backend *b, stru
 {
     struct conv *c = s->state;
 
+    if (c->bf16 && (c->want_x || c->want_w))
+        round_buffer(b, s->out_buf[0]->grad, c->gy16);
     if (c->want_w) {
+        if (c->bf16)
+            round_buffer(b, s->in_buf[0], c->x16[1]);
         PARE_TRY(execute(&c->weights, b, err));
         if (c->unpack.prim)
             PARE_TRY(execute(&c->unpack, b, err));
