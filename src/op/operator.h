@@ -13,6 +13,7 @@
 
 struct pare_dist;
 struct pare_pick;
+struct pare_taps;
 struct pare_rng;
 
 /* ---- values and nodes --------------------------------------------------------------------- */
@@ -282,6 +283,10 @@ struct pare_op {
      * from the arena (movement.h); inputs after the first are constants.  False: it is something
      * else, or there is no memory.  NULL: it is something else. */
     bool (*pick)(const struct pare_node *n, struct pare_arena *a, struct pare_pick *p);
+
+    /* The same for weighted sums of elements along each axis: one pare_taps per axis
+     * (resize_family.h). */
+    bool (*taps)(const struct pare_node *n, struct pare_arena *a, struct pare_taps *axis);
 
     /* The first axis of the rows that it computes independently of each other: slices of input 0
      * along all axes before it; -1: unknown.  NULL: unknown. */

@@ -405,6 +405,47 @@ static void test_long_transposed(void **state)
     check_net(&n, y, "ConvTranspose", "conv_transpose_lines");
 }
 
+/* ---- linear and cubic Resize -------------------------------------------------------------- */
+
+static void test_random_resampling(void **state)
+{
+    static const char *const coords[] = { "half_pixel", "asymmetric", "align_corners",
+                                          "pytorch_half_pixel", "half_pixel_symmetric" };
+
+    (void)state;
+    pare_rng_init(&rng, 13);
+    for (int i = 0; i < 120; i++) {
+        int rank = (int)random_between(3, 5);
+        bool blocked = random_between(0, 3) > 0, shrink = random_between(0, 1);
+        int64_t dim[5] = { random_between(1, 2), random_between(1, 40), random_between(1, 9),
+                           random_between(1, 12), random_between(1, 9) };
+        struct net n = start_net(rank, dim);
+        float scale[5] = { 1, 1, 1, 1, 1 };
+        const char *y;
+
+        for (int k = rank == 5 ? 3 : 2; k < rank; k++)
+            if (random_between(0, 4))
+                scale[k] = shrink ? (float)random_between(1, 9) / 5
+                                  : (float)random_between(5, 20) / 5;
+        for (int k = 2; k < rank; k++) /* no empty results */
+            scale[k] = scale[k] * (float)dim[k] < 1 ? 1 : scale[k];
+        if (!blocked)
+            n.x = build_node(&n.b, "Transpose", NAMES(n.x), NOTHING);
+        if (!blocked)
+            n.x = build_node(&n.b, "Transpose", NAMES(build_node(&n.b, "Abs", NAMES(n.x), NOTHING)),
+                             NOTHING);
+        y = build_node(&n.b, "Resize",
+                       NAMES(n.x, "", build_const(&n.b, PARE_F32, INTS(rank), scale)),
+                       CAT(at_text("coordinate_transformation_mode", coords[random_between(0, 4)]),
+                           at_text("mode", random_between(0, 2) ? "linear" : "cubic"),
+                           at_int("antialias", random_between(0, 1)),
+                           at_int("exclude_outside", random_between(0, 1))));
+        y = build_node(&n.b, "Neg", NAMES(y), NOTHING);
+        n.any_layout = !blocked;
+        check_net(&n, y, "Resize", "resample_rows");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_picks_stay_blocked, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_random_transposed, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_long_transposed, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_resampling, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,14 +160,6 @@ bool pare_resize_pick(const struct pare_node *n, const struct pare_resize *r, st
 
 /* ---- linear and cubic --------------------------------------------------------------------- */
 
-struct taps {
-    int64_t n;   /* per position */
-    int64_t *at; /* out * n of them */
-    double *w;
-    bool *outside; /* per position */
-    bool moves;
-};
-
 /* Keys' cubic convolution kernel. */
 static double cubic(double x, double a)
 {
@@ -212,7 +204,7 @@ static void weigh(const struct pare_resize *r, const struct pare_resize_axis *a,
 }
 
 static int make_taps(const struct pare_resize *r, const struct pare_resize_axis *a,
-                     struct pare_arena *scratch, struct taps *t, struct pare_err *err)
+                     struct pare_arena *scratch, struct pare_taps *t, struct pare_err *err)
 {
     double reach = (r->mode == PARE_CUBIC ? 2 : 1) / stretch(r, a);
     size_t out = (size_t)a->out;
@@ -244,25 +236,26 @@ struct pass {
     int64_t outer, in, out, inner;
 };
 
-#define APPLY(name, real)                                                                          \
-    PARE_SIMD static void name(real *y, const real *x, const struct pass *p, const struct taps *t) \
-    {                                                                                              \
-        for (int64_t o = 0; o < p->outer; o++, x += p->in * p->inner)                              \
-            for (int64_t k = 0; k < p->out; k++, y += p->inner)                                    \
-                for (int64_t i = 0; i < t->n; i++) {                                               \
-                    const real *q = x + t->at[k * t->n + i] * p->inner;                            \
-                    real w = (real)t->w[k * t->n + i];                                             \
-                                                                                                   \
-                    for (int64_t j = 0; j < p->inner; j++)                                         \
-                        y[j] = i ? y[j] + w * q[j] : w * q[j];                                     \
-                }                                                                                  \
+#define APPLY(name, real)                                                    \
+    PARE_SIMD static void name(real *y, const real *x, const struct pass *p, \
+                               const struct pare_taps *t)                    \
+    {                                                                        \
+        for (int64_t o = 0; o < p->outer; o++, x += p->in * p->inner)        \
+            for (int64_t k = 0; k < p->out; k++, y += p->inner)              \
+                for (int64_t i = 0; i < t->n; i++) {                         \
+                    const real *q = x + t->at[k * t->n + i] * p->inner;      \
+                    real w = (real)t->w[k * t->n + i];                       \
+                                                                             \
+                    for (int64_t j = 0; j < p->inner; j++)                   \
+                        y[j] = i ? y[j] + w * q[j] : w * q[j];               \
+                }                                                            \
     }
 APPLY(apply_float, float)
 APPLY(apply_double, double)
 
 /* Backward pass: gx, of x's shape, += taps of gy. */
 PARE_SIMD static void apply_back(float *gx, const float *gy, const struct pass *p,
-                                 const struct taps *t)
+                                 const struct pare_taps *t)
 {
     for (int64_t o = 0; o < p->outer; o++, gx += p->in * p->inner)
         for (int64_t k = 0; k < p->out; k++, gy += p->inner)
@@ -275,7 +268,7 @@ PARE_SIMD static void apply_back(float *gx, const float *gy, const struct pass *
 }
 
 /* Resample one axis of `now`, into new memory. */
-static int resize_axis(struct pare_tensor *now, int axis, int64_t out, const struct taps *t,
+static int resize_axis(struct pare_tensor *now, int axis, int64_t out, const struct pare_taps *t,
                        struct pare_arena *scratch, struct pare_err *err)
 {
     struct pass p = { pare_span(now, 0, axis), now->dim[axis], out,
@@ -292,7 +285,7 @@ static int resize_axis(struct pare_tensor *now, int axis, int64_t out, const str
     return 0;
 }
 
-static void extrapolate(const struct pare_tensor *y, const struct taps *t, double value)
+static void extrapolate(const struct pare_tensor *y, const struct pare_taps *t, double value)
 {
     int64_t count = pare_numel(y);
     struct pare_walk w;
@@ -333,7 +326,7 @@ static int store(const struct pare_tensor *y, const struct pare_tensor *from, st
 
 /* Compute the taps of all axes, and list the axes that change in the order in which they are
  * applied. */
-static int plan_passes(const struct pare_resize *r, struct pare_arena *scratch, struct taps *t,
+static int plan_passes(const struct pare_resize *r, struct pare_arena *scratch, struct pare_taps *t,
                        struct pare_list *axes, struct pare_err *err)
 {
     axes->n = 0;
@@ -346,12 +339,21 @@ static int plan_passes(const struct pare_resize *r, struct pare_arena *scratch, 
     return 0;
 }
 
+bool pare_resize_taps(const struct pare_resize *r, struct pare_arena *a, struct pare_taps *axis)
+{
+    struct pare_list axes;
+    struct pare_err err;
+
+    return r->mode != PARE_NEAREST && r->coord != PARE_TF_CROP_AND_RESIZE &&
+           !plan_passes(r, a, axis, &axes, &err);
+}
+
 static int forward_taps(struct pare_node *n, struct pare_ctx *c, const struct pare_resize *r,
                         struct pare_err *err)
 {
     const struct pare_tensor *x = &n->in[0]->t;
     struct pare_tensor now = *x;
-    struct taps t[PARE_MAX_RANK];
+    struct pare_taps t[PARE_MAX_RANK];
     struct pare_list axes;
 
     if (x->dtype != PARE_F32 && x->dtype != PARE_F64) {
@@ -380,7 +382,7 @@ static int backward_taps(struct pare_node *n, struct pare_ctx *c, const struct p
                          struct pare_err *err)
 {
     struct pare_tensor now = n->out[0]->grad;
-    struct taps t[PARE_MAX_RANK];
+    struct pare_taps t[PARE_MAX_RANK];
     struct pare_list axes;
 
     PARE_TRY(plan_passes(r, c->scratch, t, &axes, err));

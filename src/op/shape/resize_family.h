@@ -62,6 +62,18 @@ int pare_resize_backward(struct pare_node *n, struct pare_ctx *c, const struct p
 bool pare_resize_pick(const struct pare_node *n, const struct pare_resize *r, struct pare_arena *a,
                       struct pare_pick *p);
 
+/* Sums of n elements for each position along an axis. */
+struct pare_taps {
+    int64_t n;   /* per position */
+    int64_t *at; /* out * n of them */
+    double *w;
+    bool *outside; /* per position */
+    bool moves;    /* false: the axis is unchanged */
+};
+
+/* taps(): only if results are weighted means, without a value for positions outside the input. */
+bool pare_resize_taps(const struct pare_resize *r, struct pare_arena *a, struct pare_taps *axis);
+
 double pare_resize_nni_ops(const struct pare_node *n); /* nni_ops() */
 
 /* ties(): batch and channels, if they are unchanged. */

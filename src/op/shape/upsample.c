@@ -63,6 +63,14 @@ static bool pick(const struct pare_node *n, struct pare_arena *a, struct pare_pi
     return !read_node(n, &r, &err) && pare_resize_pick(n, &r, a, p);
 }
 
+static bool taps(const struct pare_node *n, struct pare_arena *a, struct pare_taps *axis)
+{
+    struct pare_resize r;
+    struct pare_err err;
+
+    return !read_node(n, &r, &err) && pare_resize_taps(&r, a, axis);
+}
+
 static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     struct pare_resize r;
@@ -92,6 +100,7 @@ const struct pare_op pare_op_upsample = {
     .forward = forward,
     .backward = backward,
     .pick = pick,
+    .taps = taps,
     .ties = pare_resize_ties,
     .nni_ops = pare_resize_nni_ops,
     .settings = 0x2,
