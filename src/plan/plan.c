@@ -350,6 +350,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
         if (p->microbatch)
             return 0;
     }
+    PARE_TRY(pare_plan_split_tail(p, err));
     PARE_TRY(rewrite_graph(p, b->without_rewrites, err));
     if (t)
         PARE_TRY(pare_plan_mark_grads(p, err));
@@ -428,6 +429,7 @@ int pare_plan_build(const struct pare_model *model, const struct pare_plan_build
     pare_model_retain((struct pare_model *)model);
     p->reference = opts->reference;
     p->without = b->without;
+    p->tail_depth = b->tail;
     p->backend.sparse_rows = b->sparse_rows;
     p->backend.compact = b->compact;
     p->train = p->ctx.train = t != NULL;
@@ -465,6 +467,7 @@ void pare_plan_free(struct pare_plan *p)
         return;
     pare_microbatch_free(p->microbatch);
     pare_body_plans_free(p);
+    pare_tail_plans_free(p);
     for (int i = 0; i < p->n_steps; i++)
         if (p->step[i]->kernel && p->step[i]->kernel->destroy && p->step[i]->state)
             p->step[i]->kernel->destroy(p->step[i]);

@@ -9,6 +9,7 @@
 struct pare_tuner;
 struct pare_microbatch;
 struct pare_dynamic_results;
+struct pare_tail;
 struct pare_body_plan;
 
 /* pare_plan_new() and pare_plan_run() without checks: opts->in, in[] and out[] have as many tensors
@@ -30,6 +31,8 @@ struct pare_plan {
     struct pare_match view;
     struct pare_ctx ctx;
     struct pare_body_plan *bodies; /* plans of bodies of If, Loop and Scan (body_plans.c) */
+    struct pare_tail *tails;       /* plans after shapes that depend on data (tail_plans.c) */
+    int tail_depth;                /* in how many tails this plan is */
     struct pare_step **step;
     int n_steps, cap_steps;
     struct pare_buf **buf; /* by value id: its buffers, one for each layout */
@@ -131,6 +134,8 @@ struct pare_plan_build {
     /* A body of If, Loop or Scan that stands alone, instead of the model's graph; or NULL. */
     const struct pare_graph *body;
 
+    int tail; /* the body is the tail of a plan of this depth (tail_plans.c); 0: it is not */
+
     const struct pare_plan_slice *slice; /* a plan for one micro-batch of another; or NULL */
     const struct pare_plan_train *train; /* compute gradients, from output 0; NULL: inference */
 };
@@ -211,6 +216,14 @@ extern const struct pare_kernel pare_kernel_plain;
 
 /* The same for nodes whose shapes are known only at run time. */
 extern const struct pare_kernel pare_kernel_dynamic;
+
+/* ---- plans after shapes that depend on data (tail_plans.c) ----------------------------------- */
+
+int pare_plan_split_tail(struct pare_plan *p, struct pare_err *err);
+
+/* The plan that ran last for this node; NULL: the node is no tail, or has not run. */
+struct pare_plan *pare_tail_plan(const struct pare_node *n);
+void pare_tail_plans_free(struct pare_plan *p);
 
 /* ---- results whose shapes depend on data (dynamic_results.c) --------------------------------- */
 
