@@ -43,6 +43,8 @@ static int choose(struct pare_tail *t, struct pare_err *err)
 {
     const struct pare_plan *owner = t->owner;
     struct pare_plan_opts o = { .threads = owner->backend.threads,
+                                .precision = owner->backend.bf16 ? PARE_PRECISION_BF16
+                                                                 : PARE_PRECISION_F32,
                                 .in = t->in,
                                 .n_in = t->graph->n_in };
     struct pare_plan_build build = { .opts = &o,
