@@ -221,7 +221,7 @@ extern const struct pare_kernel pare_kernel_dynamic;
 
 int pare_plan_split_tail(struct pare_plan *p, struct pare_err *err);
 
-/* The plan that ran last for this node; NULL: the node is no tail, or has not run. */
+/* The plan that ran last for this node; NULL: it is another node, or has not run. */
 struct pare_plan *pare_tail_plan(const struct pare_node *n);
 void pare_tail_plans_free(struct pare_plan *p);
 
