@@ -298,6 +298,39 @@ NETWORK(channels_last)
                 10, NOTHING);
 }
 
+/* The Transpose moves to where it has less to move; then the convolution can pad. */
+NETWORK(channels_last_input)
+{
+    const char *y = pad(n, n->x, 0, INTS(0, 1, 1, 0, 0, 1, 1, 0));
+
+    return conv(n, transpose(n, y, INTS(0, 3, 1, 2)), 5, S, NOTHING);
+}
+
+/* The mean of all positions has its axes in order. */
+NETWORK(channels_last_mean)
+{
+    const char *y = transpose(n, conv(n, n->x, 5, C, NOTHING), INTS(0, 2, 3, 1));
+
+    y = NODE("ReduceMean", NAMES(NODE("Relu", NAMES(y), NOTHING)),
+             CAT(at_ints("axes", INTS(1, 2)), at_int("keepdims", 0)));
+    return NODE("Tanh", NAMES(y), NOTHING);
+}
+
+NETWORK(reduce_in_another_order)
+{
+    const char *y = transpose(n, n->x, INTS(0, 3, 2, 1));
+
+    return NODE("ReduceMean", NAMES(NODE("Relu", NAMES(y), NOTHING)),
+                CAT(at_ints("axes", INTS(2)), at_int("keepdims", 0)));
+}
+
+NETWORK(transpose_of_ones)
+{
+    const char *y = NODE("ReduceMax", NAMES(n->x), at_ints("axes", INTS(2, 3)));
+
+    return NODE("Tanh", NAMES(transpose(n, y, INTS(0, 2, 3, 1))), NOTHING);
+}
+
 /* One Transpose would become one elsewhere. */
 NETWORK(one_transpose)
 {
@@ -364,6 +397,10 @@ static const struct {
     { "scales and shifts, product", affine_product, "Reshape Gemm" },
     { "scales and shifts, many products", affine_batch, "MatMul Add" },
     { "channels last", channels_last, "Conv Relu Conv Sigmoid Mul Concat ReduceMean Conv" },
+    { "channels last, pad of the input", channels_last_input, "Transpose Conv" },
+    { "channels last, mean", channels_last_mean, "Conv Relu ReduceMean Tanh" },
+    { "mean in another order", reduce_in_another_order, "Transpose Relu ReduceMean" },
+    { "transpose of axes of size 1", transpose_of_ones, "ReduceMax Reshape Tanh" },
     { "one transpose", one_transpose, "Transpose Relu" },
     { "transposes around rows", rows, "Transpose Softmax Transpose" },
     { "output between transposes", output_between, "Tanh Relu Transpose" },

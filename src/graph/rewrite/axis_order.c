@@ -232,6 +232,32 @@ static int reduce_axes(struct pare_rewriter *r, struct pare_node *n, const int *
     return to->axes.v ? 0 : pare_no_memory(err, "to rewrite the graph");
 }
 
+bool pare_absorbs_order(const struct pare_node *n, const int *perm)
+{
+    const int rank = n->n_in && n->in[0] ? n->in[0]->t.rank : 0;
+    struct pare_err err;
+    unsigned gone;
+    int last = -1;
+
+    if (!n->op || n->op->attrs != pare_reduce_attrs || pare_attr(n, "keepdims") != 0 ||
+        !has_constants(n) || pare_reduce_axes(n, &gone, &err) || !gone)
+        return false;
+    for (int i = 0; i < rank; i++) {
+        if (gone >> i & 1)
+            continue;
+        if (perm[i] < last)
+            return false;
+        last = perm[i];
+    }
+    return true;
+}
+
+int pare_absorb_order(struct pare_rewriter *r, struct pare_node *n, const int *perm,
+                      struct pare_err *err)
+{
+    return reduce_axes(r, n, perm, n->in[0]->t.rank, err);
+}
+
 /* A constant operand with all axes, permuted. */
 static int permute_operand(struct pare_rewriter *r, struct pare_node *n, int k, const int *perm,
                            int rank, struct pare_err *err)

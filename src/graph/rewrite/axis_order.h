@@ -20,4 +20,10 @@ bool pare_accepts_order(const struct pare_node *n, const int *perm);
 int pare_set_axis_order(struct pare_rewriter *r, struct pare_node *n, const int *perm,
                         struct pare_err *err);
 
+/* Can the node, which has known shapes, read input 0 in this order instead, with the same result?
+ * A Reduce that drops axes can, if the others stay in order.  Change its attributes so. */
+bool pare_absorbs_order(const struct pare_node *n, const int *perm);
+int pare_absorb_order(struct pare_rewriter *r, struct pare_node *n, const int *perm,
+                      struct pare_err *err);
+
 #endif

@@ -2,7 +2,7 @@
  * make shapes that nodes compute constants where one size at most is not known. */
 #include <string.h>
 
-#include "../../op/op.h"
+#include "../../op/shape/movement.h"
 #include "rewrite.h"
 
 /* Can the shape of y be written as a constant for a Reshape of x?  At most one size follows a free
@@ -53,12 +53,32 @@ static bool is_view(const struct pare_node *n)
     return n && n->op && n->op->flags & PARE_OP_VIEW && n->n_out == 1 && !n->replaced && n->in[0];
 }
 
+/* Does the Transpose move only axes of size 1, so that the order of elements stays? */
+static bool moves_ones(const struct pare_rewriter *r, const struct pare_node *n)
+{
+    int perm[PARE_MAX_RANK], last = -1;
+
+    if (!pare_node_is(n, &pare_op_transpose) || n->in[0]->flags & PARE_V_CONST)
+        return false;
+    pare_transpose_perm(n, perm);
+    for (int i = 0; i < n->in[0]->t.rank; i++) {
+        if (n->in[0]->t.dim[perm[i]] == 1 && pare_rewrite_is_fixed(r, n->in[0], perm[i]))
+            continue;
+        if (perm[i] < last)
+            return false;
+        last = perm[i];
+    }
+    return n->version >= 5;
+}
+
 static int merge(struct pare_rewriter *r, struct pare_node *n, struct pare_err *err)
 {
     const struct pare_node *before = is_view(n) ? n->in[0]->maker : NULL;
     int64_t shape[PARE_MAX_RANK];
     struct pare_value *x;
 
+    if (moves_ones(r, n) && constant_shape(r, n->in[0], n->out[0], shape))
+        return become_reshape(r, n, n->in[0], shape, err);
     if (!is_view(n) || n->version < 5)
         return 0;
     if (is_view(before) && !(n->in[0]->flags & PARE_V_CONST) &&

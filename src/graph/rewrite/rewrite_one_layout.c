@@ -3,7 +3,7 @@
  *
  * Nodes that accept any order of axes (axis_order.h) and share values form a region.  If its values
  * had another order, Transposes where values enter or leave the region would vanish, and others
- * would be needed.  The order is changed if that moves fewer bytes, with no more nodes.
+ * would be needed.  The order is changed if that moves fewer bytes, with no more Transposes.
  */
 #include <string.h>
 
@@ -153,8 +153,8 @@ static void invert(const int *perm, int rank, int *inverse)
         inverse[perm[i]] = i;
 }
 
-/* Orders of the Transposes at the borders of regions; which values are read elsewhere. */
-static void find_borders(const struct search *s)
+/* Orders of the Transposes at the borders of regions. */
+static void find_orders(const struct search *s)
 {
     int perm[PARE_MAX_RANK], inverse[PARE_MAX_RANK];
 
@@ -162,14 +162,8 @@ static void find_borders(const struct search *s)
         const struct pare_node *n = s->r->g->node[i];
         struct region *g;
 
-        if (s->member[i])
+        if (s->member[i] || !pare_node_is(n, &pare_op_transpose) || !is_known(n))
             continue;
-        if (!pare_node_is(n, &pare_op_transpose) || !is_known(n)) {
-            for (int k = 0; k < n->n_in; k++)
-                if (region_of(s, n->in[k]))
-                    s->outside[n->in[k]->id] = true;
-            continue;
-        }
         pare_transpose_perm(n, perm);
         if ((g = region_of(s, n->out[0])))
             propose(g, perm, bytes_of(n->out[0]));
@@ -191,6 +185,26 @@ static void choose(struct region *g)
         return;
     g->perm = g->order[best].perm;
     invert(g->perm, g->rank, g->inverse);
+}
+
+/* Does the node read its input in the new order of this region, if it has one? */
+static bool absorbs(const struct region *g, const struct pare_node *n)
+{
+    return g && g->perm && is_known(n) && pare_absorbs_order(n, g->perm);
+}
+
+/* Which values are read in their old order. */
+static void find_outside(const struct search *s)
+{
+    for (int i = 0; i < s->n_nodes; i++) {
+        const struct pare_node *n = s->r->g->node[i];
+
+        if (s->member[i] || (pare_node_is(n, &pare_op_transpose) && is_known(n)))
+            continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (region_of(s, n->in[k]) && (k || !absorbs(region_of(s, n->in[k]), n)))
+                s->outside[n->in[k]->id] = true;
+    }
 }
 
 /* ---- what an order saves --------------------------------------------------------------------- */
@@ -265,7 +279,7 @@ static bool decide(const struct search *s)
         struct region *g = s->region[i];
 
         if (g)
-            g->flips = g->perm && !g->refused && g->nodes > 0 && g->gain > 0;
+            g->flips = g->perm && !g->refused && g->nodes >= 0 && g->gain > 0;
     }
     for (int i = 0; i < s->n_nodes; i++) {
         const struct pare_node *n = s->r->g->node[i];
@@ -373,9 +387,15 @@ static int flip_nodes(struct search *s, struct pare_err *err)
                 PARE_TRY(flip_node(s, n, g, err));
             continue;
         }
-        g = pare_node_is(n, &pare_op_transpose) ? region_of(s, n->in[0]) : NULL;
-        if (g && g->flips)
+        g = n->n_in ? region_of(s, n->in[0]) : NULL;
+        if (!g || !g->flips || !is_known(n))
+            continue;
+        if (pare_node_is(n, &pare_op_transpose)) {
             PARE_TRY(merge_transpose(s, n, g, err));
+        } else if (absorbs(g, n)) {
+            PARE_TRY(pare_absorb_order(s->r, n, g->perm, err));
+            n->in[0] = s->twin[n->in[0]->id];
+        }
     }
     return 0;
 }
@@ -391,10 +411,11 @@ static int one_layout(struct pare_rewriter *r, struct pare_err *err)
         return 0;
     PARE_TRY(open_search(&s, err));
     PARE_TRY(find_members(&s, err));
-    find_borders(&s);
+    find_orders(&s);
     for (int i = 0; i < s.n_values; i++)
         if (s.region[i])
             choose(s.region[i]);
+    find_outside(&s);
     count_values(&s);
     count_nodes(&s);
     if (!decide(&s))

@@ -145,9 +145,11 @@ struct pare_value *pare_rewrite_value(struct pare_rewriter *r, const struct pare
     struct pare_value *v = name_value(r, like->name, err);
     unsigned axes = 0;
 
-    if (!v || add_elsewhere(r, v, like, perm, err))
+    if (!v)
         return NULL;
     permute(&v->t, &like->t, perm);
+    if (add_elsewhere(r, v, like, perm, err))
+        return NULL;
     for (int i = 0; i < like->t.rank; i++)
         axes |= (r->free_axes[like->id] >> (perm ? perm[i] : i) & 1) << i;
     r->free_axes[v->id] = axes;
