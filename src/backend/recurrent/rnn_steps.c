@@ -6,8 +6,8 @@
 
 #define GROUP 96 /* rows of a product at a time, if its weights fit in the cache */
 #define CACHE_BYTES (640 << 10)
-#define LEAST_MACS (48 << 10)  /* of a run that starts threads */
-#define LEAST_SHARE (32 << 10) /* of a thread between two barriers */
+#define LEAST_MACS (256 << 10) /* of a run that starts threads */
+#define LEAST_SHARE (64 << 10) /* of a thread between two barriers */
 #define MANY_MACS (1 << 20)    /* of a product with W that all threads share */
 
 size_t pare_packed_rnn_work(const struct pare_packed_rnn *c, void *memory, struct pare_rnn_pass *p)
