@@ -25,16 +25,20 @@ static int64_t random_size(int64_t n)
     return 1 + (int64_t)pare_rng_below(&rng, (uint64_t)n);
 }
 
-/* Random sizes, with gaps between runs and rows; nothing outside y is written. */
+/* Random sizes, one row or many, with gaps between runs and rows; nothing outside y is written. */
 static void check_product(int block)
 {
     static float x[ROWS * (2 * DEPTH + GAP)], w[DEPTH * COLUMNS], y[ROWS * (COLUMNS + GAP)];
     static float packed[DEPTH * COLUMNS];
-    int64_t blocks = random_size(COLUMNS / block), run = random_size(16),
-            runs = random_size(DEPTH / run);
-    int64_t rest = DEPTH - runs * run, last = random_size(rest < run ? rest + 1 : run) - 1;
-    int64_t K = run * runs + last, columns = blocks * block, rows = random_size(ROWS);
+    const bool vector = random_size(4) == 1; /* one row without gaps */
+    int64_t blocks = random_size(COLUMNS / block), run = random_size(vector ? DEPTH : 16),
+            runs = vector ? 1 : random_size(DEPTH / run);
+    int64_t rest = DEPTH - runs * run,
+            last = vector ? 0 : random_size(rest < run ? rest + 1 : run) - 1;
+    int64_t K = run * runs + last, columns = blocks * block, rows = vector ? 1 : random_size(ROWS);
+    int64_t shown = columns + 1 - random_size(block); /* the last block of y may not be full */
     struct pare_packed_gemm p = {
+        .columns = shown < columns ? shown : 0,
         .x = x,
         .w = packed,
         .y = y,
@@ -64,7 +68,7 @@ static void check_product(int block)
         for (int64_t c = 0; c < p.y_row; c++) {
             double sum = 0;
 
-            if (r >= rows || c >= columns) {
+            if (r >= rows || c >= shown) {
                 assert_true(y[r * p.y_row + c] == 77);
                 continue;
             }

@@ -42,6 +42,21 @@ static void apply_post_ops(const struct pare_packed_gemm *p, int64_t first, int6
     }
 }
 
+/* Start, clamp and store n sums of a row, from a block of columns on. */
+static void put_row(const struct pare_packed_gemm *p, int64_t row, int64_t block, const float *sum,
+                    int64_t n)
+{
+    if (p->columns && block * p->block + n > p->columns)
+        n = p->columns - block * p->block;
+    for (int64_t c = 0; c < n; c++) {
+        int64_t at = row * p->y_row + (block + c / p->block) * p->y_block + c % p->block;
+        float v = p->start ? sum[c] + p->start[at] : sum[c];
+
+        v = p->clamp && v < p->low ? p->low : v;
+        p->y[at] = p->clamp && v > p->high ? p->high : v;
+    }
+}
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -114,13 +129,7 @@ static void all_scalar(const struct pare_packed_gemm *p)
 
                 add_products(p, p->x + r * p->x_row + element_at(p, k), w, sum);
             }
-            for (int c = 0; c < p->block; c++) {
-                int64_t at = r * p->y_row + b * p->y_block + c;
-                float v = p->start ? sum[c] + p->start[at] : sum[c];
-
-                v = p->clamp && v < p->low ? p->low : v;
-                p->y[at] = p->clamp && v > p->high ? p->high : v;
-            }
+            put_row(p, r, b, sum, p->block);
         }
     apply_post_ops(p, 0, p->blocks);
 }

@@ -26,6 +26,8 @@ struct pare_packed_gemm {
     const float *sum; /* operand of PARE_POST_SUM, shaped like y; or NULL */
     float *y;
     int64_t rows, blocks; /* blocks: of columns */
+    int64_t columns;      /* if the last block of y is not full: columns of y, and n_post must be 0;
+                             else 0.  w and bias have whole blocks. */
     int64_t runs, run;    /* K = runs * run + tails * last; tails 0 means 1 */
     int64_t last, tails;
     const int64_t *offset; /* offset of each run; NULL: multiples of x_run */
@@ -44,13 +46,15 @@ static inline int64_t pare_packed_gemm_depth(const struct pare_packed_gemm *p)
 
 void pare_packed_gemm_run(const struct pare_packed_gemm *p);
 
-/* Row-major matrices without gaps, (rows, K) times (K, columns); the caller sets x, w and y. */
+/* Row-major matrices without gaps, (rows, K) times (K, columns); the caller sets x, w and y.  w has
+ * whole blocks of columns. */
 static inline struct pare_packed_gemm pare_packed_gemm_matrix(int64_t rows, int64_t K,
                                                               int64_t columns, int block)
 {
     return (struct pare_packed_gemm){
         .rows = rows,
-        .blocks = columns / block,
+        .blocks = (columns + block - 1) / block,
+        .columns = columns % block ? columns : 0,
         .runs = 1,
         .run = K,
         .x_row = K,

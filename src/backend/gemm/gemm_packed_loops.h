@@ -36,10 +36,25 @@ NAME(walk)(const float *x, const struct steps s, const float *w, int64_t count, 
     return w;
 }
 
-/* Bias, start and clamp.  max and min return their second operand if one is NaN. */
-TARGET static inline __attribute__((always_inline)) void
-NAME(put)(const struct pare_packed_gemm *p, int64_t at, VEC sum[ROWS][2], const int n, const int nv)
+/* Start and clamp.  max and min return their second operand if one is NaN. */
+TARGET static inline __attribute__((always_inline)) void NAME(put)(const struct pare_packed_gemm *p,
+                                                                   int64_t first, int64_t block,
+                                                                   VEC sum[ROWS][2], const int n,
+                                                                   const int nv)
 {
+    const int64_t at = first * p->y_row + block * p->y_block;
+
+    if (p->columns && (block + nv) * BLOCK > p->columns) {
+#pragma GCC unroll 16
+        for (int r = 0; r < n; r++) {
+            float part[2 * BLOCK];
+
+            for (int v = 0; v < nv; v++)
+                STORE(part + v * BLOCK, sum[r][v]);
+            put_row(p, first + r, block, part, nv * BLOCK);
+        }
+        return;
+    }
     if (p->start) {
 #pragma GCC unroll 16
         for (int r = 0; r < n; r++)
@@ -83,7 +98,7 @@ NAME(rows)(const struct pare_packed_gemm *p, int64_t first, int64_t block, const
             __builtin_prefetch(p->y + (first + r) * p->y_row + (block + v) * p->y_block, 1);
     for (int64_t i = 0; i < runs; i++)
         w = NAME(walk)(x + run_at(p, i), s, w, count[i >= p->runs], sum, n, nv);
-    NAME(put)(p, first * p->y_row + block * p->y_block, sum, n, nv);
+    NAME(put)(p, first, block, sum, n, nv);
 }
 
 #define SOME(s, n)                            \
@@ -157,7 +172,7 @@ NAME(vector)(const struct pare_packed_gemm *p, int64_t block, const int nv)
             sum[0][v] = FMA(ALL(x[k]), LOAD(w + v * BLOCK), sum[0][v]);
     for (int v = 0; v < nv; v++)
         sum[0][v] = ADD(ADD(sum[0][v], sum[1][v]), ADD(sum[2][v], sum[3][v]));
-    NAME(put)(p, block * p->y_block, sum, 1, nv);
+    NAME(put)(p, 0, block, sum, 1, nv);
 }
 
 TARGET static void NAME(one_row)(const struct pare_packed_gemm *p, int64_t first, int64_t block,

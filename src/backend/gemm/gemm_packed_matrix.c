@@ -33,10 +33,26 @@ PARE_SIMD static void pack_transposed(const struct pare_packed_gemm_weights *w, 
                    sizeof(float));
 }
 
+/* Pack the last columns, from `first` on, less than a block, with zeros after them. */
+static void pack_rest(const struct pare_packed_gemm_weights *w, int64_t first, int64_t block,
+                      int64_t step, float *to)
+{
+    const unsigned char *from = w->w;
+
+    for (int64_t k = 0; k < w->K; k++)
+        for (int64_t c = 0; c < block; c++) {
+            int64_t at = w->transposed ? (first + c) * w->K + k : k * w->N + first + c;
+
+            to[k * step + c] = 0;
+            if (first + c < w->N)
+                memcpy(to + k * step + c, from + (size_t)at * sizeof(float), sizeof(float));
+        }
+}
+
 void pare_packed_gemm_pack(const struct pare_backend *b, const struct pare_packed_gemm_weights *w,
                            float *to)
 {
-    const int64_t blocks = w->N / b->block, block = b->block;
+    const int64_t blocks = pare_packed_gemm_columns(w->N, b->block) / b->block, block = b->block;
     const unsigned char *from = w->w;
 
 #pragma omp parallel for num_threads(b->threads)
@@ -44,6 +60,10 @@ void pare_packed_gemm_pack(const struct pare_backend *b, const struct pare_packe
         int64_t at = pare_packed_gemm_at(w->K, blocks, b->block, 0, i * block);
         int64_t step = pare_packed_gemm_at(w->K, blocks, b->block, 1, i * block) - at;
 
+        if ((i + 1) * block > w->N) {
+            pack_rest(w, i * block, block, step, to + at);
+            continue;
+        }
         for (int64_t c = 0; c < block && w->transposed; c += 8)
             pack_transposed(w, i * block + c, step, to + at + c);
         for (int64_t k = 0; k < w->K && !w->transposed; k++)
@@ -99,6 +119,8 @@ static void multiply(const struct pare_packed_gemm *whole, const struct part *r)
         p.bias += r->first * p.block;
     p.rows = r->to - r->from;
     p.blocks = r->end - r->first;
+    if (p.columns)
+        p.columns -= r->first * p.block;
     pare_packed_gemm_run(&p);
 }
 
@@ -131,7 +153,7 @@ static void by_columns(int threads, const struct pare_packed_gemm *p, pare_packe
 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int i = 0; i < threads; i++) {
-        int64_t from = pairs * i / threads * 2, to = pairs * (i + 1) / threads * 2;
+        int64_t from = pairs * i / threads * 2, to = pairs * (i + 1) / threads * 2, end;
 
         to = to < p->blocks ? to : p->blocks;
         for (int64_t c = from; c < to; c += 2 * some) {
@@ -139,8 +161,10 @@ static void by_columns(int threads, const struct pare_packed_gemm *p, pare_packe
 
             multiply(p, &r);
         }
+        end = to * p->block;
+        end = p->columns && p->columns < end ? p->columns : end;
         for (int64_t m = 0; m < p->rows && then && from < to; m++)
-            then(arg, m * p->y_row + from * p->block, m * p->y_row + to * p->block);
+            then(arg, m * p->y_row + from * p->block, m * p->y_row + end);
     }
 }
 

@@ -10,15 +10,22 @@ struct pare_backend;
 /* (K, N), or transposed (N, K), as stored in a file: perhaps unaligned. */
 struct pare_packed_gemm_weights {
     const void *w;
-    int64_t K, N; /* N: a multiple of the block */
+    int64_t K, N;
     bool transposed;
 };
 
-/* Pack into K * N floats. */
+/* Columns of the packed form of n columns: whole blocks. */
+static inline int64_t pare_packed_gemm_columns(int64_t n, int block)
+{
+    return (n + block - 1) / block * block;
+}
+
+/* Pack into K * pare_packed_gemm_columns(N) floats. */
 void pare_packed_gemm_pack(const struct pare_backend *b, const struct pare_packed_gemm_weights *w,
                            float *to);
 
-/* Pack, rounded to pairs of bf16; `to` and `scratch` have pare_bf16_half(K) * N floats each. */
+/* Pack, rounded to pairs of bf16; `to` has pare_bf16_half(K) * pare_packed_gemm_columns(N) floats,
+ * `scratch` at least pare_bf16_half(K) * N. */
 void pare_packed_gemm_pack_bf16(const struct pare_backend *b,
                                 const struct pare_packed_gemm_weights *w, float *scratch,
                                 float *to);

@@ -86,7 +86,7 @@ static bool linear_packed_match(const struct pare_match *v, struct pare_node *n,
     struct linear *l;
 
     if (v->backend->block < 8 || !pare_linear_fuse_read(v, n, &fuse) ||
-        fuse.N % v->backend->block ||
+        fuse.N < v->backend->block ||
         fuse.M < (v->ignore_cost || v->backend->bf16 ? 1 : LEAST_ROWS))
         return false;
     l = pare_alloc(v->backend->arena, 1, sizeof(*l));
@@ -96,7 +96,8 @@ static bool linear_packed_match(const struct pare_match *v, struct pare_node *n,
     l->bf16 = v->backend->bf16;
     if (!pare_chain_after(v, fuse.out, &l->links))
         l->links.n_links = l->links.n_ops = 0;
-    l->simple = l->links.n_links && read_simple(l) == l->links.n_links;
+    l->simple = l->links.n_links && fuse.N % v->backend->block == 0 &&
+                read_simple(l) == l->links.n_links;
     return linear_packed_fill_step(v, n, l, s);
 }
 
@@ -104,12 +105,12 @@ static int pack_weights(struct linear *l, struct pare_backend *b, struct pare_er
 {
     const struct pare_linear_fuse *h = &l->fuse;
     const struct pare_packed_gemm_weights w = { pare_const_raw(h->w), h->K, h->N, h->tb };
-
-    const size_t size = (size_t)((l->bf16 ? pare_bf16_half(h->K) : h->K) * h->N);
+    const int64_t columns = pare_packed_gemm_columns(h->N, b->block);
+    const size_t size = (size_t)((l->bf16 ? pare_bf16_half(h->K) : h->K) * columns);
     float *scratch = l->bf16 ? pare_alloc_raw(b->scratch, size, sizeof(*scratch)) : NULL;
 
     l->packed = pare_alloc_raw(b->arena, size, sizeof(float));
-    l->bias = pare_alloc(b->arena, (size_t)h->N, sizeof(float));
+    l->bias = pare_alloc(b->arena, (size_t)columns, sizeof(float));
     if (!l->packed || !l->bias || (l->bf16 && !scratch))
         return pare_no_memory(err, "for the weights");
     if (l->bf16)
