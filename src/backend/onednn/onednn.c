@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "../../base/cpu_limit.h"
+
 int pare_dnnl(struct pare_err *err, dnnl_status_t s, const char *what)
 {
     static const char *const text[] = {
@@ -25,12 +27,31 @@ static bool has_isa(dnnl_cpu_isa_t isa)
 
 const bool pare_has_onednn = true;
 
+/* PARE_ISA limits oneDNN, too, which accepts a limit only before its first use. */
+static int limit_isa(struct pare_err *err)
+{
+    static const dnnl_cpu_isa_t isa[] = {
+        dnnl_cpu_isa_sse41,
+        dnnl_cpu_isa_avx2,
+        dnnl_cpu_isa_avx512_core,
+        dnnl_cpu_isa_avx512_core_vnni,
+        dnnl_cpu_isa_avx512_core_bf16,
+    };
+    enum pare_isa limit;
+
+    PARE_TRY(pare_isa_limit(&limit, err));
+    if (limit != PARE_ISA_ANY)
+        dnnl_set_max_cpu_isa(isa[limit]);
+    return 0;
+}
+
 int pare_backend_open(struct pare_backend *b, struct pare_err *err)
 {
     struct pare_onednn *o = pare_alloc(b->arena, 1, sizeof(*o));
 
     if (!o)
         return pare_no_memory(err, "for the oneDNN engine");
+    PARE_TRY(limit_isa(err));
     b->onednn = o;
     b->isa = (unsigned)dnnl_get_effective_cpu_isa();
     b->block = has_isa(dnnl_cpu_isa_avx512_core) ? 16 : 8;

@@ -1,4 +1,5 @@
 /* portable_backend.c - a build without oneDNN: instruction sets, matrix products. */
+#include "../../base/cpu_limit.h"
 #include "../gemm/sgemm_packed.h"
 
 #include <stdlib.h>
@@ -34,26 +35,22 @@ static unsigned find_isa(void)
 {
     unsigned isa = 0;
 
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && allows("AVX2"))
+    if (pare_has_isa(PARE_ISA_AVX2) && allows("AVX2"))
         isa |= ISA_AVX2;
-    if (isa && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        allows("AVX512_CORE"))
+    if (isa && pare_has_isa(PARE_ISA_AVX512) && allows("AVX512_CORE"))
         isa |= ISA_AVX512;
-    if (isa & ISA_AVX512 && __builtin_cpu_supports("avx512vnni") && allows("AVX512_CORE_VNNI"))
+    if (isa & ISA_AVX512 && pare_has_isa(PARE_ISA_AVX512_VNNI) && allows("AVX512_CORE_VNNI"))
         isa |= ISA_AVX512_VNNI;
-    if (isa & ISA_AVX512_VNNI && __builtin_cpu_supports("avx512bf16") && allows("AVX512_CORE_BF16"))
+    if (isa & ISA_AVX512_VNNI && pare_has_isa(PARE_ISA_AVX512_BF16) && allows("AVX512_CORE_BF16"))
         isa |= ISA_AVX512_BF16;
-#else
-    (void)allows;
-#endif
     return isa;
 }
 
 int pare_backend_open(struct pare_backend *b, struct pare_err *err)
 {
-    (void)err;
+    enum pare_isa limit;
+
+    PARE_TRY(pare_isa_limit(&limit, err));
     b->isa = find_isa();
     b->block = b->isa & ISA_AVX512 ? 16 : 8;
     b->has_bf16 = (b->isa & ISA_AVX512_BF16) != 0;
