@@ -446,6 +446,61 @@ static void test_random_resampling(void **state)
     }
 }
 
+/* ---- along an axis ------------------------------------------------------------------------- */
+
+/* Softmax, ArgMax and ArgMin along any axis; many values are equal. */
+static void test_random_axes(void **state)
+{
+    static const char *const type[] = { "Softmax", "ArgMax", "ArgMin" };
+
+    (void)state;
+    pare_rng_init(&rng, 14);
+    for (int i = 0; i < 120; i++) {
+        int rank = (int)random_between(3, 4), kind = (int)random_between(0, 2);
+        int64_t dim[4] = { random_between(1, 2), random_between(1, 20), random_between(1, 90),
+                           random_between(1, 30) };
+        struct net n = start_net(rank, dim);
+        struct bin attrs = at_int("axis", random_between(-rank, rank - 1));
+        const char *y = build_node(&n.b, "Round", NAMES(n.x), NOTHING);
+
+        if (kind)
+            attrs = CAT(attrs, at_int("select_last_index", random_between(0, 1)),
+                        at_int("keepdims", random_between(0, 1)));
+        y = build_node(&n.b, type[kind], NAMES(y), attrs);
+        if (kind)
+            y = build_node(&n.b, "Cast", NAMES(y), at_int("to", PARE_F32));
+        n.any_layout = true;
+        check_net(&n, y, type[kind], kind ? "arg_columns" : "softmax_rows");
+    }
+}
+
+/* All bytes, scale and zero point, of a short tensor and of one that threads share. */
+static void test_dynamic_quantization(void **state)
+{
+    static const int64_t sizes[] = { 1, 7, 33, 100, 4000 };
+
+    (void)state;
+    pare_rng_init(&rng, 15);
+    for (int i = 0; i < 20; i++) {
+        struct net n = start_net(INTS(1, 16, sizes[i % 5]));
+        const char *out[3], *y;
+
+        if (i % 3 == 1)
+            n.x = build_node(&n.b, "Relu", NAMES(n.x), NOTHING);
+        if (i % 3 == 2)
+            n.x = build_node(&n.b, "Neg", NAMES(build_node(&n.b, "Relu", NAMES(n.x), NOTHING)),
+                             NOTHING);
+        build_node_outs(&n.b, "DynamicQuantizeLinear", NAMES(n.x), NOTHING, 3, out);
+        y = build_node(&n.b, "Cast", NAMES(out[0]), at_int("to", PARE_F32));
+        y = build_node(&n.b, "Add", NAMES(y, out[1]), NOTHING);
+        y = build_node(&n.b, "Add",
+                       NAMES(y, build_node(&n.b, "Cast", NAMES(out[2]), at_int("to", PARE_F32))),
+                       NOTHING);
+        n.any_layout = true;
+        check_net(&n, y, "DynamicQuantizeLinear", "dynamic_quantize_int8");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +515,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_random_transposed, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_long_transposed, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_random_resampling, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_axes, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_dynamic_quantization, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
-/* softmax_rows.c - Softmax along the last axis, row by row, with its gradient.
+/* softmax_rows.c - Softmax along an axis; along the last one, row by row, with its gradient.
  *
  *     dx = y (dy - sum of y dy)
+ *
+ * Along another axis the lanes are columns of matrices, some of which are processed together.
  */
 #include "../backend.h"
 
@@ -11,9 +13,11 @@
 #include "../../tensor/vmath.h"
 
 #define LANES 16
+#define COLUMNS 64
 
 struct softmax {
     int64_t rows, length;
+    int64_t inner; /* columns of each matrix; 1: rows */
 };
 
 static bool softmax_rows_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -27,15 +31,15 @@ static bool softmax_rows_match(const struct pare_match *v, struct pare_node *n, 
         return false;
     x = &n->in[0]->t;
     axis = pare_softmax_axis(n, &flatten);
-    if (!pare_numel(x) || (!flatten && axis != x->rank - 1))
+    if (!pare_numel(x) || (!flatten && axis != x->rank - 1 && v->train))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c || !pare_step_lists(s, v, 1, 1, 0))
         return false;
-    c->length = 1;
+    c->length = c->inner = 1;
     for (int i = axis; i < x->rank; i++)
-        c->length *= x->dim[i];
-    c->rows = pare_numel(x) / c->length;
+        *(i == axis || flatten ? &c->length : &c->inner) *= x->dim[i];
+    c->rows = pare_numel(x) / c->length / c->inner;
     s->state = c;
     s->in[0] = n->in[0];
     s->out[0] = n->out[0];
@@ -68,6 +72,47 @@ PARE_SIMD static void softmax_row(const float *x, float *y, int64_t n)
         y[i] *= sum;
 }
 
+/* n columns of a matrix with a row stride of `step`. */
+PARE_SIMD static void softmax_columns(const float *x, float *y, int64_t length, int64_t step, int n)
+{
+    float most[COLUMNS], sum[COLUMNS];
+
+    for (int k = 0; k < n; k++) {
+        most[k] = x[k];
+        sum[k] = 0;
+    }
+    for (int64_t i = 1; i < length; i++)
+        for (int k = 0; k < n; k++)
+            most[k] = x[i * step + k] > most[k] ? x[i * step + k] : most[k];
+    for (int64_t i = 0; i < length; i++) {
+#pragma omp simd
+        for (int k = 0; k < n; k++) {
+            float e = pare_expf(x[i * step + k] - most[k]);
+
+            y[i * step + k] = e;
+            sum[k] += e;
+        }
+    }
+    for (int k = 0; k < n; k++)
+        sum[k] = 1 / sum[k];
+    for (int64_t i = 0; i < length; i++)
+        for (int k = 0; k < n; k++)
+            y[i * step + k] *= sum[k];
+}
+
+static void run_columns(const struct softmax *c, const float *x, float *y, int threads)
+{
+    const int64_t pieces = (c->inner + COLUMNS - 1) / COLUMNS;
+
+#pragma omp parallel for num_threads(threads) if (c->rows * c->length * c->inner > 4096)
+    for (int64_t i = 0; i < c->rows * pieces; i++) {
+        int64_t first = i % pieces * COLUMNS, left = c->inner - first;
+        int64_t at = i / pieces * c->length * c->inner + first;
+
+        softmax_columns(x + at, y + at, c->length, c->inner, left < COLUMNS ? (int)left : COLUMNS);
+    }
+}
+
 static int softmax_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct softmax *c = s->state;
@@ -75,6 +120,10 @@ static int softmax_rows_run(struct pare_step *s, struct pare_backend *b, struct 
     float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
+    if (c->inner > 1) {
+        run_columns(c, x, y, b->threads);
+        return 0;
+    }
 #pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)
     for (int64_t i = 0; i < c->rows; i++)
         softmax_row(x + i * c->length, y + i * c->length, c->length);
@@ -115,7 +164,7 @@ static int softmax_rows_backward(struct pare_step *s, struct pare_backend *b, st
 
 const struct pare_kernel pare_kernel_softmax_rows = {
     .name = "softmax_rows",
-    .doc = "Softmax along the last axis.",
+    .doc = "Softmax along an axis.",
     .match = softmax_rows_match,
     .run = softmax_rows_run,
     .backward = softmax_rows_backward,
