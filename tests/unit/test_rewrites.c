@@ -363,6 +363,31 @@ NETWORK(with_itself)
     return NODE("Add", NAMES(y, transpose(n, y, INTS(0, 1, 3, 2))), NOTHING);
 }
 
+static const char *part(struct net *n, const char *x, int64_t from, int64_t to)
+{
+    return NODE("Slice", NAMES(x, LIST(from), LIST(to), LIST(1)), NOTHING);
+}
+
+NETWORK(parts)
+{
+    const char *y = NODE("Relu", NAMES(n->x), NOTHING), *out[2];
+
+    y = NODE("Concat", NAMES(part(n, y, 0, 1), part(n, y, 1, INT32_MAX)), at_int("axis", 1));
+    build_node_outs(&n->b, "Split", NAMES(y, LIST(1, 3)), at_int("axis", 1), 2, out);
+    y = NODE("Concat", NAMES(out[0], out[1]), at_int("axis", 1));
+    return NODE("Tanh", NAMES(y), NOTHING);
+}
+
+/* In another order, with a gap, or along another axis. */
+NETWORK(no_parts)
+{
+    const char *y = NODE("Concat", NAMES(part(n, n->x, 1, C), part(n, n->x, 0, 1)),
+                         at_int("axis", 1));
+    const char *z = NODE("Concat", NAMES(part(n, y, 0, 1), part(n, y, 0, 3)), at_int("axis", 1));
+
+    return NODE("Concat", NAMES(part(n, z, 0, 2), part(n, z, 2, C)), at_int("axis", 0));
+}
+
 static const struct {
     const char *name;
     const char *(*make)(struct net *n);
@@ -405,6 +430,9 @@ static const struct {
     { "transposes around rows", rows, "Transpose Softmax Transpose" },
     { "output between transposes", output_between, "Tanh Relu Transpose" },
     { "a value and its transposed form", with_itself, "Relu Transpose Add" },
+    { "all parts of a value", parts, "Relu Tanh" },
+    { "parts that are not the value", no_parts,
+      "Slice Slice Concat Slice Slice Concat Slice Slice Concat" },
     { "twice the same", twice, "Mul LeakyRelu Add" },
     { "twice with other settings", twice_differently, "Mul Mul LeakyRelu LeakyRelu Sub Add" },
     { "twice the same, both outputs", twice_as_outputs, "Relu Relu" },
