@@ -298,6 +298,71 @@ static void test_quantized_weights_are_packed(void **state)
     compare(&l, 1);
 }
 
+/* DynamicQuantizeLSTM of random 8-bit weights, with scales by column or by direction. */
+static struct pare_model *make_dynamic(const struct layer *l, const struct pare_tensor *x,
+                                       bool by_column)
+{
+    struct build b = { .opset = 14, .microsoft = true };
+    const int64_t columns = 4 * l->H, size = l->D * (by_column ? columns : 1);
+    const int64_t w[3] = { l->D, l->I, columns }, r[3] = { l->D, l->H, columns };
+    const int64_t per[2] = { l->D, columns };
+    const char *in[12] = { "", "", "", "", "", "", "", "" }, *name = build_name(&b);
+    struct bin all = NOTHING;
+
+    in[0] = build_input(&b, PARE_F32, 3, x->dim);
+    for (int k = 0; k < 2; k++) {
+        int64_t n = l->D * columns * (k ? l->H : l->I);
+        uint8_t *v = pare_alloc(pool, (size_t)(n + size), 1);
+        float *s = pare_alloc(pool, (size_t)size, sizeof(*s));
+
+        for (int64_t i = 0; i < n + size; i++)
+            v[i] = (uint8_t)(i < n ? below(256) : 120 + below(16));
+        for (int64_t i = 0; i < size; i++)
+            s[i] = 0.002f + 0.002f * (float)pare_rng_uniform(&rng);
+        in[1 + k] = build_const(&b, PARE_U8, 3, k ? r : w, v);
+        in[8 + 2 * k] = build_const(&b, PARE_F32, by_column ? 2 : 1, per, s);
+        in[9 + 2 * k] = build_const(&b, PARE_U8, by_column ? 2 : 1, per, v + n);
+    }
+    in[3] = weight(&b, 2, (int64_t[]){ l->D, 2 * columns }, 1);
+    for (int i = 0; i < 12; i++)
+        all = CAT(all, text(1, in[i]));
+    build_put(&b, msg(1, CAT(all, text(2, name), text(3, "layer"), text(4, "DynamicQuantizeLSTM"),
+                             text(7, "com.microsoft"), at_text("direction", l->direction),
+                             at_int("hidden_size", l->H))));
+    build_output(&b, name);
+    return build_model(&b);
+}
+
+/* A state near the middle of two 8-bit values may round to either, so that results differ by a
+ * few steps of 1/255. */
+static void test_dynamic_quantization_equals_reference(void **state)
+{
+    const struct pare_tolerance tol = { 0, 0.03 };
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        const struct layer l = { .type = LSTM,
+                                 .T = 5,
+                                 .B = 1 + i % 3,
+                                 .I = 24,
+                                 .H = 20 + 14 * i,
+                                 .D = 1 + i % 2,
+                                 .direction = i % 2 ? "bidirectional" : "reverse" };
+        struct pare_tensor in[4], want, got;
+        struct pare_plan_opts o = { .in = in, .threads = 1 + i % 3 }, ref = o;
+        struct pare_model *m;
+
+        o.n_in = ref.n_in = make_inputs(&l, in);
+        ref.reference = true;
+        m = make_dynamic(&l, in, i % 4 < 2);
+        assert_int_equal(run_plan(m, ref, &want, 1), 0);
+        assert_int_equal(run_plan(m, o, &got, 1), 0);
+        if (pare_tensor_compare(&got, &want, tol, &err))
+            fail_msg("H %d, D %d: %s", (int)l.H, (int)l.D, err.msg);
+        pare_model_free(m);
+    }
+}
+
 static void test_bad_sequence_length_is_an_error(void **state)
 {
     const struct layer l = { .type = GRU,
@@ -447,6 +512,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_random_layers_equal_reference, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_divided_layers_equal_reference, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_quantized_weights_are_packed, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_dynamic_quantization_equals_reference, make_pool,
+                                        drop_pool),
         cmocka_unit_test_setup_teardown(test_bad_sequence_length_is_an_error, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_vector_cells_equal_plain_cells, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_layers_in_bodies_run_by_the_kernel, make_pool,

@@ -8,10 +8,15 @@
  * Threads.  Directions run on different threads.  The threads of a direction share its sequences
  * or, if there are only few, its units; then all wait for each other once in every step, which
  * only pays for large products.
+ *
+ * DynamicQuantizeLSTM rounds the operands of all products to 8 bits; its products are exact sums of
+ * the rounded numbers within float32.
  */
+#include "rnn_steps.h"
+
 #include <string.h>
 
-#include "rnn_steps.h"
+#include "../../op/quant/dynamic_lstm.h"
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
@@ -22,6 +27,7 @@ static const struct {
     { &pare_op_lstm, &pare_lstm_cell },
     { &pare_op_gru, &pare_gru_cell },
     { &pare_op_rnn, &pare_simple_rnn_cell },
+    { &pare_op_dynamic_quantize_lstm, &pare_dynamic_lstm_cell },
 };
 
 static const struct pare_rnn_cell *cell_of(const struct pare_node *n)
@@ -32,14 +38,15 @@ static const struct pare_rnn_cell *cell_of(const struct pare_node *n)
     return NULL;
 }
 
-static bool operands_fit(const struct pare_node *n)
+static bool operands_fit(const struct pare_node *n, const struct pare_rnn_cell *cell)
 {
     for (int i = 0; i < n->n_in; i++) {
-        bool weight = i == PARE_RNN_W || i == PARE_RNN_R || i == PARE_RNN_B || i == PARE_RNN_P;
+        bool product = i == PARE_RNN_W || i == PARE_RNN_R;
+        bool weight = product || i == PARE_RNN_B || i >= PARE_RNN_P;
+        bool any_type = i == PARE_RNN_LENS || (cell->round && (product || i > PARE_RNN_P));
 
-        if (n->in[i] && i != PARE_RNN_LENS && !pare_is_f32(n->in[i]))
-            return false;
-        if (n->in[i] && weight && !pare_is_const(n->in[i]))
+        if (n->in[i] &&
+            ((!any_type && !pare_is_f32(n->in[i])) || (weight && !pare_is_const(n->in[i]))))
             return false;
     }
     return true;
@@ -118,12 +125,12 @@ static bool rnn_packed_match(const struct pare_match *v, struct pare_node *n, st
     struct pare_packed_rnn *c;
     struct pare_err err;
 
-    if (!cell || v->backend->block < 8 || !operands_fit(n))
+    if (!cell || v->backend->block < 8 || !operands_fit(n, cell))
         return false;
     c = pare_alloc(v->backend->arena, 1, sizeof(*c));
     if (!c)
         return false;
-    c->s = pare_rnn_sizes(n, cell);
+    c->s = cell->round ? pare_dynamic_lstm_sizes(n) : pare_rnn_sizes(n, cell);
     c->block = v->backend->block;
     c->units = (c->s.H + c->block - 1) / c->block;
     c->units += c->s.D > 1 && c->units * c->s.G % 2; /* a direction begins at a panel */
@@ -214,15 +221,37 @@ static int pack_peepholes(struct pare_packed_rnn *c, struct pare_backend *b, con
     return 0;
 }
 
+/* W or R of DynamicQuantizeLSTM as floats in scratch memory; NULL: see err. */
+static const float *dequantize(const struct pare_packed_rnn *c, struct pare_backend *b, int i,
+                               struct pare_err *err)
+{
+    const struct pare_node *n = c->s.n;
+    const int at = PARE_DYNAMIC_LSTM_SCALES + (i == PARE_RNN_R ? 2 : 0);
+    struct pare_tensor t[3] = { n->in[i]->t, n->in[at]->t, n->in[at + 1]->t };
+    float *to = pare_alloc_raw(b->scratch, (size_t)pare_numel(&t[0]), sizeof(float));
+
+    t[0].data = (void *)pare_const_raw(n->in[i]);
+    t[1].data = (void *)pare_const_f32(b, n->in[at], err);
+    t[2].data = (void *)pare_const_raw(n->in[at + 1]);
+    if (!to)
+        pare_no_memory(err, "for the weights");
+    if (!to || !t[1].data)
+        return NULL;
+    pare_dynamic_lstm_weights(&t[0], &t[1], &t[2], to);
+    return to;
+}
+
 static int pack_all(struct pare_packed_rnn *c, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_node *n = c->s.n;
     const float *in[PARE_RNN_P + 1] = { NULL };
     int rc;
 
-    for (int i = PARE_RNN_W; i < n->n_in; i++)
+    for (int i = PARE_RNN_W; i < n->n_in && i <= PARE_RNN_P; i++)
         if (n->in[i] && (i <= PARE_RNN_B || i == PARE_RNN_P)) {
-            in[i] = pare_const_f32(b, n->in[i], err);
+            bool quantized = c->s.cell->round && (i == PARE_RNN_W || i == PARE_RNN_R);
+
+            in[i] = quantized ? dequantize(c, b, i, err) : pare_const_f32(b, n->in[i], err);
             if (!in[i])
                 return err->code;
         }
@@ -279,6 +308,8 @@ static int rnn_packed_run(struct pare_step *s, struct pare_backend *b, struct pa
     for (int i = 0; i < 3; i++)
         p.y[i] = c->out_at[i] < 0 ? NULL : pare_f32_mut(&s->out_buf[c->out_at[i]]->t);
     pare_packed_rnn_work(c, s->work[0]->t.data, &p);
+    if (p.rounded)
+        p.x = pare_packed_rnn_round(&p, p.x);
     PARE_TRY(pare_rnn_lengths(input(s, c, PARE_RNN_LENS), c->s.T, c->s.B, p.len, err));
     pare_packed_rnn_run(&p, b);
     return 0;

@@ -26,6 +26,7 @@ size_t pare_packed_rnn_work(const struct pare_packed_rnn *c, void *memory, struc
         { &q->state, s->G == 4 ? states : 0 },
         { &q->update, c->phases > 1 ? states : 0 },
         { &q->reset, c->phases > 1 ? states : 0 },
+        { &q->rounded, s->cell->round ? (size_t)(s->B * (s->T * s->I + s->D * s->H)) : 0 },
     };
     size_t n = 0;
 
@@ -34,8 +35,11 @@ size_t pare_packed_rnn_work(const struct pare_packed_rnn *c, void *memory, struc
             *part[i].at = (float *)memory + n;
         n += part[i].n;
     }
+    n += n % 2; /* of 8 bytes each */
     if (p)
         p->len = (int64_t *)((float *)memory + n);
+    if (p && !s->cell->round)
+        p->rounded = NULL;
     return n * sizeof(float) + (size_t)s->B * sizeof(int64_t);
 }
 
@@ -73,6 +77,29 @@ static void multiply_inputs(const struct pare_rnn_pass *p, const struct share *a
     }
 }
 
+const float *pare_packed_rnn_round(const struct pare_rnn_pass *p, const float *x)
+{
+    const struct pare_rnn_run *s = &p->c->s;
+    int64_t n = s->T * s->B * s->I;
+
+    memcpy(p->rounded, x, (size_t)n * sizeof(float));
+    s->cell->round(p->rounded, n);
+    return p->rounded;
+}
+
+/* The states of all sequences of a direction, rounded, (B, H). */
+static const float *round_states(const struct pare_rnn_pass *p, int64_t d, const float *h)
+{
+    const struct pare_packed_rnn *c = p->c;
+    const struct pare_rnn_run *s = &c->s;
+    float *to = p->rounded + s->B * (s->T * s->I + d * s->H);
+
+    for (int64_t b = 0; b < s->B; b++)
+        memcpy(to + b * s->H, h + states_at(c, d, b), (size_t)s->H * sizeof(float));
+    s->cell->round(to, s->B * s->H);
+    return to;
+}
+
 static void multiply_states(const struct pare_rnn_pass *p, const struct share *a, int k,
                             const float *h)
 {
@@ -83,6 +110,10 @@ static void multiply_states(const struct pare_rnn_pass *p, const struct share *a
 
     g.x = h + states_at(c, a->d, a->from);
     g.x_row = c->units * c->block;
+    if (p->rounded) {
+        g.x = round_states(p, a->d, h);
+        g.x_row = c->s.H;
+    }
     g.w = c->phase[k].r[a->d] + first * c->s.H;
     g.bias = c->r_bias ? c->r_bias + a->d * c->columns + first : NULL;
     g.y = p->r + (a->d * c->s.B + a->from) * c->columns + first;
@@ -214,6 +245,8 @@ static int team(const struct pare_packed_rnn *c, int threads)
 
     if (threads < 2 || macs * s->T * s->D < LEAST_MACS)
         return 1;
+    if (s->cell->round) /* by the range of all states of a direction */
+        return (int)s->D;
     if (each > 1 && !by_sequences(c, each)) {
         int64_t most = macs / LEAST_SHARE;
 

@@ -39,11 +39,15 @@ struct pare_rnn_pass {
     float *r;              /* (D, B, columns) */
     float *h[2], *state;   /* h before and after a step, in turns; cell state */
     float *update, *reset; /* see struct pare_rnn_units */
-    int64_t *len;          /* (B) */
+    float *rounded; /* if operands are rounded: X, and states (D, B, H) after it; else NULL */
+    int64_t *len;   /* (B) */
 };
 
 /* Bytes of work memory; with p, also set its pointers into memory. */
 size_t pare_packed_rnn_work(const struct pare_packed_rnn *c, void *memory, struct pare_rnn_pass *p);
+
+/* X, rounded. */
+const float *pare_packed_rnn_round(const struct pare_rnn_pass *p, const float *x);
 
 void pare_packed_rnn_run(const struct pare_rnn_pass *p, struct pare_backend *b);
 

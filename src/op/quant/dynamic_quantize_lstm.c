@@ -5,13 +5,15 @@
  * bits by their own range, as DynamicQuantizeLinear does, and so are the states before each step.
  * (ONNX Runtime may round the states of parts of a batch separately, which depends on its threads.)
  */
+#include "dynamic_lstm.h"
+
 #include <math.h>
 
+#include "../../base/simd.h"
 #include "../inner_node.h"
-#include "../matrix/rnn_family.h"
 #include "quant_family.h"
 
-enum { INPUTS = 8, W_SCALE = INPUTS, W_ZERO, R_SCALE, R_ZERO };
+enum { INPUTS = PARE_DYNAMIC_LSTM_SCALES, W_SCALE = INPUTS, W_ZERO, R_SCALE, R_ZERO };
 
 static const struct pare_opt attrs[] = {
     PARE_RNN_ATTRS,
@@ -88,25 +90,30 @@ static int infer(struct pare_node *n, struct pare_err *err)
     return pare_op_lstm.infer(&lstm, err);
 }
 
+void pare_dynamic_lstm_weights(const struct pare_tensor *t, const struct pare_tensor *scale,
+                               const struct pare_tensor *zero, float *to)
+{
+    int64_t rows = t->dim[1], columns = t->dim[2];
+
+    for (int64_t i = 0; i < pare_numel(t); i++) {
+        int64_t k = i % columns, r = i / columns % rows, d = i / columns / rows;
+        int64_t si = scale->rank == 2 ? d * columns + k : d;
+        int64_t zi = zero->rank == 2 ? d * columns + k : d;
+
+        to[(d * columns + k) * rows + r] = (float)(pare_get_int(t, i) - pare_get_int(zero, zi)) *
+                                           pare_f32(scale)[si];
+    }
+}
+
 static int dequantize(const struct pare_node *n, int w, int scale, struct pare_ctx *c,
                       struct pare_tensor *to, struct pare_err *err)
 {
-    const struct pare_tensor *t = &n->in[w]->t, *s = input(n, scale), *z = input(n, scale + 1);
-    int64_t rows = t->dim[1], columns = t->dim[2];
-
     PARE_TRY(pare_tensor_alloc(c->scratch, to, err));
-    for (int64_t i = 0; i < pare_numel(t); i++) {
-        int64_t k = i % columns, r = i / columns % rows, d = i / columns / rows;
-        int64_t si = s->rank == 2 ? d * columns + k : d, zi = z->rank == 2 ? d * columns + k : d;
-
-        pare_f32_mut(to)[(d * columns + k) * rows + r] = (float)(pare_get_int(t, i) -
-                                                                 pare_get_int(z, zi)) *
-                                                         pare_f32(s)[si];
-    }
+    pare_dynamic_lstm_weights(&n->in[w]->t, input(n, scale), input(n, scale + 1), pare_f32_mut(to));
     return 0;
 }
 
-static void round_dynamically(float *v, int64_t n)
+PARE_SIMD static void round_dynamically(float *v, int64_t n)
 {
     float lo = 0, hi = 0, scale, zero;
 
@@ -123,6 +130,23 @@ static void round_dynamically(float *v, int64_t n)
     }
 }
 
+static const char *const acts[] = { "Sigmoid", "Tanh", "Tanh" };
+const struct pare_rnn_cell pare_dynamic_lstm_cell = { .gates = 4,
+                                                      .mixes = 4,
+                                                      .n_act = 3,
+                                                      .act = acts,
+                                                      .round = round_dynamically };
+
+struct pare_rnn_run pare_dynamic_lstm_sizes(const struct pare_node *n)
+{
+    struct pare_value w[2], *in[INPUTS];
+    struct pare_node copy = *n, lstm = as_lstm(&copy, w, in);
+    struct pare_rnn_run s = pare_rnn_sizes(&lstm, &pare_dynamic_lstm_cell);
+
+    s.n = n;
+    return s;
+}
+
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
 {
     struct pare_value w[2], *in[INPUTS];
@@ -131,7 +155,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
 
     PARE_TRY(dequantize(n, PARE_RNN_W, W_SCALE, c, &w[0].t, err));
     PARE_TRY(dequantize(n, PARE_RNN_R, R_SCALE, c, &w[1].t, err));
-    rounding.round = round_dynamically;
+    rounding.round = pare_dynamic_lstm_cell.round;
     return pare_rnn_forward(&lstm, &rounding, c, err);
 }
 
