@@ -461,7 +461,7 @@ static void test_random_axes(void **state)
                            random_between(1, 30) };
         struct net n = start_net(rank, dim);
         struct bin attrs = at_int("axis", random_between(-rank, rank - 1));
-        const char *y = build_node(&n.b, "Round", NAMES(n.x), NOTHING);
+        const char *y = build_node(&n.b, "Round", NAMES(n.input), NOTHING);
 
         if (kind)
             attrs = CAT(attrs, at_int("select_last_index", random_between(0, 1)),
@@ -502,6 +502,44 @@ static void test_dynamic_quantization(void **state)
     }
 }
 
+static const char *random_bytes(struct build *b, int rank, const int64_t *dim, int dtype)
+{
+    struct pare_tensor t = build_tensor(dtype, rank, dim);
+
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        ((uint8_t *)t.data)[i] = (uint8_t)random_between(0, 255);
+    return build_const(b, dtype, rank, dim, t.data);
+}
+
+/* Convolutions of dynamically quantized values, by weights that may need nine bits. */
+static void test_random_dynamic_convolutions(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 16);
+    for (int i = 0; i < 60; i++) {
+        int rank = (int)random_between(3, 4), type = random_between(0, 1) ? PARE_U8 : PARE_I8;
+        int64_t group = random_between(0, 1) ? 1 : random_between(2, 4);
+        int64_t each = random_between(1, 20), out = random_between(0, 2) ? random_between(1, 9) : 1;
+        int64_t dim[4] = { random_between(1, 2), group * each, random_between(3, 12),
+                           random_between(3, 12) };
+        int64_t w[4] = { group * out, each, random_between(1, 3), random_between(1, 3) };
+        int64_t pads[4] = { 1, 0, 1, 1 }, strides[2] = { random_between(1, 2), 1 };
+        struct net n = start_net(rank, dim);
+        const char *q[3], *zero, *y;
+
+        build_node_outs(&n.b, "DynamicQuantizeLinear", NAMES(n.input), NOTHING, 3, q);
+        zero = random_between(0, 1) ? random_bytes(&n.b, 0, NULL, type)
+                                    : random_bytes(&n.b, 1, &w[0], type);
+        y = build_node(&n.b, "ConvInteger",
+                       NAMES(q[0], random_bytes(&n.b, rank, w, type), q[2], zero),
+                       CAT(at_int("group", group), at_ints("strides", rank - 2, strides),
+                           at_ints("pads", 2 * (rank - 2), pads)));
+        y = build_node(&n.b, "Cast", NAMES(y), at_int("to", PARE_F32));
+        n.any_layout = true;
+        check_net(&n, y, "ConvInteger", "conv_int8_exact");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -518,6 +556,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_random_resampling, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_random_axes, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_dynamic_quantization, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_random_dynamic_convolutions, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

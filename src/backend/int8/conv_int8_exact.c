@@ -3,7 +3,8 @@
  * For convolutions whose sums oneDNN would saturate (int8_operands.h) or cannot return exactly.
  * The windows of some pixels, x - x_zero with zeros as padding, become rows of int16 (k..., I), and
  * so do the weights; results are products of these (int8_dot.h).  Depthwise convolutions loop over
- * the channels instead, which are contiguous.
+ * the channels instead, which are contiguous.  The zero point of ConvInteger's input may be known
+ * at run time only, as after DynamicQuantizeLinear, and its weights may be any bytes.
  */
 #include "../fuse/int8_conv_match.h"
 #include "int8_dot.h"
@@ -23,13 +24,43 @@ struct conv_exact {
     int64_t N, C, I, O;   /* images; channels of x, of a group, of y */
     int64_t taps, K;      /* of the window; elements of an int16 row */
     bool depthwise;
-    int16_t *weights; /* (O, K), or depthwise (taps, O) */
+    struct pare_value *zero; /* x_zero, if it is known at run time only; or NULL */
+    int16_t *weights;        /* (O, K), or depthwise (taps, O) */
     struct pare_int8_out out;
 };
 
+/* ConvInteger with a zero point that is computed, or weights that do not fit in int8. */
+static bool read_dynamic(struct pare_node *n, struct conv_exact *d)
+{
+    enum { X, W, X_ZERO, W_ZERO };
+    struct pare_value *zero = n->n_in > X_ZERO ? n->in[X_ZERO] : NULL;
+    const struct pare_value *wz = n->n_in > W_ZERO ? n->in[W_ZERO] : NULL, *w;
+    struct pare_int8_conv *c = &d->c;
+    struct pare_err err;
+
+    if (!pare_node_is(n, &pare_op_conv_integer) || !pare_numel(&n->out[0]->t))
+        return false;
+    w = n->in[W];
+    *c = (struct pare_int8_conv){ .x = { .v = n->in[X], .scale = 1 },
+                                  .w = { .v = w, .zero = wz, .channels = w->t.dim[0] },
+                                  .out = n->out[0] };
+    if (pare_is_const(n->in[X]) || !pare_is_const(w) || !pare_const_raw(w) ||
+        (wz && (!pare_is_const(wz) || !wz->t.data)) || pare_conv_window(n, &c->win, &err) ||
+        (wz && pare_numel(&wz->t) != 1 && pare_numel(&wz->t) != c->w.channels))
+        return false;
+    d->zero = zero && !pare_is_const(zero) ? zero : NULL;
+    if (zero && (pare_numel(&zero->t) != 1 || (!d->zero && !zero->t.data)))
+        return false;
+    c->x.zero = zero && !d->zero ? (int)pare_get_int(&zero->t, 0) : 0;
+    /* The products are up to 255 * 255. */
+    return pare_numel(&w->t) / c->w.channels <= PARE_DOT_LONGEST / 2;
+}
+
 static bool read_node(const struct pare_match *v, struct pare_node *n, struct conv_exact *d)
 {
-    if (!pare_int8_conv(v, n, &d->c) || d->c.x.v->t.rank < 3 || d->c.x.v->t.rank > 5)
+    if (!pare_int8_conv(v, n, &d->c) && !read_dynamic(n, d))
+        return false;
+    if (d->c.x.v->t.rank < 3 || d->c.x.v->t.rank > 5)
         return false;
     d->w = d->c.win;
     pare_window_3d(&d->w);
@@ -59,11 +90,13 @@ static bool conv_int8_exact_match(const struct pare_match *v, struct pare_node *
     if (!read_node(v, n, &d) || is_slow(n, &d))
         return false;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
-    if (!keep || !pare_step_lists(s, v, 1, 1, d.c.end.n))
+    if (!keep || !pare_step_lists(s, v, d.zero ? 2 : 1, 1, d.c.end.n))
         return false;
     *keep = d;
     s->state = keep;
     s->in[0] = d.c.x.v;
+    if (d.zero)
+        s->in[1] = d.zero;
     s->out[0] = d.c.out;
     s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
     for (int i = 0; i < d.c.end.n; i++)
@@ -75,17 +108,25 @@ static bool conv_int8_exact_match(const struct pare_match *v, struct pare_node *
 
 static int init_weights(struct conv_exact *d, struct pare_backend *b, struct pare_err *err)
 {
-    const int8_t *w = pare_int8_centered(&d->c.w, b->scratch);
+    const struct pare_value *wz = d->c.w.zero;
+    const uint8_t *w = pare_const_raw(d->c.w.v);
+    bool is_signed = d->c.w.v->t.dtype == PARE_I8, each = wz && pare_numel(&wz->t) > 1;
 
     d->weights = pare_alloc(b->arena, (size_t)(d->O * (d->depthwise ? d->taps : d->K)),
                             sizeof(*d->weights));
-    if (!w || !d->weights)
+    if (!d->weights)
         return pare_no_memory(err, "for the weights");
-    for (int64_t o = 0; o < d->O; o++)
+    for (int64_t o = 0; o < d->O; o++) {
+        int zero = wz ? (int)pare_get_int(&wz->t, each ? o : 0) : 0;
+
         for (int64_t k = 0; k < d->I; k++)
-            for (int64_t t = 0; t < d->taps; t++)
+            for (int64_t t = 0; t < d->taps; t++) {
+                uint8_t u = w[(o * d->I + k) * d->taps + t];
+
                 d->weights[d->depthwise ? t * d->O + o : o * d->K + t * d->I + k] =
-                    w[(o * d->I + k) * d->taps + t];
+                    (int16_t)((is_signed ? (int8_t)u : u) - zero);
+            }
+    }
     return 0;
 }
 
@@ -245,9 +286,18 @@ static void run_depthwise(const struct conv_exact *d, const void *x, int64_t pla
     }
 }
 
+static struct conv_exact at_run_time(const struct pare_step *s)
+{
+    struct conv_exact now = *(const struct conv_exact *)s->state;
+
+    if (now.zero)
+        now.c.x.zero = (int)pare_get_int(&s->in_buf[1]->t, 0);
+    return now;
+}
+
 static int conv_int8_exact_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct conv_exact *d = s->state;
+    const struct conv_exact now = at_run_time(s), *d = &now;
     const void *x = s->in_buf[0]->t.data;
     char *y = s->out_buf[0]->t.data;
     int64_t places = d->N * d->w.out[0] * d->w.out[1] * d->w.out[2];
