@@ -31,7 +31,8 @@ static int run(char **argv, struct pare_model **model, struct pare_model **small
     int64_t n = read_digits(argv[2], argv[3]);
     struct pare_input x = { "image", { PARE_F32, 4, { n, 1, 8, 8 }, pixel } };
     struct pare_tensor y = { PARE_I64, 1, { n }, label };
-    struct pare_arrays arrays = { sizeof(arrays), "digits", n, &x, 1, &y, NULL, NULL, 64, false };
+    struct pare_arrays arrays = { sizeof(arrays), "digits", n,  &x,    1,   &y,
+                                  NULL,           NULL,     64, false, NULL };
     struct pare_compress_opts o = { sizeof(o), "balanced", NULL, NULL, NULL, 1, 0, NULL, NULL, 0 };
     struct pare_compress_report r;
 

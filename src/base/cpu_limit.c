@@ -78,14 +78,15 @@ static int read_limit(char *name)
     enum { OPEN = 2, READ = 0, CLOSE = 3 };
     long file = call(OPEN, (long)"/proc/self/environ", 0, 0), n;
     int at = 0, len = -1; /* at: characters of VARIABLE that agree, -1: none until the next 0 */
+    bool complete = file < 0;
     char part[512];
 
-    while (file >= 0 && (n = call(READ, file, (long)part, sizeof(part))) > 0)
-        for (long i = 0; i < n; i++) {
+    while (!complete && (n = call(READ, file, (long)part, sizeof(part))) > 0)
+        for (long i = 0; i < n && !complete; i++) {
             if (len >= 0 && len < LONGEST && part[i])
                 name[len++] = part[i];
             else if (len >= 0)
-                n = i; /* complete */
+                complete = true;
             else if (!part[i])
                 at = 0;
             else if (at >= 0 && part[i] == VARIABLE[at])
@@ -131,6 +132,13 @@ int __wrap___cpu_indicator_init(void)
         if ((int)all[i].isa > limit)
             drop(all[i].feature);
     return rc;
+}
+
+/* For programs without clones. */
+__attribute__((constructor)) static void limit_cpu(void)
+{
+    if (__real___cpu_indicator_init)
+        __wrap___cpu_indicator_init();
 }
 
 #endif
