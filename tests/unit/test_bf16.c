@@ -329,6 +329,25 @@ static void test_auto(void **state)
     }
 }
 
+/* Each allocation of the choice fails in turn. */
+static void test_no_memory(void **state)
+{
+    const int64_t shape[] = { 1, 32, 8, 8 }, weights[] = { 32, 32, 3, 3 };
+    struct pare_tensor x = build_tensor(PARE_F32, 4, shape), w = build_tensor(PARE_F32, 4, weights);
+    struct pare_plan_opts o = { .precision = PARE_PRECISION_AUTO, .in = &x, .n_in = 1 };
+    struct pare_model *m;
+    int failures = 0;
+
+    (void)state;
+    x.data = NULL; /* random inputs */
+    m = make_layer("Conv", &x, &w, at_ints("pads", INTS(1, 1, 1, 1)));
+    for (int sign = -1; sign < 2; sign += 2)
+        for (int n = 1; build_plan_fails(m, &o, 0, sign * n, &failures); n++)
+            ;
+    assert_true(failures > 10);
+    pare_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_computed_products),
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_no_memory),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
