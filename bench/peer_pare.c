@@ -127,7 +127,9 @@ static int start(struct peer *p, char **argv, bool print, struct pare_err *err)
     opts.n_in = p->n_in;
     opts.threads = (int)strtol(argv[3], NULL, 10);
     opts.cache = print ? NULL : pare_cache_folder(p->arena);
-    opts.choices = print ? NULL : argv[5]; /* or NULL */
+    opts.choices = print || !argv[5] || !strcmp(argv[5], "-") ? NULL : argv[5];
+    if (!print && argv[5] && argv[6] && !strcmp(argv[6], "bf16"))
+        opts.precision = PARE_PRECISION_BF16;
     PARE_TRY(pare_plan_new(p->model, &opts, &p->plan, err));
     PARE_TRY(run(p, err));
     if (print)
@@ -142,8 +144,10 @@ int main(int argc, char **argv)
     bool print = argc == 5 && !strcmp(argv[4], "start");
     int rc;
 
-    if (argc < 5 || argc > 6 || !p.arena) {
-        fputs("usage: peer_pare MODEL.onnx INPUTS.npz THREADS OUTPUT|start [CHOICES]\n", stderr);
+    if (argc < 5 || argc > 7 || !p.arena) {
+        fputs("usage: peer_pare MODEL.onnx INPUTS.npz THREADS OUTPUT|start [CHOICES|-] "
+              "[f32|bf16]\n",
+              stderr);
         return 2;
     }
     rc = start(&p, argv, print, &err);

@@ -40,9 +40,11 @@ def busy_seconds():
 class Peer:
     """A process that loads one model and, on request, runs it and prints the time."""
 
-    def __init__(self, kind, build, model, inputs, threads, target, choices=None):
+    def __init__(self, kind, build, model, inputs, threads, target, choices=None, precision=None):
         command, env = Peer.command(kind, build, threads)
         args = [model, inputs, str(threads), target] + ([choices] if choices else [])
+        if kind == "pare" and precision == "bf16":
+            args = args[:4] + [choices or "-", precision]
         self.kind, self.target, self.times = kind, target, []
         self.process = subprocess.Popen(command + args, env=env, text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
@@ -186,12 +188,13 @@ def cell(args, network, batch, threads):
     try:
         for kind in args.peers:
             if kind != "torch" or network.torch:
-                peers.append(Peer(kind, args.build, network.path, inputs, threads, os.path.join(folder, kind + ".bin")))
+                peers.append(Peer(kind, args.build, network.path, inputs, threads, os.path.join(folder, kind + ".bin"),
+                                  precision=args.precision))
         if base != network.name and base in DIRECT:
             peers.append(direct_peer(args, base, inputs, batch, threads))
         other = measure(peers, args.seconds)
         row = {"model": network.name, "group": network.group, "batch": batch, "threads": threads,
-               "tolerance": network.tolerance, "other_cpu": round(other, 3)}
+               "tolerance": network.tolerance if args.precision == "f32" else None, "other_cpu": round(other, 3)}
         for p in peers:
             row[p.kind] = {"ms": statistics.median(p.times), "min_ms": min(p.times),
                            "runs": len(p.times), "peak_mb": round(p.peak_mb(), 1), "note": p.note,
@@ -308,6 +311,8 @@ def parse():
     ap.add_argument("--threads", type=words, default=["1", "2"])
     ap.add_argument("--seconds", type=float, default=3, help="for each peer in each row")
     ap.add_argument("--peers", type=words, default=list(PEERS), help="of: pare ort torch")
+    ap.add_argument("--precision", default="f32", choices=["f32", "bf16"],
+                    help="of Pare; the differences of bf16 are printed, not checked")
     ap.add_argument("--no-start-up", action="store_true")
     args = ap.parse_args()
     unknown = (set(args.models) - set(networks.NAMES)) | (set(args.peers) - set(PEERS))

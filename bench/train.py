@@ -31,7 +31,7 @@ MODELS = {
 }
 STEPS = 4               # number of losses that are compared
 RATE = "0.0001"          # larger ones make MobileNetV2 chaotic: PyTorch then differs from itself
-TOLERANCE = 1e-3        # of the losses
+TOLERANCE = {"f32": 1e-3, "bf16": 2e-2}  # of the losses
 
 
 class Peer(run.Peer):
@@ -72,7 +72,7 @@ def prepare(args, name):
     channels, side, classes = MODELS[name][1:]
     path = os.path.join(args.build, "bench", name + ".onnx")
     if name == "resnet18":
-        subprocess.run([sys.executable, os.path.join(run.TOOLS, "export_models.py"),
+        subprocess.run([sys.executable, os.path.join(run.networks.TOOLS, "export_models.py"),
                         args.models_folder, "--one", name], check=True, stdout=subprocess.DEVNULL)
         model = onnx.load(os.path.join(args.models_folder, name + ".onnx"))
     else:
@@ -117,7 +117,7 @@ def cell(args, name, threads):
     try:
         for kind in args.peers:
             w = words + [os.path.join(folder, kind + ".losses"), str(STEPS), RATE]
-            peers.append(Peer(kind, args.build, w, threads) if kind == "pare"
+            peers.append(Peer(kind, args.build, w + [args.precision], threads) if kind == "pare"
                          else torch_peer(args, w, threads))
         other = run.measure(peers, args.seconds)
         row = {"model": name, "batch": batch, "threads": threads, "other_cpu": round(other, 3)}
@@ -190,6 +190,7 @@ def parse():
     ap.add_argument("--models-folder", help="folder to which resnet18 is exported (default: BUILD/models)")
     ap.add_argument("--threads", type=run.words, default=["1", "2"])
     ap.add_argument("--seconds", type=float, default=3, help="for each peer in each row")
+    ap.add_argument("--precision", default="f32", choices=list(TOLERANCE), help="of Pare")
     ap.add_argument("--peers", type=run.words, default=["pare", "torch"], help="of: pare torch")
     args = ap.parse_args()
     unknown = (set(args.models) - set(MODELS)) | (set(args.peers) - {"pare", "torch"})
@@ -226,7 +227,7 @@ def main():
         json.dump({"time": datetime.datetime.now().isoformat(timespec="seconds"), "rows": rows}, f,
                   indent=1)
     print(f"\nwritten to {os.path.relpath(path)}")
-    wrong = [r["model"] for r in rows if max(differ(r)) > TOLERANCE]
+    wrong = [r["model"] for r in rows if max(differ(r)) > TOLERANCE[args.precision]]
     if wrong or failed:
         print("losses differ:", *wrong, "failed:", *failed, file=sys.stderr)
     return 1 if wrong or failed else 0
