@@ -418,6 +418,7 @@ static const char *const *all_kernels_except(int k)
 static void run_each_kernel(struct network_case *t)
 {
     struct pare_plan_opts reference = { .reference = true }, one = { .threads = 1 };
+    struct pare_plan_opts bf16 = { .threads = 1, .precision = PARE_PRECISION_BF16 };
     struct pare_plan *p;
     struct pare_err err;
 
@@ -435,6 +436,13 @@ static void run_each_kernel(struct network_case *t)
         assert_int_equal(pare_plan_build(t->model,
                                          &(struct pare_plan_build){
                                              .opts = &one,
+                                             .without = all_kernels_except(k) },
+                                         &p, &err),
+                         0);
+        run_plan(t, p, k);
+        assert_int_equal(pare_plan_build(t->model,
+                                         &(struct pare_plan_build){
+                                             .opts = &bf16,
                                              .without = all_kernels_except(k) },
                                          &p, &err),
                          0);
