@@ -345,9 +345,9 @@ static void check_movement(uint64_t seed)
 
     rig_begin(&g, seed);
     g.b.opset = 14;
-    a = random_between(&g, 1, 4);
+    a = random_between(&g, 2, 4); /* of 1, the shuffle moves nothing */
     d[0] = random_between(&g, 1, 2);
-    d[1] = a * random_between(&g, 1, 90);
+    d[1] = a * random_between(&g, 2, 90);
     d[2] = random_between(&g, 2, 9);
     d[3] = random_between(&g, 2, 9);
     x = dequantized_input(&g, t, (int)random_between(&g, 0, 90), 4, d);
@@ -358,7 +358,7 @@ static void check_movement(uint64_t seed)
         if (random_between(&g, 0, 1))
             y = build_node(&g.b, "Add", NAMES(y, x), NOTHING);
     } else if (kind == 1) {
-        y = channel_slice(&g, x, random_between(&g, 0, d[1] - 1), d[1], random_between(&g, 1, 2));
+        y = channel_slice(&g, x, random_between(&g, 1, d[1] - 1), d[1], random_between(&g, 1, 2));
     } else if (kind == 2) {
         y = build_node(&g.b, "MaxPool", NAMES(x),
                        CAT(at_ints("kernel_shape", 2, (int64_t[]){ 2, 2 }),
