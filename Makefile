@@ -43,9 +43,9 @@ arm64_slow = unit.test_api unit.test_best_epoch unit.test_equalize unit.test_fau
 # The same on arm64 as the test without _avx2; layouts that only kernels for x86-64 use.
 arm64_x86 = unit.test_int8_avx2 unit.test_int8_func_avx2 unit.test_sparse_avx2 unit.test_nan_avx2 unit.test_param_layout \
     unit.test_quantize_layouts
-# Limits of memory and time, preloaded libraries: they would be those of the emulator.
+# Limits of memory and time, other users, preloaded libraries: they would be those of the emulator.
 arm64_process = cli.progress faults.failing_allocations faults.failing_writes faults.kill_and_resume faults.model_sizes \
-    hostile.files hostile.no_openat2 hostile.stale_files hostile.timeout
+    faults.output_paths hostile.files hostile.no_openat2 hostile.stale_files hostile.timeout
 # Programs of this machine: they compile plugins and programs for it, or call its ldd or Python.
 arm64_host = cli.omp_spin_count docs.custom_pruner docs.custom_quantizer docs.doc_rejects docs.minilm \
     faults.many_plugins install.consumer install.plugins install.static_root
