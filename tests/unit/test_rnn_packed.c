@@ -298,9 +298,10 @@ static void test_quantized_weights_are_packed(void **state)
     compare(&l, 1);
 }
 
-/* DynamicQuantizeLSTM of random 8-bit weights, with scales by column or by direction. */
+/* DynamicQuantizeLSTM of random 8-bit weights, with scales by column or by direction; signed8:
+ * weights minus their zero points are int8. */
 static struct pare_model *make_dynamic(const struct layer *l, const struct pare_tensor *x,
-                                       bool by_column)
+                                       bool by_column, bool signed8)
 {
     struct build b = { .opset = 14, .microsoft = true };
     const int64_t columns = 4 * l->H, size = l->D * (by_column ? columns : 1);
@@ -316,7 +317,7 @@ static struct pare_model *make_dynamic(const struct layer *l, const struct pare_
         float *s = pare_alloc(pool, (size_t)size, sizeof(*s));
 
         for (int64_t i = 0; i < n + size; i++)
-            v[i] = (uint8_t)(i < n ? below(256) : 120 + below(16));
+            v[i] = (uint8_t)(i < n ? below(256) : signed8 ? 128 : 120 + below(16));
         for (int64_t i = 0; i < size; i++)
             s[i] = 0.002f + 0.002f * (float)pare_rng_uniform(&rng);
         in[1 + k] = build_const(&b, PARE_U8, 3, k ? r : w, v);
@@ -340,12 +341,12 @@ static void test_dynamic_quantization_equals_reference(void **state)
     const struct pare_tolerance tol = { 0, 0.03 };
 
     (void)state;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 24; i++) {
         const struct layer l = { .type = LSTM,
                                  .T = 5,
                                  .B = 1 + i % 3,
                                  .I = 24,
-                                 .H = 20 + 14 * i,
+                                 .H = 20 + 7 * i,
                                  .D = 1 + i % 2,
                                  .direction = i % 2 ? "bidirectional" : "reverse" };
         struct pare_tensor in[4], want, got;
@@ -354,7 +355,7 @@ static void test_dynamic_quantization_equals_reference(void **state)
 
         o.n_in = ref.n_in = make_inputs(&l, in);
         ref.reference = true;
-        m = make_dynamic(&l, in, i % 4 < 2);
+        m = make_dynamic(&l, in, i % 4 < 2, i % 3 > 0);
         assert_int_equal(run_plan(m, ref, &want, 1), 0);
         assert_int_equal(run_plan(m, o, &got, 1), 0);
         if (pare_tensor_compare(&got, &want, tol, &err))
@@ -479,6 +480,17 @@ static void test_layers_in_bodies_run_by_the_kernel(void **state)
     pare_model_free(m);
 }
 
+static void fail_allocations(const struct pare_model *m, const struct pare_plan_opts *o)
+{
+    for (int sign = -1; sign <= 1; sign += 2) {
+        int failures = 0;
+
+        for (int n = 1; build_plan_fails(m, o, 0, sign * n, &failures); n++)
+            ;
+        assert_true(failures > 0);
+    }
+}
+
 static void test_failing_memory(void **state)
 {
     const struct layer l = { .type = LSTM,
@@ -496,14 +508,13 @@ static void test_failing_memory(void **state)
     (void)state;
     o.n_in = make_inputs(&l, in);
     m = make_net(&l, in);
-    for (int sign = -1; sign <= 1; sign += 2) {
-        int failures = 0;
-
-        for (int n = 1; build_plan_fails(m, &o, 0, sign * n, &failures); n++)
-            ;
-        assert_true(failures > 0);
-    }
+    fail_allocations(m, &o);
     pare_model_free(m);
+    for (int signed8 = 0; signed8 < 2; signed8++) {
+        m = make_dynamic(&l, in, true, signed8);
+        fail_allocations(m, &o);
+        pare_model_free(m);
+    }
 }
 
 int main(void)

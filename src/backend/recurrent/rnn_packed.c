@@ -9,10 +9,10 @@
  * or, if there are only few, its units; then all wait for each other once in every step, which
  * only pays for large products.
  *
- * DynamicQuantizeLSTM rounds the operands of all products to 8 bits; its products are exact sums of
- * the rounded numbers within float32.
+ * DynamicQuantizeLSTM rounds the operands of all products to 8 bits; VNNI computes them
+ * (rnn_int8.h), or float products of the rounded numbers.
  */
-#include "rnn_steps.h"
+#include "rnn_int8.h"
 
 #include <string.h>
 
@@ -251,12 +251,16 @@ static int pack_all(struct pare_packed_rnn *c, struct pare_backend *b, struct pa
         if (n->in[i] && (i <= PARE_RNN_B || i == PARE_RNN_P)) {
             bool quantized = c->s.cell->round && (i == PARE_RNN_W || i == PARE_RNN_R);
 
+            if (quantized && c->int8)
+                continue;
             in[i] = quantized ? dequantize(c, b, i, err) : pare_const_f32(b, n->in[i], err);
             if (!in[i])
                 return err->code;
         }
-    rc = pack(c, b, in[PARE_RNN_W], (struct gates){ 0, (int)c->s.G }, c->s.I, c->s.D, &c->w);
-    for (int64_t d = 0; d < c->s.D && !rc; d++) {
+    rc = c->int8
+             ? 0
+             : pack(c, b, in[PARE_RNN_W], (struct gates){ 0, (int)c->s.G }, c->s.I, c->s.D, &c->w);
+    for (int64_t d = 0; d < c->s.D && !rc && !c->int8; d++) {
         const float *r = in[PARE_RNN_R] + d * c->s.G * c->s.H * c->s.H;
 
         for (int k = 0, first = 0; k < c->phases && !rc; first += c->phase[k++].gates)
@@ -274,9 +278,13 @@ static int rnn_packed_init(struct pare_step *s, struct pare_backend *b, struct p
     struct pare_packed_rnn *c = s->state;
     const struct pare_packed_rnn *from;
 
-    if (!s->share_from)
+    if (!s->share_from) {
+        if (c->s.cell->round)
+            PARE_TRY(pare_rnn_int8_pack(c, b, err));
         return pack_all(c, b, err);
+    }
     from = s->share_from->state;
+    c->int8 = from->int8;
     c->w = from->w;
     c->bias = from->bias;
     c->r_bias = from->r_bias;
@@ -308,7 +316,9 @@ static int rnn_packed_run(struct pare_step *s, struct pare_backend *b, struct pa
     for (int i = 0; i < 3; i++)
         p.y[i] = c->out_at[i] < 0 ? NULL : pare_f32_mut(&s->out_buf[c->out_at[i]]->t);
     pare_packed_rnn_work(c, s->work[0]->t.data, &p);
-    if (p.rounded)
+    if (c->int8)
+        pare_rnn_int8_start(&p);
+    else if (p.rounded)
         p.x = pare_packed_rnn_round(&p, p.x);
     PARE_TRY(pare_rnn_lengths(input(s, c, PARE_RNN_LENS), c->s.T, c->s.B, p.len, err));
     pare_packed_rnn_run(&p, b);

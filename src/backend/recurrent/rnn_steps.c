@@ -1,5 +1,5 @@
 /* rnn_steps.c - the steps of LSTM, GRU and RNN with packed weights, on several threads. */
-#include "rnn_steps.h"
+#include "rnn_int8.h"
 
 #include <omp.h>
 #include <string.h>
@@ -26,7 +26,9 @@ size_t pare_packed_rnn_work(const struct pare_packed_rnn *c, void *memory, struc
         { &q->state, s->G == 4 ? states : 0 },
         { &q->update, c->phases > 1 ? states : 0 },
         { &q->reset, c->phases > 1 ? states : 0 },
-        { &q->rounded, s->cell->round ? (size_t)(s->B * (s->T * s->I + s->D * s->H)) : 0 },
+        { &q->rounded, s->cell->round
+                           ? (size_t)(s->B * (s->T * s->I + s->D * s->H) + 2 * s->D * c->columns)
+                           : 0 },
     };
     size_t n = 0;
 
@@ -64,6 +66,11 @@ static void multiply_inputs(const struct pare_rnn_pass *p, const struct share *a
     int64_t first = (a->d * c->units + a->first) * s->G, rows = s->T * s->B, group = rows;
     struct pare_packed_gemm g = pare_packed_gemm_matrix(rows, s->I, s->D * c->columns, c->block);
 
+    if (c->int8) {
+        if (a->first < a->end)
+            pare_rnn_int8_inputs(p, a->d);
+        return;
+    }
     g.blocks = (a->end - a->first) * s->G;
     g.w = c->w + first * c->block * s->I;
     g.bias = c->bias + first * c->block;
@@ -108,6 +115,11 @@ static void multiply_states(const struct pare_rnn_pass *p, const struct share *a
     struct pare_packed_gemm g = pare_packed_gemm_matrix(a->to - a->from, c->s.H, c->columns,
                                                         c->block);
 
+    if (c->int8) {
+        if (a->first < a->end)
+            pare_rnn_int8_states(p, a->d, h);
+        return;
+    }
     g.x = h + states_at(c, a->d, a->from);
     g.x_row = c->units * c->block;
     if (p->rounded) {
@@ -304,7 +316,7 @@ void pare_packed_rnn_run(const struct pare_rnn_pass *p, struct pare_backend *b)
     struct pare_packed_gemm g = pare_packed_gemm_matrix(s->T * s->B, s->I, s->D * c->columns,
                                                         c->block);
 
-    if (!divided && g.rows * s->I * g.y_row <= MANY_MACS) {
+    if (c->int8 || (!divided && g.rows * s->I * g.y_row <= MANY_MACS)) {
         run_shares(p, threads, true);
         return;
     }

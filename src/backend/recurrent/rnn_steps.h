@@ -8,14 +8,33 @@
 
 #define PARE_RNN_MOST_PADDED (1 << 24) /* most sums of gates where padding of few units dominates */
 
+/* 8-bit weights of DynamicQuantizeLSTM, in the order of the float ones. */
+struct pare_rnn_int8_matrix {
+    int8_t *w;    /* packed for gemm_int8.h */
+    int32_t *sum; /* sum of each column */
+    float *scale; /* by column */
+};
+struct pare_rnn_int8 {
+    struct pare_rnn_int8_matrix w[2], r[2]; /* by direction */
+    float *none;                            /* zeros, by column */
+};
+
+/* Values rounded to (v - zero) scale. */
+struct pare_rnn_bytes {
+    uint8_t *v;
+    float scale;
+    int32_t zero;
+};
+
 /* A node with packed weights. */
 struct pare_packed_rnn {
-    struct pare_rnn_run s;  /* n, cell, sizes, activations */
-    int block;              /* of hidden units */
-    int64_t units, columns; /* blocks of units; units * G * block, sums of one direction */
-    float *w, *bias;        /* (I, D columns) packed; (D columns) */
-    float *r_bias;          /* (D, columns), only if a gate multiplies it; else NULL */
-    float *peepholes;       /* (D, units, 3, block); or NULL */
+    struct pare_rnn_run s;      /* n, cell, sizes, activations */
+    int block;                  /* of hidden units */
+    int64_t units, columns;     /* blocks of units; units * G * block, sums of one direction */
+    float *w, *bias;            /* (I, D columns) packed; (D columns) */
+    float *r_bias;              /* (D, columns), only if a gate multiplies it; else NULL */
+    float *peepholes;           /* (D, units, 3, block); or NULL */
+    struct pare_rnn_int8 *int8; /* NULL: products of floats */
 
     /* A step is one product and one cell, or two of each: a GRU whose reset gate multiplies the
      * state before R needs that gate first. */
@@ -40,7 +59,8 @@ struct pare_rnn_pass {
     float *h[2], *state;   /* h before and after a step, in turns; cell state */
     float *update, *reset; /* see struct pare_rnn_units */
     float *rounded; /* if operands are rounded: X, and states (D, B, H) after it; else NULL */
-    int64_t *len;   /* (B) */
+    struct pare_rnn_bytes bytes; /* with int8: X */
+    int64_t *len;                /* (B) */
 };
 
 /* Bytes of work memory; with p, also set its pointers into memory. */
