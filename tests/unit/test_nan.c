@@ -430,9 +430,6 @@ static void run_each_kernel(struct network_case *t)
                      0);
     run_plan(t, p, NOT_ONEDNN);
     for (int k = 0; pare_kernels[k]; k++) {
-        bool bf16 = strstr(pare_kernels[k]->name, "bf16") != NULL;
-
-        one.precision = bf16 ? PARE_PRECISION_BF16 : PARE_PRECISION_F32;
         assert_int_equal(pare_plan_build(t->model,
                                          &(struct pare_plan_build){
                                              .opts = &one,
