@@ -8,6 +8,7 @@ For each architecture and opset of export_architectures.py:
     run       Pare = ONNX Runtime
     speedup   half of the filters masked, coupled layers together, then removed: the smaller file = the masked file in
               ONNX Runtime, at three shapes that differ in every free dimension; the columns are parameters before and after
+    simplify  the file of export --simplify = the original in ONNX Runtime; the last column is the number of nodes left
 exports_must_pass.txt lists each file with the largest share of parameters that may remain, in percent.
 """
 import argparse
@@ -47,12 +48,12 @@ def take(name, opset, build, folder, work):
     try:
         subject = Subject(f"{name}-{opset}", {"inputs": exports.ARCHITECTURES[name][1], "tolerance": SAME}, path, build, work, ort)
         subject.inspect()
-        run = subject.run()
+        run, simple = subject.run(), subject.simplify()
         before, after, worst = shrink(subject)
     finally:
         ort.close()
     share = 100 * after / before
-    return f"{'ok':>8}{run:>8}{before:>10}{after:>10}{share:>8.1f} %{worst:>10.0e}", share
+    return f"{'ok':>8}{run:>8}{before:>10}{after:>10}{share:>8.1f} %{worst:>10.0e}{simple:>11}", share
 
 
 def read_list():
@@ -78,7 +79,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     work = tempfile.mkdtemp(prefix="exports-", dir=build)
     most, problems, passed = read_list(), [], 0
-    print(f"{'model':18}{'inspect':>8}{'run':>8}{'before':>10}{'after':>10}{'left':>10}{'differs':>10}")
+    print(f"{'model':18}{'inspect':>8}{'run':>8}{'before':>10}{'after':>10}{'left':>10}{'differs':>10}{'nodes':>11}")
     for name in exports.ARCHITECTURES:
         for opset in exports.OPSETS:
             key = f"{name}-{opset}"
