@@ -110,6 +110,7 @@ struct pare_step {
 
     void *state;                      /* private to the kernel, from backend->arena */
     double seconds, backward_seconds; /* time spent so far, if the plan is profiled */
+    int threads;                      /* that run it (plan/step_threads.c) */
     bool tuned;                       /* the kernel was chosen by measuring several candidates */
     bool ignore_cost;                 /* matched with match.ignore_cost */
 };

@@ -154,7 +154,7 @@ static void note_inputs(struct pare_body_plan *b, const struct pare_tensor *in, 
 
 static int make_plan(struct pare_plan *owner, struct pare_body_plan *b, struct pare_err *err)
 {
-    struct pare_plan_opts o = { .threads = owner->backend.threads,
+    struct pare_plan_opts o = { .threads = owner->threads,
                                 .precision = owner->backend.bf16 ? PARE_PRECISION_BF16
                                                                  : PARE_PRECISION_F32,
                                 .in = b->in,

@@ -33,6 +33,7 @@ struct pare_plan {
     struct pare_body_plan *bodies; /* plans of bodies of If, Loop and Scan (body_plans.c) */
     struct pare_tail *tails;       /* plans after shapes that depend on data (tail_plans.c) */
     int tail_depth;                /* in how many tails this plan is */
+    int threads;                   /* the most; backend.threads is for the step that runs */
     struct pare_step **step;
     int n_steps, cap_steps;
     struct pare_buf **buf; /* by value id: its buffers, one for each layout */
@@ -216,6 +217,10 @@ extern const struct pare_kernel pare_kernel_plain;
 
 /* The same for nodes whose shapes are known only at run time. */
 extern const struct pare_kernel pare_kernel_dynamic;
+
+/* Set step.threads of all steps; their kernels are initialized and run with that many
+ * (step_threads.c). */
+void pare_plan_step_threads(struct pare_plan *p);
 
 /* ---- plans after shapes that depend on data (tail_plans.c) ----------------------------------- */
 

@@ -42,7 +42,7 @@ static bool fits(const struct kept_plan *k, const struct pare_tensor *in, int n)
 static int choose(struct pare_tail *t, struct pare_err *err)
 {
     const struct pare_plan *owner = t->owner;
-    struct pare_plan_opts o = { .threads = owner->backend.threads,
+    struct pare_plan_opts o = { .threads = owner->threads,
                                 .precision = owner->backend.bf16 ? PARE_PRECISION_BF16
                                                                  : PARE_PRECISION_F32,
                                 .in = t->in,
