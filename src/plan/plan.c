@@ -209,15 +209,6 @@ static const struct pare_step *like_step(const struct pare_plan *p, int i)
                : NULL;
 }
 
-/* Use this many threads from here on. */
-static void use_threads(struct pare_plan *p, int threads)
-{
-    if (p->backend.threads == threads)
-        return;
-    p->backend.threads = threads;
-    omp_set_num_threads(threads);
-}
-
 static int init_steps(struct pare_plan *p, struct pare_err *err)
 {
     for (int i = 0; i < p->n_steps; i++) {
@@ -225,7 +216,7 @@ static int init_steps(struct pare_plan *p, struct pare_err *err)
         struct pare_mark mark = pare_mark(p->scratch);
         int rc = pare_plan_load_constants(p->arena, s, err);
 
-        use_threads(p, s->threads);
+        pare_plan_use_threads(p, s->threads);
         s->share_from = s->n_in && s->n_out ? like_step(p, i) : NULL;
         if (!rc)
             rc = s->kernel->init ? s->kernel->init(s, &p->backend, err) : 0;
@@ -378,9 +369,8 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
     PARE_TRY(point_values(p, err));
     if (t)
         PARE_TRY(pare_plan_grad_values(p, err));
-    pare_plan_step_threads(p);
     rc = init_steps(p, err);
-    use_threads(p, p->threads);
+    pare_plan_use_threads(p, p->threads);
     return rc;
 }
 
@@ -570,7 +560,7 @@ static int run_steps(struct pare_plan *p, struct pare_err *err)
         int rc;
 
         pare_plan_dynamic_before(p, i);
-        use_threads(p, s->threads);
+        pare_plan_use_threads(p, s->threads);
         rc = s->kernel->run(s, &p->backend, err);
 
         if (p->profile)
@@ -599,7 +589,7 @@ int pare_plan_execute(struct pare_plan *p, const struct pare_tensor *in, struct 
     if (threads != p->backend.threads)
         omp_set_num_threads(p->backend.threads);
     rc = run_steps(p, err);
-    use_threads(p, p->threads);
+    pare_plan_use_threads(p, p->threads);
     if (threads != p->backend.threads)
         omp_set_num_threads(threads);
     for (int i = 0; i < p->graph->n_out && !rc; i++)

@@ -34,6 +34,7 @@ struct pare_plan {
     struct pare_tail *tails;       /* plans after shapes that depend on data (tail_plans.c) */
     int tail_depth;                /* in how many tails this plan is */
     int threads;                   /* the most; backend.threads is for the step that runs */
+    bool short_plan;               /* all steps run on one thread */
     struct pare_step **step;
     int n_steps, cap_steps;
     struct pare_buf **buf; /* by value id: its buffers, one for each layout */
@@ -218,9 +219,16 @@ extern const struct pare_kernel pare_kernel_plain;
 /* The same for nodes whose shapes are known only at run time. */
 extern const struct pare_kernel pare_kernel_dynamic;
 
-/* Set step.threads of all steps; their kernels are initialized and run with that many
- * (step_threads.c). */
-void pare_plan_step_threads(struct pare_plan *p);
+/* ---- threads of each step (step_threads.c) --------------------------------------------------- */
+
+void pare_plan_count_us(struct pare_plan *p); /* sets p->short_plan */
+
+/* How many threads run the step of this node, and a layout conversion of this value. */
+int pare_plan_threads_for(const struct pare_plan *p, const struct pare_node *n);
+int pare_plan_reorder_threads(const struct pare_plan *p, const struct pare_value *v);
+
+/* Use this many from here on. */
+void pare_plan_use_threads(struct pare_plan *p, int threads);
 
 /* ---- plans after shapes that depend on data (tail_plans.c) ----------------------------------- */
 

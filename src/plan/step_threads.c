@@ -2,8 +2,12 @@
  *
  * Starting a parallel region and waiting for its end takes a few microseconds, more than a small
  * step takes on one thread, and waking threads that sleep takes dozens.  The time of a step on one
- * thread is estimated from its multiply-accumulates and the bytes that it moves.
+ * thread is estimated from the multiply-accumulates of its first node and the bytes that it moves,
+ * before a kernel is chosen: kernels may prepare for a number of threads.
  */
+#include <omp.h>
+
+#include "../tensor/tensor.h"
 #include "plan.h"
 
 #define MACS_PER_US 20000.0  /* of a core with AVX2; other machines are within a factor of two */
@@ -11,37 +15,62 @@
 #define STEP_US 8.0          /* a step that is faster runs on one thread */
 #define PLAN_US 40.0         /* a plan that is faster runs on one thread */
 
-static double node_macs(const struct pare_node *n)
+static double value_bytes(const struct pare_value *v)
 {
-    double macs = n && n->op && n->op->macs ? n->op->macs(n) : 0;
-
-    return macs > 0 ? macs : 0;
+    return v && v->t.rank >= 0 && v->t.dtype != PARE_NONE
+               ? (double)pare_numel(&v->t) * (double)pare_dtype_size(v->t.dtype)
+               : 0;
 }
 
-/* The estimate; steps with bodies and those whose shapes are unknown count as long. */
-static double step_us(const struct pare_step *s)
+/* The estimate for one node; those with bodies or with unknown shapes count as long. */
+static double node_us(const struct pare_node *n)
 {
-    double macs = node_macs(s->node), bytes = 0;
+    double macs = n->op && n->op->macs ? n->op->macs(n) : 0, bytes = 0;
 
-    if (s->kernel == &pare_kernel_dynamic || (s->node && pare_node_body(s->node, 0, NULL)))
+    if (pare_node_body(n, 0, NULL))
         return PLAN_US;
-    for (int k = 0; k < s->n_fused; k++)
-        macs += node_macs(s->fused[k]);
-    for (int k = 0; k < s->n_in; k++)
-        bytes += (double)s->in_buf[k]->bytes;
-    for (int k = 0; k < s->n_out; k++)
-        bytes += s->out_buf[k] ? (double)s->out_buf[k]->bytes : 0;
-    return macs / MACS_PER_US + bytes / BYTES_PER_US;
+    for (int k = 0; k < n->n_in; k++)
+        bytes += value_bytes(n->in[k]);
+    for (int k = 0; k < n->n_out; k++) {
+        if (n->out[k] && n->out[k]->t.dtype == PARE_NONE)
+            return PLAN_US;
+        bytes += value_bytes(n->out[k]);
+    }
+    return (macs > 0 ? macs / MACS_PER_US : 0) + bytes / BYTES_PER_US;
 }
 
-void pare_plan_step_threads(struct pare_plan *p)
+void pare_plan_use_threads(struct pare_plan *p, int threads)
+{
+    if (p->backend.threads == threads)
+        return;
+    p->backend.threads = threads;
+    omp_set_num_threads(threads);
+}
+
+void pare_plan_count_us(struct pare_plan *p)
 {
     double us = 0;
 
-    for (int i = 0; i < p->n_steps; i++)
-        us += step_us(p->step[i]);
-    for (int i = 0; i < p->n_steps; i++)
-        p->step[i]->threads = !p->train && (us < PLAN_US || step_us(p->step[i]) < STEP_US)
-                                  ? 1
-                                  : p->backend.threads;
+    if (p->train || p->reference || p->threads == 1)
+        return;
+    for (int i = 0; i < p->graph->n_nodes && us < PLAN_US; i++)
+        us += node_us(p->graph->node[i]);
+    p->short_plan = us < PLAN_US;
+}
+
+static int threads_for(const struct pare_plan *p, double us)
+{
+    if (p->train || p->reference)
+        return p->threads;
+    return p->short_plan || us < STEP_US ? 1 : p->threads;
+}
+
+int pare_plan_threads_for(const struct pare_plan *p, const struct pare_node *n)
+{
+    return threads_for(p, node_us(n));
+}
+
+int pare_plan_reorder_threads(const struct pare_plan *p, const struct pare_value *v)
+{
+    return threads_for(p, 2 * value_bytes(v) / BYTES_PER_US);
 }

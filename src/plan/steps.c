@@ -221,6 +221,7 @@ static struct pare_buf *get_buffer(struct pare_plan *p, struct pare_value *v, in
     b->fixed = false;
     b->t.data = NULL;
     s->kernel = &pare_kernel_reorder;
+    s->threads = pare_plan_reorder_threads(p, v);
     s->in[0] = s->out[0] = v;
     s->in_block[0] = from->block;
     s->out_block[0] = block;
@@ -397,12 +398,14 @@ static int add_node(struct pare_plan *p, struct pare_node *n, struct pare_err *e
 {
     struct pare_step s = { 0 }, *slot;
 
+    pare_plan_use_threads(p, pare_plan_threads_for(p, n));
     slot = choose(p, n, &s, err) || connect_buffers(p, &s, err) ? NULL : add_step(p, err);
     if (!slot) {
         if (s.kernel && s.kernel->destroy && s.state)
             s.kernel->destroy(&s);
         return err->code;
     }
+    s.threads = p->backend.threads;
     *slot = s;
     return 0;
 }
@@ -417,7 +420,7 @@ static int add_observed(struct pare_plan *p, bool all, struct pare_err *err)
     return 0;
 }
 
-int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
+static int add_steps(struct pare_plan *p, struct pare_err *err)
 {
     struct pare_graph *g = p->graph;
 
@@ -436,4 +439,14 @@ int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
         if (!get_buffer(p, g->out[i], 1, err))
             return err->code ? err->code : pare_no_memory(err, "for the plan");
     return add_observed(p, true, err);
+}
+
+int pare_plan_steps(struct pare_plan *p, struct pare_err *err)
+{
+    int rc;
+
+    pare_plan_count_us(p);
+    rc = add_steps(p, err);
+    pare_plan_use_threads(p, p->threads);
+    return rc;
 }
