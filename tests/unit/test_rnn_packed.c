@@ -159,7 +159,7 @@ static struct pare_model *make_net(const struct layer *l, const struct pare_tens
     value[0] = build_input(&b, PARE_F32, 3, in[0].dim);
     for (int i = 4; i < 7; i++)
         if (l->with & PARE_IN(i)) {
-            value[i - 3] = build_input(&b, in[at].dtype, in[at].rank, in[at].dim);
+            value[i - 3] = build_input(&b, (int)in[at].dtype, in[at].rank, in[at].dim);
             at++;
         }
     n = add_layer(&b, l, value, out);

@@ -1,5 +1,7 @@
 /* vec512_bf16.h - AVX-512 vectors whose FMA multiplies pairs of bf16 and adds both products to
  * float32 sums; see vec512.h and gemm/bf16_pairs.h. */
+#include "vec_end.h"
+
 #include "vec512.h"
 
 #undef FMA
