@@ -169,6 +169,22 @@ static bool is_observed(const struct pare_plan *p, const bool *late)
     return false;
 }
 
+/* Mark the nodes that compute constants of the tail on first use (dequantized weights): the tail
+ * has copies of them.  too[node id]. */
+static void mark_constants(const struct pare_graph *g, const bool *part, bool *too)
+{
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        const struct pare_node *n = g->node[i];
+
+        for (int k = 0; (part[i] || too[i]) && k < n->n_in + n->n_cap; k++) {
+            const struct pare_value *v = k < n->n_in ? n->in[k] : n->cap[k - n->n_in];
+
+            if (v && v->flags & PARE_V_CONST && !v->t.data && !v->raw && v->maker)
+                too[v->maker->id] = true;
+        }
+    }
+}
+
 /* ---- the tail's graph ------------------------------------------------------------------------ */
 
 static void add_input(struct pare_graph *t, const struct pare_graph *g, const bool *part,
@@ -184,12 +200,30 @@ static void add_input(struct pare_graph *t, const struct pare_graph *g, const bo
     in[t->n_in++] = g->value[v->id];
 }
 
+/* Keep the nodes of the tail. */
+static void keep_nodes(struct pare_graph *t, const bool *part, const bool *too)
+{
+    int kept = 0;
+
+    for (int i = 0; i < t->n_nodes; i++) {
+        struct pare_node *n = t->node[i];
+
+        for (int k = 0; too[i] && k < n->n_out; k++)
+            if (n->out[k])
+                n->out[k]->flags &= ~(unsigned)PARE_V_CONST; /* until it is inferred */
+        if (!part[i] && !too[i])
+            continue;
+        t->node[kept] = n;
+        n->id = kept++;
+    }
+    t->n_nodes = kept;
+}
+
 /* Clone the nodes of the tail.  in[], out[]: its inputs and outputs in the graph g. */
-static struct pare_graph *cut(struct pare_plan *p, const bool *part, struct pare_value **in,
-                              struct pare_value **out, struct pare_err *err)
+static struct pare_graph *cut(struct pare_plan *p, const bool *part, const bool *too,
+                              struct pare_value **in, struct pare_value **out, struct pare_err *err)
 {
     struct pare_graph *g = p->graph, *t = pare_graph_clone(p->arena, g, err);
-    int kept = 0;
 
     if (!t)
         return NULL;
@@ -214,13 +248,7 @@ static struct pare_graph *cut(struct pare_plan *p, const bool *part, struct pare
     t->in = pare_alloc(p->arena, (size_t)t->n_in + 1, sizeof(struct pare_value *));
     for (int i = 0; t->in && i < t->n_in; i++)
         t->in[i] = t->value[in[i]->id];
-    for (int i = 0; i < t->n_nodes; i++)
-        if (part[i]) {
-            t->node[kept] = t->node[i];
-            t->node[kept]->id = kept;
-            kept++;
-        }
-    t->n_nodes = kept;
+    keep_nodes(t, part, too);
     if (!t->in)
         pare_no_memory(err, "for the plan");
     return t->in ? t : NULL;
@@ -266,12 +294,14 @@ static int split(struct pare_plan *p, const bool *part, struct pare_err *err)
     size_t values = (size_t)p->graph->n_values + 1, n;
     struct pare_value **in = pare_alloc(p->scratch, values, sizeof(struct pare_value *));
     struct pare_value **out = pare_alloc(p->scratch, values, sizeof(struct pare_value *));
+    bool *too = pare_alloc(p->scratch, (size_t)p->graph->n_nodes + 1, sizeof(*too));
     struct pare_tail *t = pare_alloc(p->arena, 1, sizeof(*t));
 
-    if (!in || !out || !t)
+    if (!in || !out || !too || !t)
         return pare_no_memory(err, "for the plan");
+    mark_constants(p->graph, part, too);
     t->owner = p;
-    t->graph = cut(p, part, in, out, err);
+    t->graph = cut(p, part, too, in, out, err);
     if (!t->graph)
         return err->code;
     n = (size_t)t->graph->n_in + 1;

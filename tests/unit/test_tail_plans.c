@@ -68,6 +68,21 @@ NETWORK(body)
                           CAT(at_graph("then_branch", &then), at_graph("else_branch", &other))));
 }
 
+/* Weights that are dequantized on first use, because they are large. */
+NETWORK(dequantized)
+{
+    enum { WIDE = 1024 };
+    const char *y = linear(n, positive_rows(n, n->x)), *w;
+    struct pare_tensor q = build_tensor(PARE_I8, INTS(D, WIDE));
+
+    for (int64_t i = 0; i < pare_numel(&q); i++)
+        ((int8_t *)q.data)[i] = (int8_t)pare_rng_next(&n->r);
+    w = NODE("DequantizeLinear",
+             NAMES(build_const(&n->b, PARE_I8, INTS(D, WIDE), q.data), build_scalar(&n->b, 0.01f)),
+             NOTHING);
+    return NODE("MatMul", NAMES(y, w), NOTHING);
+}
+
 /* No layer: nodes run one by one. */
 NETWORK(no_layer)
 {
@@ -79,8 +94,12 @@ static const struct {
     const char *(*make)(struct net *n);
     bool tail;
 } nets[] = {
-    { "once", once, true }, { "again", again, true },        { "joined", joined, true },
-    { "body", body, true }, { "no layer", no_layer, false },
+    { "once", once, true },
+    { "again", again, true },
+    { "joined", joined, true },
+    { "body", body, true },
+    { "dequantized", dequantized, true },
+    { "no layer", no_layer, false },
 };
 
 #define NETS (sizeof(nets) / sizeof(*nets))
