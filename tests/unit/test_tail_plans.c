@@ -71,16 +71,16 @@ NETWORK(body)
 /* Weights that are dequantized on first use, because they are large. */
 NETWORK(dequantized)
 {
-    enum { WIDE = 1024 };
-    const char *y = linear(n, positive_rows(n, n->x)), *w;
-    struct pare_tensor q = build_tensor(PARE_I8, INTS(D, WIDE));
+    enum { WIDE = 2048, TAPS = 5 };
+    const char *y = NODE("Transpose", NAMES(linear(n, positive_rows(n, n->x))), NOTHING), *w;
+    struct pare_tensor q = build_tensor(PARE_I8, INTS(WIDE, D, TAPS));
 
     for (int64_t i = 0; i < pare_numel(&q); i++)
         ((int8_t *)q.data)[i] = (int8_t)pare_rng_next(&n->r);
-    w = NODE("DequantizeLinear",
-             NAMES(build_const(&n->b, PARE_I8, INTS(D, WIDE), q.data), build_scalar(&n->b, 0.01f)),
-             NOTHING);
-    return NODE("MatMul", NAMES(y, w), NOTHING);
+    w = build_const(&n->b, PARE_I8, INTS(WIDE, D, TAPS), q.data);
+    w = NODE("DequantizeLinear", NAMES(w, build_scalar(&n->b, 0.01f)), NOTHING);
+    y = NODE("Unsqueeze", NAMES(y, LIST(0)), NOTHING);
+    return NODE("Conv", NAMES(y, w), at_ints("pads", INTS(2, 2)));
 }
 
 /* No layer: nodes run one by one. */
