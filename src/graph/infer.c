@@ -10,6 +10,7 @@
 
 #include "../base/arena.h"
 #include "../base/limits.h"
+#include "../op/control/iterate.h"
 #include "../tensor/tensor.h"
 
 #define SLACK ((size_t)1 << 20) /* of arenas, whose blocks are larger than their contents */
@@ -112,7 +113,7 @@ static int eval_within(struct pare_graph *g, struct pare_node *n, struct pare_ct
     left = pare_arena_limit(g->arena, 0);
     scratch_left = pare_arena_limit(c->scratch, 0);
     taken = may - left;
-    if ((rc == PARE_ENOMEM && (!left || !scratch_left || pare_node_body(n, 0, NULL))) ||
+    if ((rc == PARE_ENOMEM && (left <= PARE_ITERATE_EXHAUSTED || !scratch_left)) ||
         (rc == PARE_ELIMIT && !c->calls_left) || !(rc || is_tensors(n))) {
         for (int i = 0; i < n->n_out; i++)
             if (n->out[i])
@@ -308,28 +309,34 @@ static bool agreed(const struct pare_node *n, const struct pare_graph *chosen, i
     return *v != NULL;
 }
 
-/* Set the outputs of a node that chooses a body; false: a shape is known only at run time. */
-static bool choose_outputs(struct pare_graph *g, struct pare_node *n,
-                           const struct pare_graph *chosen, struct pare_err *err)
+/* Set the outputs of a node that chooses a body; *known false: a shape is known only at run
+ * time. */
+static int choose_outputs(struct pare_graph *g, struct pare_node *n,
+                          const struct pare_graph *chosen, bool *known, struct pare_err *err)
 {
     struct pare_value *v;
+    int rc;
+
+    *known = false;
 
     for (int k = 0; k < n->n_out; k++)
         if (n->out[k] && !agreed(n, chosen, k, &v))
-            return false;
+            return 0;
     for (int k = 0; k < n->n_out; k++) {
         if (!n->out[k])
             continue;
         agreed(n, chosen, k, &v);
+        rc = chosen && v->flags & PARE_V_CONST ? pare_value_load(g->arena, v, err) : 0;
+        if (rc == PARE_ENOMEM)
+            return rc;
         n->out[k]->t = v->t;
-        if (chosen && v->flags & PARE_V_CONST && !pare_value_load(g->arena, v, err)) {
-            n->out[k]->t = v->t;
+        if (chosen && v->flags & PARE_V_CONST && !rc)
             n->out[k]->flags |= PARE_V_CONST;
-        } else {
+        else
             n->out[k]->t.data = NULL;
-        }
     }
-    return true;
+    *known = true;
+    return 0;
 }
 
 /* Infer the shapes inside of the bodies. */
@@ -358,10 +365,11 @@ static int outputs_of_bodies(struct pare_graph *g, struct pare_node *n, int rc,
 {
     const struct pare_graph *chosen = n->op->chosen ? n->op->chosen(n) : NULL;
 
-    if (rc == PARE_EDYNAMIC && n->op->flags & PARE_OP_CHOOSES && inputs_known(n) &&
-        choose_outputs(g, n, chosen, err))
-        return 0;
-    return rc;
+    bool known = false;
+
+    if (rc == PARE_EDYNAMIC && n->op->flags & PARE_OP_CHOOSES && inputs_known(n))
+        PARE_TRY(choose_outputs(g, n, chosen, &known, err));
+    return known ? 0 : rc;
 }
 
 static int infer_graph(struct pare_graph *g, struct pare_ctx *c, size_t *budget, unsigned how,

@@ -350,17 +350,71 @@ static void test_loop_with_a_growing_state(void **state)
     pare_model_free(m);
 }
 
+/* y = x + eight ones, from a Loop that concatenates a constant with itself: the shape is known only
+ * because the Loop is folded. */
+static struct bin constant_loop(void)
+{
+    static const int64_t trips = 3;
+    static const float one = 1;
+    struct bin body = CAT(node("Identity", "keep", "go", "more"),
+                          node_with("Concat", "grow", "s,s", "t", attr("axis", 2, num(3, 0))),
+                          input("i", PARE_I64, ""), input("go", PARE_BOOL, ""),
+                          input("s", PARE_F32, "n"), output("more", PARE_BOOL, ""),
+                          output("t", PARE_F32, "n"));
+
+    return model(CAT(node_with("Loop", "loop", "n,,one", "eight", attr("body", 5, msg(6, body))),
+                     node("Add", "add", "x,eight", "y"),
+                     initializer("n", PARE_I64, "", blob(9, &trips, sizeof(trips))),
+                     initializer("one", PARE_F32, "1", blob(9, &one, sizeof(one))),
+                     input("x", PARE_F32, "8"), output("y", PARE_F32, "8")));
+}
+
+/* A failing allocation is an error, or it changes nothing: the shape does not depend on data. */
+static void test_failed_memory_is_not_a_dynamic_shape(void **state)
+{
+    struct pare_plan_opts o = { .threads = 1 };
+
+    (void)state;
+    for (int sign = -1; sign < 2; sign += 2) {
+        struct pare_model *m = parse(constant_loop());
+        int failures = 0;
+        bool reached = true;
+
+        for (int k = 1; reached; k++) {
+            struct pare_plan *p = NULL;
+            int rc;
+
+            err = (struct pare_err){ 0 };
+            pare_oom_countdown = sign * k;
+            rc = pare_plan_make(m, &o, &p, &err);
+            reached = pare_oom_countdown == 0;
+            pare_oom_countdown = 0;
+            if (rc && (rc != PARE_ENOMEM || !strstr(err.msg, "memory")))
+                fail_msg("allocation %d: code %d, '%s'", sign * k, rc, err.msg);
+            if (!rc && p->results)
+                fail_msg("allocation %d: the shape depends on data", sign * k);
+            failures += rc != 0;
+            if (!rc)
+                pare_plan_free(p);
+        }
+        assert_true(failures > 0);
+        pare_model_free(m);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_layers_in_bodies_are_listed),
-                                        cmocka_unit_test(test_layers_in_bodies_are_pruned),
-                                        cmocka_unit_test(test_weights_in_bodies_are_quantized),
-                                        cmocka_unit_test(
-                                            test_layers_in_bodies_are_quantized_dynamically),
-                                        cmocka_unit_test(test_dynamic_export_out_of_memory),
-                                        cmocka_unit_test(test_activations_in_bodies_are_refused),
-                                        cmocka_unit_test(test_a_quantized_value_is_captured),
-                                        cmocka_unit_test(test_loop_with_a_growing_state) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layers_in_bodies_are_listed),
+        cmocka_unit_test(test_layers_in_bodies_are_pruned),
+        cmocka_unit_test(test_weights_in_bodies_are_quantized),
+        cmocka_unit_test(test_layers_in_bodies_are_quantized_dynamically),
+        cmocka_unit_test(test_dynamic_export_out_of_memory),
+        cmocka_unit_test(test_activations_in_bodies_are_refused),
+        cmocka_unit_test(test_a_quantized_value_is_captured),
+        cmocka_unit_test(test_loop_with_a_growing_state),
+        cmocka_unit_test(test_failed_memory_is_not_a_dynamic_shape)
+    };
     int rc;
 
     pool = pare_arena_new(1 << 16);

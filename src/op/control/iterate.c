@@ -22,6 +22,14 @@ static struct pare_arena *new_arena(const struct pare_iterate *it)
     return a;
 }
 
+/* An allocation that failed because of the limit counts as one of the node's results. */
+static void free_arena(const struct pare_iterate *it, struct pare_arena *a)
+{
+    if (a && it->limit && pare_arena_limit(a, 0) <= PARE_ITERATE_EXHAUSTED)
+        pare_arena_limit(it->c->results, PARE_ITERATE_EXHAUSTED);
+    pare_arena_free(a);
+}
+
 int pare_iterate_start(struct pare_iterate *it, struct pare_err *err)
 {
     it->limit = pare_arena_limit(it->c->results, 0);
@@ -42,8 +50,8 @@ int pare_iterate_start(struct pare_iterate *it, struct pare_err *err)
 
 void pare_iterate_end(struct pare_iterate *it)
 {
-    pare_arena_free(it->arena);
-    pare_arena_free(it->kept);
+    free_arena(it, it->arena);
+    free_arena(it, it->kept);
 }
 
 static int collect(struct pare_iterate *it, int k, const struct pare_tensor *t,
@@ -86,7 +94,7 @@ int pare_iterate_trim(struct pare_iterate *it, struct pare_err *err)
     for (int k = 0; k < it->n_state && !rc; k++)
         rc = pare_value_copy(a, &it->in[it->state_in + k], &it->in[it->state_in + k], err);
     if (rc) {
-        pare_arena_free(a);
+        free_arena(it, a);
         return rc;
     }
     pare_arena_free(it->arena);

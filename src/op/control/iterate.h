@@ -4,6 +4,10 @@
 
 #include "../op.h"
 
+/* At most this much is left of the limit of a node's results after an allocation has failed because
+ * of it, even if that was in an arena of the iterations. */
+#define PARE_ITERATE_EXHAUSTED 1
+
 /* A body that runs several times.  Of its outputs, n_state are states, inputs of the next run, and
  * n_scan are collected. */
 struct pare_iterate {
