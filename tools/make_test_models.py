@@ -316,6 +316,15 @@ def streaming():
     ])
 
 
+def many_inputs():
+    """Twenty inputs and outputs, as language models with cached keys and values have."""
+    names = [f"i{k}" for k in range(20)]
+    save("many_inputs", [helper.make_node("MatMul", [n, "w"], ["o" + n], "m" + n) for n in names],
+         [tensor(n, ["b", 2]) for n in names], [tensor("o" + n, ["b", 2]) for n in names], [weights("w", 2, 2)])
+    np.savez_compressed(os.path.join(OUT, "many_inputs.npz"), **{
+        n: np.sin(np.arange(32) * 0.7 + k).astype(np.float32).reshape(16, 2) for k, n in enumerate(names)})
+
+
 for make in (any_size, detector, windows, tiny_cnn, tiny_text, tiny_bert, add, unknown_operator, exporter_habits, sliced_weight,
-             padded_heads, rows_of_digits, streaming):
+             padded_heads, rows_of_digits, streaming, many_inputs):
     make()

@@ -8,6 +8,7 @@
 
 #include "../base/arena.h"
 #include "../base/clock.h"
+#include "../data/data.h"
 #include "../dist/dist.h"
 #include "../onnx/model.h"
 #include "../plan/plan.h"
@@ -142,11 +143,12 @@ static int run_once(struct pare_qerror *q, const char *const *keep, int n, struc
 {
     struct pare_plan_opts o = { .threads = q->o.threads, .in = q->o.in };
     struct pare_plan_build build = { .opts = &o, .observe = { keep, n } };
-    struct pare_tensor all[64];
+    struct pare_tensor all[PARE_DATA_OUTPUTS];
 
-    if (q->copy->n_out > 64)
+    if (q->copy->n_out > PARE_DATA_OUTPUTS)
         return pare_fail(err, PARE_ELIMIT,
-                         "the model has more than 64 outputs, which an analysis does not support");
+                         "the model has more than %d outputs, which an analysis does not support",
+                         PARE_DATA_OUTPUTS);
     PARE_TRY(pare_plan_build(q->copy, &build, plan, err));
     PARE_TRY(pare_plan_execute(*plan, q->o.in, all, err));
     *out = all[0];

@@ -144,14 +144,14 @@ static int find_plan(struct feed *f, const struct pare_batch *b, struct pare_err
     f->size = b->whole;
     f->part = o.batch = in[0].dim[0] = b->n_in > 1 ? b->x.dim[0] : part_of(f->c, &b->x);
     PARE_TRY(pare_shape_plans_get(&f->plans, f->c->model, &build, b->n_in, &f->plan, err));
-    if (f->plan->graph->n_out > 16)
-        return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
+    if (f->plan->graph->n_out > PARE_DATA_OUTPUTS)
+        return pare_fail(err, PARE_ELIMIT, "the model has more than %d outputs", PARE_DATA_OUTPUTS);
     return 0;
 }
 
 static int show(struct feed *f, const struct pare_batch *b, struct pare_err *err)
 {
-    struct pare_tensor x[PARE_DATA_INPUTS], out[16];
+    struct pare_tensor x[PARE_DATA_INPUTS], out[PARE_DATA_OUTPUTS];
     int64_t parts = f->part > 0 ? b->x.dim[0] / f->part : 1;
     size_t bytes;
 
@@ -350,7 +350,7 @@ int pare_compression_repeat(struct pare_compression *c, int64_t items, int most,
     while (!rc && more) {
         rc = next(user, &more, err);
         for (int64_t i = 0; i < k.n && more && !rc; i++) {
-            struct pare_tensor out[16];
+            struct pare_tensor out[PARE_DATA_OUTPUTS];
 
             f.total = most * k.n * k.batch[i].x.dim[0];
             rc = find_plan(&f, &k.batch[i], err);

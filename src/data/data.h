@@ -99,7 +99,8 @@ struct pare_loader_opts {
     bool deal;
 };
 
-#define PARE_DATA_INPUTS 16 /* maximum number of inputs of a batch */
+#define PARE_DATA_INPUTS 256  /* maximum number of inputs of a batch */
+#define PARE_DATA_OUTPUTS 256 /* maximum number of outputs of a model that runs on batches */
 
 struct pare_batch {
     struct pare_tensor x;   /* (N, ...) items; in the shape and type of the model's input, else as

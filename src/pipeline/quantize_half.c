@@ -11,7 +11,6 @@
 #include "pipeline.h"
 
 #define BATCHES 4 /* that values are observed on */
-#define MAX_OUT 16
 
 bool pare_quantize_is_half(const struct pare_quantize_job *j)
 {
@@ -86,14 +85,14 @@ static int find_plan(struct peaks *p, const struct pare_batch *b, struct pare_er
     struct pare_plan_build build = { .opts = &o, .observe = p->names };
 
     PARE_TRY(pare_shape_plans_get(&p->plans, p->f->model, &build, b->n_in, &p->plan, err));
-    if (p->plan->graph->n_out > MAX_OUT)
-        return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
+    if (p->plan->graph->n_out > PARE_DATA_OUTPUTS)
+        return pare_fail(err, PARE_ELIMIT, "the model has more than %d outputs", PARE_DATA_OUTPUTS);
     return 0;
 }
 
 static int run_batches(struct peaks *p, struct pare_loader *loader, struct pare_err *err)
 {
-    struct pare_tensor out[MAX_OUT];
+    struct pare_tensor out[PARE_DATA_OUTPUTS];
     int64_t batch = p->f->options->train.batch ? p->f->options->train.batch
                                                : p->f->data[0]->opts.batch;
     int64_t size = 0, items = BATCHES * batch;

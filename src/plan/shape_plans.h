@@ -5,8 +5,8 @@
 
 #include "plan.h"
 
-#define PARE_SHAPE_PLANS 2   /* plans hold packed weights */
-#define PARE_SHAPE_INPUTS 16 /* inputs that a model may have */
+#define PARE_SHAPE_PLANS 2    /* plans hold packed weights */
+#define PARE_SHAPE_INPUTS 256 /* inputs that a model may have */
 
 /* Zeroed at first. */
 struct pare_shape_plans {

@@ -21,7 +21,6 @@
 #define MOST_BITS \
     8 /* the next step is float: 16-bit models are not faster, and few runtimes run
                      * them */
-#define MAX_OUT 16
 
 struct change {
     struct pare_layer *l;
@@ -41,7 +40,7 @@ struct bit_search {
     struct pare_budget_report *report;
     struct pare_arena *a;
     struct pare_tensor in[PARE_DATA_INPUTS],
-        ref[MAX_OUT]; /* a batch, and the float model's outputs for it */
+        ref[PARE_DATA_OUTPUTS]; /* a batch, and the float model's outputs for it */
     int n_out;
     double *noise, *first;       /* per layer, relative to the signal: current, and as requested */
     bool *flags;                 /* (layers, PARE_QUANT_SITES): saved while one layer is measured */
@@ -217,14 +216,14 @@ static int copy_out(struct bit_search *c, const struct pare_tensor *out, struct 
 static int run_model(struct bit_search *c, double *noise, struct pare_err *err)
 {
     struct pare_plan_opts o = { .threads = c->r->threads, .batch = c->in[0].dim[0], .in = c->in };
-    struct pare_tensor out[MAX_OUT];
+    struct pare_tensor out[PARE_DATA_OUTPUTS];
     struct pare_plan *plan;
     int rc;
 
     PARE_TRY(pare_plan_make(c->r->model, &o, &plan, err));
     c->n_out = plan->graph->n_out;
-    if (c->n_out > MAX_OUT)
-        rc = pare_fail(err, PARE_ELIMIT, "the model has more than %d outputs", MAX_OUT);
+    if (c->n_out > PARE_DATA_OUTPUTS)
+        rc = pare_fail(err, PARE_ELIMIT, "the model has more than %d outputs", PARE_DATA_OUTPUTS);
     else
         rc = pare_plan_execute(plan, c->in, out, err);
     if (!rc && noise)

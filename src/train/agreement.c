@@ -17,9 +17,9 @@ struct sums {
     double largest;        /* largest difference */
     int64_t values;        /* elements that were compared */
     int64_t runs, unequal; /* runs; those with an output of other rows */
-    int64_t rows[PARE_RUNNER_OUTPUTS][2]; /* by output: rows of both models */
-    int differs;                          /* 1 + the first output that had other rows; 0: none */
-    bool unranked;                        /* the first output does not have a row for each item */
+    int64_t rows[PARE_DATA_OUTPUTS][2]; /* by output: rows of both models */
+    int differs;                        /* 1 + the first output that had other rows; 0: none */
+    bool unranked;                      /* the first output does not have a row for each item */
 };
 
 /* Values from i on, of one item. */
@@ -100,7 +100,7 @@ static bool is_number(const struct pare_tensor *t)
 static int add_batch(struct pare_batch_runner r[2], const struct pare_batch *b, struct sums *s,
                      struct pare_err *err)
 {
-    struct pare_tensor out[2][PARE_RUNNER_OUTPUTS];
+    struct pare_tensor out[2][PARE_DATA_OUTPUTS];
     bool unequal = false;
     int n[2];
 

@@ -80,9 +80,9 @@ int pare_batch_runner_run(struct pare_batch_runner *r, const struct pare_batch *
     PARE_TRY(fill_up(r, b, err));
     PARE_TRY(find_plan(r, b->n_in, &plan, err));
     *n = plan->graph->n_out;
-    if (*n > PARE_RUNNER_OUTPUTS)
+    if (*n > PARE_DATA_OUTPUTS)
         return pare_fail(err, PARE_ELIMIT, "cannot evaluate a model with more than %d outputs",
-                         PARE_RUNNER_OUTPUTS);
+                         PARE_DATA_OUTPUTS);
     start = pare_now();
     PARE_TRY(pare_plan_execute(plan, r->in, out, err));
     r->seconds += pare_now() - start;

@@ -7,8 +7,6 @@
 #include "../onnx/model.h"
 #include "../plan/shape_plans.h"
 
-#define PARE_RUNNER_OUTPUTS 16 /* outputs that a model may have */
-
 struct pare_batch_runner {
     /* Set by the caller: as in struct pare_plan_opts and struct pare_plan_build. */
     int threads;
@@ -33,7 +31,7 @@ int pare_batch_runner_init(struct pare_batch_runner *r, const struct pare_model 
                            struct pare_loader_opts *lo, struct pare_arena *arena,
                            struct pare_err *err);
 
-/* Run the model on a batch.  out[0..*n) has PARE_RUNNER_OUTPUTS elements and is valid until the
+/* Run the model on a batch.  out[0..*n) has PARE_DATA_OUTPUTS elements and is valid until the
  * next call; rows of padding are left out of outputs whose first dimension is the batch. */
 int pare_batch_runner_run(struct pare_batch_runner *r, const struct pare_batch *b,
                           struct pare_tensor *out, int *n, struct pare_err *err);

@@ -32,7 +32,7 @@ static int one_batch(struct pare_batch_runner *r, const struct pare_eval_opts *o
                      const struct pare_batch *b, struct pare_goal_sums *s, struct pare_eval *e,
                      struct pare_err *err)
 {
-    struct pare_tensor out[PARE_RUNNER_OUTPUTS];
+    struct pare_tensor out[PARE_DATA_OUTPUTS];
     double loss;
     int n;
 

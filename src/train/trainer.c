@@ -9,8 +9,6 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
-#define MAX_OUT 16
-
 /* ---- parameters -------------------------------------------------------------------- */
 
 static bool is_frozen(const struct pare_trainer_opts *o, const char *name)
@@ -316,7 +314,7 @@ static int choose_plan(struct pare_trainer *t, const struct pare_tensor *x, stru
 static int find_bad_node(struct pare_trainer *t, double loss, struct pare_err *err)
 {
     struct pare_plan *p = t->plan[t->at];
-    struct pare_tensor out[MAX_OUT];
+    struct pare_tensor out[PARE_DATA_OUTPUTS];
     const char *what = isnan(loss) ? "the loss is not a number" : "the loss is infinite";
     int rc;
 
@@ -389,7 +387,7 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
                          struct pare_tensor *out, struct pare_err *err)
 {
     const struct pare_hooks *h = &t->o.hooks;
-    struct pare_tensor all[MAX_OUT];
+    struct pare_tensor all[PARE_DATA_OUTPUTS];
 
     t->out.data = NULL;
     if (t->model->n_in > PARE_DATA_INPUTS)
@@ -401,9 +399,9 @@ int pare_trainer_forward(struct pare_trainer *t, const struct pare_tensor *x,
     PARE_TRY(choose_plan(t, x, err));
     if (t->o.dist)
         seed_random(t);
-    if (t->plan[t->at]->graph->n_out > MAX_OUT)
+    if (t->plan[t->at]->graph->n_out > PARE_DATA_OUTPUTS)
         return pare_fail(err, PARE_ELIMIT, "cannot train a model with more than %d outputs",
-                         MAX_OUT);
+                         PARE_DATA_OUTPUTS);
     PARE_TRY(pare_plan_execute(t->plan[t->at], x, all, err));
     memcpy(t->in, x, (size_t)t->model->n_in * sizeof(*x));
     t->out = all[0];
@@ -416,12 +414,12 @@ static int add_teacher(struct pare_trainer *t, double *loss, struct pare_err *er
 {
     struct pare_plan *teacher = t->teacher[t->at];
     struct pare_distill_soft conf = t->o.soft;
-    struct pare_tensor soft[MAX_OUT];
+    struct pare_tensor soft[PARE_DATA_OUTPUTS];
     double part = pare_dist_part(t->o.dist);
 
-    if (teacher->graph->n_out > MAX_OUT)
+    if (teacher->graph->n_out > PARE_DATA_OUTPUTS)
         return pare_fail(err, PARE_ELIMIT, "cannot use a teacher with more than %d outputs",
-                         MAX_OUT);
+                         PARE_DATA_OUTPUTS);
     PARE_TRY(pare_plan_execute(teacher, t->in, soft, err));
     conf.beta *= part;
     t->layers.away = 1 - part;

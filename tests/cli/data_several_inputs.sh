@@ -16,5 +16,9 @@ pare compress r.json --dry-run
 pare train models/unet.onnx --data models/cells.npz --holdout 0.2 --epochs 2 --batch 16 --threads 1 -o u.onnx |
     sed 's/loss.*mean-iou [0-9.]*%.*/loss ... mean-iou/;/best/d'
 pare eval u.onnx --data models/cells.npz --per-class --threads 1 2>/dev/null | awk '/^class/ { print; for (n = 0; n < 3 && getline; n++) print $1, $3 <= $2 }'
+# Twenty inputs and outputs.
+pare quantize models/many_inputs.onnx --preset int8 --data models/many_inputs.npz --threads 1 -q -o m.onnx
+pare eval m.onnx --against models/many_inputs.onnx --data models/many_inputs.npz --threads 1 2>/dev/null | grep '^items'
+pare train models/many_inputs.onnx --data models/many_inputs.npz --teacher self --epochs 1 --threads 1 -q -o n.onnx 2>/dev/null
 pare eval u.onnx --data models/cells.npz --task regression
 pare eval u.onnx --data models/cells.npz --loss mse

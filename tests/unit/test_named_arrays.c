@@ -177,6 +177,34 @@ static void test_different_values_need_a_batch_of_1(void **state)
     rig_end(&r);
 }
 
+/* A language model with cached keys and values has two inputs for each of its layers. */
+static void test_many_inputs(void **state)
+{
+    enum { INPUTS = 130 };
+    static struct pare_io io[INPUTS];
+    static struct pare_named a[INPUTS];
+    static char name[INPUTS][16];
+    const struct pare_batch *b;
+    struct rig r;
+
+    (void)state;
+    rig_begin(&r);
+    for (int k = 0; k < INPUTS; k++) {
+        snprintf(name[k], sizeof(name[k]), "past.%d", k);
+        io[k] = (struct pare_io){ name[k], PARE_F32, 2, { -1, 3 }, { "b" }, 0 };
+        a[k] = (struct pare_named){ name[k],
+                                    counting_tensor(&r, 2, (int64_t[]){ N, 3 }, (float)k) };
+    }
+    if (open_for(&r, a, INPUTS, io, INPUTS))
+        fail_msg("%s", r.err.msg);
+    b = load_batch(&r, io, INPUTS, 3);
+    assert_non_null(b);
+    assert_int_equal(b->n_in, INPUTS);
+    for (int k = 0; k < INPUTS; k++)
+        assert_float_equal(pare_f32(&b->in[k])[5], (float)(k + 5), 0);
+    rig_end(&r);
+}
+
 /* Images stored as (H, W, C) or (C, H, W), for models that take either order. */
 static void test_images_in_the_order_of_the_model(void **state)
 {
@@ -238,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_input_batch_axes),
         cmocka_unit_test(test_every_form_gives_the_same_batches),
         cmocka_unit_test(test_values_that_are_not_numbers),
+        cmocka_unit_test(test_many_inputs),
         cmocka_unit_test(test_different_values_need_a_batch_of_1),
         cmocka_unit_test(test_images_in_the_order_of_the_model),
         cmocka_unit_test(test_batch_of_the_first_input_is_axis_0),
