@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/conv/winograd.h"
+#include "backend/conv/winograd_tiles.h"
 #include "base/arena.h"
 #include "base/rng.h"
 
@@ -313,6 +313,90 @@ static void test_lean_transform_choice(void **state)
     assert_false(pare_winograd_lean(&g));
 }
 
+static void expect_same(const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        assert_true(fabsf(a[i] - b[i]) <= 1e-5f * (1 + fabsf(b[i])));
+}
+
+/* One tile by both implementations. */
+static void compare_transforms(const struct pare_winograd *g, struct data *d, int64_t i,
+                               struct pare_winograd_run *r)
+{
+    const int64_t from = PARE_WINOGRAD * g->from.channels;
+    const int64_t size = g->N * g->to.channels * g->to.h * g->to.w;
+    float *other = d->work + 2 * from;
+    struct pare_winograd_tile t;
+
+    pare_winograd_find_tile(g, i, &t);
+    assert_true(pare_winograd_vector_in(g, &t, d->x, d->work, g->from.channels));
+    pare_winograd_find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
+    pare_winograd_in(g, &t, d->x, d->work + from, g->from.channels);
+    expect_same(d->work, d->work + from, from);
+
+    memcpy(other, d->y, (size_t)size * sizeof(*other));
+    r->y = other;
+    r->sum = r->n_post ? other : NULL;
+    assert_true(pare_winograd_vector_out(g, &t, r, d->u, g->to.channels));
+    pare_winograd_find_elements(&g->to, t.row, t.col, 4, &t);
+    r->y = d->y;
+    r->sum = r->sum ? d->y : NULL;
+    pare_winograd_out(g, &t, r, d->u, g->to.channels);
+    expect_same(other, d->y, size);
+}
+
+/* Vectors of a block compute what the portable loops compute: whole tiles and tiles at edges, all
+ * kinds of post-ops. */
+static void test_vector_transforms(void **state)
+{
+    static const struct pare_post_op list[] = {
+        { .kind = PARE_POST_SUM },         { .kind = PARE_POST_RELU },
+        { .kind = PARE_POST_SUM },         { PARE_POST_RELU, 0.25f, 0 },
+        { PARE_POST_CLIP, -0.5f, 0.75f },  { PARE_POST_SWISH, 1, 0 },
+        { .kind = PARE_POST_SUM },         { .kind = PARE_POST_HARDSWISH },
+        { PARE_POST_CLIP, -0.125f, 0.5f },
+    };
+    static const int part[][2] = { { 0, 0 }, { 0, 1 }, { 0, 2 }, { 1, 1 }, { 1, 2 }, { 3, 1 },
+                                   { 2, 2 }, { 4, 1 }, { 5, 1 }, { 6, 2 }, { 7, 2 }, { 0, 0 } };
+    struct data d = { .arena = pare_arena_new(1 << 20) };
+    struct pare_rng rng;
+
+    (void)state;
+    pare_rng_init(&rng, 11);
+    d.x = alloc_floats(&d), d.y = alloc_floats(&d), d.u = alloc_floats(&d);
+    d.work = alloc_floats(&d), d.w = alloc_floats(&d);
+    for (int block = 8; block <= 16; block += 8)
+        for (int64_t size = 1; size <= 13; size += 3)
+            for (size_t k = 0; k < sizeof(part) / sizeof(*part); k++) {
+                struct pare_winograd g = {
+                    .N = 2,
+                    .top = (int64_t)k % 3,
+                    .left = 1,
+                    .block = block,
+                    .threads = 1,
+                    .from = { 32, size, size + 2 },
+                    .to = { 16, size, size + 1 },
+                };
+                struct pare_winograd_run r = {
+                    .bias = k % 2 ? d.w : NULL,
+                    .post = list + part[k][0],
+                    .n_post = part[k][1],
+                    .add = k + 1 == sizeof(part) / sizeof(*part),
+                };
+                struct pare_winograd_tile t = { .row = 0 };
+
+                fill_random(&rng, d.x, MAX_ELEMENTS / 10);
+                fill_random(&rng, d.y, MAX_ELEMENTS / 10);
+                fill_random(&rng, d.u, PARE_WINOGRAD * 32);
+                fill_random(&rng, d.w, 16);
+                if (!pare_winograd_vector_in(&g, &t, d.x, d.work, g.from.channels))
+                    continue; /* not on this machine */
+                for (int64_t i = 0; i < pare_winograd_tiles(&g); i++)
+                    compare_transforms(&g, &d, i, &r);
+            }
+    pare_arena_free(d.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_input_gradients),
         cmocka_unit_test(test_threads_do_not_change_weight_gradients),
         cmocka_unit_test(test_lean_transform_choice),
+        cmocka_unit_test(test_vector_transforms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,22 +115,27 @@ size_t pare_winograd_work(const struct pare_winograd *g)
 static void tile_in(const struct pare_winograd *g, const struct pare_winograd_run *r, int64_t i,
                     float *v)
 {
+    const int64_t step = step_of(depth_of(g), chunk_of(g));
     struct pare_winograd_tile t;
 
     pare_winograd_find_tile(g, i, &t);
+    if (!g->bf16 && pare_winograd_vector_in(g, &t, r->x, v, step))
+        return;
     pare_winograd_find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
-    (g->bf16 ? pare_winograd_in_pairs : pare_winograd_in)(g, &t, r->x, v,
-                                                          step_of(depth_of(g), chunk_of(g)));
+    (g->bf16 ? pare_winograd_in_pairs : pare_winograd_in)(g, &t, r->x, v, step);
 }
 
 static void tile_out(const struct pare_winograd *g, const struct pare_winograd_run *r, int64_t i,
                      const float *m)
 {
+    const int64_t step = step_of(g->to.channels, chunk_of(g));
     struct pare_winograd_tile t;
 
     pare_winograd_find_tile(g, i, &t);
+    if (!g->bf16 && pare_winograd_vector_out(g, &t, r, m, step))
+        return;
     pare_winograd_find_elements(&g->to, t.row, t.col, 4, &t);
-    pare_winograd_out(g, &t, r, m, step_of(g->to.channels, chunk_of(g)));
+    pare_winograd_out(g, &t, r, m, step);
 }
 
 /* Position k of n tiles. */

@@ -41,4 +41,11 @@ void pare_winograd_spread(const struct pare_winograd *g, const struct pare_winog
 void pare_winograd_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
                        const struct pare_winograd_run *r, const float *m, int64_t step);
 
+/* pare_winograd_in() and pare_winograd_out() with vectors of a block, which do not need t->at;
+ * false if the machine has none.  Not for bf16. */
+bool pare_winograd_vector_in(const struct pare_winograd *g, const struct pare_winograd_tile *t,
+                             const float *x, float *v, int64_t step);
+bool pare_winograd_vector_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
+                              const struct pare_winograd_run *r, const float *m, int64_t step);
+
 #endif
