@@ -136,6 +136,36 @@ static void test_winograd_post_ops(void **state)
     }
 }
 
+/* Filters of 1 x k and k x 1: paddings of any size, residuals, channels that do not fill blocks. */
+static void test_winograd_lines(void **state)
+{
+    static const char *const others[] = { "conv_onednn", "conv_taps", "conv_gemm", NULL };
+
+    (void)state;
+    pare_rng_init(&rng, 7);
+    for (int i = 0; i < 24; i++) {
+        static const int64_t lengths[] = { 3, 4, 7, 8, 11, 12 };
+        int64_t taps = lengths[i % 6], c = random_between(33, 64), side = random_between(0, 2);
+        int64_t at = i / 6 % 2, pad[4] = { 0 }, w[4] = { c, c, 1, 1 };
+        int64_t h = random_between(12, 20), v = random_between(12, 20);
+        struct net n = start_net(INTS(2, c, h, v));
+        const char *y;
+
+        w[2 + at] = taps;
+        pad[at] = (taps - 1) / 2 + side;
+        pad[2 + at] = taps / 2 - side > 0 ? taps / 2 - side : 0;
+        n.skip = others;
+        y = build_node(&n.b, "Conv",
+                       NAMES(n.x, random_floats(&n.b, 4, w),
+                             build_floats(&n.b, INTS(c), pare_f32(&n.in))),
+                       at_ints("pads", 4, pad));
+        if (i % 3 == 0 && taps > 4 && side <= taps / 2)
+            y = build_node(&n.b, "Add", NAMES(y, n.x), NOTHING);
+        y = build_node(&n.b, "Relu", NAMES(y), NOTHING);
+        check_net(&n, y, "Conv", "conv_winograd_line");
+    }
+}
+
 /* oneDNN adds residuals before activations only; the Add after an activation is a step of its
  * own. */
 static void test_sum_after_activation(void **state)
@@ -544,6 +574,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_winograd_post_ops, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_winograd_lines, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_sum_after_activation, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_random_slices, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_random_pads, make_pool, drop_pool),

@@ -52,6 +52,12 @@ static const char *conv_3x3(struct build *b, const char *x)
     return conv(b, x, 3, 1, 1);
 }
 
+static const char *conv_line(struct build *b, const char *x)
+{
+    return build_node(b, "Conv", NAMES(x, random_floats(b, INTS(16, 16, 1, 7))),
+                      at_ints("pads", INTS(0, 3, 0, 3)));
+}
+
 static const char *conv_1x1(struct build *b, const char *x)
 {
     return conv(b, x, 1, 1, 1);
@@ -291,6 +297,7 @@ static const struct {
     bool images; /* its result is (N, C, H, W) */
 } firsts[] = {
     { "3x3", conv_3x3, true },
+    { "1x7", conv_line, true },
     { "1x1", conv_1x1, true },
     { "stride", conv_stride, true },
     { "depthwise", conv_depthwise, true },
