@@ -19,6 +19,8 @@ static bool dynamic_quantize_int8_match(const struct pare_match *v, struct pare_
     s->in[0] = n->in[0];
     for (int i = 0; i < 3; i++)
         s->out[i] = n->out[i];
+    if (pare_layout_of(v, n->in[0]) == PARE_CHANNELS_LAST)
+        s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
     return true;
 }
 

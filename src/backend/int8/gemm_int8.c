@@ -45,6 +45,18 @@ bool pare_gemm_int8_can(const struct pare_backend *b)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
+/* scale acc + bias, for 16 columns from c on. */
+TARGET static inline __attribute__((always_inline)) void
+put_scaled(const struct pare_gemm_int8 *p, int64_t at, int64_t c, __m512i acc, __mmask16 live)
+{
+    __m512 f = p->one_scale ? _mm512_set1_ps(*p->scale) : _mm512_maskz_loadu_ps(live, p->scale + c);
+    __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(acc), f);
+
+    if (p->bias)
+        v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(live, p->bias + c));
+    _mm512_mask_storeu_ps((float *)p->y + at, live, v);
+}
+
 /* As pare_int8_finish(), for 16 columns from c on; `live` masks existing columns.  The bounds
  * include the range of the type. */
 TARGET static inline __attribute__((always_inline)) void
@@ -56,6 +68,13 @@ put(const struct pare_gemm_int8 *p, int64_t row, int64_t c, __m512i acc, __mmask
     __m512 v;
 
     acc = _mm512_add_epi32(acc, _mm512_loadu_si512(p->sum + c));
+    if (p->shift)
+        acc = _mm512_sub_epi32(acc, _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(live, p->shift + c),
+                                                       _mm512_set1_epi32(p->row_sum[row])));
+    if (p->scale) {
+        put_scaled(p, at, c, acc, live);
+        return;
+    }
     if (o->out->t.dtype == PARE_I32) {
         _mm512_mask_storeu_epi32((int32_t *)p->y + at, live, acc);
         return;
@@ -128,7 +147,8 @@ void pare_gemm_int8_run(const struct pare_gemm_int8 *given)
     struct pare_gemm_int8 p = *given;
     int64_t parts = (p.rows + ROWS - 1) / ROWS;
 
-    pare_int8_bounds(&p.out, &p.lo, &p.hi);
+    if (!p.scale)
+        pare_int8_bounds(&p.out, &p.lo, &p.hi);
     for (int64_t c = p.from; c < p.to; c += WIDE)
         for (int64_t i = 0; i < parts; i++) {
             int64_t first = p.rows * i / parts, end = p.rows * (i + 1) / parts;

@@ -5,7 +5,8 @@
  * w in panels of 32 columns with four consecutive k interleaved: element (k, c) is at
  *     ((c / 32 * ceil(K / 4) + k / 4) * 32 + c % 32) * 4 + k % 4,
  * with zeros beyond K and N.  The registers hold the sums of two vectors of columns for a dozen
- * rows.
+ * rows.  Or, for products whose zero points or scales are known at run time only,
+ *     y (rows, N) = scale (x w + sum - shift row_sum') + bias.
  */
 #ifndef PARE_BACKEND_INT8_GEMM_INT8_H
 #define PARE_BACKEND_INT8_GEMM_INT8_H
@@ -41,7 +42,10 @@ struct pare_gemm_int8 {
     void *y;
     int64_t rows, K, N, x_row, y_row; /* x_row bytes, y_row elements */
     int64_t from, to;                 /* columns; from is a multiple of 32 */
-    float lo, hi;                     /* set by pare_gemm_int8_run(): bounds, within the range of
+    const int32_t *shift, *row_sum;   /* by column and by row; NULL: 0 */
+    const float *scale, *bias; /* float results; scale NULL: as `out` describes; bias NULL: 0 */
+    bool one_scale;            /* else one by column */
+    float lo, hi;              /* set by pare_gemm_int8_run(): bounds, within the range of
                                          the type */
 };
 

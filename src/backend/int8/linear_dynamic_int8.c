@@ -3,15 +3,16 @@
  *     y (M, N) = (x - zx) (w - zw),   x (M, K) uint8 or int8, w (K, N) uint8 or int8,
  *
  * as after DynamicQuantizeLinear; fused with the following Cast to float, Mul with the product of
- * the scales, and Add of a bias.  With u = w - 128 for uint8 weights and v = zw - 128,
- *     y = x u - zx sum_k u[k][n] - v[n] (sum_k x[m][k] - K zx),
- * so that any zero point of the weights fits.  The product is gemm_int8.h's if the CPU has VNNI,
- * else int8_dot.h's in int16.  The sums are exact.
+ * the scales, Add of a bias, and the elementwise chain after them.  dynamic_weights.h explains how
+ * any zero point of the weights fits.  The product is gemm_int8.h's if the CPU has VNNI, else
+ * int8_dot.h's in int16.  The sums are exact.
  */
 #include <string.h>
 
 #include "../../base/simd.h"
 #include "../../op/op.h"
+#include "../rows/chain_ops.h"
+#include "dynamic_weights.h"
 #include "gemm_int8.h"
 #include "int8_dot.h"
 
@@ -23,42 +24,21 @@ struct linear_dynamic {
     bool copy;             /* panel: x is copied into rows that are multiples of 4 */
     bool flip;             /* x is int8 */
     int in_zero, in_scale; /* inputs of the step; 0: none */
+    int first_operand;     /* of the chain */
     struct pare_value *zero, *scale, *bias; /* zero of x; scales: one or N; bias: N floats */
     struct pare_node *fused[3];
     int n_fused;
     const struct pare_value *w, *wz;
     struct pare_value *x, *out;
+    struct pare_chain links;    /* n_links 0: no chain */
     struct pare_value integers; /* describes the sums to gemm_int8.h */
     const int8_t *packed;
-    int16_t *wider;  /* u for int8_dot.h, (N, padded K) */
-    int32_t *column; /* sum_k u[k][n], padded to whole panels */
-    int32_t *shift;  /* v[n]; NULL: all 0 */
+    int16_t *wider;  /* the weights for int8_dot.h, (N, padded K) */
+    int32_t *column; /* their sums, padded to whole panels */
+    int32_t *shift;  /* NULL: all 0 */
 };
 
 /* ---- match --------------------------------------------------------------------------- */
-
-static bool is_8bit(const struct pare_value *v)
-{
-    return v && (v->t.dtype == PARE_U8 || v->t.dtype == PARE_I8);
-}
-
-static bool is_known(const struct pare_value *v)
-{
-    return pare_is_const(v) && v->t.data;
-}
-
-/* A consumer of this type of the value alone; `other` is its other operand. */
-static struct pare_node *next(const struct pare_match *v, struct pare_value *y,
-                              const struct pare_op *op, struct pare_value **other)
-{
-    struct pare_node *n = pare_only_consumer(v, y);
-
-    if (!pare_node_is(n, op) || (n->n_in > 1 && n->in[0] == n->in[1]) ||
-        !pare_same_shape(&n->out[0]->t, &y->t) || !pare_is_f32(n->out[0]))
-        return NULL;
-    *other = n->n_in > 1 ? n->in[n->in[0] == y] : NULL;
-    return n;
-}
 
 static bool is_row(const struct pare_value *v, int64_t N)
 {
@@ -77,17 +57,18 @@ static bool is_ready(const struct pare_match *v, const struct pare_value *x)
 static void follow(const struct pare_match *v, struct linear_dynamic *l)
 {
     struct pare_value *other;
-    struct pare_node *n = next(v, l->out, &pare_op_cast, &other), *mul, *add;
+    struct pare_node *n = pare_dynamic_next(v, l->out, &pare_op_cast, PARE_F32, &other), *mul, *add;
 
-    mul = n ? next(v, n->out[0], &pare_op_mul, &other) : NULL;
+    mul = n ? pare_dynamic_next(v, n->out[0], &pare_op_mul, PARE_F32, &other) : NULL;
     if (!mul || !is_row(other, l->N) || !is_ready(v, other))
         return;
     l->fused[l->n_fused++] = n;
     l->fused[l->n_fused++] = mul;
     l->scale = other;
     l->out = mul->out[0];
-    add = next(v, l->out, &pare_op_add, &other);
-    if (!add || !is_row(other, l->N) || pare_numel(&other->t) != l->N || !is_known(other))
+    add = pare_dynamic_next(v, l->out, &pare_op_add, PARE_F32, &other);
+    if (!add || !is_row(other, l->N) || pare_numel(&other->t) != l->N || !pare_is_const(other) ||
+        !other->t.data)
         return;
     l->fused[l->n_fused++] = add;
     l->bias = other;
@@ -100,9 +81,8 @@ static bool read_node(const struct pare_match *v, const struct pare_node *n,
     struct pare_value *zero = n->n_in > A_ZERO ? n->in[A_ZERO] : NULL;
     const struct pare_value *wz = n->n_in > B_ZERO ? n->in[B_ZERO] : NULL;
 
-    if (!pare_node_is(n, &pare_op_mat_mul_integer) || n->op->domain || !is_8bit(n->in[A]) ||
-        !is_8bit(n->in[B]) || n->in[B]->t.rank != 2 || !pare_is_const(n->in[B]) ||
-        !pare_const_raw(n->in[B]) || n->in[A]->t.rank < 2 || !pare_numel(&n->in[A]->t) ||
+    if (!pare_node_is(n, &pare_op_mat_mul_integer) || n->op->domain || !pare_is_8bit(n->in[A]) ||
+        n->in[B]->t.rank != 2 || n->in[A]->t.rank < 2 || !pare_numel(&n->in[A]->t) ||
         !pare_numel(&n->in[B]->t))
         return false;
     l->K = n->in[B]->t.dim[0];
@@ -116,9 +96,45 @@ static bool read_node(const struct pare_match *v, const struct pare_node *n,
     l->integers.t.dtype = PARE_I32;
     l->flip = n->in[A]->t.dtype == PARE_I8;
     if ((zero && (pare_numel(&zero->t) != 1 || !is_ready(v, zero))) ||
-        (wz && (!is_known(wz) || (pare_numel(&wz->t) != 1 && pare_numel(&wz->t) != l->N))))
+        !pare_dynamic_known(l->w, wz, l->N))
         return false;
     return l->K <= PARE_DOT_LONGEST / 2;
+}
+
+/* Bytes of the scratch memory before the rows: sums of columns and of rows. */
+static size_t head_bytes(const struct linear_dynamic *l)
+{
+    return ((size_t)(pare_gemm_int8_columns(l->N) + l->M) * 4 + 63) / 64 * 64;
+}
+
+/* The lists of the step: x, zero point, scales, operands of the chain. */
+static bool fill_step(const struct pare_match *v, const struct linear_dynamic *l, int inputs,
+                      struct pare_step *s)
+{
+    const struct pare_chain *c = &l->links;
+    size_t row = (size_t)pare_gemm_int8_fours(l->K) * 4;
+    int at = inputs;
+
+    if (!pare_step_lists(s, v, inputs + c->n_ops, 1, l->n_fused + c->n_links))
+        return false;
+    s->in[0] = l->x;
+    if (l->in_zero)
+        s->in[l->in_zero] = l->zero;
+    if (l->in_scale)
+        s->in[l->in_scale] = l->scale;
+    for (int i = 0; i < c->n_ops; i++)
+        if (c->op[i].value && c->op[i].value != l->out)
+            s->in[at++] = c->op[i].value;
+    s->n_in = at;
+    for (int i = 0; i < l->n_fused; i++)
+        s->fused[i] = l->fused[i];
+    for (int i = 0; i < c->n_links; i++)
+        s->fused[l->n_fused + i] = c->link[i].node;
+    s->out[0] = c->n_links ? pare_chain_out(c) : l->out;
+    s->work_bytes[0] = head_bytes(l) + (!l->panel ? (size_t)(l->M * pare_dot_length(l->K)) * 2
+                                        : l->copy ? (size_t)l->M * row
+                                                  : 0);
+    return true;
 }
 
 static bool linear_dynamic_int8_match(const struct pare_match *v, struct pare_node *n,
@@ -134,81 +150,41 @@ static bool linear_dynamic_int8_match(const struct pare_match *v, struct pare_no
     l->copy = l->K % 4 || l->flip;
     l->in_zero = l->zero && !pare_is_const(l->zero) ? inputs++ : 0;
     l->in_scale = l->scale && !pare_is_const(l->scale) ? inputs++ : 0;
+    l->first_operand = inputs;
+    if (!l->scale || !pare_chain_after(v, l->out, &l->links))
+        l->links.n_links = l->links.n_ops = 0;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
-    if (!keep || !pare_step_lists(s, v, inputs, 1, l->n_fused))
+    if (!keep || !fill_step(v, l, inputs, s))
         return false;
     *keep = *l;
     s->state = keep;
-    s->in[0] = n->in[A];
-    if (l->in_zero)
-        s->in[l->in_zero] = l->zero;
-    if (l->in_scale)
-        s->in[l->in_scale] = l->scale;
-    s->out[0] = l->out;
-    s->work_bytes[0] = (size_t)pare_gemm_int8_columns(l->N) * 4 + 64 +
-                       (l->panel ? (l->copy ? (size_t)(l->M * pare_gemm_int8_fours(l->K) * 4) : 0)
-                                 : (size_t)(l->M * pare_dot_length(l->K)) * 2);
-    for (int i = 0; i < l->n_fused; i++)
-        s->fused[i] = l->fused[i];
     return true;
 }
 
 /* ---- init ---------------------------------------------------------------------------- */
 
-/* u: the weights as int8. */
-static const int8_t *centered(const struct linear_dynamic *l, struct pare_arena *a)
-{
-    const uint8_t *raw = pare_const_raw(l->w);
-    int64_t n = l->K * l->N;
-    int8_t *u;
-
-    if (l->w->t.dtype == PARE_I8)
-        return (const int8_t *)raw;
-    u = pare_alloc_raw(a, (size_t)n, 1);
-    for (int64_t i = 0; u && i < n; i++)
-        u[i] = (int8_t)(raw[i] ^ 0x80);
-    return u;
-}
-
-static int init_shift(struct linear_dynamic *l, struct pare_backend *b, struct pare_err *err)
-{
-    int base = l->w->t.dtype == PARE_U8 ? 128 : 0;
-    bool any = false;
-
-    l->shift = pare_alloc(b->arena, (size_t)l->N, sizeof(*l->shift));
-    if (!l->shift)
-        return pare_no_memory(err, "for the weights");
-    for (int64_t i = 0; i < l->N; i++) {
-        int64_t at = l->wz && pare_numel(&l->wz->t) > 1 ? i : 0;
-
-        l->shift[i] = (int32_t)(l->wz ? pare_get_int(&l->wz->t, at) : 0) - base;
-        any |= l->shift[i] != 0;
-    }
-    if (!any)
-        l->shift = NULL;
-    return 0;
-}
-
 static int init_weights(struct linear_dynamic *l, struct pare_backend *b, struct pare_err *err)
 {
-    const int8_t *u = centered(l, b->scratch);
+    struct pare_dynamic_weights d = { l->w, l->wz, l->K, l->N, true, NULL, NULL };
     int64_t length = pare_dot_length(l->K);
     int8_t *packed = NULL;
 
+    PARE_TRY(pare_dynamic_center(&d, b, err));
+    l->shift = d.shift;
     l->column = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*l->column));
     if (l->panel)
         l->packed = packed = pare_alloc_raw(b->arena, pare_gemm_int8_bytes(l->K, l->N), 1);
     else
         l->wider = pare_alloc(b->arena, (size_t)(l->N * length), sizeof(*l->wider));
-    if (!u || !l->column || (!packed && !l->wider))
+    if (!l->column || (!packed && !l->wider))
         return pare_no_memory(err, "for the weights");
     if (l->panel)
-        pare_gemm_int8_pack(u, false, l->K, l->N, packed);
+        pare_gemm_int8_pack(d.u, false, l->K, l->N, packed);
     for (int64_t k = 0; k < l->K; k++)
         for (int64_t i = 0; i < l->N; i++) {
-            l->column[i] += u[k * l->N + i];
+            l->column[i] += d.u[k * l->N + i];
             if (l->wider)
-                l->wider[i * length + k] = u[k * l->N + i];
+                l->wider[i * length + k] = d.u[k * l->N + i];
         }
     return 0;
 }
@@ -225,10 +201,13 @@ static int linear_dynamic_int8_init(struct pare_step *s, struct pare_backend *b,
         l->wider = like->wider;
         l->column = like->column;
         l->shift = like->shift;
-        return 0;
+    } else {
+        PARE_TRY(init_weights(l, b, err));
     }
-    PARE_TRY(init_shift(l, b, err));
-    return init_weights(l, b, err);
+    if (!l->links.n_links)
+        return 0;
+    return pare_chain_init(&l->links, b, s->in_buf + l->first_operand, l->out,
+                           pare_f32(&s->out_buf[0]->t), err);
 }
 
 /* ---- run ----------------------------------------------------------------------------- */
@@ -236,24 +215,15 @@ static int linear_dynamic_int8_init(struct pare_step *s, struct pare_backend *b,
 struct job {
     const struct linear_dynamic *l;
     const uint8_t *x;
-    const int32_t *sum; /* by column: -zx (sum of u - K v) */
+    const int32_t *sum; /* by column: what the zero points add */
+    int32_t *row_sum;   /* by row: sum of x */
     const float *scale;
     char *rows; /* scratch: x as the product reads it */
     int32_t *y;
 };
 
-/* sum of x[m][k], as stored. */
-PARE_SIMD static int32_t row_sum(const uint8_t *x, int64_t n, bool flip)
-{
-    int32_t sum = 0;
-
-    for (int64_t k = 0; k < n; k++)
-        sum += x[k] ^ (flip ? 128 : 0);
-    return flip ? sum - (int32_t)(128 * n) : sum;
-}
-
-/* y of a row: minus v[n] times the row's sum; then to float, in place. */
-PARE_SIMD static void finish_row(const struct job *j, int64_t m, int64_t from, int64_t to)
+/* y of a row: minus the shift times the row's sum; then to float, in place. */
+PARE_SIMD static void finish_row(const struct job *j, int64_t m)
 {
     const struct linear_dynamic *l = j->l;
     int32_t *y = j->y + m * l->N;
@@ -261,15 +231,12 @@ PARE_SIMD static void finish_row(const struct job *j, int64_t m, int64_t from, i
     const float *b = l->bias ? pare_f32(&l->bias->t) : NULL;
     bool one = l->scale && pare_numel(&l->scale->t) == 1;
 
-    if (l->shift) {
-        int32_t all = row_sum(j->x + m * l->K, l->K, l->flip);
-
-        for (int64_t i = from; i < to; i++)
-            y[i] -= l->shift[i] * all;
-    }
+    if (l->shift)
+        for (int64_t i = 0; i < l->N; i++)
+            y[i] -= l->shift[i] * j->row_sum[m];
     if (!l->scale)
         return;
-    for (int64_t i = from; i < to; i++) {
+    for (int64_t i = 0; i < l->N; i++) {
         int32_t v;
         float r;
 
@@ -301,6 +268,11 @@ static void run_panel(const struct job *j, int64_t m, int64_t n, int64_t from, i
         .sum = j->sum,
         .out = { .out = &l->integers },
         .y = j->y + m * l->N,
+        .shift = l->shift,
+        .row_sum = j->row_sum + m,
+        .scale = l->scale ? j->scale : NULL,
+        .bias = l->bias ? pare_f32(&l->bias->t) : NULL,
+        .one_scale = l->scale && pare_numel(&l->scale->t) == 1,
         .rows = n,
         .K = l->K,
         .N = l->N,
@@ -334,42 +306,70 @@ static void run_dots(const struct job *j, int64_t m, int64_t n)
     }
 }
 
+/* Row m as the product reads it, and its sum. */
+static void prepare_row(const struct job *j, int64_t m, int zero)
+{
+    const struct linear_dynamic *l = j->l;
+    int64_t row = l->panel ? pare_gemm_int8_fours(l->K) * 4 : pare_dot_length(l->K) * 2;
+    struct pare_int8 q = { .v = l->x, .zero = zero };
+    char *to = j->rows + m * row;
+
+    if (l->shift)
+        j->row_sum[m] = pare_dynamic_row_sum(j->x + m * l->K, l->K, l->flip);
+    if (l->panel && l->copy) {
+        copy_row(j->x + m * l->K, l->K, l->flip ? 128 : 0, (uint8_t *)to);
+    } else if (!l->panel) {
+        pare_dot_widen(&q, j->x, m * l->K, (int16_t *)(void *)to, l->K);
+        memset(to + l->K * 2, 0, (size_t)(row - l->K * 2));
+    }
+}
+
+/* Rows m..m + n - 1, columns from..to - 1, to the end of the chain. */
+static void run_part(const struct job *j, int64_t m, int64_t n, int64_t from, int64_t to)
+{
+    const struct linear_dynamic *l = j->l;
+    float *y = (float *)(void *)j->y;
+
+    if (l->panel) {
+        run_panel(j, m, n, from, to);
+    } else {
+        run_dots(j, m, n);
+        for (int64_t k = m; k < m + n; k++)
+            finish_row(j, k);
+    }
+    if (l->links.n_links && to - from == l->N)
+        pare_chain_run(&l->links, m * l->N, (m + n) * l->N, y);
+    else if (l->links.n_links)
+        for (int64_t k = m; k < m + n; k++)
+            pare_chain_run(&l->links, k * l->N + from, k * l->N + to, y);
+}
+
 /* Divide the rows among the threads if there are many, else the columns. */
 static void run_all(const struct job *j, int threads, int zero)
 {
     const struct linear_dynamic *l = j->l;
     int64_t some = l->panel ? SOME_ROWS : ROWS, parts = (l->M + some - 1) / some, columns = l->N;
-    int64_t row = l->panel ? pare_gemm_int8_fours(l->K) * 4 : pare_dot_length(l->K) * 2, cuts;
-    struct pare_int8 q = { .v = l->x, .zero = zero };
+    bool prepare = l->copy || !l->panel || l->shift;
+    int64_t cuts;
 
     if (l->panel && parts < threads)
         columns = pare_gemm_int8_columns((l->N + threads - 1) / threads);
+    else
+        parts = (parts + threads - 1) / threads * threads; /* equal shares */
     cuts = (l->N + columns - 1) / columns;
 #pragma omp parallel num_threads(threads) if (l->M * l->N * l->K > 262144)
     {
 #pragma omp for
-        for (int64_t m = 0; m < (l->copy || !l->panel ? l->M : 0); m++) {
-            char *to = j->rows + m * row;
-
-            if (l->panel) {
-                copy_row(j->x + m * l->K, l->K, l->flip ? 128 : 0, (uint8_t *)to);
-            } else {
-                pare_dot_widen(&q, j->x, m * l->K, (int16_t *)(void *)to, l->K);
-                memset(to + l->K * 2, 0, (size_t)(row - l->K * 2));
-            }
-        }
+        for (int64_t m = 0; m < (prepare ? l->M : 0); m++)
+            prepare_row(j, m, zero);
 #pragma omp for collapse(2)
         for (int64_t i = 0; i < parts; i++)
             for (int64_t c = 0; c < cuts; c++) {
-                int64_t m = i * some, n = l->M - m < some ? l->M - m : some;
+                int64_t m = l->M * i / parts, end = l->M * (i + 1) / parts;
                 int64_t to = (c + 1) * columns < l->N ? (c + 1) * columns : l->N;
 
-                if (l->panel)
-                    run_panel(j, m, n, c * columns, to);
-                else
-                    run_dots(j, m, n);
-                for (int64_t k = m; k < m + n; k++)
-                    finish_row(j, k, c * columns, to);
+                if (end > m)
+                    run_part(j, m, end - m, c * columns, to);
             }
     }
 }
@@ -379,7 +379,6 @@ static int linear_dynamic_int8_run(struct pare_step *s, struct pare_backend *b,
 {
     const struct linear_dynamic *l = s->state;
     int32_t *sum = s->work[0]->t.data;
-    size_t head = (size_t)pare_gemm_int8_columns(l->N) * 4;
     struct job j = { .l = l, .x = s->in_buf[0]->t.data, .sum = sum, .y = s->out_buf[0]->t.data };
     int32_t zero = 0, all;
 
@@ -391,7 +390,8 @@ static int linear_dynamic_int8_run(struct pare_step *s, struct pare_backend *b,
     }
     if (l->scale)
         j.scale = l->in_scale ? s->in_buf[l->in_scale]->t.data : l->scale->t.data;
-    j.rows = (char *)sum + (head + 63) / 64 * 64;
+    j.row_sum = sum + pare_gemm_int8_columns(l->N);
+    j.rows = (char *)sum + head_bytes(l);
     all = l->panel ? -(zero + (l->flip ? 128 : 0)) : 0; /* int8_dot.h subtracts the zero point */
     for (int64_t i = 0; i < pare_gemm_int8_columns(l->N); i++)
         sum[i] = all * l->column[i] +
