@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/conv/blocked_filters.h"
 #include "backend/conv/winograd_tiles.h"
 #include "base/arena.h"
 #include "base/rng.h"
@@ -397,6 +398,76 @@ static void test_vector_transforms(void **state)
     pare_arena_free(d.arena);
 }
 
+static float bf16_of(const float *u, int64_t i)
+{
+    uint32_t bits = (uint32_t)((const uint16_t *)(const void *)u)[i] << 16;
+    float f;
+
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* Positions of n bf16 each that may differ by one rounding, of sums in another order. */
+static void expect_same_pairs(const float *a, const float *b, int64_t step, int64_t n)
+{
+    for (int k = 0; k < PARE_WINOGRAD; k++)
+        for (int64_t i = 0; i < n; i++) {
+            const float x = bf16_of(a + k * step, i), y = bf16_of(b + k * step, i);
+
+            if (!(fabsf(x - y) <= fabsf(x) / 64 + 1e-6f))
+                fail_msg("position %d, element %ld: %g, expected %g", k, (long)i, (double)y,
+                         (double)x);
+        }
+}
+
+/* Blocked filters, which are transformed by other code, result in the pairs of row-major ones. */
+static void test_blocked_filters_in_bf16(void **state)
+{
+    const struct pare_tensor shape = { .dtype = PARE_F32, .rank = 4, .dim = { 48, 80, 3, 3 } };
+    struct data d = { .arena = pare_arena_new(1 << 20) };
+    float *blocked = alloc_floats(&d), *u = alloc_floats(&d);
+    struct pare_rng r;
+
+    (void)state;
+    d.w = alloc_floats(&d), d.u = alloc_floats(&d);
+    pare_rng_init(&r, 5);
+    fill_random(&r, d.w, 48 * 80 * 9);
+    for (int block = 8; block <= 16; block += 8)
+        for (int rotated = 0; rotated < 2; rotated++) {
+            struct pare_winograd_filters f = { .w = d.w,
+                                               .bf16 = true,
+                                               .rotated = rotated,
+                                               .O = 48,
+                                               .I = 80,
+                                               .o = 48,
+                                               .i = 80,
+                                               .block = block,
+                                               .threads = 2 };
+            const struct pare_winograd_part part = { .row = 16,
+                                                     .rows = 32,
+                                                     .column = 16,
+                                                     .blocks = 32 / block,
+                                                     .step = 32 * 32 + 16 };
+            const int64_t step = pare_winograd_step(48, 80);
+
+            pare_filters_convert(&(struct pare_filters){ &shape, block, 1, sizeof(float), false },
+                                 d.w, blocked);
+            for (int whole = 0; whole < 2; whole++)
+                for (int k = 0; k < 2; k++) {
+                    f.blocked = k;
+                    f.w = k ? blocked : d.w;
+                    if (whole)
+                        pare_winograd_filters(&f, k ? u : d.u);
+                    else
+                        pare_winograd_filter_part(&f, &part, k ? u : d.u);
+                    if (k)
+                        expect_same_pairs(d.u, u, whole ? step : part.step,
+                                          whole ? 48 * 80 : 32 * 32);
+                }
+        }
+    pare_arena_free(d.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -404,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_input_gradients),
         cmocka_unit_test(test_threads_do_not_change_weight_gradients),
         cmocka_unit_test(test_lean_transform_choice),
+        cmocka_unit_test(test_blocked_filters_in_bf16),
         cmocka_unit_test(test_vector_transforms),
     };
 

@@ -9,8 +9,8 @@
 #include "../../op/nn/conv_family.h"
 
 #define LEAST_CHANNELS 13 /* below this the transforms of tiles cost more than the products save */
-#define ALL_CHANNELS 17   /* from here on they do not, in the backward passes either */
-#define FEW_TILES 32      /* whose transforms fit in one thread's cache */
+#define ALL_CHANNELS 17 /* from here on they do not, in the backward passes and with bf16 either */
+#define FEW_TILES 32    /* whose transforms fit in one thread's cache */
 
 /* Multiplications: 36 per tile against the direct kernel's 9 per result, plus the transforms;
  * measured from 1x1 to 56x56 pixels, with 8 to 512 channels.  backward_weights is where oneDNN is
@@ -21,7 +21,7 @@ static unsigned conv_winograd_train_pays(const struct pare_winograd *g, int64_t 
     bool few = tiles <= FEW_TILES && g->threads == 1;
     unsigned ways = 0;
 
-    if (channels >= LEAST_CHANNELS && results > 10 * tiles)
+    if (channels >= (g->bf16 ? ALL_CHANNELS : LEAST_CHANNELS) && results > 10 * tiles)
         ways |= PARE_PASS_FORWARD;
     if (channels >= ALL_CHANNELS && results > 10 * tiles)
         ways |= PARE_PASS_BACKWARD_DATA;

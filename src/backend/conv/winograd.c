@@ -359,20 +359,39 @@ static void multiply_grad(const struct pare_winograd *g, const struct pare_winog
     }
 }
 
+static void find_side(const struct pare_winograd *g, bool back, int64_t i,
+                      struct pare_winograd_tile *t)
+{
+    pare_winograd_find_tile(g, i, t);
+    if (back)
+        pare_winograd_find_elements(&g->to, t->row, t->col, 4, t);
+    else
+        pare_winograd_find_elements(&g->from, t->row - g->top, t->col - g->left, 6, t);
+}
+
 /* Tile i of one side: v[k * step + c]. */
 static void transform_side(const struct pare_winograd *g, const struct pare_winograd_grad *r,
                            bool back, int64_t i, float *v, int64_t step)
 {
     struct pare_winograd_tile t;
 
-    pare_winograd_find_tile(g, i, &t);
-    if (back) {
-        pare_winograd_find_elements(&g->to, t.row, t.col, 4, &t);
+    find_side(g, back, i, &t);
+    if (back)
         pare_winograd_spread(g, &t, r->gy, v, step);
-    } else {
-        pare_winograd_find_elements(&g->from, t.row - g->top, t.col - g->left, 6, &t);
+    else
         pare_winograd_in(g, &t, r->x, v, step);
-    }
+}
+
+/* transform_pair() without scratch memory. */
+static void transform_wide(const struct pare_winograd *g, const struct pare_winograd_grad *r,
+                           bool back, int64_t i, float *v, int64_t step)
+{
+    struct pare_winograd_zip z = { .back = back, .from = back ? r->gy : r->x, .n = 1 };
+
+    find_side(g, back, 2 * i, &z.tile[0]);
+    if (2 * i + 1 < pare_winograd_tiles(g))
+        find_side(g, back, 2 * i + 1, &z.tile[z.n++]);
+    pare_winograd_wide_zip(g, &z, v, step);
 }
 
 /* Tiles 2 i and 2 i + 1 of one side as pairs. */
@@ -400,8 +419,13 @@ static void transform_both(const struct pare_winograd *g, const struct pare_wino
     int64_t sv = step_of(from, size), sz = step_of(to, size);
     float *v = r->work + i * row_of(from), *z = r->work + PARE_WINOGRAD * sv + i * row_of(to);
 
-    (g->bf16 ? transform_pair : transform_side)(g, r, false, first + i, v, sv);
-    (g->bf16 ? transform_pair : transform_side)(g, r, true, first + i, z, sz);
+    void (*transform)(const struct pare_winograd *, const struct pare_winograd_grad *, bool,
+                      int64_t, float *, int64_t) = transform_side;
+
+    if (g->bf16)
+        transform = pare_winograd_wide(g->bf16, g->block) ? transform_wide : transform_pair;
+    transform(g, r, false, first + i, v, sv);
+    transform(g, r, true, first + i, z, sz);
 }
 
 /* A few rows and columns at a time, transformed back to filters. */

@@ -8,33 +8,9 @@
 
 #include "../../base/simd.h"
 
-/* At the points 0, p, -p, q, -q and infinity. */
-PARE_SIMD_PART void filter6_at(const pare_v8 *w, int sw, pare_v8 *o, int so, const float p,
-                               const float q)
-{
-    const float P = p * p, Q = q * q, x = 1 / (2 * P * (P - Q)), y = 1 / (2 * Q * (Q - P));
-    pare_v8 a = w[0], b = w[sw], c = w[2 * sw];
-    pare_v8 even = (a + P * c) * x, odd = b * (p * x), r = (a + Q * c) * y, s = b * (q * y);
-
-    o[0] = a * (1 / (P * Q));
-    o[so] = even + odd;
-    o[2 * so] = even - odd;
-    o[3 * so] = r + s;
-    o[4 * so] = r - s;
-    o[5 * so] = c;
-}
-
-PARE_SIMD_PART void unfilter3_at(const pare_v8 *u, int su, pare_v8 *o, int so, const float p,
-                                 const float q)
-{
-    const float P = p * p, Q = q * q, x = 1 / (2 * P * (P - Q)), y = 1 / (2 * Q * (Q - P));
-    pare_v8 a = u[0], b = u[su], c = u[2 * su], d = u[3 * su], e = u[4 * su], f = u[5 * su];
-    pare_v8 first = (b + c) * x, second = (d + e) * y;
-
-    o[0] = a * (1 / (P * Q)) + first + second;
-    o[so] = (b - c) * (p * x) + (d - e) * (q * y);
-    o[2 * so] = f + P * first + Q * second;
-}
+#define VEC pare_v8
+#define PART PARE_SIMD_PART
+#include "winograd_points.h"
 
 /* o = G w, six from three. */
 static inline void filter6(const pare_v8 *w, int sw, pare_v8 *o, int so)
@@ -218,15 +194,10 @@ PARE_SIMD_PART void filter_square_blocked(const struct pare_winograd_filters *f,
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* Rows [k, k_end) and columns [c, c_end), in the order in which the filters are stored. */
-struct range {
-    int64_t k, k_end, c, c_end;
-};
-
 /* A block of rows and eight columns: they share cache lines. */
 PARE_SIMD static void filter_range_blocked(const struct pare_winograd_filters *f,
                                            const struct pare_winograd_part *p,
-                                           const struct range *r, float *u)
+                                           const struct pare_winograd_range *r, float *u)
 {
     int64_t b = f->block;
 
@@ -241,8 +212,8 @@ PARE_SIMD static void filter_range_blocked(const struct pare_winograd_filters *f
 }
 
 PARE_SIMD static void filter_range(const struct pare_winograd_filters *f,
-                                   const struct pare_winograd_part *p, const struct range *r,
-                                   float *u)
+                                   const struct pare_winograd_part *p,
+                                   const struct pare_winograd_range *r, float *u)
 {
     if (f->rotated) {
         for (int64_t k = r->k; k < r->k_end; k++)
@@ -277,16 +248,30 @@ static void round_position(const struct pare_winograd_filters *f,
         round_panel(f, p, i, b, u);
 }
 
+/* Are filters rounded when they are transformed, not after that? */
+static bool rounds_at_once(const struct pare_winograd_filters *f)
+{
+    return f->blocked && pare_winograd_wide(f->bf16, f->block);
+}
+
+static void filter_some(const struct pare_winograd_filters *f, const struct pare_winograd_part *p,
+                        const struct pare_winograd_range *r, float *u)
+{
+    if (rounds_at_once(f))
+        pare_winograd_wide_filters(f, p, r, u);
+    else if (f->blocked)
+        filter_range_blocked(f, p, r, u);
+    else
+        filter_range(f, p, r, u);
+}
+
 void pare_winograd_filter_part(const struct pare_winograd_filters *f,
                                const struct pare_winograd_part *p, float *u)
 {
-    struct range all = { .k_end = p->rows, .c_end = p->blocks * f->block };
+    struct pare_winograd_range all = { .k_end = p->rows, .c_end = p->blocks * f->block };
 
-    if (f->blocked)
-        filter_range_blocked(f, p, &all, u);
-    else
-        filter_range(f, p, &all, u);
-    for (int i = 0; i < PARE_WINOGRAD && f->bf16; i++)
+    filter_some(f, p, &all, u);
+    for (int i = 0; i < PARE_WINOGRAD && f->bf16 && !rounds_at_once(f); i++)
         round_position(f, p, i, u);
 }
 
@@ -302,19 +287,16 @@ void pare_winograd_filters(const struct pare_winograd_filters *f, float *u)
 #pragma omp parallel for num_threads(f->threads) collapse(2)
     for (int64_t c = 0; c < columns; c += 32)
         for (int64_t k = 0; k < p.rows; k += 32) {
-            struct range r = {
+            struct pare_winograd_range r = {
                 .k = k,
                 .k_end = k + 32 < p.rows ? k + 32 : p.rows,
                 .c = c,
                 .c_end = c + 32 < columns ? c + 32 : columns,
             };
 
-            if (f->blocked)
-                filter_range_blocked(f, &p, &r, u);
-            else
-                filter_range(f, &p, &r, u);
+            filter_some(f, &p, &r, u);
         }
-    if (f->bf16) {
+    if (f->bf16 && !rounds_at_once(f)) {
 #pragma omp parallel for num_threads(f->threads)
         for (int i = 0; i < PARE_WINOGRAD; i++)
             round_position(f, &p, i, u);

@@ -5,53 +5,9 @@
 
 #include "../../base/simd.h"
 
-/* ---- one-dimensional transforms, at 0, p, -p, q, -q and infinity ------------------- */
-
-/* o = B' d, six from six; sd and so are the strides of their elements. */
-PARE_SIMD_PART void input6(const pare_v8 *d, int sd, pare_v8 *o, int so, const float p,
-                           const float q)
-{
-    const float P = p * p, Q = q * q;
-    pare_v8 a = d[0], b = d[sd], c = d[2 * sd], e = d[3 * sd], f = d[4 * sd], g = d[5 * sd];
-    pare_v8 even = f - Q * c, odd = p * (e - Q * b), r = f - P * c, s = q * (e - P * b);
-
-    o[0] = P * Q * a - (P + Q) * c + f;
-    o[so] = even + odd;
-    o[2 * so] = even - odd;
-    o[3 * so] = r + s;
-    o[4 * so] = r - s;
-    o[5 * so] = P * Q * b - (P + Q) * e + g;
-}
-
-/* o = A' d, four from six. */
-PARE_SIMD_PART void output4(const pare_v8 *d, int sd, pare_v8 *o, int so, const float p,
-                            const float q)
-{
-    const float P = p * p, Q = q * q;
-    pare_v8 a = d[0], b = d[sd], c = d[2 * sd], e = d[3 * sd], f = d[4 * sd], g = d[5 * sd];
-    pare_v8 even = b + c, odd = b - c, r = e + f, s = e - f;
-
-    o[0] = a + even + r;
-    o[so] = p * odd + q * s;
-    o[2 * so] = P * even + Q * r;
-    o[3 * so] = g + P * p * odd + Q * q * s;
-}
-
-/* o = A d, six from four. */
-PARE_SIMD_PART void spread6(const pare_v8 *d, int sd, pare_v8 *o, int so, const float p,
-                            const float q)
-{
-    const float P = p * p, Q = q * q;
-    pare_v8 a = d[0], b = d[sd], c = d[2 * sd], e = d[3 * sd];
-    pare_v8 even = a + P * c, odd = p * b + P * p * e, r = a + Q * c, s = q * b + Q * q * e;
-
-    o[0] = a;
-    o[so] = even + odd;
-    o[2 * so] = even - odd;
-    o[3 * so] = r + s;
-    o[4 * so] = r - s;
-    o[5 * so] = e;
-}
+#define VEC pare_v8
+#define PART PARE_SIMD_PART
+#include "winograd_points.h"
 
 /* ---- tiles ----------------------------------------------------------------- */
 
@@ -140,32 +96,11 @@ PARE_SIMD static void in_pairs(const struct pare_winograd *g, const struct pare_
     }
 }
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-
-/* The same with the instruction that rounds. */
-__attribute__((target("arch=x86-64-v4,avx512bf16"))) static void
-in_pairs_avx512(const struct pare_winograd *g, const struct pare_winograd_tile *t, const float *x,
-                float *v, int64_t step)
-{
-    for (int64_t c = 0; c < g->from.channels; c += 8) {
-        pare_v8 d[PARE_WINOGRAD];
-
-        input_tile(g, t, x, c, d, PARE_WINOGRAD_BF16);
-        for (int k = 0; k < PARE_WINOGRAD; k++)
-            _mm_storeu_si128((__m128i *)(v + k * step + c / 2),
-                             (__m128i)_mm256_cvtneps_pbh((__m256)d[k]));
-    }
-}
-#else
-#define in_pairs_avx512 in_pairs
-#endif
-
 void pare_winograd_in_pairs(const struct pare_winograd *g, const struct pare_winograd_tile *t,
                             const float *x, float *v, int64_t step)
 {
-    if (pare_bf16_native())
-        in_pairs_avx512(g, t, x, v, step);
+    if (pare_winograd_wide(g->bf16, g->block))
+        pare_winograd_wide_in(g, t, x, v, step);
     else
         in_pairs(g, t, x, v, step);
 }
@@ -245,7 +180,7 @@ PARE_SIMD_PART void output_tile(const float *m, int64_t step, pare_v8 o[16], con
         output4(e + 6 * i, 1, o + 4 * i, 1, p, q);
 }
 
-PARE_SIMD void pare_winograd_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
+PARE_SIMD static void narrow_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
                                  const struct pare_winograd_run *r, const float *m, int64_t step)
 {
     const int64_t block = g->block;
@@ -273,4 +208,13 @@ PARE_SIMD void pare_winograd_out(const struct pare_winograd *g, const struct par
                 PARE_PUT8(to, o[k]);
         }
     }
+}
+
+void pare_winograd_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
+                       const struct pare_winograd_run *r, const float *m, int64_t step)
+{
+    if (!r->n_post && pare_winograd_wide(g->bf16, g->block))
+        pare_winograd_wide_out(g, t, r, m, step);
+    else
+        narrow_out(g, t, r, m, step);
 }

@@ -48,4 +48,37 @@ bool pare_winograd_vector_in(const struct pare_winograd *g, const struct pare_wi
 bool pare_winograd_vector_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
                               const struct pare_winograd_run *r, const float *m, int64_t step);
 
+/* ---- with AVX512_BF16 and blocks of sixteen channels (winograd_wide.c) ------------------------ */
+
+/* Can the following functions run? */
+bool pare_winograd_wide(bool bf16, int block);
+
+void pare_winograd_wide_in(const struct pare_winograd *g, const struct pare_winograd_tile *t,
+                           const float *x, float *v, int64_t step);
+
+/* Without post-ops. */
+void pare_winograd_wide_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
+                            const struct pare_winograd_run *r, const float *m, int64_t step);
+
+/* v[k * step + c] = pairs of the transforms of two tiles, those of pare_winograd_in() or, `back`, of
+ * pare_winograd_spread(); zeros in the place of the second one if n is 1. */
+struct pare_winograd_zip {
+    struct pare_winograd_tile tile[2];
+    int n;
+    bool back;
+    const float *from;
+};
+void pare_winograd_wide_zip(const struct pare_winograd *g, const struct pare_winograd_zip *z,
+                            float *v, int64_t step);
+
+/* Rows [k, k_end) and columns [c, c_end) of a part of packed filters. */
+struct pare_winograd_range {
+    int64_t k, k_end, c, c_end;
+};
+
+/* Blocked filters to pairs of rows; the limits of the range are multiples of a block. */
+void pare_winograd_wide_filters(const struct pare_winograd_filters *f,
+                                const struct pare_winograd_part *p,
+                                const struct pare_winograd_range *r, float *u);
+
 #endif

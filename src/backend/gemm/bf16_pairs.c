@@ -59,14 +59,16 @@ TARGET static int64_t pairs_avx512(const float *x, int64_t n, float *to)
 
 TARGET static int64_t zip_avx512(const float *x, const float *y, int64_t n, float *to)
 {
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                  order = _mm512_add_epi32(_mm512_mullo_epi32(lane, _mm512_set1_epi32(0x10001)),
+                                           _mm512_set1_epi32(16 << 16)); /* 0, 16, 1, 17, ... */
     int64_t i = 0;
 
     for (; i + 16 <= n; i += 16) {
         __m512 second = y ? _mm512_loadu_ps(y + i) : _mm512_setzero_ps();
-        __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
-        __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(second));
+        __m512i both = (__m512i)_mm512_cvtne2ps_pbh(second, _mm512_loadu_ps(x + i));
 
-        _mm512_storeu_si512(to + i, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        _mm512_storeu_si512(to + i, _mm512_permutexvar_epi16(order, both));
     }
     return i;
 }

@@ -44,20 +44,41 @@ static void round_operand(int threads, const struct operand *o, float *to)
     }
 }
 
+/* Pack pairs of rows k, k + 1, ... of B, `some` of them, straight from its floats. */
+static void pack_zipped(const struct pare_backend *b, const struct pare_sgemm *p, int64_t k,
+                        int64_t some, float *to)
+{
+    const int64_t blocks = p->N / b->block;
+
+#pragma omp parallel for num_threads(b->threads) schedule(static)
+    for (int64_t i = 0; i < some; i++) {
+        const int64_t row = 2 * (k + i);
+        const float *x = p->b + row * p->ldb, *y = row + 1 < p->K ? x + p->ldb : NULL;
+
+        for (int64_t c = 0; c < blocks; c += 2) {
+            const int64_t at = c * b->block, width = (c + 1 < blocks ? 2 : 1) * b->block;
+
+            pare_bf16_zip(x + at, y ? y + at : NULL, width,
+                          to + pare_packed_gemm_at(some, blocks, b->block, i, at));
+        }
+    }
+}
+
 void pare_gemm_bf16(const struct pare_backend *b, const struct pare_sgemm *p, const float *bias,
                     float *work)
 {
     const int64_t half = pare_bf16_half(p->K),
                   depth = p->ta && !p->tb && half > DEPTH ? DEPTH : half;
     const struct operand left = { p->a, p->ta, p->lda, p->M, p->K };
-    const struct operand right = { p->b, !p->tb, p->ldb, p->N, p->K };
+    const struct operand right = { p->b, false, p->ldb, p->N, p->K };
     float *x = work, *w = x + half * p->M, *packed = w + half * p->N;
 
     round_operand(b->threads, &left, x);
-    round_operand(b->threads, &right, w);
+    if (p->tb)
+        round_operand(b->threads, &right, w);
     for (int64_t k = 0; k < half; k += depth) {
         const int64_t some = half - k < depth ? half - k : depth;
-        const struct pare_packed_gemm_weights pairs = { w + k * p->N, some, p->N, p->tb };
+        const struct pare_packed_gemm_weights pairs = { w, some, p->N, true }; /* if p->tb */
         struct pare_packed_gemm g = pare_packed_gemm_matrix(p->M, some, p->N, b->block);
 
         g.x = x + (p->ta ? k * p->M : k);
@@ -68,7 +89,10 @@ void pare_gemm_bf16(const struct pare_backend *b, const struct pare_sgemm *p, co
         g.start = k || p->add ? p->c : NULL;
         g.bias = k ? NULL : bias;
         g.bf16 = true;
-        pare_packed_gemm_pack(b, &pairs, packed);
+        if (p->tb)
+            pare_packed_gemm_pack(b, &pairs, packed);
+        else
+            pack_zipped(b, p, k, some, packed);
         pare_packed_gemm_multiply(b, &g, NULL, NULL);
     }
 }

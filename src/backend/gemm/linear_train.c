@@ -13,8 +13,9 @@
 #include "../../base/simd.h"
 #include "../../op/matrix/matrix.h"
 
-#define FEW 8         /* at most one row in this many is few */
-#define LEAST_ROWS 64 /* fewer rows are not checked for zeros */
+#define FEW 8               /* at most one row in this many is few */
+#define LEAST_ROWS 64       /* fewer rows are not checked for zeros */
+#define LEAST_SUM (1 << 15) /* elements whose sum several threads compute */
 
 struct linear {
     int64_t M, N, K;
@@ -164,11 +165,25 @@ static int linear_train_run(struct pare_step *s, struct pare_backend *b, struct 
                     s->work[0] ? pare_f32_mut(&s->work[0]->t) : NULL, err);
 }
 
-PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, float *gb)
+/* n of the N columns. */
+PARE_SIMD static void add_rows(const float *gy, int64_t M, int64_t N, int64_t n, float *gb)
 {
     for (int64_t i = 0; i < M; i++)
-        for (int64_t j = 0; j < N; j++)
+        for (int64_t j = 0; j < n; j++)
             gb[j] += gy[i * N + j];
+}
+
+/* gb += the sum of the rows, each thread for its own columns. */
+static void sum_rows(const struct pare_backend *b, const float *gy, int64_t M, int64_t N, float *gb)
+{
+    const int64_t threads = M * N < LEAST_SUM || N < 16 * b->threads ? 1 : b->threads;
+
+#pragma omp parallel for num_threads((int)threads) schedule(static)
+    for (int64_t i = 0; i < threads; i++) {
+        const int64_t from = N * i / threads, to = N * (i + 1) / threads;
+
+        add_rows(gy + from, M, N, to - from, gb + from);
+    }
 }
 
 /* The operands of the gradients: all rows, or the nonzero ones. */
@@ -271,7 +286,7 @@ static int linear_train_backward(struct pare_step *s, struct pare_backend *b, st
     if (gb && s->grad_assign[2])
         memset(gb->t.data, 0, gb->bytes);
     if (gb)
-        add_rows(few.gy, few.M, l->N, pare_f32_mut(&gb->t));
+        sum_rows(b, few.gy, few.M, l->N, pare_f32_mut(&gb->t));
     return 0;
 }
 
