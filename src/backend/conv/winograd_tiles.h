@@ -48,7 +48,7 @@ bool pare_winograd_vector_in(const struct pare_winograd *g, const struct pare_wi
 bool pare_winograd_vector_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
                               const struct pare_winograd_run *r, const float *m, int64_t step);
 
-/* ---- with AVX512_BF16 and blocks of sixteen channels (winograd_wide.c) ------------------------ */
+/* ---- with AVX512_BF16 and blocks of sixteen channels (winograd_wide.c) ---------------------- */
 
 /* Can the following functions run? */
 bool pare_winograd_wide(bool bf16, int block);
@@ -60,8 +60,8 @@ void pare_winograd_wide_in(const struct pare_winograd *g, const struct pare_wino
 void pare_winograd_wide_out(const struct pare_winograd *g, const struct pare_winograd_tile *t,
                             const struct pare_winograd_run *r, const float *m, int64_t step);
 
-/* v[k * step + c] = pairs of the transforms of two tiles, those of pare_winograd_in() or, `back`, of
- * pare_winograd_spread(); zeros in the place of the second one if n is 1. */
+/* v[k * step + c] = pairs of the transforms of two tiles, those of pare_winograd_in() or, `back`,
+ * of pare_winograd_spread(); zeros in the place of the second one if n is 1. */
 struct pare_winograd_zip {
     struct pare_winograd_tile tile[2];
     int n;
