@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
+#include "plan/tune/kernels_hash.h"
 #include "plan/tune/tune_cache.h"
 #include "plan/tune/tune_measure.h"
 #include "plan/tune/tune.h"
@@ -328,7 +329,7 @@ static void test_list_without_a_final_newline(void **state)
 
 static const char *cache_file(const char *folder)
 {
-    const char *file = pare_tune_cache_file(pool, folder, false);
+    const char *file = pare_tune_cache_file(pool, folder, pare_kernels_hash, false);
 
     assert_non_null(file);
     return file;
@@ -357,6 +358,22 @@ static void test_cache_is_kept(void **state)
     for (char *at = strstr(text, "\nconv_"); at; at = strstr(at + 1, "\nconv_"))
         at[1] = 'k';
     write_file(file, text);
+    assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
+}
+
+/* Kernels of another build may take other layers or other times, though they have the same names. */
+static void test_cache_is_of_one_build(void **state)
+{
+    const char *folder = path_in_folder("builds"), *file = cache_file(folder), *other;
+    struct pare_plan_opts o = { .threads = 1, .tune = true, .cache = folder };
+
+    (void)state;
+    other = pare_tune_cache_file(pool, folder, "0123456789abcdef", false);
+    assert_int_equal(strlen(pare_kernels_hash), 16);
+    assert_string_not_equal(file, other);
+    expect_plan(&o);
+    assert_int_equal(expect_plan(&o).tuned.measured, 0);
+    assert_int_equal(rename(file, other), 0); /* as if another build had written it */
     assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
 }
 
@@ -517,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_wrong_lists_are_errors),
         cmocka_unit_test(test_list_without_a_final_newline),
         cmocka_unit_test(test_cache_is_kept),
+        cmocka_unit_test(test_cache_is_of_one_build),
         cmocka_unit_test(test_damaged_cache_is_ignored),
         cmocka_unit_test(test_caches_are_merged),
         cmocka_unit_test(test_keys_contain_zeros),

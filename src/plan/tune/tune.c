@@ -14,6 +14,7 @@
 
 #include "../../base/cpu_cache.h"
 #include "../../base/clock.h"
+#include "kernels_hash.h"
 #include "tune_cache.h"
 #include "tune_measure.h"
 
@@ -197,7 +198,7 @@ int pare_tune_start(struct pare_plan *p, const struct pare_plan_opts *o, double 
     if (t->choices)
         PARE_TRY(pare_tune_cache_read(&t->list, t->choices, true, err));
     if (t->folder && t->measure) {
-        const char *file = pare_tune_cache_file(a, t->folder, false);
+        const char *file = pare_tune_cache_file(a, t->folder, pare_kernels_hash, false);
 
         return file ? pare_tune_cache_read(&t->cache, file, false, err)
                     : pare_no_memory(err, "for tuning");
@@ -213,7 +214,7 @@ int pare_tune_end(struct pare_plan *p, struct pare_err *err)
     if (!t)
         return 0;
     if (t->folder && t->new_cache.n) {
-        const char *file = pare_tune_cache_file(t->arena, t->folder, true);
+        const char *file = pare_tune_cache_file(t->arena, t->folder, pare_kernels_hash, true);
 
         if (file) /* errors do not matter: it is a cache */
             (void)pare_tune_cache_save(&t->new_cache, file, false, &ignored);

@@ -256,10 +256,10 @@ static void make_folders(struct pare_arena *a, const char *folder)
         mkdir(path, 0777);
 }
 
-const char *pare_tune_cache_file(struct pare_arena *a, const char *folder, bool make)
+const char *pare_tune_cache_file(struct pare_arena *a, const char *folder, const char *build,
+                                 bool make)
 {
     char name[64] = "processor", hash[PARE_SHA256_TEXT];
-    const char *version = pare_version();
     struct pare_sha256 h;
 
     if (make)
@@ -267,10 +267,7 @@ const char *pare_tune_cache_file(struct pare_arena *a, const char *folder, bool 
     pare_sha256_init(&h);
     add_processor(&h, name, sizeof(name));
     clean(name);
-    pare_sha256_add(&h, version, strlen(version) + 1);
-    for (int i = 0; pare_kernels[i]; i++)
-        if (pare_kernels[i]->candidate)
-            pare_sha256_add(&h, pare_kernels[i]->name, strlen(pare_kernels[i]->name) + 1);
+    pare_sha256_add(&h, build, strlen(build) + 1);
     pare_sha256_text(&h, hash);
     return pare_sprintf(a, "%s/choices-%s-%.8s.txt", folder, name, hash);
 }

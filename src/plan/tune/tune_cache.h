@@ -35,8 +35,9 @@ int pare_tune_cache_read(struct pare_tune_cache *c, const char *path, bool stric
 int pare_tune_cache_save(const struct pare_tune_cache *c, const char *path, bool strict,
                          struct pare_err *err);
 
-/* The file in this folder for this machine and these kernels; `make`: create the folder.  NULL: out
- * of memory. */
-const char *pare_tune_cache_file(struct pare_arena *a, const char *folder, bool make);
+/* The file in this folder for this machine and the kernels of `build` (pare_kernels_hash); `make`:
+ * create the folder.  NULL: out of memory. */
+const char *pare_tune_cache_file(struct pare_arena *a, const char *folder, const char *build,
+                                 bool make);
 
 #endif
