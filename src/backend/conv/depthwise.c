@@ -8,6 +8,11 @@
 #include "../../base/simd.h"
 
 #define TILE 8
+#ifdef __x86_64__
+#define PLAIN_TILE 4 /* sums, two registers each, of 16 */
+#else
+#define PLAIN_TILE TILE
+#endif
 #define MOST_TAPS 7
 #define PIECE 1024 /* floats that post-ops process at a time */
 
@@ -37,9 +42,13 @@ typedef void tiler(const struct pare_depthwise *d, const struct pare_depthwise_p
 #include "../simd/vec_end.h"
 #endif
 
-/* Plain C, any block. */
-static void tile_plain(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
-                       const struct row *r, int64_t from, int n)
+#include "../simd/vec_plain.h"
+#include "depthwise_loops.h"
+#include "../simd/vec_end.h"
+
+/* Any block. */
+static void tile_scalar(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
+                        const struct row *r, int64_t from, int n)
 {
     const int64_t left = from * d->stride[1] - d->pad[1];
 
@@ -67,21 +76,25 @@ static void tile_plain(const struct pare_depthwise *d, const struct pare_depthwi
     }
 }
 
-static void pick(const struct pare_depthwise *d, tiler *run[2])
+/* Choose the functions for inner tiles and for tiles at the edges; returns the results of a tile. */
+static int pick(const struct pare_depthwise *d, tiler *run[2])
 {
 #if defined(__x86_64__)
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+
     if (d->block == 16 && __builtin_cpu_supports("avx512f")) {
         pick_avx512(d, run);
-        return;
+        return TILE;
     }
-    if (d->block == 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (d->block == 8 && avx2) {
         pick_avx2(d, run);
-        return;
+        return TILE;
     }
-#else
-    (void)d;
 #endif
-    run[0] = run[1] = tile_plain;
+    run[0] = run[1] = tile_scalar;
+    if (d->block == 8)
+        pick_plain(d, run);
+    return PLAIN_TILE;
 }
 
 static struct row row_at(const struct pare_depthwise *d, int64_t at)
@@ -112,12 +125,12 @@ static void apply_post_ops(const struct pare_depthwise *d, const struct pare_dep
 void pare_depthwise_rows(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
                          int64_t from, int64_t to)
 {
-    const int64_t tiles = (d->out[1] + TILE - 1) / TILE;
+    tiler *run[2];
+    const int width = pick(d, run);
+    const int64_t tiles = (d->out[1] + width - 1) / width;
     const int64_t reach = (d->kernel[1] - 1) * d->dilation[1], line = d->out[1] * d->block;
     int64_t done = from;
-    tiler *run[2];
 
-    pick(d, run);
     for (int64_t at = from; at < to; at++) {
         struct row r = row_at(d, at);
 

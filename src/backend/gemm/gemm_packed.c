@@ -79,7 +79,11 @@ static void put_row(const struct pare_packed_gemm *p, int64_t row, int64_t block
 #include "../simd/vec_end.h"
 #endif
 
+#if defined(__x86_64__)
+#define ROWS 2 /* 8 sums and 4 columns of w in 16 registers */
+#else
 #define ROWS 6
+#endif
 #define PIXEL 8
 #include "../simd/vec_plain.h"
 #include "gemm_packed_loops.h"

@@ -116,8 +116,10 @@ NAME(some)(const struct pare_packed_gemm *p, int64_t first, int64_t block, int n
     switch (n) {
 #if ROWS > 6
         PARE_CASES_12(SOME, s);
-#else
+#elif ROWS > 2
         PARE_CASES_6(SOME, s);
+#else
+        PARE_CASES_2(SOME, s);
 #endif
     default: break;
     }
@@ -151,7 +153,7 @@ TARGET static inline __attribute__((always_inline)) void
 NAME(vector)(const struct pare_packed_gemm *p, int64_t block, const int nv)
 {
     const float *x = p->x, *w = p->w + block * p->run * BLOCK;
-    VEC sum[ROWS][2];
+    VEC sum[ROWS < 4 ? 4 : ROWS][2];
     int64_t k = 0;
 
 #pragma GCC unroll 4

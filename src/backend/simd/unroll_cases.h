@@ -15,9 +15,12 @@
         call(__VA_ARGS__, n);   \
         break
 
-#define PARE_CASES_6(...)      \
+#define PARE_CASES_2(...)      \
     PARE_CASE(1, __VA_ARGS__); \
-    PARE_CASE(2, __VA_ARGS__); \
+    PARE_CASE(2, __VA_ARGS__)
+
+#define PARE_CASES_6(...)      \
+    PARE_CASES_2(__VA_ARGS__); \
     PARE_CASE(3, __VA_ARGS__); \
     PARE_CASE(4, __VA_ARGS__); \
     PARE_CASE(5, __VA_ARGS__); \

@@ -8,7 +8,6 @@
 #undef ADD
 #undef SUB
 #undef MUL
-#undef PICK
 #undef MAX
 #undef MIN
 #undef ROUND
