@@ -317,28 +317,39 @@ void pare_int8_bounds(const struct pare_int8_out *o, float *lo, float *hi)
     *hi = *hi > least ? *hi : least;
 }
 
-PARE_SIMD void pare_int8_finish(const struct pare_int8_out *o, const int32_t *acc, int64_t channel,
-                                int64_t n, void *y)
+/* A sum in units of the result, clamped. */
+PARE_SIMD_PART float scaled_sum(int32_t acc, float b, float f, const float bounds[2])
 {
-    const float *f = o->f + channel, *b = o->b + channel;
-    float lo = o->lo, hi = o->hi;
-    enum pare_dtype type = o->out->t.dtype;
-    struct pare_int8 q = o->q;
+    float v = ((float)acc + b) * f;
 
-    if (type == PARE_I32) {
-        memcpy(y, acc, (size_t)n * sizeof(*acc));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        float v = ((float)acc[i] + b[i]) * f[i];
+    v = v > bounds[0] ? v : bounds[0];
+    return v < bounds[1] ? v : bounds[1];
+}
 
-        v = v > lo ? v : lo;
-        v = v < hi ? v : hi;
-        if (type == PARE_F32)
-            ((float *)y)[i] = v;
-        else if (type == PARE_U8)
-            ((uint8_t *)y)[i] = (uint8_t)(int)pare_int8_round(&q, v);
-        else
-            ((int8_t *)y)[i] = (int8_t)(int)pare_int8_round(&q, v);
+/* A loop for each type, and restrict: otherwise compilers do not vectorize. */
+PARE_SIMD void pare_int8_finish(const struct pare_int8_out *o, const int32_t *restrict acc,
+                                int64_t channel, int64_t n, void *restrict y)
+{
+    const float *restrict f = o->f + channel, *restrict b = o->b + channel;
+    const float bounds[2] = { o->lo, o->hi };
+    const struct pare_int8 q = o->q;
+    float *restrict f32 = y;
+    uint8_t *restrict u8 = y;
+    int8_t *restrict i8 = y;
+
+    switch ((int)o->out->t.dtype) {
+    case PARE_I32: memcpy(y, acc, (size_t)n * sizeof(*acc)); break;
+    case PARE_F32:
+        for (int64_t i = 0; i < n; i++)
+            f32[i] = scaled_sum(acc[i], b[i], f[i], bounds);
+        break;
+    case PARE_U8:
+        for (int64_t i = 0; i < n; i++)
+            u8[i] = (uint8_t)(int)pare_int8_round(&q, scaled_sum(acc[i], b[i], f[i], bounds));
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            i8[i] = (int8_t)(int)pare_int8_round(&q, scaled_sum(acc[i], b[i], f[i], bounds));
+        break;
     }
 }

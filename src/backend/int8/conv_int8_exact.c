@@ -75,9 +75,11 @@ static bool read_node(const struct pare_match *v, struct pare_node *n, struct co
 }
 
 /* Is it faster in float32?  Between float values, short sums are, and float32 holds them
- * exactly. */
+ * exactly; between int8 values the conversions take longer than the sums with AVX2. */
 static bool is_slow(const struct pare_node *n, const struct conv_exact *d)
 {
+    if (pare_dot_fast() && pare_int8_conv_quantized(&d->c))
+        return false;
     return pare_node_is(n, &pare_op_conv) && d->taps * d->I < SHORT &&
            pare_int8_conv_below(&d->c, 1 << 24);
 }
@@ -238,7 +240,7 @@ static void run_pixels(const struct conv_exact *d, const void *x, int64_t first,
         for (int64_t o = g * per; o < (g + 1) * per; o += CHANNELS) {
             int64_t m = (g + 1) * per - o < CHANNELS ? (g + 1) * per - o : CHANNELS;
 
-            pare_dot_block(rows, n, d->weights + o * d->K, m, d->K, acc);
+            pare_dot_block(&(struct pare_dot){ rows, d->weights + o * d->K, n, m, d->K }, acc);
             for (int64_t i = 0; i < n; i++)
                 pare_int8_finish(&d->out, acc + i * m, o, m,
                                  y + (size_t)((first + i) * d->O + o) * size);

@@ -1,4 +1,4 @@
-/* int8_dot.h - exact int16 products with int32 sums, in plain C. */
+/* int8_dot.h - exact int16 products with int32 sums, in plain C and for AVX2. */
 #ifndef PARE_BACKEND_INT8_INT8_DOT_H
 #define PARE_BACKEND_INT8_INT8_DOT_H
 
@@ -15,8 +15,16 @@ static inline int64_t pare_dot_length(int64_t n)
 /* y[i] = x[from + i] - zero. */
 void pare_dot_widen(const struct pare_int8 *q, const void *x, int64_t from, int16_t *y, int64_t n);
 
-/* y (rows, columns) = x w', x (rows, K), w (columns, K), K a multiple of PARE_DOT_PAD. */
-void pare_dot_block(const int16_t *x, int64_t rows, const int16_t *w, int64_t columns, int64_t K,
-                    int32_t *y);
+/* Operands of a product: x (rows, K), w (columns, K), K a multiple of PARE_DOT_PAD. */
+struct pare_dot {
+    const int16_t *x, *w;
+    int64_t rows, columns, K;
+};
+
+/* y (rows, columns) = x w'. */
+void pare_dot_block(const struct pare_dot *d, int32_t *y);
+
+/* Is this faster than float32 for sums of any length, because the CPU has AVX2? */
+bool pare_dot_fast(void);
 
 #endif

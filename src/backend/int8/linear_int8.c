@@ -307,7 +307,7 @@ static void run_rows(const struct linear_int8 *l, const void *x, int64_t m, int1
     for (int64_t c = 0; c < l->N; c += STRIP) {
         int64_t columns = l->N - c < STRIP ? l->N - c : STRIP;
 
-        pare_dot_block(rows, n, l->wider + c * length, columns, length, acc);
+        pare_dot_block(&(struct pare_dot){ rows, l->wider + c * length, n, columns, length }, acc);
         for (int64_t i = 0; i < n; i++)
             pare_int8_finish(&l->finish, acc + i * columns, c, columns,
                              y + (size_t)((m + i) * l->N + c) * size);
