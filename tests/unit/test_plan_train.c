@@ -131,7 +131,8 @@ static void test_gradients_of_zoo_networks(void **state)
 {
     (void)state;
     compare_with_reference(NULL, "lenet", (int64_t[]){ 1, 28, 28 }, 1e-4);
-    compare_with_reference(NULL, "resnet20", (int64_t[]){ 3, 16, 16 }, 5e-3);
+    /* With 16 x 16 pixels a ReLU input is so close to 0 that its sign depends on rounding. */
+    compare_with_reference(NULL, "resnet20", (int64_t[]){ 3, 20, 20 }, 1e-4);
     compare_with_reference(NULL, "vit-tiny", (int64_t[]){ 3, 32, 32 }, 1e-3);
 }
 
