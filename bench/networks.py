@@ -23,8 +23,11 @@ with open(fetch_models.LIST) as f:
     SPECS = json.load(f)
 SHIPPED_INT8 = [name for name, spec in SPECS.items() if spec.get("quantized")]
 NO_INT8 = {"vits": "the length of its result changes"}  # its time with other weights says nothing
-NAMES = (TORCHVISION + [n + INT8 for n in TORCHVISION] + list(SPECS) +
-         [n + INT8 for n in SPECS if n not in SHIPPED_INT8 and n not in NO_INT8])
+GROUPS = {"torchvision": TORCHVISION,
+          "torchvision-int8": [n + INT8 for n in TORCHVISION],
+          "real": list(SPECS),
+          "real-int8": [n + INT8 for n in SPECS if n not in SHIPPED_INT8 and n not in NO_INT8]}
+NAMES = sum(GROUPS.values(), [])
 
 
 def quantize(build, source, data, target):

@@ -6,9 +6,12 @@
 import argparse
 import glob
 import json
+import math
 import os
 import platform
-import statistics
+
+import summary
+from summary import mean, ratio, start_ratio, text
 
 
 def cpu():
@@ -24,118 +27,108 @@ def newest(build, train):
         if path.endswith("-train.json") != train:
             continue
         with open(path) as f:
-            for r in json.load(f)["rows"]:
-                if train or "group" in r:   # older files lack it
-                    rows[r["model"], r["batch"], r["threads"]] = r
+            found = json.load(f)
+        for r in found["rows"]:
+            r.setdefault("time", found["time"])
+            if train or "group" in r:   # older files lack it
+                rows[r["model"], r["batch"], r["threads"]] = r
     return list(rows.values())
 
 
-def mean(values):
-    return f"{statistics.geometric_mean(values):.2f}" if values else "-"
+def table(head, lines):
+    yield "| " + " | ".join(head) + " |"
+    yield "|---|" + "---:|" * (len(head) - 1)
+    for line in lines:
+        yield "| " + " | ".join(line) + " |"
 
 
-def time_ratio(row, peer):
-    """Pare's time divided by the peer's."""
-    return row["pare"]["ms"] / row[peer]["ms"] if peer in row and "pare" in row else None
-
-
-def cells(row, peers):
-    out = []
-    for p in peers:
-        out.append(f"{row[p]['ms']:.2f}" if p in row else "-")
-    for p in peers[1:]:
-        value = time_ratio(row, p)
-        out.append(f"{value:.2f}" if value else "-")
-    return out
-
-
-def table(rows, peers, titles):
-    head = ["model", "batch", "threads"] + titles
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+def pairs(rows):
+    """Rows of the same model and batch: {threads: row}."""
+    found = {}
     for r in rows:
-        fields = [r["model"], str(r["batch"]), str(r["threads"])] + cells(r, peers)
-        fields.append(f"{100 * r['other_cpu']:.0f} %")
-        lines.append("| " + " | ".join(fields) + " |")
-    return lines
+        found.setdefault((r["model"], r["batch"]), {})[r["threads"]] = r
+    return found
 
 
-def means(rows, peer, title):
+def cells(rows, columns):
+    """A line for each model and batch; `columns` are (title, digits, function of a row), for each number of threads."""
+    threads = sorted({r["threads"] for r in rows})
+    used = [c for c in columns if any(not math.isnan(c[2](r)) for r in rows)]
+    head = ["model", "batch"] + [f"{title}, {t} thr" for t in threads for title, _, _ in used]
     lines = []
-    for batch in sorted({r["batch"] for r in rows}):
-        for threads in sorted({r["threads"] for r in rows}):
-            values = [time_ratio(r, peer) for r in rows
-                      if r["batch"] == batch and r["threads"] == threads and time_ratio(r, peer)]
-            if values:
-                lines.append(f"- batch {batch}, {threads} thread{'s' * (threads > 1)}: "
-                             f"{mean(values)} of {title} (of {len(values)}; "
-                             f"worst {max(values):.2f})")
-    values = [time_ratio(r, peer) for r in rows if time_ratio(r, peer)]
+    for (model, batch), by in pairs(rows).items():
+        lines.append([model, str(batch)] + [text(f(by[t]), digits) if t in by else "-"
+                                            for t in threads for _, digits, f in used])
+    return table(head, lines)
+
+
+def ms(kind):
+    return lambda r: r[kind]["ms"] if kind in r else math.nan
+
+
+def first_start(r, what):
+    return r.get("start", {}).get("pare", {}).get(what, math.nan)
+
+
+SPEED = (("ms", 2, ms("pare")), ("of ORT", 2, lambda r: ratio(r, "ort")), ("of PyTorch", 2, lambda r: ratio(r, "torch")),
+         ("avx2/avx512", 2, lambda r: ratio(r, "pare", "avx2")), ("bf16/f32", 2, lambda r: ratio(r, "pare", "bf16")))
+START = (("ms", 1, lambda r: first_start(r, "ms")), ("of ORT", 2, lambda r: start_ratio(r, "ms")),
+         ("MB", 0, lambda r: first_start(r, "mb")), ("of ORT MB", 2, lambda r: start_ratio(r, "mb")))
+TRAIN = (("ms", 2, ms("pare")), ("of PyTorch", 2, lambda r: ratio(r, "torch")),
+         ("bf16/f32", 2, lambda r: ratio(r, "pare", "bf16")),
+         ("bf16 of PyTorch", 2, lambda r: ratio(r, "torch", "bf16")),
+         ("memory of PyTorch's", 2, lambda r: r["pare"]["peak_mb"] / r["torch"]["peak_mb"]
+          if "torch" in r and "pare" in r else math.nan))
+
+
+def overview(rows, trained):
+    if not rows and not trained:
+        return ["Nothing was measured yet."]
+    lines = ["## Summary", ""]
+    if rows:
+        head, *rest = summary.table(rows)
+        lines += ["Geometric means of ratios, without unit.", ""] + list(table(head, rest)) + [""]
+        lines += ["- " + s for s in summary.sentences(rows)]
+        start = [[start_ratio(r, what) for r in rows] for what in ("ms", "mb")]
+        if not math.isnan(mean(start[0])):
+            lines.append(f"- load, plan and first run take {mean(start[0]):.2f} of ONNX Runtime's time and "
+                         f"{mean(start[1]):.2f} of its memory (geometric means of {len(summary.numbers(start[0]))})")
+        busy = [summary.cell_name(r) for r in rows if r["other_cpu"] > 0.2]
+        if busy:
+            lines.append("- measured while other programs used more than a fifth of a core: " + ", ".join(busy))
+    for kind, title in (("pare", "float32"), ("bf16", "bf16")):
+        values = summary.numbers(ratio(r, "torch", kind) for r in trained)
+        if values:
+            lines.append(f"- a training step in {title} takes {mean(values):.2f} of PyTorch's float32 step (geometric mean of "
+                         f"{len(values)}, worst {max(values):.2f})")
+    values = [f"{summary.cell_name(r)} {ratio(r, 'pare', 'bf16'):.2f}" for r in trained if "bf16" in r]
     if values:
-        lines.append(f"- all: **{mean(values)}** of {title}")
+        lines.append("- a training step in bf16 as a fraction of Pare's float32 step: " + ", ".join(values))
     return lines
 
 
-def inference(rows):
-    plain = [r for r in rows if r["group"] == "torchvision" and not r["model"].endswith("-int8")]
-    int8 = [r for r in rows if r["group"] == "torchvision" and r["model"].endswith("-int8")]
-    ms = {(r["model"], r["batch"], r["threads"]): r["pare"]["ms"] for r in plain}
-    titles = ["Pare ms", "ONNX Runtime ms", "PyTorch ms", "of ORT", "of PyTorch", "other load"]
-    lines = ["## Inference, float32", ""]
-    lines += means(plain, "ort", "ONNX Runtime's time") + means(plain, "torch", "PyTorch's time")
-    lines += [""] + table(plain, ("pare", "ort", "torch"), titles)
-    if int8:
-        lines += ["", "## Inference, 8-bit integers (QDQ files of `pare quantize --preset int8`)", ""]
-        lines += means(int8, "ort", "ONNX Runtime's int8 time")
-        values = [r["pare"]["ms"] / ms[key] for r in int8
-                  if (key := (r["model"][:-5], r["batch"], r["threads"])) in ms]
-        lines.append(f"- {mean(values)} of Pare's float32 time, with Winograd convolutions")
-        direct = [(r["model"], time_ratio(r, "direct")) for r in int8 if time_ratio(r, "direct")]
-        if direct:
-            names = ", ".join(dict.fromkeys(name[:-5] for name, _ in direct))
-            lines.append(f"- {mean([v for _, v in direct])} of Pare's float32 time with direct convolutions "
-                         f"({names}; worst {max(v for _, v in direct):.2f})")
-        lines += [""] + table(int8, ("pare", "ort"), ["Pare ms", "ONNX Runtime ms", "of ORT",
-                                                      "other load"])
-    return lines
-
-
-def start_ratio(row, what):
-    start = row.get("start", {})
-    return start["pare"][what] / start["ort"][what] if "ort" in start and "pare" in start else None
-
-
-def real(rows):
-    """Models that others ship, and the start of all."""
+def details(rows, trained):
     lines = []
-    for group, title in (("real", "float32 or float16, as shipped"), ("real int8", "8-bit integers")):
-        part = [r for r in rows if r["group"] == group]
+    for group in summary.GROUPS:
+        part = [r for r in rows if summary.group_of(r) == group]
         if part:
-            lines += ["", f"## Real models, {title}", ""] + means(part, "ort", "ONNX Runtime's time")
-            lines += [""] + table(part, ("pare", "ort"), ["Pare ms", "ONNX Runtime ms", "of ORT", "other load"])
-    part = [r for r in rows if start_ratio(r, "ms")]
+            lines += ["", f"## Inference: {summary.TITLES[group]}", ""] + list(cells(part, SPEED))
+    part = [r for r in rows if not math.isnan(start_ratio(r, "ms"))]
     if part:
-        lines += ["", "## Start: load, plan and run once", "",
-                  f"- time: {mean([start_ratio(r, 'ms') for r in part])} of ONNX Runtime's (of {len(part)})",
-                  f"- memory: {mean([start_ratio(r, 'mb') for r in part])} of ONNX Runtime's", "",
-                  "| model | batch | threads | Pare ms | of ORT | Pare MB | of ORT |", "|---|---:|---:|---:|---:|---:|---:|"]
-        for r in part:
-            start = r["start"]["pare"]
-            lines.append(f"| {r['model']} | {r['batch']} | {r['threads']} | {start['ms']:.1f} | {start_ratio(r, 'ms'):.2f} | "
-                         f"{start['mb']:.0f} | {start_ratio(r, 'mb'):.2f} |")
+        lines += ["", "## Start: load, plan and run once", ""] + list(cells(part, START))
+    if trained:
+        lines += ["", "## Training step", ""] + list(cells(trained, TRAIN))
     return lines
 
 
-def training(rows):
-    lines = ["", "## Training step, float32", ""]
-    values = [time_ratio(r, "torch") for r in rows if time_ratio(r, "torch")]
-    lines.append(f"- {mean(values)} of PyTorch's time (geometric mean of {len(values)})")
-    memory = [f"{r['model']} {r['pare']['peak_mb'] / r['torch']['peak_mb']:.2f}" for r in rows
-              if r["threads"] == 1 and "torch" in r]
-    lines.append(f"- peak memory of the process as a fraction of PyTorch's: {', '.join(memory)}")
-    lines += [""] + table(rows, ("pare", "torch"), ["Pare ms", "PyTorch ms", "of PyTorch",
-                                                    "other load"])
-    return lines
+INTRO = """# Results of `make bench`
 
+Made by `make bench results`, on {cores} cores of an {cpu}, a virtual machine shared with others: read
+ratios, not times; measured from {first} to {last}.  README.md in this folder describes the method:
+alternating turns, the same files, inputs and threads, medians, each peer with its best settings.  *of X*
+is Pare's time divided by X's: below 1 Pare is faster.  *avx2/avx512* is Pare's time with `PARE_ISA=avx2`
+divided by that without it.  Rows are named by model, batch and number of threads: lenet 1/2.
+"""
 
 ZEROS = """
 ## Blocks of zeros, float32 (`make bench-sparse`)
@@ -151,17 +144,10 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("--build", default="build", help="the build folder")
     args = ap.parse_args()
-    print("# Results of `make bench`\n")
-    print(f"Made by `make bench results`, on {os.cpu_count()} cores of an {cpu()}, a virtual machine")
-    print("shared with others: read ratios, not times.  README.md in this folder describes the")
-    print("method: alternating turns, the same files, inputs and threads, medians, each peer with its best")
-    print("settings.  *of X* is Pare's time divided by X's: below 1 Pare is faster.  *other load* is how")
-    print("much of a core was used by programs outside the benchmark.\n")
-    rows = newest(args.build, False)
-    print("\n".join(inference(rows) + real(rows)))
-    rows = newest(args.build, True)
-    if rows:
-        print("\n".join(training(rows)))
+    rows, trained = newest(args.build, False), newest(args.build, True)
+    dates = sorted(r["time"] for r in rows + trained) or ["-"]
+    print(INTRO.format(cores=os.cpu_count(), cpu=cpu(), first=dates[0].replace("T", " "), last=dates[-1].replace("T", " ")))
+    print("\n".join(overview(rows, trained) + details(rows, trained)))
     zeros = os.path.join(args.build, "bench", "sparse.txt")
     if os.path.exists(zeros):
         with open(zeros) as f:

@@ -5,6 +5,7 @@
 """
 import argparse
 import datetime
+import fnmatch
 import json
 import math
 import os
@@ -19,12 +20,17 @@ import onnx
 from onnx import numpy_helper
 
 import networks
+import summary
 from networks import INT8
+from summary import ratio, start_ratio
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIRECT = ("resnet18", "resnet50", "vgg16_bn")   # int8 compared with float32 without Winograd's algorithm
-PEERS = ("pare", "ort", "torch")
-TITLES = {"pare": "Pare", "ort": "ONNX Runtime", "torch": "PyTorch"}
+BF16 = ("resnet50", "vgg16_bn", "vit_b_16", "convnext_tiny")    # measured in bf16, too
+PEERS = ("pare", "ort", "torch", "avx2", "bf16")    # avx2 and bf16: Pare, limited to AVX2 or in that precision
+CHECKED = ("pare", "ort", "torch", "avx2")          # whose outputs must agree
+TITLES = {"pare": "Pare", "ort": "ONNX Runtime", "torch": "PyTorch", "avx2": "Pare with AVX2", "bf16": "Pare in bf16",
+          "direct": "Pare with direct convolutions"}
 TURN_MS = 60            # a short run is repeated until a turn takes about this long
 STARTS = 3              # processes that are started to measure the start
 TICK = os.sysconf("SC_CLK_TCK")
@@ -40,11 +46,11 @@ def busy_seconds():
 class Peer:
     """A process that loads one model and, on request, runs it and prints the time."""
 
-    def __init__(self, kind, build, model, inputs, threads, target, choices=None, precision=None):
+    def __init__(self, kind, build, model, inputs, threads, target, choices=None):
         command, env = Peer.command(kind, build, threads)
         args = [model, inputs, str(threads), target] + ([choices] if choices else [])
-        if kind == "pare" and precision == "bf16":
-            args = args[:4] + [choices or "-", precision]
+        if kind == "bf16":
+            args += ["-", "bf16"]
         self.kind, self.target, self.times = kind, target, []
         self.process = subprocess.Popen(command + args, env=env, text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
@@ -54,7 +60,9 @@ class Peer:
     @staticmethod
     def command(kind, build, threads):
         env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
-        if kind in ("pare", "direct"):
+        if kind == "avx2":
+            env["PARE_ISA"] = "avx2"
+        if kind in ("pare", "direct", "avx2", "bf16"):
             command = [os.path.join(build, "bench", "peer_pare")]
             env["GOMP_SPINCOUNT"] = "10000"         # as the pare command sets it
         elif kind == "ort":
@@ -129,7 +137,7 @@ def is_wrong(row):
     """Do float32 outputs differ?  make test-interop and make test-models check int8 networks, in which a single value
     that is rounded differently affects many others (docs/quantization.md)."""
     return (row["tolerance"] is not None and
-            max(row[k]["difference"] for k in PEERS if k in row) > row["tolerance"])
+            max(row[k]["difference"] for k in CHECKED if k in row) > row["tolerance"])
 
 
 def measure(peers, seconds):
@@ -151,8 +159,8 @@ def start_up(args, network, inputs, threads):
     """Load, plan and run once, in new processes that take turns: medians of milliseconds and of megabytes needed."""
     found = {}
     for _ in range(STARTS):
-        for kind in args.peers:
-            if kind == "torch":
+        for kind in ("pare", "ort"):
+            if args.peers and kind not in args.peers:
                 continue
             command, env = Peer.command(kind, args.build, threads)
             done = subprocess.run(command + [network.path, inputs, str(threads), "start"], env=env, check=True, text=True,
@@ -179,6 +187,19 @@ def direct_peer(args, name, inputs, batch, threads):
     return Peer("direct", args.build, model, inputs, threads, os.path.join(folder, "direct.bin"), choices)
 
 
+def cpu_has(flag):
+    with open("/proc/cpuinfo") as f:
+        return any(flag in line.split() for line in f if line.startswith("flags"))
+
+
+def peers_of(args, network, batch):
+    """The peers of a row: those of --peers, or Pare and ONNX Runtime, and PyTorch, AVX2 and bf16 where README.md says so."""
+    wanted = {"pare": True, "ort": True, "torch": True,
+              "avx2": batch == 1 and cpu_has("avx512f"),
+              "bf16": network.name in BF16 and cpu_has("avx512_bf16")}
+    return [k for k in PEERS if (k in args.peers if args.peers else wanted[k]) and (k != "torch" or network.torch)]
+
+
 def cell(args, network, batch, threads):
     folder = os.path.join(args.build, "bench")
     inputs = os.path.join(folder, "inputs.npz")
@@ -186,95 +207,58 @@ def cell(args, network, batch, threads):
     base = network.name.removesuffix(INT8)
     peers = []
     try:
-        for kind in args.peers:
-            if kind != "torch" or network.torch:
-                peers.append(Peer(kind, args.build, network.path, inputs, threads, os.path.join(folder, kind + ".bin"),
-                                  precision=args.precision))
+        for kind in peers_of(args, network, batch):
+            peers.append(Peer(kind, args.build, network.path, inputs, threads, os.path.join(folder, kind + ".bin")))
         if base != network.name and base in DIRECT:
             peers.append(direct_peer(args, base, inputs, batch, threads))
         other = measure(peers, args.seconds)
         row = {"model": network.name, "group": network.group, "batch": batch, "threads": threads,
-               "tolerance": network.tolerance if args.precision == "f32" else None, "other_cpu": round(other, 3)}
+               "tolerance": network.tolerance, "time": now(), "other_cpu": round(other, 3)}
         for p in peers:
             row[p.kind] = {"ms": statistics.median(p.times), "min_ms": min(p.times),
                            "runs": len(p.times), "peak_mb": round(p.peak_mb(), 1), "note": p.note,
                            "difference": difference(peers[0], p)}
         if base != network.name and network.group == "torchvision" and "ort" in row:
             row["steps"] = steps(*peers[:2], output_scale(network.path))
-        row["start"] = {} if args.no_start_up else start_up(args, network, inputs, threads)
+        row["start"] = {} if args.no_start_up or batch > 1 else start_up(args, network, inputs, threads)
         return row
     finally:
         for p in peers:
             p.close()
 
 
-def ratio(row, kind):
-    """Pare's time divided by the other's."""
-    return row["pare"]["ms"] / row[kind]["ms"] if kind in row and "pare" in row else math.nan
-
-
-def start_ratio(row, what):
-    start = row["start"]
-    return start["pare"][what] / start["ort"][what] if "ort" in start and "pare" in start else math.nan
-
-
 def text(value, digits, width):
-    return ("-" if math.isnan(value) else f"{value:.{digits}f}").rjust(width)
+    return summary.text(value, digits).rjust(width)
 
 
 def print_row(row):
     print(f"{row['model']:25}{row['batch']:5}{row['threads']:4}", end="")
-    for kind in PEERS:
+    for kind in ("pare", "ort", "torch"):
         print(text(row[kind]["ms"] if kind in row else math.nan, 2, 10), end="")
-    print(text(ratio(row, "ort"), 2, 7) + text(ratio(row, "torch"), 2, 9), end="")
-    print(text(row["start"]["pare"]["ms"] if row["start"] else math.nan, 1, 8), end="")
-    print(text(start_ratio(row, "ms"), 2, 7), end="")
-    print(text(row["start"]["pare"]["mb"] if row["start"] else math.nan, 0, 6), end="")
-    print(text(start_ratio(row, "mb"), 2, 7), end="")
-    worst = max(row[kind]["difference"] for kind in PEERS if kind in row)
+    start = row["start"].get("pare", {"ms": math.nan, "mb": math.nan})
+    for value, digits, width in ((ratio(row, "ort"), 2, 7), (ratio(row, "torch"), 2, 9),
+                                 (ratio(row, "pare", "avx2"), 2, 6), (ratio(row, "pare", "bf16"), 2, 6),
+                                 (start["ms"], 1, 8), (start_ratio(row, "ms"), 2, 7),
+                                 (start["mb"], 0, 6), (start_ratio(row, "mb"), 2, 7)):
+        print(text(value, digits, width), end="")
+    worst = max(row[kind]["difference"] for kind in CHECKED if kind in row)
     print(f"{row['steps']:4.1f} steps" if "steps" in row else f"{worst:10.0e}", end="")
     print(f"{100 * row['other_cpu']:6.0f}%", flush=True)
 
 
-def group_of(row):
-    return "torchvision int8" if row["group"] == "torchvision" and row["model"].endswith(INT8) else row["group"]
-
-
-def mean_text(values, width):
-    values = [v for v in values if not math.isnan(v)]
-    return text(statistics.geometric_mean(values) if values else math.nan, 2, width)
-
-
 def print_means(rows):
-    """Geometric means of Pare's time divided by the other's, and the worst row."""
-    print(f"\n{'geometric means':25}{'batch':>5}{'thr':>4}{'rows':>6}{'of ORT':>8}{'worst':>7}{'of Torch':>9}"
-          f"{'start':>7}{'memory':>8}")
-    keys = {(group_of(r), b, t) for r in rows for b in (r["batch"], 0) for t in (r["threads"], 0) if (b == 0) == (t == 0)}
-    for group, batch, threads in sorted(keys):
-        part = [r for r in rows if group_of(r) == group and (not batch or (r["batch"], r["threads"]) == (batch, threads))]
-        worst = max((ratio(r, "ort") for r in part if not math.isnan(ratio(r, "ort"))), default=math.nan)
-        print(f"{group:25}{batch or 'all':>5}{threads or 'all':>4}{len(part):6}"
-              f"{mean_text([ratio(r, 'ort') for r in part], 8)}{text(worst, 2, 7)}"
-              f"{mean_text([ratio(r, 'torch') for r in part], 9)}{mean_text([start_ratio(r, 'ms') for r in part], 7)}"
-              f"{mean_text([start_ratio(r, 'mb') for r in part], 8)}")
+    """Geometric means of ratios, and what else the rows show."""
+    lines = summary.table(rows)
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    print("\ngeometric means")
+    for line in lines:
+        print("  ".join(t.ljust(w) if i == 0 else t.rjust(w) for i, (t, w) in enumerate(zip(line, widths))))
+    for line in summary.sentences(rows):
+        print(line)
 
 
-def print_int8(rows):
-    """Pare's int8 time as a fraction of its float32 time, and two threads compared with one."""
-    ms = {(r["model"], r["batch"], r["threads"]): r["pare"]["ms"] for r in rows if "pare" in r}
-    ratios = {"float32": [], "direct": []}
-    for (model, batch, threads), value in ms.items():
-        base = ms.get((model.removesuffix(INT8), batch, threads))
-        ratios["float32"] += [value / base] if base and model.endswith(INT8) else []
-    ratios["direct"] = [ratio(r, "direct") for r in rows if "direct" in r]
-    for what, title in (("float32", "Pare's float32"), ("direct", "Pare's direct float32")):
-        if ratios[what]:
-            print(f"int8 takes {statistics.geometric_mean(ratios[what]):.2f} of {title} time "
-                  f"(geometric mean of {len(ratios[what])})")
-    slower = [f"{m} {b} ({v / ms[m, b, 1]:.2f})" for (m, b, t), v in ms.items()
-              if t == 2 and (m, b, 1) in ms and v > ms[m, b, 1]]
-    if any(t == 2 for _, _, t in ms):
-        print("slower with 2 threads than with 1:", ", ".join(slower) or "none")
+def now():
+    return datetime.datetime.now().isoformat(timespec="seconds")
 
 
 def commands(args):
@@ -303,19 +287,29 @@ def words(value):
     return value.replace(",", " ").split()
 
 
+def model_names(value):
+    """Names, patterns of names (yolo*) and groups of networks.GROUPS, in one argument."""
+    names = []
+    for word in words(value):
+        found = networks.GROUPS.get(word) or fnmatch.filter(networks.NAMES, word)
+        if not found:
+            raise argparse.ArgumentTypeError(f"unknown: {word}; groups: {' '.join(networks.GROUPS)}")
+        names += found
+    return list(dict.fromkeys(names))
+
+
 def parse():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("--build", default="build", help="the build folder")
-    ap.add_argument("--models", type=words, default=networks.NAMES, help="names, in one argument")
+    ap.add_argument("--models", type=model_names, default=networks.NAMES,
+                    help=f"names, patterns such as yolo*, or groups: {' '.join(networks.GROUPS)}")
     ap.add_argument("--batch", type=words, default=[], help="(default: 1 and 8, for real models 1 and 4)")
     ap.add_argument("--threads", type=words, default=["1", "2"])
-    ap.add_argument("--seconds", type=float, default=3, help="for each peer in each row")
-    ap.add_argument("--peers", type=words, default=list(PEERS), help="of: pare ort torch")
-    ap.add_argument("--precision", default="f32", choices=["f32", "bf16"],
-                    help="of Pare; the differences of bf16 are printed, not checked")
+    ap.add_argument("--seconds", type=float, default=1, help="for each peer in each row")
+    ap.add_argument("--peers", type=words, default=[], help=f"of: {' '.join(PEERS)} (default: README.md)")
     ap.add_argument("--no-start-up", action="store_true")
     args = ap.parse_args()
-    unknown = (set(args.models) - set(networks.NAMES)) | (set(args.peers) - set(PEERS))
+    unknown = set(args.peers) - set(PEERS)
     if unknown:
         ap.error(f"unknown: {' '.join(sorted(unknown))}")
     args.build = os.path.abspath(args.build)
@@ -324,7 +318,12 @@ def parse():
 
 def rows_of(args, name):
     """The rows of one network; a peer that ends early is printed and counts as a failure."""
-    network = networks.make(args.build, name)
+    try:
+        network = networks.make(args.build, name)
+    except (OSError, subprocess.CalledProcessError) as e:
+        print(f"{name:25}  {e}", flush=True)
+        yield None
+        return
     for batch in [int(b) for b in args.batch if int(b) in network.batches] if args.batch else network.batches:
         for threads in map(int, args.threads):
             try:
@@ -336,24 +335,31 @@ def rows_of(args, name):
                 yield None
 
 
+def write(path, rows, more):
+    """Called after each network: an interrupted run leaves its rows."""
+    with open(path + ".tmp", "w") as f:
+        json.dump({"time": now(), "rows": rows, **more}, f, indent=1)
+    os.replace(path + ".tmp", path)
+
+
 def main():
     args = parse()
     os.makedirs(os.path.join(args.build, "bench"), exist_ok=True)
-    print("median milliseconds of one run; 'of X': Pare's time divided by X's; start: load, plan, first run")
+    path = os.path.join(args.build, "bench", datetime.datetime.now().strftime("%Y%m%d-%H%M%S") + ".json")
+    begin = time.monotonic()
+    print("median milliseconds of one run; 'of X': Pare's time divided by X's; avx2, bf16: divided by Pare's time; "
+          "start: load, plan, first run")
     print(f"{'model':25}{'batch':>5}{'thr':>4}{'Pare':>10}{'ORT':>10}{'PyTorch':>10}{'of ORT':>7}{'of Torch':>9}"
-          f"{'start':>8}{'of ORT':>7}{'MB':>6}{'of ORT':>7}{'differ':>10}{'other':>7}")
-    found = [row for name in args.models for row in rows_of(args, name)]
+          f"{'avx2':>6}{'bf16':>6}{'start':>8}{'of ORT':>7}{'MB':>6}{'of ORT':>7}{'differ':>10}{'other':>7}")
+    found = []
+    for name in args.models:
+        found += rows_of(args, name)
+        write(path, [row for row in found if row], {})
     rows = [row for row in found if row]
     print_means(rows)
-    print_int8(rows)
-    result = {"time": datetime.datetime.now().isoformat(timespec="seconds"), "rows": rows}
     if not args.no_start_up:
-        result["commands_ms"] = commands(args)
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = os.path.join(args.build, "bench", stamp + ".json")
-    with open(path, "w") as f:
-        json.dump(result, f, indent=1)
-    print(f"\nwritten to {os.path.relpath(path)}")
+        write(path, rows, {"commands_ms": commands(args)})
+    print(f"\n{len(rows)} rows in {(time.monotonic() - begin) / 60:.1f} minutes, written to {os.path.relpath(path)}")
     wrong = [r["model"] for r in rows if is_wrong(r)]
     if wrong or len(rows) < len(found):
         print("outputs differ:", *wrong, "failed:", len(found) - len(rows), file=sys.stderr)

@@ -31,7 +31,9 @@ MODELS = {
 }
 STEPS = 4               # number of losses that are compared
 RATE = "0.0001"          # larger ones make MobileNetV2 chaotic: PyTorch then differs from itself
-TOLERANCE = {"f32": 1e-3, "bf16": 2e-2}  # of the losses
+TOLERANCE = {"pare": 1e-3, "bf16": 2e-2}     # of the losses
+BF16 = ("resnet18", "vit-tiny")              # measured in bf16, too
+PEERS = ("pare", "torch", "bf16")
 
 
 class Peer(run.Peer):
@@ -39,8 +41,9 @@ class Peer(run.Peer):
 
     def __init__(self, kind, build, args, threads, layout=None):
         env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
-        if kind == "pare":
+        if kind in ("pare", "bf16"):
             command = [os.path.join(build, "bench", "peer_pare_train")]
+            args = args + ["bf16" if kind == "bf16" else "f32"]
             env["GOMP_SPINCOUNT"] = "10000"
         else:
             command = [sys.executable, os.path.join(run.HERE, "peer_torch_train.py")]
@@ -104,6 +107,12 @@ def torch_peer(args, words, threads):
             p.close()
 
 
+def peers_of(args, name):
+    """Those of --peers, or Pare and PyTorch, and bf16 for some networks where the CPU has it."""
+    bf16 = name in BF16 and run.cpu_has("avx512_bf16")
+    return [k for k in PEERS if (k in args.peers if args.peers else k != "bf16" or bf16)]
+
+
 def cell(args, name, threads):
     batch, channels, side, classes = MODELS[name]
     shape = (batch, channels, side, side)
@@ -115,12 +124,11 @@ def cell(args, name, threads):
     words = [prepare(args, name), ",".join(map(str, shape)), str(threads), source, labels]
     peers = []
     try:
-        for kind in args.peers:
+        for kind in peers_of(args, name):
             w = words + [os.path.join(folder, kind + ".losses"), str(STEPS), RATE]
-            peers.append(Peer(kind, args.build, w + [args.precision], threads) if kind == "pare"
-                         else torch_peer(args, w, threads))
+            peers.append(torch_peer(args, w, threads) if kind == "torch" else Peer(kind, args.build, w, threads))
         other = run.measure(peers, args.seconds)
-        row = {"model": name, "batch": batch, "threads": threads, "other_cpu": round(other, 3)}
+        row = {"model": name, "batch": batch, "threads": threads, "time": run.now(), "other_cpu": round(other, 3)}
         for p in peers:
             losses = np.fromfile(p.target, np.float32)
             row[p.kind] = {"ms": statistics.median(p.times), "min_ms": min(p.times),
@@ -134,11 +142,11 @@ def cell(args, name, threads):
             p.close()
 
 
-def differ(row):
-    """Relative differences of the first and of the last loss."""
-    if "torch" not in row or "pare" not in row:
+def differ(row, kind="pare"):
+    """Relative differences of the first and of the last loss from PyTorch's."""
+    if "torch" not in row or kind not in row:
         return [0.0, 0.0]
-    a, b = row["pare"]["losses"], row["torch"]["losses"]
+    a, b = row[kind]["losses"], row["torch"]["losses"]
     return [abs(a[i] - b[i]) / max(abs(b[i]), 1e-3) for i in (0, -1)]
 
 
@@ -149,7 +157,7 @@ def print_row(row):
         for kind in ("pare", "torch"):
             print(run.text(row.get(kind, nothing)[what], digits, width), end="")
         if what == "ms":
-            print(run.text(run.ratio(row, "torch"), 2, 11), end=" ")
+            print(run.text(run.ratio(row, "torch"), 2, 9) + run.text(run.ratio(row, "pare", "bf16"), 2, 6), end=" ")
     print("".join(f"{d:9.0e}" for d in differ(row)), end="")
     print(f"{100 * row['other_cpu']:6.0f}%", row.get("torch", {}).get("note", ""), flush=True)
 
@@ -189,11 +197,10 @@ def parse():
     ap.add_argument("--models", type=run.words, default=list(MODELS), help="names, in one argument")
     ap.add_argument("--models-folder", help="folder to which resnet18 is exported (default: BUILD/models)")
     ap.add_argument("--threads", type=run.words, default=["1", "2"])
-    ap.add_argument("--seconds", type=float, default=3, help="for each peer in each row")
-    ap.add_argument("--precision", default="f32", choices=list(TOLERANCE), help="of Pare")
-    ap.add_argument("--peers", type=run.words, default=["pare", "torch"], help="of: pare torch")
+    ap.add_argument("--seconds", type=float, default=2, help="for each peer in each row")
+    ap.add_argument("--peers", type=run.words, default=[], help="of: pare torch bf16 (default: README.md)")
     args = ap.parse_args()
-    unknown = (set(args.models) - set(MODELS)) | (set(args.peers) - {"pare", "torch"})
+    unknown = (set(args.models) - set(MODELS)) | (set(args.peers) - set(PEERS))
     if unknown:
         ap.error(f"unknown: {' '.join(sorted(unknown))}")
     args.build = os.path.abspath(args.build)
@@ -205,9 +212,9 @@ def main():
     args = parse()
     rows, failed = [], []
     os.makedirs(os.path.join(args.build, "bench"), exist_ok=True)
-    print("median milliseconds of one training step; ratio: PyTorch's time divided by Pare's")
-    print(f"{'':50}{'':10}{'peak':>7}{'':7}{'model':>7}{'':7}{'loss differs':>18}")
-    print(f"{'model':20}{'batch':>5}{'thr':>4}{'Pare':>10}{'PyTorch':>10}{'Torch/Pare':>11} "
+    print("median milliseconds of one training step; of Torch: Pare's time divided by PyTorch's; bf16: divided by Pare's")
+    print(f"{'':50}{'':14}{'peak':>7}{'':7}{'model':>7}{'':7}{'loss differs':>18}")
+    print(f"{'model':20}{'batch':>5}{'thr':>4}{'Pare':>10}{'PyTorch':>10}{'of Torch':>9}{'bf16':>6} "
           f"{'Pare':>7}{'Torch':>7}{'Pare':>7}{'Torch':>7}{'first':>9}{'later':>9}{'other':>7}")
     for name in args.models:
         for threads in map(int, args.threads):
@@ -227,7 +234,7 @@ def main():
         json.dump({"time": datetime.datetime.now().isoformat(timespec="seconds"), "rows": rows}, f,
                   indent=1)
     print(f"\nwritten to {os.path.relpath(path)}")
-    wrong = [r["model"] for r in rows if max(differ(r)) > TOLERANCE[args.precision]]
+    wrong = [r["model"] for r in rows for kind, most in TOLERANCE.items() if max(differ(r, kind)) > most]
     if wrong or failed:
         print("losses differ:", *wrong, "failed:", *failed, file=sys.stderr)
     return 1 if wrong or failed else 0
