@@ -361,7 +361,7 @@ static void test_cache_is_kept(void **state)
     assert_int_equal(expect_plan(&o).tuned.measured, KINDS);
 }
 
-/* Kernels of another build may take other layers or other times, though they have the same names. */
+/* Kernels of another build may take other layers or times, though they have the same names. */
 static void test_cache_is_of_one_build(void **state)
 {
     const char *folder = path_in_folder("builds"), *file = cache_file(folder), *other;

@@ -76,7 +76,7 @@ static void tile_scalar(const struct pare_depthwise *d, const struct pare_depthw
     }
 }
 
-/* Choose the functions for inner tiles and for tiles at the edges; returns the results of a tile. */
+/* Choose the functions for inner tiles and for tiles at the edges; returns the width of a tile. */
 static int pick(const struct pare_depthwise *d, tiler *run[2])
 {
 #if defined(__x86_64__)
