@@ -9,6 +9,7 @@
 #include "../graph/pattern/pattern.h"
 #include "../graph/rewrite/rewrite.h"
 #include "../tensor/tensor.h"
+#include "body_model.h"
 #include "edit_internal.h"
 
 #define SMALL_BYTES 4096 /* results up to this size are folded, whatever they are computed from */
@@ -139,35 +140,145 @@ static int drop_unused(struct pare_graph *g, struct pare_arena *a, struct pare_e
     return 0;
 }
 
-static int simplify(const struct pare_model *m, struct pare_arena *a, struct pare_edit **e,
-                    struct pare_err *err)
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+/* A model to simplify, or a body of one. */
+struct work {
+    const struct pare_simplify_opts *opts;
+    const struct pare_tensor *given; /* shapes of the inputs; NULL: not given */
+    struct pare_arena *a;
+};
+
+static int simplify_model(const struct work *w, const struct pare_model *m,
+                          struct pare_model **out, struct pare_err *err);
+
+static bool has_bodies(const struct pare_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (pare_node_body(g->node[i], 0, NULL))
+            return true;
+    return false;
+}
+
+/* Nodes of the graph and of the bodies in it. */
+static int count_all(const struct pare_graph *g)
+{
+    const struct pare_graph *body;
+    int n = g->n_nodes;
+
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int b = 0; (body = pare_node_body(g->node[i], b, NULL)) != NULL; b++)
+            n += count_all(body);
+    return n;
+}
+
+static bool ends_all(int rc)
+{
+    return rc == PARE_ENOMEM || rc == PARE_ECANCEL;
+}
+
+/* Simplify the body's model; if it has fewer nodes and passes the check, *now becomes the model with
+ * the result in its place. */
+static int take_simpler(const struct work *w, const struct pare_node *n, int b,
+                        const struct pare_body_model *body, struct pare_model **now,
+                        struct pare_err *err)
+{
+    const struct work inner = { .opts = w->opts, .given = body->given, .a = w->a };
+    struct pare_model *simple = NULL, *whole = NULL;
+    int rc = simplify_model(&inner, body->model, &simple, err);
+
+    if (!rc && count_all(simple->graph) < count_all(body->model->graph)) {
+        if (w->opts && w->opts->check)
+            rc = w->opts->check(w->opts->user, body->model, simple, body->given, err);
+        if (!rc)
+            rc = pare_body_model_replace(*now, n, b, body->model, simple, &whole, err);
+    }
+    pare_model_free(simple);
+    if (whole) {
+        pare_model_free(*now);
+        *now = whole;
+    }
+    return rc;
+}
+
+static int simplify_body(const struct work *w, const struct pare_graph *g,
+                         const struct pare_node *n, int b, struct pare_model **now,
+                         struct pare_err *err)
+{
+    struct pare_body_model body;
+    struct pare_err why = { 0 };
+    int rc = pare_body_model_new(w->a, *now, g, n, b, &body, &why);
+
+    if (!rc && body.model) {
+        rc = take_simpler(w, n, b, &body, now, &why);
+        pare_model_free(body.model);
+    }
+    if (ends_all(rc))
+        *err = why;
+    return ends_all(rc) ? rc : 0;
+}
+
+/* Simplify the bodies of the main graph, and those inside of them; *now is m at first. */
+static int simplify_bodies(const struct work *w, struct pare_model **now, struct pare_err *err)
+{
+    const struct pare_model *m = *now;
+    struct pare_graph *g;
+
+    PARE_TRY(pare_graph_infer_free(w->a, m->graph, m->in, w->given, &g, err));
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int b = 0; pare_node_body(g->node[i], b, NULL); b++)
+            PARE_TRY(simplify_body(w, g, g->node[i], b, now, err));
+    return 0;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static int simplify_main(const struct work *w, const struct pare_model *m, struct pare_edit **e,
+                         struct pare_err *err)
 {
     struct pare_all_sizes all;
     struct pare_rewrite_opts o = { .varying = &all.varying };
 
-    PARE_TRY(pare_graph_all_sizes(a, m->graph, m->in, NULL, &all, err));
+    PARE_TRY(pare_graph_all_sizes(w->a, m->graph, m->in, w->given, &all, err));
     o.unknown_sizes = has_unknown_sizes(m, all.first);
-    PARE_TRY(drop_unused(all.g, a, err));
-    PARE_TRY(fold(all.g, &all.varying, o.unknown_sizes, a, err));
-    PARE_TRY(drop_unused(all.g, a, err));
+    PARE_TRY(drop_unused(all.g, w->a, err));
+    PARE_TRY(fold(all.g, &all.varying, o.unknown_sizes, w->a, err));
+    PARE_TRY(drop_unused(all.g, w->a, err));
     PARE_TRY(pare_graph_rewrite(all.g, &o, NULL, err));
     PARE_TRY(pare_edit_new(m, e, err));
     return pare_edit_set_graph(*e, all.g, err);
 }
 
-int pare_model_simplify(const struct pare_model *m, struct pare_model **out, struct pare_err *err)
+static int simplify_model(const struct work *outer, const struct pare_model *m,
+                          struct pare_model **out, struct pare_err *err)
 {
-    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct work w = *outer;
+    struct pare_model *now = (struct pare_model *)(uintptr_t)m;
     struct pare_edit *e = NULL;
-    int rc = a ? simplify(m, a, &e, err) : pare_no_memory(err, "to simplify the model");
+    int rc = 0;
 
     *out = NULL;
+    w.a = pare_arena_new(1 << 16);
+    if (!w.a)
+        return pare_no_memory(err, "to simplify the model");
+    pare_model_retain(now);
+    if (has_bodies(m->graph))
+        rc = simplify_bodies(&w, &now, err);
+    if (!rc)
+        rc = simplify_main(&w, now, &e, err);
     if (!rc)
         rc = pare_edit_model(e, out, err);
     else
         pare_edit_free(e);
-    pare_arena_free(a);
+    pare_model_free(now);
+    pare_arena_free(w.a);
     return rc;
+}
+
+int pare_model_simplify(const struct pare_model *m, const struct pare_simplify_opts *opts,
+                        struct pare_model **out, struct pare_err *err)
+{
+    return simplify_model(&(struct work){ .opts = opts }, m, out, err);
 }
 
 /* ---- counts ---------------------------------------------------------------------------------- */

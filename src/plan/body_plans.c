@@ -159,7 +159,10 @@ static int make_plan(struct pare_plan *owner, struct pare_body_plan *b, struct p
                                                                  : PARE_PRECISION_F32,
                                 .in = b->in,
                                 .n_in = b->graph->n_in };
-    struct pare_plan_build build = { .opts = &o, .body = b->graph, .without = owner->without };
+    struct pare_plan_build build = { .opts = &o,
+                                     .body = b->graph,
+                                     .without = owner->without,
+                                     .without_rewrites = owner->without_rewrites };
     struct pare_err why = { 0 };
     int rc;
 

@@ -433,6 +433,7 @@ int pare_plan_build(const struct pare_model *model, const struct pare_plan_build
     pare_model_retain((struct pare_model *)model);
     p->reference = opts->reference;
     p->without = b->without;
+    p->without_rewrites = b->without_rewrites;
     p->tail_depth = b->tail;
     p->backend.sparse_rows = b->sparse_rows;
     p->backend.compact = b->compact;

@@ -50,6 +50,7 @@ static int choose(struct pare_tail *t, struct pare_err *err)
     struct pare_plan_build build = { .opts = &o,
                                      .body = t->graph,
                                      .without = owner->without,
+                                     .without_rewrites = owner->without_rewrites,
                                      .tail = owner->tail_depth + 1 };
     int n = t->graph->n_in, at = 0;
     struct kept_plan found;

@@ -3,6 +3,8 @@
 #ifndef PARE_TEST_RANDOM_GRAPH_EXPORTERS_H
 #define PARE_TEST_RANDOM_GRAPH_EXPORTERS_H
 
+#include <stdio.h>
+
 #include "random_graph_more.h"
 
 /* Results that are, or nearly are, their input. */
@@ -183,11 +185,95 @@ static inline void rg_parts(struct rg *g)
         rg_like(g, build_node(&g->b, "Concat", NAMES(b, a), at_int("axis", axis)), x);
 }
 
+/* Scales and shifts before a convolution or product, between which nothing else happens. */
+static inline void rg_scaled_before(struct rg *g)
+{
+    int x = rg_pick(g, 2, 5);
+    int64_t C;
+
+    if (x < 0)
+        return;
+    if (g->v[x].rank > 2 && rg_chance(g, 60)) {
+        rg_conv_to(g, rg_affine(g, rg_act(g, x), 1), rg_channels(g, x), rg_chance(g, 40));
+        return;
+    }
+    C = g->v[x].dim[g->v[x].rank - 1];
+    x = rg_affine(g, x, g->v[x].rank - 1);
+    rg_like(g,
+            build_node(&g->b, "MatMul",
+                       NAMES(rg_name(g, x), rg_const(g, 2, (int64_t[]){ C, C }, 0, 0.5f)), NOTHING),
+            x);
+}
+
+/* Shuffle the labels of axes. */
+static inline void rg_shuffle_text(struct rg *g, char *s, int n)
+{
+    for (int i = n - 1; i > 0; i--) {
+        int k = (int)rg_int(g, 0, i);
+        char c = s[i];
+
+        s[i] = s[k];
+        s[k] = c;
+    }
+}
+
+/* An Einsum of a value and of weights, or of the value transformed, with random labels: each axis
+ * of the value is shared, summed or kept, and the other operand has axes of its own. */
+static inline void rg_einsum(struct rg *g)
+{
+    int x = rg_pick(g, 1, 4), na = 0, nb = 0, ny = 0;
+    char a[8], b[8], y[8], equation[40];
+    int64_t size[16], db[8], dy[8];
+    const char *w;
+
+    if (x < 0)
+        return;
+    for (; na < g->v[x].rank; na++) {
+        const char label = (char)('a' + na);
+
+        size[na] = g->v[x].dim[na];
+        a[na] = label;
+        if (rg_chance(g, 50))
+            b[nb++] = label;
+        if (rg_chance(g, 60))
+            y[ny++] = label;
+    }
+    for (int i = (int)rg_int(g, 0, 2); i > 0; i--) {
+        const char label = (char)('a' + na + i);
+
+        size[na + i] = rg_int(g, 1, 3);
+        b[nb++] = label;
+        if (rg_chance(g, 70))
+            y[ny++] = label;
+    }
+    rg_shuffle_text(g, b, nb);
+    rg_shuffle_text(g, y, ny);
+    for (int i = 0; i < nb; i++)
+        db[i] = size[b[i] - 'a'];
+    for (int i = 0; i < ny; i++)
+        dy[i] = size[y[i] - 'a'];
+    w = rg_const(g, nb, db, 0, 0.5f);
+    if (rg_chance(g, 50)) /* not a constant */
+        w = build_node(&g->b, "Add",
+                       NAMES(w, build_node(&g->b, "ReduceMax", NAMES(rg_name(g, x)),
+                                           at_int("keepdims", 0))),
+                       NOTHING);
+    if (rg_chance(g, 50)) {
+        snprintf(equation, sizeof(equation), "%.*s,%.*s->%.*s", na, a, nb, b, ny, y);
+        w = build_node(&g->b, "Einsum", NAMES(rg_name(g, x), w), at_text("equation", equation));
+    } else {
+        snprintf(equation, sizeof(equation), "%.*s,%.*s->%.*s", nb, b, na, a, ny, y);
+        w = build_node(&g->b, "Einsum", NAMES(w, rg_name(g, x)), at_text("equation", equation));
+    }
+    rg_add(g, w, ny, dy);
+}
+
 static inline void rg_make_exported(struct rg *g, uint64_t seed)
 {
     static rg_piece *const second[] = {
         rg_copies,        rg_pad_conv, rg_scaled_conv, rg_scaled_product, rg_channels_last,
         rg_channels_last, rg_twice,    rg_parts,       rg_shape_chain,    rg_view,
+        rg_einsum,        rg_einsum,   rg_scaled_before,
     };
     int n;
     rg_piece *const *piece = rg_pieces(&n);

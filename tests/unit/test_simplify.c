@@ -58,7 +58,7 @@ static struct pare_model *simplify(uint64_t seed, const struct pare_model *m)
     struct pare_simplified s;
     struct pare_model *simple;
 
-    if (pare_model_simplify(m, &simple, &err) || pare_simplified_count(m, simple, pool, &s, &err))
+    if (pare_model_simplify(m, NULL, &simple, &err) || pare_simplified_count(m, simple, pool, &s, &err))
         fail_msg("seed %llu: %s", (unsigned long long)seed, err.msg);
     nodes += s.nodes;
     nodes_left += s.nodes_left;
@@ -175,7 +175,7 @@ static void test_out_of_memory(void **state)
         int rc;
 
         pare_oom_countdown = -n;
-        rc = pare_model_simplify(m, &simple, &err);
+        rc = pare_model_simplify(m, NULL, &simple, &err);
         reached = pare_oom_countdown == 0;
         pare_oom_countdown = 0;
         if (rc && rc != PARE_ENOMEM)

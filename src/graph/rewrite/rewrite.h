@@ -110,6 +110,10 @@ struct pare_node *pare_rewrite_reader(struct pare_rewriter *r, const struct pare
 bool pare_rewrite_same_shape(const struct pare_rewriter *r, const struct pare_value *a,
                              const struct pare_value *b);
 
+/* Do axis i of a and axis k of b have the same size at all sizes of free dimensions? */
+bool pare_rewrite_same_size(const struct pare_rewriter *r, const struct pare_value *a, int i,
+                            const struct pare_value *b, int k);
+
 /* Is the size of this axis the same at all sizes of free dimensions? */
 static inline bool pare_rewrite_is_fixed(const struct pare_rewriter *r, const struct pare_value *v,
                                          int axis)
@@ -167,6 +171,27 @@ struct pare_value *pare_rewrite_int_list(struct pare_rewriter *r, const char *ba
 struct pare_node *pare_rewrite_add(struct pare_rewriter *r, const struct pare_op *op,
                                    const struct pare_node *near, int n_in, struct pare_value *y,
                                    const struct pare_setting *set, struct pare_err *err);
+
+/* A node to make: an operator with one output and its inputs and attributes. */
+struct pare_rewrite_new {
+    const struct pare_op *op;
+    const struct pare_node *near; /* whose name it gets */
+    struct pare_value *in[2];     /* the second may be NULL */
+    struct pare_setting set[2];
+    int n_set;
+};
+
+/* The result of a new node, whose shape is inferred, also at other sizes of free dimensions; or a
+ * constant, if all inputs are constants that pare_rewrite_folds().  NULL: an error. */
+struct pare_value *pare_rewrite_emit(struct pare_rewriter *r, const struct pare_rewrite_new *new,
+                                     struct pare_err *err);
+
+/* Is v a constant of which a changed copy replaces it?  In files, one that is read elsewhere stays,
+ * and so do dequantized weights. */
+bool pare_rewrite_folds(const struct pare_rewriter *r, const struct pare_value *v);
+
+/* The axes of v whose sizes follow free dimensions, as bits. */
+unsigned pare_rewrite_free_axes(const struct pare_rewriter *r, const struct pare_value *v);
 
 /* y = x with axes permuted: a new Transpose node. */
 int pare_rewrite_transpose(struct pare_rewriter *r, const struct pare_node *near,

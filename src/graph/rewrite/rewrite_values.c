@@ -69,6 +69,21 @@ bool pare_rewrite_same_shape(const struct pare_rewriter *r, const struct pare_va
     return true;
 }
 
+bool pare_rewrite_same_size(const struct pare_rewriter *r, const struct pare_value *a, int i,
+                            const struct pare_value *b, int k)
+{
+    if (a->t.dim[i] != b->t.dim[k] || r->opts->unknown_sizes)
+        return false;
+    for (int o = 0; r->files && o < PARE_OTHER_SIZES; o++) {
+        const struct pare_value *x = pare_value_at(r->g, a, o), *y = pare_value_at(r->g, b, o);
+
+        if (r->g->other[o] &&
+            (!x || !y || x->t.rank <= i || y->t.rank <= k || x->t.dim[i] != y->t.dim[k]))
+            return false;
+    }
+    return true;
+}
+
 /* ---- new values ------------------------------------------------------------------------------ */
 
 /* An array of `cap` elements that begins with the `had` ones of `from`; NULL: no memory. */
@@ -213,7 +228,7 @@ void *pare_rewrite_attrs(struct pare_rewriter *r, struct pare_node *n, struct pa
 }
 
 static int set_attrs(struct pare_rewriter *r, struct pare_node *n, const struct pare_setting *set,
-                     struct pare_err *err)
+                     int n_set, struct pare_err *err)
 {
     void *attr = pare_alloc(r->g->arena, 1, n->op->attr_size + 1);
 
@@ -221,8 +236,7 @@ static int set_attrs(struct pare_rewriter *r, struct pare_node *n, const struct 
         return pare_no_memory(err, "to rewrite the graph");
     n->attr = attr;
     r->changes++;
-    return n->op->attrs ? pare_opts_apply(n->op->attrs, set, set != NULL, attr, r->g->arena, err)
-                        : 0;
+    return n->op->attrs ? pare_opts_apply(n->op->attrs, set, n_set, attr, r->g->arena, err) : 0;
 }
 
 int pare_rewrite_become(struct pare_rewriter *r, struct pare_node *n, const struct pare_op *op,
@@ -231,7 +245,7 @@ int pare_rewrite_become(struct pare_rewriter *r, struct pare_node *n, const stru
     n->op = op;
     n->type = op->type;
     n->domain = op->domain ? op->domain : "";
-    return set_attrs(r, n, set, err);
+    return set_attrs(r, n, set, set != NULL, err);
 }
 
 struct pare_ints pare_rewrite_list(struct pare_rewriter *r, const int64_t *v, int n)
@@ -259,7 +273,7 @@ struct pare_node *pare_rewrite_add(struct pare_rewriter *r, const struct pare_op
     n->out[0] = y;
     y->maker = n;
     r->added = true;
-    return set_attrs(r, n, set, err) ? NULL : n;
+    return set_attrs(r, n, set, set != NULL, err) ? NULL : n;
 }
 
 int pare_rewrite_transpose(struct pare_rewriter *r, const struct pare_node *near,
@@ -280,4 +294,106 @@ int pare_rewrite_transpose(struct pare_rewriter *r, const struct pare_node *near
         return err->code;
     pare_rewrite_input(r, n, 0, x);
     return 0;
+}
+
+/* ---- computed nodes -------------------------------------------------------------------------- */
+
+bool pare_rewrite_folds(const struct pare_rewriter *r, const struct pare_value *v)
+{
+    if (!pare_rewrite_const(v) || (v->maker && v->maker->op && v->maker->op->flags & PARE_OP_LAZY))
+        return false;
+    return !r->files || r->uses[v->id] <= 1;
+}
+
+/* Compute the node's result, a constant. */
+static struct pare_value *compute(struct pare_rewriter *r, struct pare_node *n,
+                                  struct pare_err *err)
+{
+    struct pare_arena *scratch = pare_arena_new(1 << 12);
+    struct pare_ctx c = { .scratch = scratch, .results = r->g->arena, .threads = 1 };
+    struct pare_value shape = { .name = n->in[0]->name }, *v = NULL;
+
+    n->out[0] = &shape;
+    if (!scratch) {
+        no_memory(err);
+    } else if (!pare_node_infer(n, err)) {
+        v = pare_rewrite_constant(r, shape.name, &shape.t, err);
+        n->out[0] = v;
+        if (v && pare_node_forward(n, &c, err))
+            v = NULL;
+    }
+    pare_arena_free(scratch);
+    return v;
+}
+
+/* Infer the shape of the node's result in a graph of other sizes. */
+static int infer_elsewhere(const struct pare_rewriter *r, const struct pare_node *n, int i,
+                           struct pare_err *err)
+{
+    struct pare_graph *o = (struct pare_graph *)r->g->other[i];
+    struct pare_value *y = pare_graph_value(o, n->out[0]->name, err), *in[2] = { NULL, NULL };
+    struct pare_node at = *n;
+    struct pare_err why;
+
+    if (!y)
+        return err->code;
+    y->t = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
+    for (int k = 0; k < n->n_in; k++) {
+        const bool fixed = n->in[k]->flags & PARE_V_CONST;
+
+        in[k] = fixed ? n->in[k] : (struct pare_value *)(uintptr_t)pare_value_at(r->g, n->in[k], i);
+        if (!in[k] || in[k]->t.dtype == PARE_NONE)
+            return 0;
+    }
+    at.in = in;
+    at.out = &y;
+    if (pare_node_infer(&at, &why))
+        y->t = (struct pare_tensor){ .dtype = PARE_NONE, .rank = -1 };
+    return 0;
+}
+
+static int add_node(struct pare_rewriter *r, const struct pare_rewrite_new *new, int n_in,
+                    struct pare_value *v, struct pare_err *err)
+{
+    struct pare_node *n = pare_rewrite_add(r, new->op, new->near, n_in, v, NULL, err);
+
+    if (!n)
+        return err->code;
+    PARE_TRY(set_attrs(r, n, new->set, new->n_set, err));
+    for (int k = 0; k < n_in; k++)
+        pare_rewrite_input(r, n, k, new->in[k]);
+    PARE_TRY(pare_node_infer(n, err));
+    for (int i = 0; r->files && i < PARE_OTHER_SIZES; i++)
+        if (r->g->other[i])
+            PARE_TRY(infer_elsewhere(r, n, i, err));
+    r->free_axes[v->id] = pare_rewrite_free_axes(r, v);
+    return 0;
+}
+
+struct pare_value *pare_rewrite_emit(struct pare_rewriter *r, const struct pare_rewrite_new *new,
+                                     struct pare_err *err)
+{
+    const int n_in = new->in[1] ? 2 : 1;
+    bool known = pare_rewrite_folds(r, new->in[0]);
+    struct pare_value *v, *in[2] = { new->in[0], new->in[1] };
+
+    if (n_in > 1)
+        known &= pare_rewrite_const(new->in[1]);
+    if (known) {
+        struct pare_node n = { .op = new->op,
+                               .type = new->op->type,
+                               .name = new->near->name,
+                               .version = r->version,
+                               .in = in,
+                               .n_in = n_in,
+                               .out = &v,
+                               .n_out = 1 };
+
+        for (int k = 0; k < n_in; k++)
+            if (pare_rewrite_load(r, in[k], err))
+                return NULL;
+        return set_attrs(r, &n, new->set, new->n_set, err) ? NULL : compute(r, &n, err);
+    }
+    v = name_value(r, new->near->n_out && new->near->out[0] ? new->near->out[0]->name : "value", err);
+    return !v || add_node(r, new, n_in, v, err) ? NULL : v;
 }

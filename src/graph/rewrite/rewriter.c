@@ -65,7 +65,7 @@ static bool is_off(const struct pare_rewrite_opts *o, const struct pare_rewrite 
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static unsigned find_free(const struct pare_rewriter *r, const struct pare_value *v)
+unsigned pare_rewrite_free_axes(const struct pare_rewriter *r, const struct pare_value *v)
 {
     unsigned axes = r->opts->unknown_sizes && !(v->flags & PARE_V_CONST) ? ~0u : 0;
 
@@ -327,7 +327,7 @@ static int start_round(struct pare_rewriter *r, struct pare_err *err)
     PARE_TRY(pare_rewrite_grow(r, err));
     for (; r->known < r->g->n_values; r->known++)
         if (!had)
-            r->free_axes[r->known] = find_free(r, r->g->value[r->known]);
+            r->free_axes[r->known] = pare_rewrite_free_axes(r, r->g->value[r->known]);
     for (int i = 0; i < r->g->n_nodes && !r->version; i++)
         r->version = r->g->node[i]->op && !r->g->node[i]->op->domain ? r->g->node[i]->version : 0;
     r->cap_release = r->g->n_nodes * 2 + 64;

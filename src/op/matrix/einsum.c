@@ -6,9 +6,11 @@
  */
 #include <ctype.h>
 
-#include "../op.h"
+#include "matrix.h"
 
-enum { LETTERS = 52, LABELS = LETTERS + PARE_MAX_RANK, MAX_IN = 16 };
+enum { LETTERS = 52, LABELS = PARE_EINSUM_LABELS, MAX_IN = 16 };
+
+_Static_assert(LABELS == LETTERS + PARE_MAX_RANK, "one label for each letter and axis of '...'");
 
 struct einsum {
     const char *equation;
@@ -196,6 +198,18 @@ static int infer(struct pare_node *n, struct pare_err *err)
     for (int i = 0; i < p.rank; i++)
         dim[i] = p.size[p.out[i]];
     return pare_shape_set(&n->out[0]->t, n->in[0]->t.dtype, p.rank, dim, err);
+}
+
+int pare_einsum_read(const struct pare_node *n, struct pare_einsum *e, struct pare_err *err)
+{
+    struct plan p;
+
+    if (n->n_in > 2)
+        return pare_fail(err, PARE_EUNSUPPORTED, "it has more than two operands");
+    PARE_TRY(make_plan(n, &p, err));
+    memcpy(e->in, p.label, sizeof(e->in));
+    memcpy(e->out, p.out, sizeof(e->out));
+    return 0;
 }
 
 /* Advance the offsets to the next value of the labels; false after the last value, with the offsets

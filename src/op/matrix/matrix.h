@@ -27,6 +27,13 @@ bool pare_is_plain_product(const struct pare_node *n, bool *tb);
  * 13), all axes from it to the last are one, and the axis may be the rank. */
 int pare_softmax_axis(const struct pare_node *n, bool *flatten);
 
+/* An Einsum of up to two operands: the label of each axis, 0 to PARE_EINSUM_LABELS - 1. */
+#define PARE_EINSUM_LABELS 60
+struct pare_einsum {
+    int in[2][PARE_MAX_RANK], out[PARE_MAX_RANK];
+};
+int pare_einsum_read(const struct pare_node *n, struct pare_einsum *e, struct pare_err *err);
+
 /* y += a b.  Strides are in elements; ys is the row stride of y (M, N). */
 struct pare_mm {
     int64_t M, N, K;
