@@ -339,6 +339,18 @@ int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
     return pare_graph_infer_sizes(&same, from, io, given, out, err);
 }
 
+/* A size below `was` of dimension d: odd, a multiple of 8 if `was` is one of 32, or half of it. */
+static int64_t small_size(int rule, int d, int64_t was)
+{
+    switch (rule) {
+    case 0: return was / 4 + 3 + 2 * d;
+    case 1: return was / 4 + was / 8 * (d % 4);
+    default: return was / 2;
+    }
+}
+
+#define SMALL_RULES 3
+
 int pare_graph_infer_small(struct pare_arena *a, const struct pare_graph *from,
                            const struct pare_io *io, const struct pare_graph *first,
                            struct pare_graph **out, struct pare_err *err)
@@ -348,15 +360,18 @@ int pare_graph_infer_small(struct pare_arena *a, const struct pare_graph *from,
 
     *out = NULL;
     PARE_TRY(find_dims(&s, err));
-    for (int i = 0; i < from->n_in; i++)
-        for (int k = 0; k < io[i].rank; k++) {
-            int d = s.of[i][k];
-            int64_t was = d >= 0 ? first->in[i]->t.dim[k] : 0;
+    for (int rule = 0; rule < SMALL_RULES && s.n && !*out; rule++) {
+        for (int i = 0; i < from->n_in; i++)
+            for (int k = 0; k < io[i].rank; k++) {
+                int d = s.of[i][k];
+                int64_t was = d >= 0 ? first->in[i]->t.dim[k] : 0;
 
-            if (d >= 0)
-                size[d] = s.dim[d].batch ? was + 1 : was / 4 + 3 + 2 * d;
-        }
-    return s.n ? accept_sizes(&s, size, first, out, err) : 0;
+                if (d >= 0)
+                    size[d] = s.dim[d].batch ? was + 1 : small_size(rule, d, was);
+            }
+        PARE_TRY(accept_sizes(&s, size, first, out, err));
+    }
+    return 0;
 }
 
 int pare_graph_free_sizes(struct pare_arena *a, const struct pare_graph *from,

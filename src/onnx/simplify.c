@@ -149,8 +149,8 @@ struct work {
     struct pare_arena *a;
 };
 
-static int simplify_model(const struct work *w, const struct pare_model *m,
-                          struct pare_model **out, struct pare_err *err);
+static int simplify_model(const struct work *w, const struct pare_model *m, struct pare_model **out,
+                          struct pare_err *err);
 
 static bool has_bodies(const struct pare_graph *g)
 {

@@ -50,7 +50,7 @@ struct pare_plan {
     bool *requires_grad;      /* training, by value id: it needs a gradient */
     struct pare_param *param; /* training: the parameters */
     int n_params;
-    const char *const *without;   /* see struct pare_plan_build */
+    const char *const *without; /* see struct pare_plan_build */
     const char *const *without_rewrites;
     struct pare_value **observed; /* in the caller's order (observed_values.c) */
     int n_observed;

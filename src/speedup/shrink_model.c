@@ -370,7 +370,7 @@ int pare_speedup_second(struct pare_speedup *s, const struct pare_model *m, stru
 
     s->second[0] = s->before->other[0];
     s->second[1] = s->after->other[0];
-    if (!s->second[0] || !pare_graph_depends_on_data(s->before))
+    if (!s->second[0] || !(s->rewritten || pare_graph_depends_on_data(s->before)))
         return 0;
     pare_model_inputs(s->from, &io);
     PARE_TRY(pare_graph_infer_small(s->others, s->from->graph, io, s->before, &small, err));

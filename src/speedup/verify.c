@@ -225,6 +225,8 @@ static int start_runs(struct pair *p, struct pare_err *err)
 
     for (int i = 0; i < p->sample.n; i++)
         all_given &= p->sample.given[i];
+    if (p->s->rewritten && p->s->second[0])
+        all_given = true; /* one run at each of two shapes */
     p->runs = p->more ? 1 : p->fed ? p->o->runs : all_given ? 1 : RUNS;
     p->start = pare_now();
     p->masked = pare_alloc(p->arena, (size_t)p->runs + 1, sizeof(*p->masked));
@@ -232,12 +234,12 @@ static int start_runs(struct pair *p, struct pare_err *err)
 }
 
 /* The rewrites that made one model of the other are not run on either: an error in one would
- * change both alike. */
+ * change both alike.  Half precision is computed in float32 all the same: it has no fast kernels. */
 static const char *const *rewrites_of(const struct pair *p)
 {
-    static const char *const none[] = { "all", NULL };
+    static const char *const of_files[] = { "any_shape", NULL };
 
-    return p->s->rewritten ? none : NULL;
+    return p->s->rewritten ? of_files : NULL;
 }
 
 /* Run the masked model, 0, or the smaller one, 1, whose results are compared. */

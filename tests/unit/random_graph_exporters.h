@@ -271,8 +271,8 @@ static inline void rg_einsum(struct rg *g)
 static inline void rg_make_exported(struct rg *g, uint64_t seed)
 {
     static rg_piece *const second[] = {
-        rg_copies,        rg_pad_conv, rg_scaled_conv, rg_scaled_product, rg_channels_last,
-        rg_channels_last, rg_twice,    rg_parts,       rg_shape_chain,    rg_view,
+        rg_copies,        rg_pad_conv, rg_scaled_conv,   rg_scaled_product, rg_channels_last,
+        rg_channels_last, rg_twice,    rg_parts,         rg_shape_chain,    rg_view,
         rg_einsum,        rg_einsum,   rg_scaled_before,
     };
     int n;

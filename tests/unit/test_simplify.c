@@ -58,7 +58,8 @@ static struct pare_model *simplify(uint64_t seed, const struct pare_model *m)
     struct pare_simplified s;
     struct pare_model *simple;
 
-    if (pare_model_simplify(m, NULL, &simple, &err) || pare_simplified_count(m, simple, pool, &s, &err))
+    if (pare_model_simplify(m, NULL, &simple, &err) ||
+        pare_simplified_count(m, simple, pool, &s, &err))
         fail_msg("seed %llu: %s", (unsigned long long)seed, err.msg);
     nodes += s.nodes;
     nodes_left += s.nodes_left;
@@ -134,12 +135,15 @@ static void test_free_shapes(void **state)
     static struct fg g;
     uint64_t first = setting("PARE_SEED", 1), count = setting("PARE_GRAPHS", 400);
 
+    int inside = 0, inside_left = 0; /* of models with all nodes in bodies */
+
     (void)state;
     nodes = nodes_left = 0;
     for (uint64_t seed = first; seed < first + count; seed++) {
         struct pare_mark mark = pare_mark(pool);
         struct pare_model *m, *simple;
         struct pare_tensor in[2];
+        const int before = nodes, before_left = nodes_left;
 
         fg_make(&g, seed);
         if (seed % 16 < 2)
@@ -148,6 +152,8 @@ static void test_free_shapes(void **state)
             fg_into_loop(&g);
         m = build_model(&g.b);
         simple = simplify(seed, m);
+        inside += seed % 16 < 4 ? nodes - before : 0;
+        inside_left += seed % 16 < 4 ? nodes_left - before_left : 0;
         for (int k = 0; k < 2; k++) {
             free_inputs(&g, in);
             compare(seed, m, simple, in);
@@ -156,20 +162,18 @@ static void test_free_shapes(void **state)
         pare_model_free(m);
         pare_reset(pool, mark);
     }
-    printf("free shapes: %d nodes, %d left\n", nodes, nodes_left);
+    printf("free shapes: %d nodes, %d left; in bodies %d, %d left\n", nodes, nodes_left, inside,
+           inside_left);
     assert_true(nodes_left < nodes);
+    assert_true(!inside || inside_left < inside);
 }
 
 /* Every allocation may fail. */
-static void test_out_of_memory(void **state)
+static void fail_each_allocation(const struct pare_model *m)
 {
-    static struct rg g;
-    struct pare_model *m, *simple;
+    struct pare_model *simple;
     int failures = 0;
 
-    (void)state;
-    rg_make_exported(&g, 12);
-    m = build_model(&g.b);
     for (int n = 1;; n++) {
         bool reached;
         int rc;
@@ -186,6 +190,30 @@ static void test_out_of_memory(void **state)
             break;
     }
     assert_true(failures > 50);
+}
+
+static void test_out_of_memory(void **state)
+{
+    static struct rg g;
+    struct pare_model *m;
+
+    (void)state;
+    rg_make_exported(&g, 12);
+    m = build_model(&g.b);
+    fail_each_allocation(m);
+    pare_model_free(m);
+}
+
+static void test_out_of_memory_in_bodies(void **state)
+{
+    static struct fg g;
+    struct pare_model *m;
+
+    (void)state;
+    fg_make(&g, 16);
+    fg_into_if(&g);
+    m = build_model(&g.b);
+    fail_each_allocation(m);
     pare_model_free(m);
 }
 
@@ -209,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_fixed_shapes),
         cmocka_unit_test(test_free_shapes),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_out_of_memory_in_bodies),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

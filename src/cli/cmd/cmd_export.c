@@ -78,8 +78,8 @@ static int simplify(struct pare_cli *c, const struct pare_model *m, struct pare_
     const struct pare_speedup_opts opts = { .threads = 0 };
     struct pare_speedup_report told;
 
-    PARE_TRY(pare_model_simplify(
-        m, &(struct pare_simplify_opts){ .check = check_body, .user = c }, out, err));
+    PARE_TRY(pare_model_simplify(m, &(struct pare_simplify_opts){ .check = check_body, .user = c },
+                                 out, err));
     PARE_TRY(pare_verify_rewritten(m, *out, &opts, c->arena, &told, err));
     r->max_abs = told.max_abs;
     r->max_rel = told.max_rel;

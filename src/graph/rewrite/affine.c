@@ -20,7 +20,8 @@ bool pare_affine_bias(const struct pare_value *v, int64_t n)
     return !v || (pare_affine_weight(v) && v->t.rank == 1 && v->t.dim[0] == n);
 }
 
-static int new_affine(struct pare_rewriter *r, int64_t n, struct pare_affine *a, struct pare_err *err)
+static int new_affine(struct pare_rewriter *r, int64_t n, struct pare_affine *a,
+                      struct pare_err *err)
 {
     a->n = n;
     a->scale = pare_alloc(r->scratch, (size_t)n + 1, sizeof(*a->scale));

@@ -57,8 +57,9 @@ struct pare_rewrite_opts {
      * every axis may follow one. */
     bool unknown_sizes;
 
-    /* Names of rewrites not to run, "all" for all of them; ends with NULL.  NULL: those that the
-     * environment variable PARE_REWRITES names: "-pad_into_window,-duplicates" or "none". */
+    /* Names of rewrites not to run, "all" for all of them, "any_shape" for those that files have;
+     * ends with NULL.  NULL: those that the environment variable PARE_REWRITES names:
+     * "-pad_into_window,-duplicates" or "none". */
     const char *const *without;
 };
 

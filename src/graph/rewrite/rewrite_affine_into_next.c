@@ -119,8 +119,8 @@ static void multiply(const struct layer *l, const struct pare_affine *a, float *
 
 /* The new weights, and the new bias if `b` is not NULL. */
 static int make_constants(struct pare_rewriter *r, const struct layer *l,
-                          const struct pare_affine *a, struct pare_value **w,
-                          struct pare_value **b, struct pare_err *err)
+                          const struct pare_affine *a, struct pare_value **w, struct pare_value **b,
+                          struct pare_err *err)
 {
     struct pare_node *n = l->node;
     struct pare_value *was = n->n_in > 2 ? n->in[2] : NULL;

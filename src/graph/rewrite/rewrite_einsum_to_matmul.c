@@ -232,8 +232,7 @@ static int product(struct work *w, const struct pare_op *op, struct operand *a,
         return 0;
     }
     a->v = pare_rewrite_emit(
-        w->r,
-        &(struct pare_rewrite_new){ .op = op, .near = w->n, .in = { a->v, b->v } }, err);
+        w->r, &(struct pare_rewrite_new){ .op = op, .near = w->n, .in = { a->v, b->v } }, err);
     return a->v ? 0 : err->code;
 }
 
@@ -330,7 +329,8 @@ static int split_last(struct work *w, struct operand *y, const struct roles *o,
 static int contract(struct work *w, struct operand *a, struct operand *b, const struct roles *o,
                     bool merge, struct pare_err *err)
 {
-    const int left = o->n_left ? o->n_left - 1 : 0, right = o->n_right && !merge ? o->n_right - 1 : 0;
+    const int left = o->n_left ? o->n_left - 1 : 0,
+              right = o->n_right && !merge ? o->n_right - 1 : 0;
     bool row = o->n_left > 0, column = o->n_right > 0;
     int n = 0;
 

@@ -394,6 +394,7 @@ struct pare_value *pare_rewrite_emit(struct pare_rewriter *r, const struct pare_
                 return NULL;
         return set_attrs(r, &n, new->set, new->n_set, err) ? NULL : compute(r, &n, err);
     }
-    v = name_value(r, new->near->n_out && new->near->out[0] ? new->near->out[0]->name : "value", err);
+    v = name_value(r, new->near->n_out &&new->near->out[0] ? new->near->out[0]->name : "value",
+                   err);
     return !v || add_node(r, new, n_in, v, err) ? NULL : v;
 }

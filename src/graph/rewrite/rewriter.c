@@ -58,7 +58,8 @@ static bool is_off(const struct pare_rewrite_opts *o, const struct pare_rewrite 
         (!o->varying && w->late && !o->late))
         return true;
     for (const char *const *s = o->without; s && *s; s++)
-        if (!strcmp(*s, w->name) || !strcmp(*s, "all"))
+        if (!strcmp(*s, w->name) || !strcmp(*s, "all") ||
+            (w->any_shape && !strcmp(*s, "any_shape")))
             return true;
     return text && text_names(text, w->name);
 }
