@@ -177,8 +177,8 @@ static bool ends_all(int rc)
     return rc == PARE_ENOMEM || rc == PARE_ECANCEL;
 }
 
-/* Simplify the body's model; if it has fewer nodes and passes the check, *now becomes the model with
- * the result in its place. */
+/* Simplify the body's model; if it has fewer nodes and passes the check, *now becomes the model
+ * with the result in its place. */
 static int take_simpler(const struct work *w, const struct pare_node *n, int b,
                         const struct pare_body_model *body, struct pare_model **now,
                         struct pare_err *err)

@@ -316,13 +316,13 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
     return 0;
 }
 
-static int rewrite_graph(struct pare_plan *p, const char *const *without, struct pare_err *err)
+static int rewrite_graph(struct pare_plan *p, struct pare_err *err)
 {
-    struct pare_rewrite_opts early = { .train = p->train, .without = without }, late = early;
+    struct pare_rewrite_opts early = { .train = p->train, .without = p->without_rewrites };
+    struct pare_rewrite_opts late = { .train = p->train, .late = true, .without = early.without };
 
     if (p->reference || p->like)
         return 0;
-    late.late = true;
     PARE_TRY(pare_plan_split_fused(p, err));
     PARE_TRY(pare_graph_rewrite(p->graph, &early, NULL, err));
     PARE_TRY(pare_graph_canonical(p->graph, PARE_PATTERN_ROWS, err));
@@ -353,7 +353,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
             return 0;
     }
     PARE_TRY(pare_plan_split_tail(p, err));
-    PARE_TRY(rewrite_graph(p, b->without_rewrites, err));
+    PARE_TRY(rewrite_graph(p, err));
     if (t)
         PARE_TRY(pare_plan_mark_grads(p, err));
     if (!p->like)

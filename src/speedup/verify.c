@@ -234,7 +234,7 @@ static int start_runs(struct pair *p, struct pare_err *err)
 }
 
 /* The rewrites that made one model of the other are not run on either: an error in one would
- * change both alike.  Half precision is computed in float32 all the same: it has no fast kernels. */
+ * change both alike.  Half precision, which has no fast kernels, is computed in float32. */
 static const char *const *rewrites_of(const struct pair *p)
 {
     static const char *const of_files[] = { "any_shape", NULL };

@@ -1,5 +1,5 @@
-/* rewrite_affine_into_next.c - fold scales and shifts by channel (BatchNormalization, Mul, Add, Sub,
- * Div) into the weights and bias of the convolution or product after them.
+/* rewrite_affine_into_next.c - fold scales and shifts by channel (BatchNormalization, Mul, Add,
+ * Sub, Div) into the weights and bias of the convolution or product after them.
  *
  *     W (s x + t) = (W s) x + W t
  *
