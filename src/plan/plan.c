@@ -10,8 +10,6 @@
 #include "../base/clock.h"
 #include "../base/limits.h"
 #include "../graph/output_logits.h"
-#include "../graph/pattern/pattern.h"
-#include "../graph/rewrite/rewrite.h"
 #include "../graph/batch_independence.h"
 
 /* ---- the operators' own kernels -------------------------------------------------- */
@@ -316,27 +314,6 @@ static int make_graph(struct pare_plan *p, const struct pare_plan_opts *o,
     return 0;
 }
 
-static int rewrite_graph(struct pare_plan *p, struct pare_err *err)
-{
-    struct pare_rewrite_opts early = { .train = p->train, .without = p->without_rewrites };
-    struct pare_rewrite_opts late = { .train = p->train, .late = true, .without = early.without };
-
-    if (p->reference || p->like)
-        return 0;
-    PARE_TRY(pare_plan_split_fused(p, err));
-    PARE_TRY(pare_graph_rewrite(p->graph, &early, NULL, err));
-    PARE_TRY(pare_graph_canonical(p->graph, PARE_PATTERN_ROWS, err));
-    PARE_TRY(pare_graph_canonical(p->graph, PARE_PATTERN_POINTWISE, err));
-    pare_graph_drop_replaced(p->graph);
-    PARE_TRY(pare_graph_rewrite(p->graph, &late, NULL, err));
-    PARE_TRY(pare_plan_gather_upstream(p, err));
-    if (p->train)
-        return 0;
-    PARE_TRY(pare_plan_sink_dequantize(p, err));
-    pare_plan_hoist_quantize(p);
-    return 0;
-}
-
 static int make(struct pare_plan *p, const struct pare_plan_opts *o,
                 const struct pare_plan_build *b, struct pare_err *err)
 {
@@ -353,7 +330,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
             return 0;
     }
     PARE_TRY(pare_plan_split_tail(p, err));
-    PARE_TRY(rewrite_graph(p, err));
+    PARE_TRY(pare_plan_rewrite(p, err));
     if (t)
         PARE_TRY(pare_plan_mark_grads(p, err));
     if (!p->like)
