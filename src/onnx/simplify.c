@@ -190,6 +190,8 @@ static int take_simpler(const struct work *w, const struct pare_node *n, int b,
     if (!rc && count_all(simple->graph) < count_all(body->model->graph)) {
         if (w->opts && w->opts->check)
             rc = w->opts->check(w->opts->user, body->model, simple, body->given, err);
+        if (rc == PARE_ESHAPE)
+            rc = 0; /* it cannot run alone, since its shapes depend on data */
         if (!rc)
             rc = pare_body_model_replace(*now, n, b, body->model, simple, &whole, err);
     }

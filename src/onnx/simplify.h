@@ -17,8 +17,8 @@ struct pare_simplified {
 };
 
 /* What to do with a body of If, Loop or Scan that became smaller.  Both are models of their own;
- * given: shapes of the inputs that the body is called with.  An error: the body stays as it is,
- * except out of memory and cancellation. */
+ * given: shapes of the inputs that the body is called with.  PARE_ESHAPE: it cannot run alone.
+ * Another error: the body stays as it is, except out of memory and cancellation. */
 typedef int pare_simplify_check(void *user, const struct pare_model *body,
                                 const struct pare_model *simple, const struct pare_tensor *given,
                                 struct pare_err *err);
