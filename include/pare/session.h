@@ -191,6 +191,11 @@ struct pare_quantize_check {
     double new_snr_db; /* of the outputs on a few items that calibration has not seen; NaN: it has
                           seen all of the data, or there is none */
     int64_t all_seen;  /* items of the data if calibration has seen all of them; else 0 */
+    const char *rounding;   /* how weights were rounded by the data: gptq, adaround; NULL: they were
+                             not */
+    int rounded, unrounded; /* layers; groups of them that got the nearest levels, since their
+                               inputs in the data are constant or not finite */
+    double rounding_error;  /* output error of these layers divided by that of the nearest levels */
 };
 PARE_API void pare_compression_checked(const struct pare_compression *c,
                                        struct pare_quantize_check *k);

@@ -217,6 +217,11 @@ static bool is_shared(const struct pare_graph *g, const struct pare_value *bias)
     return readers > 1;
 }
 
+bool pare_bias_is_own(const struct pare_layer *l)
+{
+    return !is_shared(l->compression->model->graph, l->bias);
+}
+
 /* Does the output have the channels of the bias?  A bias that two layers share cannot correct
  * both. */
 static bool is_correctable(const struct pare_layer *l, int *axis)
@@ -312,13 +317,16 @@ static int write_biases(struct pare_compression *r, const struct corrector *list
     return 0;
 }
 
-void pare_bias_restore(struct pare_compression *r)
+void pare_bias_restore(struct pare_compression *r, bool rounded)
 {
     for (int i = 0; i < r->n_layers; i++) {
         struct pare_layer *l = &r->layer[i];
 
+        const struct pare_tensor *to = rounded && l->quant->rounded_bias ? &l->quant->b_rounded
+                                                                         : &l->quant->b_before;
+
         if (l->quant->b_before.data)
-            memcpy(l->b.data, l->quant->b_before.data, (size_t)pare_numel(&l->b) * sizeof(float));
+            memcpy(l->b.data, to->data, (size_t)pare_numel(&l->b) * sizeof(float));
     }
 }
 
@@ -335,7 +343,7 @@ int pare_bias_correct(struct pare_compression *r, int64_t batches, struct pare_e
     a = pare_arena_new(1 << 16);
     if (!a)
         return pare_no_memory(err, "for bias correction");
-    pare_bias_restore(r);
+    pare_bias_restore(r, true);
     rc = list_correctors(r, a, &list, &n, err);
     if (!rc && n) {
         rc = run_passes(r, list, n, batches, err);

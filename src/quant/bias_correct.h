@@ -8,7 +8,11 @@
  * data.  Undoes an earlier correction first. */
 int pare_bias_correct(struct pare_compression *r, int64_t batches, struct pare_err *err);
 
-/* Restores the biases from before any correction. */
-void pare_bias_restore(struct pare_compression *r);
+/* Restores the biases from before any correction; rounded: those that belong to the rounded weights
+ * where weight_rounding.h has changed them. */
+void pare_bias_restore(struct pare_compression *r, bool rounded);
+
+/* Does no other node read the layer's bias? */
+bool pare_bias_is_own(const struct pare_layer *l);
 
 #endif

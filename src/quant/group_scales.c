@@ -7,12 +7,14 @@
 
 #include "../base/simd.h"
 #include "channel_rows.h"
+#include "mse_scales.h"
 
 #define ROUNDER 12582912.0f /* see quantize_math.c */
 #define TRIES 26
 #define PART 0.02f /* fraction by which the range shrinks from one candidate to the next */
 #define PIECE 512  /* elements of a group processed at a time, on the stack */
 #define ALONE 32768
+#define USUAL 64 /* group size up to 4 bits */
 
 /* ---- the layer's groups ---------------------------------------------------------------------- */
 
@@ -50,6 +52,13 @@ int64_t pare_groups_kept(const struct pare_layer *l)
         if (!strcmp(b->name, "weight_group") && b->t.dtype == PARE_I64 && pare_numel(&b->t) == 1)
             return pare_i64(&b->t)[0] > 0 ? pare_i64(&b->t)[0] : 0;
     return -1;
+}
+
+int64_t pare_group_size(const struct pare_layer *l, const struct pare_quant *q, int64_t size)
+{
+    if (pare_layer_weight(l)->rank != 2 || pare_layer_in_axis(l) < 0)
+        return 0;
+    return size < 0 ? (q->bits <= 4 ? USUAL : 0) : size;
 }
 
 void pare_group_range(const struct pare_quant *q, struct pare_group_fit *f)
@@ -201,4 +210,37 @@ void pare_groups_round(const struct pare_groups *g, const struct pare_group_fit 
             fit_run(f, pare_f32(w), r, &scale[i], &zero[i]);
         round_run(f, pare_f32(w), r, scale[i], zero[i], pare_f32_mut(y));
     }
+}
+
+/* ---- a layer --------------------------------------------------------------------------------- */
+
+static int quantize_groups(struct pare_layer *l, int64_t size, bool mse,
+                           const struct pare_tensor *x, struct pare_tensor *y, struct pare_err *err)
+{
+    struct pare_group_fit f = { .mse = mse };
+    struct pare_tensor *scale, *zero;
+    struct pare_groups g;
+
+    PARE_TRY(pare_groups(l, size, &g, err));
+    pare_group_range(pare_layer_quant(l, PARE_WEIGHT), &f);
+    scale = pare_layer_scale(l, PARE_WEIGHT, g.n, err);
+    zero = scale ? pare_layer_zero_point(l, PARE_WEIGHT, g.n, err) : NULL;
+    if (!zero)
+        return err->code;
+    pare_groups_round(&g, &f, x, pare_f32_mut(scale), pare_f32_mut(zero), y, true);
+    return 0;
+}
+
+int pare_weight_by_groups(struct pare_layer *l, bool mse, const struct pare_tensor *x,
+                          struct pare_tensor *y, struct pare_err *err)
+{
+    int64_t size = pare_groups_kept(l);
+    struct pare_quant_point p;
+
+    if (size > 0)
+        return quantize_groups(l, size, mse, x, y, err);
+    PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, x, &p, err));
+    PARE_TRY(mse ? pare_quant_point_fit_mse(&p, x, err) : pare_quant_point_fit(&p, x, err));
+    pare_quant_apply(p.q, x, p.scale, p.zero, y);
+    return 0;
 }

@@ -34,6 +34,15 @@ int pare_groups(const struct pare_layer *l, int64_t size, struct pare_groups *g,
 int pare_groups_keep(struct pare_layer *l, int64_t size, struct pare_err *err);
 int64_t pare_groups_kept(const struct pare_layer *l);
 
+/* Inputs per scale of a layer: `size`, or if it is -1 the usual number for its bits; 0 if the weight
+ * is not a matrix. */
+int64_t pare_group_size(const struct pare_layer *l, const struct pare_quant *q, int64_t size);
+
+/* Implements a quantizer's weight(): the nearest levels, in the groups that are kept, or with one
+ * scale per channel. */
+int pare_weight_by_groups(struct pare_layer *l, bool mse, const struct pare_tensor *x,
+                          struct pare_tensor *y, struct pare_err *err);
+
 /* Sets f->qmin and f->qmax to all values that the bits hold; pare_quant omits the smallest signed
  * one. */
 void pare_group_range(const struct pare_quant *q, struct pare_group_fit *f);

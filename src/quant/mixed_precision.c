@@ -259,7 +259,7 @@ static int measure_all(struct bit_search *c, struct pare_err *err)
 {
     PARE_TRY(load_batch(c, err));
     if (pare_compression_steps(c->r) == 0)
-        pare_bias_restore(c->r); /* a correction for all layers does not fit one */
+        pare_bias_restore(c->r, false); /* a correction for all layers does not fit one */
     PARE_TRY(measure_noise(c, NULL, NULL, err));
     for (int i = 0; i < c->r->n_layers; i++) {
         PARE_TRY(measure_noise(c, &c->r->layer[i], &c->noise[i], err));

@@ -13,6 +13,7 @@
 #include "../tensor/tensor.h"
 #include "quant_config.h"
 #include "quant_method.h"
+#include "weight_rounding.h"
 
 #define LEAST 6.0       /* dB of all values: less is destroyed */
 #define LEAST_INNER 3.0 /* dB of the inner values */
@@ -45,7 +46,8 @@ static bool is_destroyed(const struct pare_layer *l, enum pare_quant_site site)
 {
     const struct pare_noise *n = &l->quant->noise[site];
 
-    if (!l->quant->quantized[site] || l->quant->site[site].bits < 8 || pare_noise_db(n) < DESIGNED)
+    if ((site == PARE_WEIGHT && pare_is_rounded(l)) || !l->quant->quantized[site] ||
+        l->quant->site[site].bits < 8 || pare_noise_db(n) < DESIGNED)
         return false;
     return pare_noise_db(n) < LEAST ||
            (n->inner > INNER_PART * n->nonzero && inner_db(n) < LEAST_INNER);
@@ -212,7 +214,8 @@ int pare_quant_check(struct pare_compression *c, bool leave, struct pare_err *er
         PARE_TRY(check_new_items(c, err));
     for (int i = 0; i < c->n_layers; i++)
         for (int site = 0; site < PARE_QUANT_SITES; site++)
-            if (c->layer[i].quant->quantized[site])
+            if (c->layer[i].quant->quantized[site] &&
+                !(site == PARE_WEIGHT && pare_is_rounded(&c->layer[i])))
                 note_worst(k, &c->layer[i], (enum pare_quant_site)site);
     k->done = true;
     return 0;

@@ -191,7 +191,7 @@ int pare_quant_correct(struct pare_compression *c, struct pare_err *err)
     if (pare_compression_steps(c) == 0 && corrects(c))
         return pare_bias_correct(c, c->quant->settings.correction_steps, err);
     if (pare_compression_steps(c) == 0)
-        pare_bias_restore(c); /* bits were raised since a correction */
+        pare_bias_restore(c, true); /* bits were raised since a correction */
     return pare_compression_write_weights(c, err);
 }
 
@@ -220,7 +220,7 @@ int pare_quant_restart(struct pare_compression *c, struct pare_err *err)
         c->layer[i].quant->quantized[PARE_WEIGHT] = false;
     }
     c->quant->twin = NULL;
-    pare_bias_restore(c);
+    pare_bias_restore(c, false);
     rc = pare_compression_write_weights(c, err);
     for (int i = 0; i < c->n_layers; i++)
         c->layer[i].quant->quantized[PARE_WEIGHT] = was[i];

@@ -104,6 +104,12 @@ void pare_compression_checked(const struct pare_compression *c, struct pare_quan
     r->runs = k->runs;
     r->cosine = k->cosine;
     r->observer = c->quant->observer;
+    r->rounding = c->quant->rounded.how;
+    r->rounded = c->quant->rounded.layers;
+    r->unrounded = c->quant->rounded.failed;
+    r->rounding_error = c->quant->rounded.nearest > 0
+                            ? c->quant->rounded.error / c->quant->rounded.nearest
+                            : 1;
     r->left_float = k->left;
     r->n_worst = k->n_worst;
     r->all_weights = count_weights(c->model->graph);

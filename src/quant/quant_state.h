@@ -36,6 +36,13 @@ struct pare_check {
     int n_worst;
 };
 
+/* What pare_round_weights() did. */
+struct pare_rounded {
+    const char *how;       /* NULL: nothing */
+    int layers, failed;    /* matrices whose statistics are singular got the nearest levels */
+    double error, nearest; /* sums over all layers, see struct pare_gram_round */
+};
+
 /* compression->quant */
 struct pare_quant_state {
     struct pare_quant_settings settings;
@@ -54,6 +61,7 @@ struct pare_quant_state {
     struct pare_check check;
     const char *observer; /* that calibration used or chose; NULL: none */
     int64_t observed;     /* batches that calibration saw, or all if the data has fewer */
+    struct pare_rounded rounded;
     struct pare_learned_buffer *learned;
     struct pare_optim *optim; /* optimizer of `learned`; NULL before the first step */
 };
@@ -70,7 +78,10 @@ struct pare_layer_quant {
     struct pare_node *norm; /* BatchNormalization folded into the weight (conv_bn_quant.h); NULL:
                              * none */
     double *factor;         /* the norm's factors at the last quantization, then its deviations */
-    struct pare_tensor b_before; /* the bias before its correction; data NULL: not corrected */
+    struct pare_tensor b_before;  /* the bias before its correction; data NULL: not corrected */
+    struct pare_tensor b_rounded; /* the bias that belongs to rounded weights, see rounded_bias */
+    bool rounded_bias;            /* weight_rounding.h has changed the bias */
+    double round_error[2];        /* of rounded weights, and of the nearest; see gram_round.h */
     struct pare_noise {
         double signal, noise;             /* sums of x^2 and (x - quantized x)^2 */
         double inner_signal, inner_noise; /* of values within PARE_INNER_STEPS of 0, without 0 */

@@ -7,14 +7,12 @@
 #include <string.h>
 
 #include "group_scales.h"
-#include "mse_scales.h"
-#include "channel_rows.h"
-
-#define USUAL 64 /* default group size up to 4 bits */
+#include "weight_rounding.h"
 
 struct opts {
     int64_t group_size;
     const char *range;
+    struct pare_rounding rounding;
 };
 
 struct conf {
@@ -29,6 +27,7 @@ static const struct pare_opt opts[] = {
     PARE_CHOICE("range", offsetof(struct opts, range),
                 "minmax: the whole range; mse: the range with the least squared error; "
                 "auto: mse up to 4 bits", "auto", "auto|minmax|mse"),
+    PARE_ROUNDING_OPTIONS(opts, rounding, "nearest"),
     PARE_OPT_END
 };
 
@@ -44,52 +43,40 @@ static int64_t group_size(const struct pare_layer *l, const struct pare_quant *q
 {
     const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     const struct conf *c = pare_layer_conf(l);
-    int64_t size = c && c->group_size >= 0 ? c->group_size : o->group_size;
 
-    if (pare_layer_weight(l)->rank != 2 || pare_layer_in_axis(l) < 0)
-        return 0;
-    return size < 0 ? (q->bits <= 4 ? USUAL : 0) : size;
-}
-
-static int quantize_groups(struct pare_layer *l, int64_t size, const struct pare_tensor *x,
-                           struct pare_tensor *y, struct pare_err *err)
-{
-    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
-    const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
-    struct pare_group_fit f = { .mse = strcmp(o->range, "auto") ? !strcmp(o->range, "mse")
-                                                                : q->bits <= 4 };
-    struct pare_tensor *scale, *zero;
-    struct pare_groups g;
-
-    PARE_TRY(pare_groups(l, size, &g, err));
-    pare_group_range(q, &f);
-    scale = pare_layer_scale(l, PARE_WEIGHT, g.n, err);
-    zero = scale ? pare_layer_zero_point(l, PARE_WEIGHT, g.n, err) : NULL;
-    if (!zero)
-        return err->code;
-    pare_groups_round(&g, &f, x, pare_f32_mut(scale), pare_f32_mut(zero), y, true);
-    return 0;
+    return pare_group_size(l, q, c && c->group_size >= 0 ? c->group_size : o->group_size);
 }
 
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
                   struct pare_err *err)
 {
     const struct opts *o = pare_compression_conf(pare_layer_compression(l));
-    struct pare_quant_point p;
-    int64_t size;
-    bool mse;
+    const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
+    bool done;
 
-    if (!pare_layer_quant(l, PARE_WEIGHT))
+    if (!q)
         return pare_fail(err, PARE_ECONFIG, "it has no quantization settings");
-    size = group_size(l, pare_layer_quant(l, PARE_WEIGHT));
-    PARE_TRY(pare_groups_keep(l, size, err));
-    if (size > 0)
-        return quantize_groups(l, size, x, y, err);
-    PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, x, &p, err));
-    mse = strcmp(o->range, "auto") ? !strcmp(o->range, "mse") : p.q->bits <= 4;
-    PARE_TRY(mse ? pare_quant_point_fit_mse(&p, x, err) : pare_quant_point_fit(&p, x, err));
-    pare_quant_apply(p.q, x, p.scale, p.zero, y);
-    return 0;
+    PARE_TRY(pare_groups_keep(l, group_size(l, q), err));
+    PARE_TRY(pare_rounded_weight(l, x, y, &done, err));
+    if (done)
+        return 0;
+    return pare_weight_by_groups(l,
+                                 strcmp(o->range, "auto") ? !strcmp(o->range, "mse") : q->bits <= 4,
+                                 x, y, err);
+}
+
+static int start(struct pare_compression *c, struct pare_err *err)
+{
+    const struct opts *o = pare_compression_conf(c);
+
+    for (int i = 0; i < pare_compression_layers(c); i++) {
+        struct pare_layer *l = pare_compression_layer(c, i);
+        const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
+
+        if (q)
+            PARE_TRY(pare_groups_keep(l, group_size(l, q), err));
+    }
+    return pare_round_weights(c, &o->rounding, err);
 }
 
 const struct pare_algorithm pare_quantizer_group = {
@@ -101,6 +88,7 @@ const struct pare_algorithm pare_quantizer_group = {
     .conf_size = sizeof(struct conf),
     .opts = opts,
     .opts_size = sizeof(struct opts),
+    .start = start,
     .quantizer =
         &(const struct pare_quantizer){
             .size = sizeof(struct pare_quantizer),

@@ -9,20 +9,24 @@
  *     entropy         least divergence between the values and the quantized values
  *     auto            for each tensor the one of minmax, percentile, mse and entropy with the least
  *                     error at the model's outputs (range_trials.h)
- * The last four keep a histogram per quantization point (histogram.h).  Weights: minmax or mse.
+ * The last four keep a histogram per quantization point (histogram.h).  Weights: minmax or mse, and
+ * with data rounded by weight_rounding.h; up to 4 bits they are stored in 4.
  */
 #include <stddef.h>
 #include <string.h>
 
+#include "group_scales.h"
 #include "histogram.h"
 #include "mse_scales.h"
 #include "range_trials.h"
+#include "weight_rounding.h"
 #include "channel_rows.h"
 
 struct opts {
     const char *observer, *weight_observer;
     int64_t calibration_steps;
     double percentile, averaging;
+    struct pare_rounding rounding;
 };
 
 /* State during start(); NULL at all other times, also in checkpoints. */
@@ -51,6 +55,7 @@ static const struct pare_opt opts[] = {
                "percentage of values to keep, for observer percentile", 99.99, 50, 100),
     PARE_FLOAT("averaging", offsetof(struct opts, averaging),
                "weight of the old range at each batch, for observer moving_average", 0.9, 0, 1),
+    PARE_ROUNDING_OPTIONS(opts, rounding, "nearest"),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -394,11 +399,12 @@ static int calibrate(struct pare_compression *r, struct state *s, struct pare_er
 
 static int start(struct pare_compression *r, struct pare_err *err)
 {
+    const struct opts *o = pare_compression_conf(r);
     struct state *s = pare_compression_state(r);
     int rc = calibrate(r, s, err);
 
     *s = (struct state){ NULL, NULL };
-    return rc;
+    return rc ? rc : pare_round_weights(r, &o->rounding, err);
 }
 
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
@@ -406,7 +412,13 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
 {
     const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     struct pare_quant_point p;
+    bool done;
 
+    PARE_TRY(pare_rounded_weight(l, x, y, &done, err));
+    if (pare_layer_quant(l, PARE_WEIGHT)->bits <= 4)
+        PARE_TRY(pare_groups_keep(l, 0, err));
+    if (done)
+        return 0;
     PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, x, &p, err));
     PARE_TRY(strcmp(o->weight_observer, "mse") ? pare_quant_point_fit(&p, x, err)
                                                : pare_quant_point_fit_mse(&p, x, err));

@@ -210,6 +210,10 @@ static void print_check(const struct pare_quantize_summary *v)
              k.observer ? ")" : "");
     if (!isnan(k.cosine))
         pare_put_paragraph(stdout, text);
+    if (k.rounding)
+        printf("rounding %s: %d layers, output error %.3g of rounding to nearest%s\n", k.rounding,
+               k.rounded, k.rounding_error,
+               k.unrounded ? "; layers with constant inputs are rounded to nearest" : "");
     if (!isnan(k.new_snr_db))
         printf("outputs on items that calibration has not seen: SNR %.1f dB\n", k.new_snr_db);
     snprintf(text, sizeof(text),
@@ -242,13 +246,14 @@ static json_t *check_json(const struct pare_quantize_summary *v)
     struct pare_quantize_check k;
 
     pare_compression_checked(v->compression, &k);
-    return json_pack("{s:o, s:o, s:o, s:s?, s:i, s:o, s:o, s:I, s:i}", "signal_to_noise_db",
-                     pare_json_real(k.snr_db), "signal_to_noise_db_of_new_items",
-                     pare_json_real(k.new_snr_db), "cosine", pare_json_real(k.cosine), "observer",
-                     k.observer, "left_float", k.left_float, "destroyed",
-                     tensors_json(k.destroyed, k.n_destroyed), "worst",
+    return json_pack("{s:o, s:o, s:o, s:s?, s:i, s:o, s:o, s:I, s:i, s:s?, s:o}",
+                     "signal_to_noise_db", pare_json_real(k.snr_db),
+                     "signal_to_noise_db_of_new_items", pare_json_real(k.new_snr_db), "cosine",
+                     pare_json_real(k.cosine), "observer", k.observer, "left_float", k.left_float,
+                     "destroyed", tensors_json(k.destroyed, k.n_destroyed), "worst",
                      tensors_json(k.worst, k.n_worst), "quantized_weights", (json_int_t)k.weights,
-                     "unequal_runs", k.unequal);
+                     "unequal_runs", k.unequal, "rounding", k.rounding, "rounding_error",
+                     pare_json_real(k.rounding ? k.rounding_error : NAN));
 }
 
 static void print_totals(const struct pare_quantize_summary *v, int layers)

@@ -1,0 +1,59 @@
+/* gram_round.h - round a weight matrix so that the layer's outputs change least, given the Gram
+ * matrix of its inputs (GPTQ, and descent over single weights).
+ *
+ *     error = E |W d - Q x|^2,  Q = scale (level - zero)
+ *
+ * x: inputs of the quantized model, d: of the float model; the same without a cross-Gram.  The best
+ * real matrix is  W* = W + W (C - G) inverse(G + damping),  and up to a constant the error is
+ * tr (Q - W*) G (Q - W*)'.  With means, G and C are centered, and the bias takes the rest.
+ */
+#ifndef PARE_QUANT_GRAM_ROUND_H
+#define PARE_QUANT_GRAM_ROUND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <pare/pare.h>
+
+/* Integers and scales of a row: `blocks` scales of `size` columns each. */
+struct pare_round_grid {
+    int64_t qmin, qmax, middle; /* middle: the zero point if symmetric */
+    bool symmetric;
+    int64_t blocks, size;
+    bool given; /* scale and zero are given; else they are searched, which needs one block */
+};
+
+struct pare_gram_round {
+    int64_t rows, k;
+    const double *w;             /* (rows, k) */
+    const double *g, *cross;     /* (k, k); cross NULL: d is x */
+    const double *mean, *d_mean; /* (k) of x and d; mean NULL: the bias stays; d_mean NULL: mean */
+    const uint8_t *keep;         /* (rows, k): 0: the weight is 0 and stays 0; NULL: none is */
+    double damping;              /* relative to the mean of G's diagonal; raised where G needs it */
+    int64_t steps;               /* of learned rounding (AdaRound); 0: none */
+    int threads;
+    struct pare_round_grid grid;
+    float *scale, *zero; /* (rows, blocks) */
+
+    int16_t *level;        /* out: (rows, k) */
+    double *shift;         /* out: (rows) to be added to the bias; NULL: not needed */
+    double error, nearest; /* out: the error, without its constant part; that of rounding W to the
+                             * nearest level with scales from its range, or the given ones */
+    bool failed;           /* out: G is not finite or singular; levels are the nearest */
+};
+
+/* The error of the result is never above that of the nearest levels.  Memory is from the arena. */
+int pare_gram_round(struct pare_gram_round *r, struct pare_arena *a, struct pare_err *err);
+
+/* The nearest level, half to even, as rounding weights without data does. */
+static inline int64_t pare_nearest_level(const struct pare_round_grid *g, float w, float scale,
+                                         float zero)
+{
+    float lo = (float)g->qmin - zero, hi = (float)g->qmax - zero, v = w / scale;
+
+    v = v >= lo ? v : lo; /* also for NaN */
+    v = v < hi ? v : hi;
+    return (int64_t)(v + 12582912.0f - 12582912.0f + zero);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* weight_rounding.h - rounding of weights by the statistics of their inputs, as a part of quantizers.
+ *
+ * A quantizer calls pare_round_weights() at the end of its start(), and pare_rounded_weight() first
+ * in its weight().  What was decided is kept as the difference between the levels and the nearest
+ * ones, in the layer's buffer "weight_rounding": training that changes the weights later starts from
+ * these levels.
+ */
+#ifndef PARE_QUANT_WEIGHT_ROUNDING_H
+#define PARE_QUANT_WEIGHT_ROUNDING_H
+
+#include "quant_state.h"
+
+/* The part of a quantizer's options that it names with PARE_ROUNDING_OPTIONS. */
+struct pare_rounding {
+    const char *how; /* nearest, gptq, adaround */
+    int64_t items, passes, steps;
+    double damping;
+};
+
+/* clang-format off */
+#define PARE_ROUNDING_OPTIONS(opts, field, usual)                                               \
+    PARE_CHOICE("rounding", offsetof(struct opts, field.how),                                   \
+                "how to round weights: nearest; gptq: so that the outputs of the layer change " \
+                "least on the data; adaround: the same, refined by learning", usual,            \
+                "nearest|gptq|adaround"),                                                       \
+    PARE_INT("rounding_items", offsetof(struct opts, field.items),                              \
+             "number of items for rounding gptq and adaround", 1024, 1, 1e9),                   \
+    PARE_INT("rounding_passes", offsetof(struct opts, field.passes),                            \
+             "passes over these items: layers are rounded in order, in as many parts, each "    \
+             "with the inputs that the rounded layers before it give", 24, 1, 1e6),             \
+    PARE_INT("rounding_steps", offsetof(struct opts, field.steps),                              \
+             "steps of learning per layer, for rounding adaround", 800, 1, 1e6),                \
+    PARE_FLOAT("damping", offsetof(struct opts, field.damping),                                 \
+               "part of the mean power of the inputs that is added to all (-1: 0.001 for "      \
+               "convolutions, 0.01 for linear layers)", -1, -1, 1)
+/* clang-format on */
+
+/* Does the option ask for data? */
+bool pare_rounding_needs_data(const struct pare_rounding *o);
+
+/* Round the weights of all layers whose inputs have a Gram matrix.  Sizes of groups are those that
+ * pare_groups_keep() has stored. */
+int pare_round_weights(struct pare_compression *c, const struct pare_rounding *o,
+                       struct pare_err *err);
+
+/* y = x rounded to the levels that were decided; *done false: none were for this layer. */
+int pare_rounded_weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
+                        bool *done, struct pare_err *err);
+
+/* Were levels decided for the layer?  Their distance from the weights is intended. */
+bool pare_is_rounded(const struct pare_layer *l);
+
+/* Forget what was decided for the layer. */
+void pare_rounding_forget(struct pare_layer *l);
+
+#endif
