@@ -145,6 +145,23 @@ static int open_quantizer(struct pare_model *m, const struct pare_compression_op
     return pare_compression_open(&pare_method_quant, m, co, g, c, err);
 }
 
+/* The settings of the preset, then those that are given, unless these are about the same. */
+static int join_settings(const struct pare_quantize_job *j, const char **settings,
+                         struct pare_err *err)
+{
+    const char *own = pare_preset_settings(j->o.preset), *end = own ? strchr(own, '=') : NULL;
+    char name[64];
+
+    *settings = j->o.settings;
+    if (!end || j->o.quantizer)
+        return 0;
+    snprintf(name, sizeof(name), "%.*s", (int)(end - own), own);
+    if (is_given(j, name) || (*settings && strstr(*settings, name)))
+        return 0;
+    *settings = *settings ? pare_sprintf(j->tune.arena, "%s %s", own, *settings) : own;
+    return *settings ? 0 : pare_no_memory(err, "for the options");
+}
+
 static int open_compression(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
@@ -152,7 +169,6 @@ static int open_compression(struct pare_quantize_job *j, struct pare_err *err)
     struct pare_compression_opts co = {
         .given = j->given,
         .n_given = j->n_given,
-        .settings = j->o.settings,
         .registry = j->o.registry,
         .keep_zeros = j->o.keep_zeros,
         .seed = data ? (uint64_t)f->options->c.seed : 0,
@@ -160,6 +176,7 @@ static int open_compression(struct pare_quantize_job *j, struct pare_err *err)
     };
     struct pare_graph *g;
 
+    PARE_TRY(join_settings(j, &co.settings, err));
     PARE_TRY(make_rules(j, &co, &g, err));
     PARE_TRY(open_quantizer(f->model, &co, g, &j->compression, err));
     if (j->load_calibration)

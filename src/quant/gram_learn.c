@@ -5,8 +5,8 @@
  *
  * The gradient of the first term needs no activations: 2 (Q - W*) G.  `power` normalizes each row
  * by the square of its step and the mean of G's diagonal, so that one lambda fits all layers.  V
- * starts where h is the fraction of W*, drawn toward the level that is given, and Adam minimizes the
- * loss over all rows at once; beta falls from 20 to 2 after a fifth of the steps.
+ * starts where h is the fraction of W*, drawn toward the level that is given, and Adam minimizes
+ * the loss over all rows at once; beta falls from 20 to 2 after a fifth of the steps.
  */
 #include "gram_learn.h"
 

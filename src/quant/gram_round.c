@@ -1,9 +1,9 @@
-/* gram_round.c - GPTQ on a Gram matrix: columns in order of their power, each rounding error carried
- * over to the columns that follow; then descent over single weights.
+/* gram_round.c - GPTQ on a Gram matrix: columns in order of their power, each rounding error
+ * carried over to the columns that follow; then descent over single weights.
  *
  * With inverse(H) = U' U, U upper, rounding column j with error e changes the columns after it by
- * -e / U_jj U_j,: (Frantar et al. 2022).  Scales are chosen per row by trying several, each with all
- * of its propagation, while that is cheap; else by the least sum of |rounding error|^2.4.
+ * -e / U_jj U_j,: (Frantar et al. 2022).  Scales are chosen per row by trying several, each with
+ * all of its propagation, while that is cheap; else by the norm of the rounding error.
  */
 #include "gram_round.h"
 
@@ -13,15 +13,13 @@
 #include "../backend/gemm/cholesky.h"
 #include "../base/arena.h"
 #include "../base/simd.h"
-#include "channel_rows.h"
 #include "gram_learn.h"
+#include "round_grid.h"
 
-#define COLUMNS 64    /* columns between two updates of the rest */
-#define TRIES 20      /* scales that are tried with propagation */
-#define LEAST 0.25    /* smallest part of the whole range that is tried */
-#define CHEAP 8e9     /* multiplications for all of them */
-#define NORM_TRIES 80 /* scales that are tried by the norm of the rounding error */
-#define NORM 2.4
+#define COLUMNS 64       /* columns between two updates of the rest */
+#define TRIES 20         /* scales that are tried with propagation */
+#define LEAST 0.25       /* smallest part of the whole range that is tried */
+#define CHEAP 8e9        /* multiplications for all of them */
 #define PASSES 12        /* of descent */
 #define CHUNK (32 << 20) /* bytes of rows that are rounded at a time */
 
@@ -58,67 +56,6 @@ static double *doubles(struct pare_arena *a, int64_t n, int64_t m)
     return pare_alloc_raw(a, (size_t)n * (size_t)m + 1, sizeof(double));
 }
 
-/* ---- scales ---------------------------------------------------------------------------------- */
-
-static void fit(const struct pare_round_grid *g, double lo, double hi, float *scale, float *zero)
-{
-    double up = (double)(g->qmax - g->middle), down = (double)(g->middle - g->qmin), s;
-
-    lo = lo < 0 ? lo : 0;
-    hi = hi > 0 ? hi : 0;
-    if (g->symmetric) {
-        *scale = pare_scale_limit((float)(hi / up > -lo / down ? hi / up : -lo / down));
-        *zero = (float)g->middle;
-        return;
-    }
-    *scale = pare_scale_limit((float)((hi - lo) / (double)(g->qmax - g->qmin)));
-    s = rint((double)g->qmin - lo / (double)*scale);
-    s = s < (double)g->qmin ? (double)g->qmin : s;
-    *zero = (float)(s > (double)g->qmax ? (double)g->qmax : s);
-}
-
-static void range(const double *w, int64_t k, double *lo, double *hi)
-{
-    *lo = *hi = 0;
-    for (int64_t j = 0; j < k; j++) {
-        *lo = w[j] < *lo ? w[j] : *lo;
-        *hi = w[j] > *hi ? w[j] : *hi;
-    }
-}
-
-static double level_of(const struct pare_round_grid *g, double w, double scale, double zero)
-{
-    double v = rint(w / scale) + zero, lo = (double)g->qmin, hi = (double)g->qmax;
-
-    v = v >= lo ? v : lo;
-    return v < hi ? v : hi;
-}
-
-/* The scale with the least sum of |error|^NORM. */
-static void fit_norm(const struct pare_round_grid *g, const double *w, int64_t k, float *scale,
-                     float *zero)
-{
-    double lo, hi, best = -1;
-
-    range(w, k, &lo, &hi);
-    for (int i = 0; i < NORM_TRIES; i++) {
-        double part = 1 - (double)i / 100, sum = 0;
-        float s, z;
-
-        fit(g, part * lo, part * hi, &s, &z);
-        for (int64_t j = 0; j < k && (best < 0 || sum < best); j++) {
-            double q = level_of(g, w[j], (double)s, (double)z);
-
-            sum += pow(fabs((q - (double)z) * (double)s - w[j]), NORM);
-        }
-        if (best >= 0 && !(sum < best))
-            continue;
-        best = sum;
-        *scale = s;
-        *zero = z;
-    }
-}
-
 /* ---- rounding in order ----------------------------------------------------------------------- */
 
 PARE_SIMD static void carry(double *w, const double *u, double e, int64_t n)
@@ -138,7 +75,7 @@ static void round_columns(const struct job *j, const struct batch *b, int64_t ro
     for (int64_t c = from; c < to; c++) {
         int64_t at = row * grid->blocks + j->order[c] / grid->size;
         double s = (double)b->scale[at], z = (double)b->zero[at];
-        double q = is_fixed(b, row, k, c) ? z : level_of(grid, w[c], s, z);
+        double q = is_fixed(b, row, k, c) ? z : pare_grid_level(grid, w[c], s, z);
         double e = (w[c] - (q - z) * s) / j->u[c * k + c];
 
         b->level[row * k + c] = (int16_t)q;
@@ -275,14 +212,15 @@ static void candidate_scales(const struct job *j, int64_t from, int64_t n, int64
         const double *w = j->target + (from + i) * r->k;
         double lo, hi;
 
-        range(w, r->k, &lo, &hi);
+        pare_row_range(w, r->k, &lo, &hi);
         for (int64_t t = 0; t < tries && tries > 1; t++) {
             double part = 1 - (1 - LEAST) * (double)t / (double)(tries - 1);
 
-            fit(&r->grid, part * lo, part * hi, &scale[i * tries + t], &zero[i * tries + t]);
+            pare_grid_fit(&r->grid, part * lo, part * hi, &scale[i * tries + t],
+                          &zero[i * tries + t]);
         }
         if (tries == 1)
-            fit_norm(&r->grid, w, r->k, &scale[i], &zero[i]);
+            pare_grid_fit_norm(&r->grid, w, r->k, &scale[i], &zero[i]);
     }
 }
 
@@ -520,9 +458,9 @@ static int start_nearest(struct job *j, struct pare_err *err)
     for (int64_t i = 0; i < r->rows; i++) {
         double lo, hi;
 
-        range(j->w + i * k, k, &lo, &hi);
+        pare_row_range(j->w + i * k, k, &lo, &hi);
         if (!r->grid.given)
-            fit(&r->grid, lo, hi, &r->scale[i], &r->zero[i]);
+            pare_grid_fit(&r->grid, lo, hi, &r->scale[i], &r->zero[i]);
         for (int64_t c = 0; c < k; c++) {
             int64_t at = i * blocks + j->order[c] / r->grid.size;
 

@@ -10,18 +10,9 @@
 #ifndef PARE_QUANT_GRAM_ROUND_H
 #define PARE_QUANT_GRAM_ROUND_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include <pare/pare.h>
 
-/* Integers and scales of a row: `blocks` scales of `size` columns each. */
-struct pare_round_grid {
-    int64_t qmin, qmax, middle; /* middle: the zero point if symmetric */
-    bool symmetric;
-    int64_t blocks, size;
-    bool given; /* scale and zero are given; else they are searched, which needs one block */
-};
+#include "round_grid.h"
 
 struct pare_gram_round {
     int64_t rows, k;
@@ -44,16 +35,5 @@ struct pare_gram_round {
 
 /* The error of the result is never above that of the nearest levels.  Memory is from the arena. */
 int pare_gram_round(struct pare_gram_round *r, struct pare_arena *a, struct pare_err *err);
-
-/* The nearest level, half to even, as rounding weights without data does. */
-static inline int64_t pare_nearest_level(const struct pare_round_grid *g, float w, float scale,
-                                         float zero)
-{
-    float lo = (float)g->qmin - zero, hi = (float)g->qmax - zero, v = w / scale;
-
-    v = v >= lo ? v : lo; /* also for NaN */
-    v = v < hi ? v : hi;
-    return (int64_t)(v + 12582912.0f - 12582912.0f + zero);
-}
 
 #endif

@@ -34,8 +34,8 @@ int pare_groups(const struct pare_layer *l, int64_t size, struct pare_groups *g,
 int pare_groups_keep(struct pare_layer *l, int64_t size, struct pare_err *err);
 int64_t pare_groups_kept(const struct pare_layer *l);
 
-/* Inputs per scale of a layer: `size`, or if it is -1 the usual number for its bits; 0 if the weight
- * is not a matrix. */
+/* Inputs per scale of a layer: `size`, or if it is -1 the usual number for its bits; 0 if the
+ * weight is not a matrix. */
 int64_t pare_group_size(const struct pare_layer *l, const struct pare_quant *q, int64_t size);
 
 /* Implements a quantizer's weight(): the nearest levels, in the groups that are kept, or with one

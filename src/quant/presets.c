@@ -168,8 +168,20 @@ static int find_layers(struct pare_graph *g, struct pare_arena *a, struct scan *
 }
 
 /* The kinds of rules: weight and input; these and the output; output alone; convolutions; weights
- * alone: tables of embeddings, layers in bodies. */
-enum kind { BOTH, ALL, OUTPUT, CONVS, TABLES, KINDS };
+ * alone: tables of embeddings, layers in bodies; the first and the last layer. */
+enum kind { BOTH, ALL, OUTPUT, CONVS, TABLES, ENDS, KINDS };
+
+/* Is it the first or the last layer whose weight and input are quantized? */
+static bool is_end(const struct scan *s, int i)
+{
+    int first = 0, last = s->flow.n - 1;
+
+    while (first < i && !s->flow.chosen[first])
+        first++;
+    while (last > i && !s->flow.chosen[last])
+        last--;
+    return first == i || last == i;
+}
 
 static enum kind kind_of(const struct pare_preset *p, const struct scan *s, int i)
 {
@@ -181,6 +193,8 @@ static enum kind kind_of(const struct pare_preset *p, const struct scan *s, int 
         return s->flow.rounded[i] ? OUTPUT : KINDS;
     if (p->outputs && s->flow.layer[i].body) /* activations in bodies stay float */
         return TABLES;
+    if (p->ends && is_end(s, i))
+        return ENDS;
     if (p->convs && s->flow.layer[i].node->op->layer.kind == PARE_LAYER_CONV)
         return CONVS;
     return s->flow.rounded[i] ? ALL : BOTH;
@@ -189,8 +203,9 @@ static enum kind kind_of(const struct pare_preset *p, const struct scan *s, int 
 static int make_rules(const struct pare_preset *p, struct scan *s, struct pare_arena *a,
                       struct pare_rules *r, struct pare_err *err)
 {
-    const char *keys[KINDS] = { p->keys, pare_sprintf(a, "%s,output", p->keys), p->outputs,
-                                p->convs, TABLE_KEYS };
+    const char *keys[KINDS] = { p->keys,    pare_sprintf(a, "%s,output", p->keys),
+                                p->outputs, p->convs,
+                                TABLE_KEYS, p->ends };
     const char **name[KINDS];
     int n[KINDS] = { 0 };
 
@@ -213,7 +228,7 @@ static int make_rules(const struct pare_preset *p, struct scan *s, struct pare_a
         if (n[k])
             r->rule[r->n++] = (struct pare_rule){ .op_names = name[k], .keys = keys[k] };
     PARE_TRY(find_integers(s, a, &r->note, err));
-    if (n[BOTH] + n[ALL] + n[CONVS] + n[TABLES]) /* not only outputs */
+    if (n[BOTH] + n[ALL] + n[CONVS] + n[TABLES] + n[ENDS]) /* not only outputs */
         return 0;
     return pare_fail(err, PARE_ECONFIG,
                      "the model has no convolution, linear layer or large table of embeddings "
@@ -246,6 +261,14 @@ bool pare_preset_is_dynamic(const char *name)
     struct pare_err err;
 
     return name && !pare_find_preset(name, &p, &err) && p->dynamic;
+}
+
+const char *pare_preset_settings(const char *name)
+{
+    const struct pare_preset *p;
+    struct pare_err err;
+
+    return name && !pare_find_preset(name, &p, &err) ? p->settings : NULL;
 }
 
 int pare_preset(const char *name, struct pare_graph *g, struct pare_arena *a,

@@ -13,6 +13,8 @@ struct pare_preset {
     const char *keys;      /* config keys of convolutions and linear layers */
     const char *outputs;   /* keys of output rules; NULL: none */
     const char *convs;     /* keys of convolutions; NULL: as all layers */
+    const char *ends;      /* keys of the first and the last of these layers; NULL: as all */
+    const char *settings;  /* of the quantizer, unless given: "name=value" */
     bool folds;            /* fold BatchNormalization first */
     bool dynamic;          /* write the file with dynamic activation quantization */
     enum pare_dtype half;  /* PARE_F16, PARE_BF16: convert to this type instead of quantizing */
@@ -32,6 +34,9 @@ const struct pare_preset *pare_half_preset(const char *name);
 
 /* Does the preset write a file with dynamic activation quantization?  NULL: no. */
 bool pare_preset_is_dynamic(const char *name);
+
+/* The settings of the preset, or NULL; the name may be NULL. */
+const char *pare_preset_settings(const char *name);
 
 /* The quantizer and the config_list of a preset, for the convolutions and linear layers of
  * a model.  g: its graph with the shapes of one item. */

@@ -1,5 +1,5 @@
-/* quantize_gptq.c - GPTQ quantizer: weight-only quantization to few bits, rounded so that the outputs
- * of each layer change least on the data (Frantar et al. 2022).
+/* quantize_gptq.c - GPTQ quantizer: weight-only quantization to few bits, rounded so that the
+ * outputs of each layer change least on the data (Frantar et al. 2022).
  *
  * Linear layers may have one scale per `group_size` inputs of each output; all else has one per
  * channel, or one.  Layers without a Gram matrix (grams.h) get the nearest levels.

@@ -1,9 +1,9 @@
-/* weight_rounding.h - rounding of weights by the statistics of their inputs, as a part of quantizers.
+/* weight_rounding.h - rounding of weights by the statistics of their inputs, for quantizers.
  *
  * A quantizer calls pare_round_weights() at the end of its start(), and pare_rounded_weight() first
  * in its weight().  What was decided is kept as the difference between the levels and the nearest
- * ones, in the layer's buffer "weight_rounding": training that changes the weights later starts from
- * these levels.
+ * ones, in the layer's buffer "weight_rounding": training that changes the weights later starts
+ * from these levels.
  */
 #ifndef PARE_QUANT_WEIGHT_ROUNDING_H
 #define PARE_QUANT_WEIGHT_ROUNDING_H

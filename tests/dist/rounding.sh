@@ -10,6 +10,6 @@ done
 cmp q1.onnx q2.onnx
 cmp q1.onnx q3.onnx
 cmp q1.onnx q4.onnx
-mpi 1 grams t.onnx
-mpi 2 grams t.onnx
-mpi 4 grams t.onnx
+mpi 1 same_grams t.onnx
+mpi 2 same_grams t.onnx
+mpi 4 same_grams t.onnx

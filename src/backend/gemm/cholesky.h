@@ -41,8 +41,9 @@ void pare_lower_inverse(const double *l, int64_t n, double *y, int threads);
 void pare_cholesky_solve(const double *l, int64_t n, double *x, int64_t rows, int threads);
 
 /* The upper factor u (n, n) of inverse(h) = u' u, which error propagation by columns needs, without
- * the inverse: with rows and columns in reverse order h = r r' where r is upper, and u = inverse(r).
- * h is symmetric and is overwritten.  false: h is not positive definite, see pare_cholesky(). */
+ * the inverse: with rows and columns in reverse order h = r r' where r is upper, and then
+ * u = inverse(r).  h is symmetric and is overwritten.  false: h is not positive definite, see
+ * pare_cholesky(). */
 bool pare_inverse_factor(double *h, int64_t n, double *u, int threads);
 
 /* Copy the lower triangle of a (n, n) to the upper one. */

@@ -1,7 +1,7 @@
 /* dgemm.c - matrix product in double by packed tiles, of doubles or floats with any strides.
  *
- * A task is a tile of c: it packs DEPTH rows of b in panels of WIDE columns and as many columns of a
- * in panels of HIGH rows, whose products are summed in registers and then added to c.
+ * A task is a tile of c: it packs DEPTH rows of b in panels of WIDE columns and as many columns of
+ * a in panels of HIGH rows, whose products are summed in registers and then added to c.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* grams.c - Gram matrices that several processes collect together are those that one collects alone,
- * to 1e-12: grams MODEL, started by mpirun. */
+/* same_grams.c - Gram matrices that several processes collect are those that one collects alone,
+ * to 1e-12: same_grams MODEL, started by mpirun. */
 #include <math.h>
 #include <stdio.h>
 
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     if (!rc)
         rc = collect(argv[1], dist, &worst, &err);
     if (rc)
-        fprintf(stderr, "grams: %s\n", err.msg);
+        fprintf(stderr, "same_grams: %s\n", err.msg);
     else if (pare_dist_rank(dist) == 0)
         printf("%d processes: Grams agree to %s\n", pare_dist_size(dist),
                worst < 1e-12 ? "1e-12" : "less than 1e-12");
