@@ -95,7 +95,7 @@ static bool factor_block(double *a, int64_t ld, int64_t n, const double *was, in
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-/* The diagonal of the matrix is kept in the first row, above the diagonal: nothing is read there. */
+/* The diagonal of the matrix is kept in the first row, in the part that is not read. */
 bool pare_cholesky(double *a, int64_t n, int threads)
 {
     double first = n > 0 ? a[0] : 0, was[BLOCK];
