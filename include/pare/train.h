@@ -150,6 +150,12 @@ PARE_API int pare_training_run(struct pare_training *training,
 PARE_API int pare_training_validate(struct pare_training *training, struct pare_epoch_result *r,
                                     struct pare_err *err);
 
+/* Re-estimate the statistics of batch normalizations after weights changed: the average over at
+ * most `batches` batches, in training mode.  Weights stay as they are.  *done, which may be NULL:
+ * batches that were averaged; 0 if the model has no statistics. */
+PARE_API int pare_training_recalibrate(struct pare_training *training, int64_t batches,
+                                       int64_t *done, struct pare_err *err);
+
 /* Or a loop of your own:
  *
  *     for (epoch = 0; epoch < 10; epoch++) {

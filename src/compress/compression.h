@@ -77,6 +77,7 @@ struct pare_compression {
 
     struct pare_layer *layer;
     int n_layers;
+    int n_hidden; /* the last ones of them, which follow others: algorithms do not see them */
     struct pare_skipped *skipped;
     int n_skipped;
     struct pare_collector *collectors;

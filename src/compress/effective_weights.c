@@ -37,7 +37,7 @@ int64_t pare_compression_zeros(struct pare_compression *c)
 {
     int64_t zeros = 0;
 
-    for (int i = 0; i < c->n_layers; i++) {
+    for (int i = 0; i < c->n_layers - c->n_hidden; i++) {
         zeros += pare_mask_zeros(&c->layer[i].mask);
         pare_layer_release(&c->layer[i]);
     }

@@ -187,12 +187,12 @@ int pare_layer_adam(struct pare_layer *l, const char *buffer, const float *grad,
 
 int pare_compression_layers(const struct pare_compression *c)
 {
-    return c->n_layers;
+    return c->n_layers - c->n_hidden;
 }
 
 struct pare_layer *pare_compression_layer(struct pare_compression *c, int i)
 {
-    return i >= 0 && i < c->n_layers ? &c->layer[i] : NULL;
+    return i >= 0 && i < c->n_layers - c->n_hidden ? &c->layer[i] : NULL;
 }
 
 const void *pare_compression_conf(const struct pare_compression *c)

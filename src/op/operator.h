@@ -155,6 +155,8 @@ struct pare_op_weights {
     bool bias_add;   /* a following Add with a constant is the bias (MatMul) */
     bool by_default; /* "default" in a config_list's op_types selects it */
     bool follows;    /* dependency-aware pruning masks its channels with those of coupled layers */
+    bool norm;       /* input 0 is normalized, multiplied by the weight and added to the bias: where
+                      * both are 0, so is the result */
 
     /* Whether the node's constant weight makes it a layer; NULL: always. */
     bool (*is_layer)(const struct pare_node *n);

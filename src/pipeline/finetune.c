@@ -5,8 +5,12 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../compress/wrap.h"
+#include "../op/op.h"
 #include "../plan/batch/free_batch.h"
 #include "../train/accuracy_drop.h"
+#include "../tensor/tensor.h"
+#include "../train/recalibrate.h"
 
 int pare_finetune_new(struct pare_model *model, const struct pare_tuning *t,
                       struct pare_finetune *f, struct pare_err *err)
@@ -96,25 +100,89 @@ static int open_teacher(struct pare_finetune *f, struct pare_err *err)
     return 0;
 }
 
-/* Weights of layers that are 0 get a mask; biases may start at 0. */
+/* The mask of a parameter, created on first use; NULL: it is not trained, or there is no memory. */
+static uint8_t *mask_of(const struct pare_finetune *f, uint8_t **mask, const struct pare_value *v)
+{
+    int i = v ? pare_trainer_param(f->trainer, pare_value_root(v)->name) : -1;
+    int64_t n = i < 0 ? 0 : pare_numel(&f->trainer->param[i].value);
+
+    if (i < 0)
+        return NULL;
+    if (!mask[i]) {
+        mask[i] = pare_alloc_raw(f->arena, (size_t)n + 1, 1);
+        if (mask[i])
+            memset(mask[i], 1, (size_t)n);
+    }
+    return mask[i];
+}
+
+/* A channel without weights whose bias is 0 was removed: its bias, and the scale of a normalization,
+ * which is its weight, stay 0. */
+static void hold_channels(const struct pare_finetune *f, const struct pare_layer_info *l,
+                          uint8_t **mask)
+{
+    const struct pare_value *w = pare_value_root(l->weight);
+    const struct pare_value *b = l->bias ? pare_value_root(l->bias) : NULL;
+    int out = -1, in = -1;
+    int64_t inner = 1, n;
+    uint8_t *any, *of;
+
+    if (!l->node->op || !l->node->op->axes || !b || w->t.dtype != PARE_F32 || !w->t.data ||
+        b->t.dtype != PARE_F32 || !b->t.data)
+        return;
+    l->node->op->axes(l->node, &out, &in);
+    out = pare_root_axis(l->weight, out);
+    if (out < 0 || pare_numel(&b->t) != w->t.dim[out])
+        return;
+    n = w->t.dim[out];
+    any = pare_alloc(f->arena, (size_t)n + 1, 1);
+    for (int i = out + 1; i < w->t.rank; i++)
+        inner *= w->t.dim[i];
+    for (int64_t i = 0; any && i < pare_numel(&w->t); i++)
+        any[i / inner % n] |= pare_f32(&w->t)[i] != 0;
+    for (int64_t i = 0; any && i < n; i++)
+        any[i] |= pare_f32(&b->t)[i] != 0;
+    if (!any || !memchr(any, 0, (size_t)n))
+        return;
+    for (int k = 0; k < 2; k++) {
+        of = !k                                                  ? mask_of(f, mask, b)
+             : l->node->op->layer.norm && pare_numel(&w->t) == n ? mask_of(f, mask, w)
+                                                                 : NULL;
+        for (int64_t i = 0; of && i < n; i++)
+            of[i] &= any[i];
+    }
+}
+
+/* Weights of layers that are 0 get a mask; other biases may start at 0. */
 static int hold_zeros(struct pare_finetune *f, struct pare_err *err)
 {
     struct pare_trainer *t = f->trainer;
+    uint8_t **mask = pare_alloc(f->arena, (size_t)t->n_params + 1, sizeof(*mask));
+    struct pare_layer_info *info;
+    struct pare_graph *g;
+    int n_layers;
 
+    if (!mask)
+        return pare_no_memory(err, "for masks");
+    PARE_TRY(pare_model_layers(t->model, f->arena, &g, &info, &n_layers, err));
+    for (int i = 0; i < n_layers; i++)
+        if (info[i].weight)
+            hold_channels(f, &info[i], mask);
     for (int i = 0; i < t->n_params; i++) {
         const struct pare_value *v = pare_graph_find(t->model->graph, t->name[i]);
-        int64_t n = v && v->t.rank > 1 ? pare_numel(&v->t) : 0, zeros = 0;
-        uint8_t *mask = pare_alloc(f->arena, (size_t)n + 1, 1);
+        int64_t n = v && v->t.rank > 1 ? pare_numel(&v->t) : 0, zeros = mask[i] != NULL;
         struct pare_tensor value;
 
-        if (!mask)
+        if (n && !mask[i])
+            mask[i] = pare_alloc(f->arena, (size_t)n + 1, 1);
+        if (n && !mask[i])
             return pare_no_memory(err, "for masks");
         for (int64_t k = 0; k < n; k++) {
-            mask[k] = pare_f32(&v->t)[k] != 0;
-            zeros += !mask[k];
+            mask[i][k] = pare_f32(&v->t)[k] != 0;
+            zeros += !mask[i][k];
         }
         if (zeros)
-            PARE_TRY(pare_trainer_mask(t, t->name[i], mask, &value, err));
+            PARE_TRY(pare_trainer_mask(t, t->name[i], mask[i], &value, err));
     }
     return 0;
 }
@@ -249,6 +317,18 @@ int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, 
     /* The fine-tuning that follows has a learning-rate schedule of its own. */
     k->phase_steps = k->max_steps ? steps : epochs * each;
     return 0;
+}
+
+int pare_finetune_recalibrate(struct pare_finetune *f, pare_progress_fn *progress, void *user,
+                              int64_t *done, struct pare_err *err)
+{
+    const struct pare_recalibrate_opts o = { .batches = f->options->c.recalibrate,
+                                             .batch = f->options->train.batch,
+                                             .seed = (uint64_t)f->options->c.seed,
+                                             .progress = progress,
+                                             .user = user };
+
+    return pare_recalibrate(f->trainer, f->data[0], &o, done, err);
 }
 
 int pare_finetune_train(struct pare_finetune *f, struct pare_err *err)

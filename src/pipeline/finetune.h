@@ -66,6 +66,11 @@ int pare_finetune_check_drop(const struct pare_finetune *f, const struct pare_me
 int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, bool *any,
                            struct pare_err *err);
 
+/* Re-estimate the statistics of batch normalizations from option "recalibrate" batches of the data;
+ * *done: batches, 0 if the model has no statistics. */
+int pare_finetune_recalibrate(struct pare_finetune *f, pare_progress_fn *progress, void *user,
+                              int64_t *done, struct pare_err *err);
+
 /* Train as options->train says; the second reports progress, which may be NULL, and can be
  * canceled. */
 int pare_finetune_train(struct pare_finetune *f, struct pare_err *err);

@@ -25,6 +25,7 @@ struct pare_prune_job {
     struct pare_compression *compression;
     struct pare_metrics before, masked, after; /* n is 0: not evaluated */
     bool trained;
+    bool recalibrated; /* statistics of normalizations are new */
 };
 
 /* The pruner that the options name, or the default. */

@@ -137,6 +137,20 @@ void pare_prune_close(struct pare_prune_job *j)
 
 /* ---- work ----------------------------------------------------------------------------------- */
 
+/* Statistics of batch normalizations fit the weights before pruning; training updates them. */
+static int recalibrate(struct pare_prune_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+    bool tuned = pare_finetune_given(f, "epochs") && f->options->c.epochs > 0;
+    int64_t done = 0;
+
+    if (tuned || !pare_compression_zeros(j->compression))
+        return 0;
+    PARE_TRY(pare_finetune_recalibrate(f, j->o.progress, j->o.user, &done, err));
+    j->recalibrated = done > 0;
+    return 0;
+}
+
 int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
@@ -150,7 +164,9 @@ int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
         PARE_TRY(pare_finetune_schedule(f, j->compression, &j->trained, err));
         if (j->trained)
             PARE_TRY(j->train(j->user, f, err));
-        if (j->trained)
+        if (!f->result.stopped)
+            PARE_TRY(recalibrate(j, err));
+        if (j->trained || j->recalibrated)
             PARE_TRY(pare_finetune_evaluate(f, f->model, &j->after, err));
     }
     if (!pare_compression_zeros(j->compression))
@@ -257,7 +273,7 @@ static int run(struct pare_prune_job *j, struct pare_model **out, struct pare_pr
     PARE_TRY(pare_prune_work(j, err));
     r->before = j->before;
     r->masked = j->masked;
-    r->after = j->trained ? j->after : j->masked;
+    r->after = j->trained || j->recalibrated ? j->after : j->masked;
     count_weights(j->compression, r);
     PARE_TRY(pare_finetune_check_drop(f, &r->before, &r->after, err));
     if (j->o.speedup)

@@ -10,6 +10,7 @@
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "dependency_groups.h"
+#include "removed_channels.h"
 
 struct search {
     struct pare_compression *c;
@@ -205,7 +206,8 @@ static int add(struct search *s, struct pare_all_sizes *all, struct pare_err *er
     PARE_TRY(add_tables(s, err));
     PARE_TRY(find_units(s, err));
     PARE_TRY(wrap_followers(s, err));
-    return pare_compression_groups(s->c, &d, err);
+    PARE_TRY(pare_compression_groups(s->c, &d, err));
+    return p->settings.keep_constants ? 0 : pare_removed_channels_add(s->c, s->config, s->g, err);
 }
 
 int pare_followers_add(struct pare_compression *c, const struct pare_config *config,

@@ -7,6 +7,7 @@
 #include "prune_method.h"
 #include "prune_state.h"
 #include "rank.h"
+#include "removed_channels.h"
 
 static const struct pare_pruner *ranking_pruner(const struct pare_compression *c)
 {
@@ -15,45 +16,22 @@ static const struct pare_pruner *ranking_pruner(const struct pare_compression *c
 
 /* ---- the bias ------------------------------------------------------------------------------ */
 
-/* The number of output channels; the output axis may have them several times, once for each
- * gate. */
-static int64_t outputs_of(const struct pare_layer *l)
-{
-    int64_t gates = l->info.node->op ? l->info.node->op->layer.gates : 0;
-
-    return l->out_axis < 0 ? 0 : l->w.dim[l->out_axis] / (gates ? gates : 1);
-}
-
-/* any[o] = 1 if the mask keeps a weight of output o; the weight is (a, gates, o, b). */
-static void kept_outputs(const struct pare_layer *l, uint8_t *any)
-{
-    const uint8_t *mask = l->mask.data;
-    int64_t a = 1, rows = l->w.dim[l->out_axis], n = outputs_of(l), b = 1;
-
-    for (int i = 0; i < l->w.rank; i++) {
-        a *= i < l->out_axis ? l->w.dim[i] : 1;
-        b *= i > l->out_axis ? l->w.dim[i] : 1;
-    }
-    for (int64_t i = 0; i < a * rows; i++)
-        any[i % n] |= memchr(mask + i * b, 1, (size_t)b) != NULL;
-}
-
 /* Remove the bias of an output whose weights are all removed, in both weights of a recurrent layer,
  * whose bias has each output several times.  The outputs of a grouped ConvTranspose are not an axis
  * of the weight; its bias stays. */
 static void mask_bias(struct pare_layer *l)
 {
     struct pare_layer *to = l->is_second ? l - 1 : l;
-    int64_t n = outputs_of(to), all = to->bias ? pare_numel(&to->b) : 0;
+    int64_t n = pare_layer_outputs(to), all = to->bias ? pare_numel(&to->b) : 0;
     uint8_t *any = to->bias_mask.data;
 
     if (!all || !n || (to->has_second ? all % n : all != n) ||
-        (to->has_second && outputs_of(to + 1) != n))
+        (to->has_second && pare_layer_outputs(to + 1) != n))
         return;
     memset(any, 0, (size_t)all);
-    kept_outputs(to, any);
+    pare_layer_kept_outputs(to, any);
     if (to->has_second)
-        kept_outputs(to + 1, any);
+        pare_layer_kept_outputs(to + 1, any);
     for (int64_t i = n; i < all; i++)
         any[i] = any[i % n];
 }
@@ -203,13 +181,14 @@ static int check_same_sparsity(const struct pare_layer *a, const struct pare_lay
 static int rank_entry(struct pare_compression *c, int first, struct pare_err *err)
 {
     const struct pare_entry *e = c->layer[first].entry;
-    struct job *j = pare_alloc(c->scratch, (size_t)c->n_layers, sizeof(*j));
-    struct pare_ranked *ranked = pare_alloc(c->scratch, (size_t)c->n_layers, sizeof(*ranked));
+    struct job *j = pare_alloc(c->scratch, (size_t)pare_compression_layers(c), sizeof(*j));
+    struct pare_ranked *ranked = pare_alloc(c->scratch, (size_t)pare_compression_layers(c),
+                                            sizeof(*ranked));
     int n = 0;
 
     if (!j || !ranked)
         return pare_no_memory(err, "for masks");
-    for (int i = first; i < c->n_layers; i++) {
+    for (int i = first; i < pare_compression_layers(c); i++) {
         int rc;
 
         if (c->layer[i].entry != e || follows(&c->layer[i]))
@@ -282,13 +261,13 @@ static int rank_group_set(struct pare_compression *c, const struct pare_unit_gro
 /* Rank all layers by groups; layers whose units are not output channels by themselves. */
 static int rank_groups(struct pare_compression *c, struct pare_err *err)
 {
-    struct job *j = pare_alloc(c->scratch, (size_t)c->n_layers, sizeof(*j));
+    struct job *j = pare_alloc(c->scratch, (size_t)pare_compression_layers(c), sizeof(*j));
     const struct pare_dependency_groups *d;
 
     if (!j)
         return pare_no_memory(err, "for masks");
     PARE_TRY(pare_compression_groups(c, &d, err));
-    for (int i = 0; i < c->n_layers; i++) {
+    for (int i = 0; i < pare_compression_layers(c); i++) {
         int rc = score_layer(c, &c->layer[i], true, &j[i], err);
 
         if (rc)
@@ -300,7 +279,7 @@ static int rank_groups(struct pare_compression *c, struct pare_err *err)
     }
     for (int i = 0; i < d->n; i++)
         PARE_TRY(rank_group_set(c, &d->list[i], j, err));
-    for (int i = 0; i < c->n_layers; i++) {
+    for (int i = 0; i < pare_compression_layers(c); i++) {
         if (pare_layer_by_channels(&c->layer[i]))
             j[i].ranked.keep = j[i].next;
         else
@@ -316,7 +295,7 @@ static int update_with_groups(struct pare_compression *c, bool *changed, struct 
     bool due = false;
     int rc;
 
-    for (int i = 0; i < c->n_layers; i++)
+    for (int i = 0; i < pare_compression_layers(c); i++)
         due |= is_due(c, &c->layer[i]);
     if (!due)
         return 0;
@@ -361,10 +340,11 @@ int pare_compression_update_masks(struct pare_compression *c, struct pare_err *e
                          c->algorithm[pare_compression_ranker(c)]->name, mode);
     if (aware)
         PARE_TRY(update_with_groups(c, &changed, err));
-    for (int i = 0; i < c->n_layers && !aware; i++)
+    for (int i = 0; i < pare_compression_layers(c) && !aware; i++)
         PARE_TRY(update_layer(c, global, i, &changed, err));
     if (!changed)
         return 0;
+    PARE_TRY(pare_removed_channels_mask(c, err));
     PARE_TRY(pare_compression_check_masks(c, err));
     return pare_compression_write_weights(c, err);
 }

@@ -12,6 +12,7 @@
 #include "../tensor/tensor.h"
 #include "followers.h"
 #include "prune_state.h"
+#include "removed_channels.h"
 
 #define PRUNER(name) extern const struct pare_algorithm pare_pruner_##name;
 #include "pruners.def"
@@ -36,6 +37,10 @@ const struct pare_opt pare_prune_options[] = {
               "sizes of the tiles along the last axes, for mode balance", 1, 1e12),
     PARE_TEXT("base", AT(base), "NAME",
               "pruner that computes the masks, for agp, linear and lottery_ticket", "level"),
+    PARE_FLAG("keep_constants", AT(keep_constants),
+              "mask only weights and biases of the chosen layers: a removed channel is then the "
+              "constant that a normalization after it makes of 0",
+              0),
     PARE_OPT_END
 };
 
@@ -292,7 +297,10 @@ static int wrap_all(struct pare_compression *c, const struct pare_config *config
                     struct pare_err *err)
 {
     PARE_TRY(pare_compression_wrap(c, config, err));
-    return strcmp(pare_prune_mode(c), "dependency_aware") ? 0 : pare_followers_add(c, config, err);
+    if (!strcmp(pare_prune_mode(c), "dependency_aware"))
+        return pare_followers_add(c, config, err);
+    return c->prune->settings.keep_constants ? 0
+                                             : pare_removed_channels_add(c, config, c->graph, err);
 }
 
 double pare_layer_sparsity(const struct pare_layer *l)

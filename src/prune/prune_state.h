@@ -8,6 +8,7 @@
 
 struct pare_dependency_groups;
 struct pare_removal_units;
+struct pare_removed; /* removed_search.h */
 
 /* The config_list keys of all pruners. */
 struct pare_goal {
@@ -23,6 +24,7 @@ struct pare_prune_settings {
     const char *mode; /* default, normal, global, balance, dependency_aware */
     struct pare_ints balance_gran;
     const char *base; /* for pruners with PARE_USES_BASE */
+    bool keep_constants;
 };
 
 /* compression->prune */
@@ -31,6 +33,7 @@ struct pare_prune_state {
     const struct pare_dependency_groups *groups; /* dependency groups; NULL: not computed */
     struct pare_graph *graph;                    /* to find groups in; NULL: not made */
     struct pare_removal_units *units;            /* of `graph` */
+    struct pare_removed *removed; /* what is masked with removed channels; NULL: nothing */
     bool following;                              /* layers that are wrapped now are followers */
 };
 

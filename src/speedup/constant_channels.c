@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../graph/tie_carry.h"
 #include "../op/op.h"
 #include "speedup.h"
 
@@ -181,79 +182,22 @@ static void contribute(const struct pare_node *n, struct target *to, int64_t i, 
     to->set[i] = 1;
 }
 
-/* The digits of index p in the mixed radix of the tie. */
-static void digits_of(const struct pare_tied *t, int64_t p, int64_t *digit)
+/* One relation of a node, from an input to an output. */
+struct carried {
+    const struct pare_speedup *s;
+    const struct pare_node *n;
+    const struct pare_value *x;
+    struct target *to;
+};
+
+static void carry(void *user, int64_t to, const struct pare_channel *from, int n)
 {
-    for (int d = t->n_digits - 1; d >= 0; d--) {
-        digit[d] = p % t->digit[d].size;
-        p /= t->digit[d].size;
-    }
-}
+    const struct carried *c = user;
+    float v = NAN;
 
-static void carry_digits(const struct pare_speedup *s, const struct pare_tied *t,
-                         const struct pare_value *x, struct target *to)
-{
-    int64_t digit[2 * PARE_MAX_RANK];
-
-    if (t->n_digits > 2 * PARE_MAX_RANK)
-        return;
-    for (int64_t p = 0; p < t->a->t.dim[t->ax]; p++) {
-        float v = t->a == x ? pare_constant_channel(s, x, t->ax, p) : NAN;
-
-        digits_of(t, p, digit);
-        for (int d = 0; d < t->n_digits; d++) {
-            if (t->a == to->y && t->digit[d].v == x && isnan(v))
-                v = pare_constant_channel(s, x, t->digit[d].axis, digit[d]);
-            if (t->a == x && t->digit[d].v == to->y && t->digit[d].axis == to->axis)
-                contribute(t->node, to, digit[d], v);
-        }
-        if (t->a == to->y && t->ax == to->axis)
-            contribute(t->node, to, p, v);
-    }
-}
-
-static bool mentions(const struct pare_tied *t, const struct pare_value *v, int axis)
-{
-    bool found = (t->a == v && (axis < 0 || t->ax == axis)) ||
-                 (t->b == v && (axis < 0 || t->bx == axis));
-
-    for (int d = 0; d < t->n_digits && !found; d++)
-        found = t->digit[d].v == v && (axis < 0 || t->digit[d].axis == axis);
-    return found;
-}
-
-/* Carry constants from x to the output's axis along one tie. */
-static void carry(const struct pare_speedup *s, const struct pare_tied *t,
-                  const struct pare_value *x, struct target *to)
-{
-    bool forth = t->a == x && t->b == to->y && t->bx == to->axis;
-    bool back = t->b == x && t->a == to->y && t->ax == to->axis;
-
-    if (!mentions(t, x, -1) || !mentions(t, to->y, to->axis))
-        return;
-    switch (t->kind) {
-    case PARE_TIE_SAME:
-        for (int64_t i = 0; (forth || back) && i < to->y->t.dim[to->axis]; i++)
-            contribute(t->node, to, i, pare_constant_channel(s, x, forth ? t->ax : t->bx, i));
-        break;
-    case PARE_TIE_PART:
-        for (int64_t i = 0; i < t->b->t.dim[t->bx]; i++)
-            if (forth)
-                contribute(t->node, to, i, pare_constant_channel(s, x, t->ax, t->from + i));
-            else if (back)
-                contribute(t->node, to, t->from + i, pare_constant_channel(s, x, t->bx, i));
-        break;
-    case PARE_TIE_PICK:
-        for (int64_t i = 0; forth && i < t->b->t.dim[t->bx]; i++)
-            contribute(t->node, to, i, pare_constant_channel(s, x, t->ax, t->index[i]));
-        break;
-    case PARE_TIE_DIGITS: carry_digits(s, t, x, to); break;
-    case PARE_TIE_GROUPS:
-    case PARE_TIE_SUM:
-    case PARE_TIE_RESTORED:
-    case PARE_TIE_TOGETHER:
-    case PARE_TIE_FREEZE: break;
-    }
+    for (int k = 0; k < n && isnan(v); k++)
+        v = pare_constant_channel(c->s, c->x, from[k].axis, from[k].i);
+    contribute(c->n, c->to, to, v);
 }
 
 /* Is input k data that reaches the outputs, not a scale or a shape?  An input that occurs twice
@@ -281,7 +225,8 @@ static int carry_axis(struct pare_speedup *s, const struct pare_node *n, struct 
     for (int k = 0; k < n->n_in; k++)
         for (int i = s->first_tie[n->id]; n->in[k] && i < s->first_tie[n->id + 1]; i++)
             if (carries(n, k))
-                carry(s, &t[i], n->in[k], to);
+                pare_tie_carry(&t[i], n->in[k], to->y, to->axis, carry,
+                               &(struct carried){ s, n, n->in[k], to });
     for (int64_t i = 0; i + 1 < (int64_t)size; i++)
         any |= to->set[i] && !isnan(to->found[i]);
     if (!any)

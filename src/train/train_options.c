@@ -62,6 +62,10 @@ static const struct pare_opt train_opts[] = {
     PARE_FLAG("resume", AT(resume), "resume from the checkpoint if it exists", 0),
     PARE_FLAG("sync_bn", AT(sync_bn),
               "with several processes, compute BatchNormalization over the whole batch", 0),
+    PARE_INT("recalibrate", AT(recalibrate),
+             "batches to re-estimate the statistics of batch normalizations with, for train "
+             "--bn-only and for prune without fine-tuning (0 = off)",
+             100, 0, 1e9),
     PARE_INT("seed", AT(seed), "seed of shuffling, augmentation and Dropout", 0, 0, 9e15),
     PARE_INT("threads", AT(threads), "threads to use (0 = all cores)", 0, 0, 1024),
     PARE_CHOICE(

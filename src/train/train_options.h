@@ -23,6 +23,7 @@ struct pare_train_options_conf {
     bool resume, sync_bn;
     int64_t seed, threads;
     const char *precision;
+    int64_t recalibrate; /* batches; 0: none */
 };
 
 struct pare_train_options {

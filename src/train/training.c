@@ -7,6 +7,7 @@
 #include "../base/sized.h"
 #include "../plan/batch/free_batch.h"
 #include "accuracy_drop.h"
+#include "recalibrate.h"
 
 /* The option "valid" names a data set; it belongs to no option table. */
 static void take_valid(struct pare_given *g, int *n, const char **valid)
@@ -241,6 +242,20 @@ int pare_training_run(struct pare_training *l,
     if (l->setup->c.max_drop >= 0)
         PARE_TRY(measure(l, &after, err));
     return pare_accuracy_drop_check(l->setup->c.max_drop, &before, &after, err);
+}
+
+int pare_training_recalibrate(struct pare_training *l, int64_t batches, int64_t *done,
+                              struct pare_err *err)
+{
+    PARE_ERR(err);
+    const struct pare_recalibrate_opts o = { .batches = batches,
+                                             .batch = l->setup->train.batch,
+                                             .seed = (uint64_t)l->setup->c.seed };
+    int64_t ignored;
+
+    if (!l->data[0])
+        return pare_fail(err, PARE_ECONFIG, "the training has no data set");
+    return pare_recalibrate(l->trainer, l->data[0], &o, done ? done : &ignored, err);
 }
 
 int pare_training_validate(struct pare_training *l, struct pare_epoch_result *r,

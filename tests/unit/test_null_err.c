@@ -107,7 +107,8 @@ static void test_plans_and_training(void **state)
     FAILS(pare_training_open(model, "/nowhere", NULL, &t, NULL));
     FAILS(pare_training_new(model, &(struct pare_training_opts){ .settings = "x=1" }, &t, NULL));
     assert_int_equal(pare_training_new(model, &o, &t, NULL), 0);
-    FAILS(pare_training_validate(t, &r, NULL)); /* no data to validate with */
+    FAILS(pare_training_validate(t, &r, NULL));                       /* no data to validate with */
+    assert_int_equal(pare_training_recalibrate(t, 1, NULL, NULL), 0); /* no normalization */
     FAILS(pare_training_forward(t, &x, 1, none, NULL));
     x.dtype = PARE_STR;
     FAILS(pare_training_loss(t, &x, &loss, NULL));

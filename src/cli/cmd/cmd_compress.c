@@ -570,9 +570,9 @@ const struct pare_command pare_command_compress = {
     .usage = "[options] RECIPE.json | --preset NAME --data SET MODEL",
     .more = "A recipe is a JSON object: \"model\", \"data\", \"valid\", \"output\", \"run\",\n"
             "\"seed\", \"threads\", \"seconds\", options of the data set (\"resize\", \"norm\"),\n"
-            "and \"steps\", a list of objects with \"step\": prune, finetune, distil, speedup,\n"
-            "quantize, export, evaluate, sensitivity.\n"
-            "The other keys of a step are the options of its command: prune, train, train,\n"
+            "and \"steps\", a list of objects with \"step\": prune, finetune, distil,\n"
+            "recalibrate, speedup, quantize, export, evaluate, sensitivity.\n"
+            "The other keys of a step are the options of its command: prune, train (three),\n"
             "speedup, quantize, export, eval, analyze; see 'pare help COMMAND'.\n"
             "  {\"model\": \"net.onnx\", \"data\": \"digits\", \"output\": \"small.onnx\",\n"
             "   \"steps\": [{\"step\": \"prune\", \"pruner\": \"l1\", \"sparsity\": 0.5},\n"

@@ -177,7 +177,8 @@ static int work(struct pare_compress_job *common, struct pare_err *err)
 
     PARE_TRY(pare_prune_work(&j->prune, err));
     PARE_TRY(pare_train_job_drop(common->c, &common->train, &j->prune.before,
-                                 j->prune.trained ? &j->prune.after : &j->prune.masked,
+                                 j->prune.trained || j->prune.recalibrated ? &j->prune.after
+                                                                           : &j->prune.masked,
                                  pare_finetune_given(&j->prune.tune, "epochs")
                                      ? "more --epochs or a lower --sparsity keep more of it"
                                      : "--epochs 5 fine-tunes the model",
@@ -265,6 +266,7 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
                                     .masked = j->prune.masked,
                                     .after = j->prune.after,
                                     .trained = j->prune.trained,
+                                    .recalibrated = j->prune.recalibrated,
                                     .tuned = pare_finetune_given(&j->prune.tune, "epochs"),
                                     .history = j->common.train.progress.history,
                                     .speedup = o->speedup ? &j->speedup : NULL };

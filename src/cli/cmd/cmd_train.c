@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "../job/compress_job.h"
 #include "../job/train_job.h"
 #include "../print/progress_line.h"
 #include "../output_paths.h"
@@ -10,7 +11,7 @@
 
 struct train {
     const char *data, *valid, *output;
-    bool json, quiet, keep_zeros;
+    bool json, quiet, keep_zeros, bn_only;
 };
 
 static const struct pare_opt train_opts[] = {
@@ -23,6 +24,11 @@ static const struct pare_opt train_opts[] = {
               "write the trained model to FILE (default: MODEL-trained.onnx)", NULL),
     PARE_FLAG("keep-zeros", offsetof(struct train, keep_zeros),
               "keep zero weights zero, so that a pruned model stays pruned", 0),
+    PARE_FLAG(
+        "bn-only", offsetof(struct train, bn_only),
+        "train nothing: re-estimate the statistics of batch normalizations from --recalibrate "
+        "batches",
+        0),
     PARE_FLAG("json", offsetof(struct train, json), "print the training history as JSON at the end",
               0),
     PARE_FLAG("quiet", offsetof(struct train, quiet), "print no progress", 0),
@@ -108,10 +114,72 @@ static int cmd_train_check(struct pare_cli *c, struct pare_err *err)
     return rc;
 }
 
+/* ---- --bn-only ----------------------------------------------------------------------------- */
+
+static int print_statistics(struct pare_cli *c, const struct pare_train_job *j,
+                            const struct pare_metrics *before, const struct pare_metrics *after,
+                            int64_t batches, struct pare_err *err)
+{
+    const struct train *o = c->opts;
+
+    if (o->json)
+        return pare_json_result(c,
+                                json_pack("{s:o, s:I, s:o, s:o}", "output",
+                                          pare_json_text(j->output), "batches", (json_int_t)batches,
+                                          "before", pare_metrics_json(before), "after",
+                                          pare_metrics_json(after)),
+                                err);
+    if (o->quiet)
+        return 0;
+    pare_metrics_print("before:", before);
+    pare_metrics_print("recalibrated:", after);
+    printf("%s: statistics of %lld batch%s\n", j->output, (long long)batches,
+           batches == 1 ? "" : "es");
+    return 0;
+}
+
+static int recalibrate(struct pare_cli *c, struct pare_train_job *j,
+                       struct pare_progress_line *line, struct pare_err *err)
+{
+    struct pare_finetune *f = j->tune;
+    struct pare_metrics before, after;
+    int64_t batches;
+
+    PARE_TRY(pare_finetune_evaluate(f, f->model, &before, err));
+    PARE_TRY(pare_finetune_recalibrate(f, pare_progress_line_show, line, &batches, err));
+    if (!batches)
+        return pare_fail(err, PARE_ECONFIG,
+                         "%s: no statistics to re-estimate: the model has no BatchNormalization, "
+                         "or --recalibrate is 0",
+                         f->path);
+    PARE_TRY(pare_finetune_evaluate(f, f->model, &after, err));
+    pare_progress_line_end(line);
+    PARE_TRY(pare_train_job_drop(c, j, &before, &after, "use more --recalibrate batches", err));
+    if (pare_dist_rank(c->dist))
+        return 0;
+    PARE_TRY(pare_model_save(f->model, j->output, NULL, err));
+    return print_statistics(c, j, &before, &after, batches, err);
+}
+
+static int train(struct pare_cli *c, struct pare_train_job *j, struct pare_progress_line *line,
+                 struct pare_err *err)
+{
+    struct pare_metrics before;
+    int rc = pare_finetune_evaluate(j->tune, j->tune->model, &before, err);
+
+    pare_progress_line_end(line);
+    if (!rc)
+        rc = pare_train_job_train(c, j, err);
+    pare_train_progress_end(&j->progress);
+    if (!rc && !j->tune->result.stopped)
+        rc = compare(c, j, &before, err);
+    pare_progress_line_end(line);
+    return rc ? rc : save_and_print(c, j, err);
+}
+
 static int cmd_train_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct train *o = c->opts;
-    struct pare_metrics before;
     struct pare_progress_line line = { 0 };
     struct pare_finetune tune;
     struct pare_train_job j;
@@ -120,16 +188,8 @@ static int cmd_train_run(struct pare_cli *c, struct pare_err *err)
     pare_progress_line_start(&line, o->quiet || pare_dist_rank(c->dist));
     rc = open_job(c, &tune, &j, &line, err);
     if (!rc)
-        rc = pare_finetune_evaluate(&tune, tune.model, &before, err);
+        rc = o->bn_only ? recalibrate(c, &j, &line, err) : train(c, &j, &line, err);
     pare_progress_line_end(&line);
-    if (!rc)
-        rc = pare_train_job_train(c, &j, err);
-    pare_train_progress_end(&j.progress);
-    if (!rc && !tune.result.stopped)
-        rc = compare(c, &j, &before, err);
-    pare_progress_line_end(&line);
-    if (!rc)
-        rc = save_and_print(c, &j, err);
     if (!rc)
         rc = pare_train_job_over(&j, err);
     pare_train_job_close(&j);

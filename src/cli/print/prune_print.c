@@ -64,7 +64,10 @@ int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, b
                pare_percent_text((double)left, (double)all, part, sizeof(part)));
         pare_metrics_print("before:", &v->before);
         pare_metrics_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
-        pare_metrics_print(v->tuned ? "after training:" : "after pruning:", &v->after);
+        pare_metrics_print(v->tuned          ? "after training:"
+                           : v->recalibrated ? "recalibrated:"
+                                             : "after pruning:",
+                           &v->after);
     }
     for (int i = 0; i < 3 && !quiet; i++) {
         const char *path = i == 0 ? v->files->onnx : i == 1 ? v->files->model : v->files->masks;

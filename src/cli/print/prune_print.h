@@ -9,7 +9,7 @@ struct pare_prune_summary {
     struct pare_compression *compression;
     const struct pare_export *files;
     struct pare_metrics before, masked, after; /* masked: before fine-tuning */
-    bool trained;
+    bool trained, recalibrated;
     bool tuned;             /* with epochs of its own, after what the pruner needs */
     struct json_t *history; /* training history, or NULL */
     const struct pare_speedup_job *speedup; /* with --speedup, or NULL */

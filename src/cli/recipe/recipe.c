@@ -33,8 +33,9 @@ const struct pare_opt pare_recipe_keys[] = {
 
 const struct pare_step_kind pare_step_kinds[] = {
     { "prune", "prune", NULL },
-    { "finetune", "train", NULL }, /* pruned weights stay 0 */
-    { "distil", "train", NULL },   /* the same; default teacher: the recipe's model */
+    { "finetune", "train", NULL },    /* pruned weights stay 0 */
+    { "distil", "train", NULL },      /* the same; default teacher: the recipe's model */
+    { "recalibrate", "train", NULL }, /* statistics of batch normalizations only */
     { "speedup", "speedup", NULL },
     { "quantize", "quantize", NULL },
     { "export", "export", NULL },
@@ -343,6 +344,7 @@ static int add_defaults(struct binding *b, const struct pare_step_files *f, stru
     PARE_TRY(add_default(b, "checkpoint", f->checkpoint, err));
     PARE_TRY(add_default(b, "resume", f->resume ? "true" : NULL, err));
     PARE_TRY(add_default(b, "keep-zeros", b->s->keep_zeros ? "true" : NULL, err));
+    PARE_TRY(add_default(b, "bn-only", strcmp(b->s->name, "recalibrate") ? NULL : "true", err));
     if (!strcmp(b->s->name, "distil") || (r->no_labels && !strcmp(b->s->cmd->name, "train")))
         PARE_TRY(add_default(b, "teacher", r->model, err));
     /* All models are measured at the end. */

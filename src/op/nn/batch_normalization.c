@@ -399,7 +399,7 @@ const struct pare_op pare_op_batch_normalization = {
     .attrs = attrs,
     .attr_size = sizeof(struct batch_norm),
     .torch = "BatchNorm#d",
-    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2 },
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .norm = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,

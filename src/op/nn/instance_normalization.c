@@ -114,7 +114,7 @@ const struct pare_op pare_op_instance_normalization = {
     .attrs = attrs,
     .attr_size = sizeof(struct instance_norm),
     .torch = "InstanceNorm#d",
-    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2 },
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .norm = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,

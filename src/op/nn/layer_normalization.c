@@ -261,7 +261,7 @@ const struct pare_op pare_op_layer_normalization = {
     .attrs = attrs,
     .attr_size = sizeof(struct layer_norm),
     .torch = "LayerNorm",
-    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .follows = true },
+    .layer = { .params = PARE_IN(1) | PARE_IN(2), .weight = 1, .bias = 2, .follows = true, .norm = true },
     .infer = infer,
     .forward = forward,
     .backward = backward,

@@ -22,13 +22,13 @@ void pare_rms_axes(const struct pare_node *n, int *out, int *in);
 void pare_rms_ties(const struct pare_node *n, struct pare_ties *t);
 
 /* The members that the descriptors share. */
-#define PARE_RMS_MEMBERS                                                                      \
-    .doc = "Divide each sample by its root mean square over the last axes, then scale.",      \
-    .in = "TT", .types = PARE_T_FLOAT, .min_out = 1, .attrs = pare_rms_attrs,                 \
-    .attr_size = sizeof(struct pare_rms), .torch = "RMSNorm",                                 \
-    .layer = { .params = PARE_IN(1), .weight = 1, .follows = true }, .infer = pare_rms_infer, \
-    .forward = pare_rms_forward, .backward = pare_rms_backward, .ties = pare_rms_ties,        \
-    .axes = pare_rms_axes, .shrink = pare_norm_row_shrink,                                    \
+#define PARE_RMS_MEMBERS                                                                 \
+    .doc = "Divide each sample by its root mean square over the last axes, then scale.", \
+    .in = "TT", .types = PARE_T_FLOAT, .min_out = 1, .attrs = pare_rms_attrs,            \
+    .attr_size = sizeof(struct pare_rms), .torch = "RMSNorm",                            \
+    .layer = { .params = PARE_IN(1), .weight = 1, .follows = true, .norm = true },       \
+    .infer = pare_rms_infer, .forward = pare_rms_forward, .backward = pare_rms_backward, \
+    .ties = pare_rms_ties, .axes = pare_rms_axes, .shrink = pare_norm_row_shrink,        \
     .constant_output = pare_norm_row_constant
 
 #endif
