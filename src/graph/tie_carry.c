@@ -1,4 +1,4 @@
-/* tie_carry.c - along axis relations: which channels of an input an output's channel consists of. */
+/* tie_carry.c - along axis relations: which channels of an input make a channel of an output. */
 #include "tie_carry.h"
 
 /* An axis of an output, and the caller. */

@@ -1,4 +1,4 @@
-/* tie_carry.h - along axis relations: which channels of an input an output's channel consists of. */
+/* tie_carry.h - along axis relations: which channels of an input make a channel of an output. */
 #ifndef PARE_GRAPH_TIE_CARRY_H
 #define PARE_GRAPH_TIE_CARRY_H
 

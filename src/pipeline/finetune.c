@@ -116,8 +116,8 @@ static uint8_t *mask_of(const struct pare_finetune *f, uint8_t **mask, const str
     return mask[i];
 }
 
-/* A channel without weights whose bias is 0 was removed: its bias, and the scale of a normalization,
- * which is its weight, stay 0. */
+/* A channel without weights whose bias is 0 was removed: its bias, and the scale of a
+ * normalization, which is its weight, stay 0. */
 static void hold_channels(const struct pare_finetune *f, const struct pare_layer_info *l,
                           uint8_t **mask)
 {

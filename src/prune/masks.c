@@ -4,6 +4,7 @@
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 #include "dependency_groups.h"
+#include "mask_job.h"
 #include "prune_method.h"
 #include "prune_state.h"
 #include "rank.h"
@@ -38,17 +39,8 @@ static void mask_bias(struct pare_layer *l)
 
 /* ---- scores -------------------------------------------------------------------------------- */
 
-struct job {
-    struct pare_layer *layer;
-    struct pare_ranked ranked;
-    struct pare_units both; /* units of both weights of a joined layer: elements of a channel */
-    uint8_t *next;          /* dependency groups: the mask being made */
-};
-
-/* Prepare a layer for ranking; PARE_NOT_YET if the pruner has no scores yet.  `sums`: scores are
- * added, so that they are needed where a weight is its own score, too. */
-static int score_layer(struct pare_compression *c, struct pare_layer *l, bool sums, struct job *j,
-                       struct pare_err *err)
+int pare_mask_job_score(struct pare_compression *c, struct pare_layer *l, bool sums,
+                        struct pare_mask_job *j, struct pare_err *err)
 {
     const struct pare_algorithm *p = c->algorithm[c->current];
     size_t n = (size_t)l->prune->units.n;
@@ -63,31 +55,31 @@ static int score_layer(struct pare_compression *c, struct pare_layer *l, bool su
     if (!direct && !l->prune->follows)
         PARE_TRY(p->pruner->score(c, l, score, err));
     pare_units_shrink(&l->prune->units, l->mask.data, keep);
-    *j = (struct job){
+    *j = (struct pare_mask_job){
         .layer = l,
         .ranked = { .units = &l->prune->units,
                     .score = score,
                     .weight = &l->w,
                     .keep = keep,
                     .sparsity = l->prune->sparsity,
-                    .max_sparsity = l->prune->goal.max_sparsity_per_layer,
+                    .max_sparsity = pare_layer_most(l),
                     .regrow = (p->flags & PARE_REGROW) != 0 },
     };
     return 0;
 }
 
-/* As score_layer(); the score of a joined layer is the sum over both of its weights. */
-static int score_channels(struct pare_compression *c, struct pare_layer *l, struct job *j,
-                          struct pare_err *err)
+/* As pare_mask_job_score(); the score of a joined layer is the sum over both of its weights. */
+static int score_channels(struct pare_compression *c, struct pare_layer *l, bool sums,
+                          struct pare_mask_job *j, struct pare_err *err)
 {
     bool joined = pare_layer_is_joined(l);
-    struct job r;
+    struct pare_mask_job r;
     float *score;
-    int rc = score_layer(c, l, joined, j, err);
+    int rc = pare_mask_job_score(c, l, sums || joined, j, err);
 
     if (rc || !joined)
         return rc;
-    rc = score_layer(c, l + 1, true, &r, err);
+    rc = pare_mask_job_score(c, l + 1, true, &r, err);
     if (rc)
         return rc;
     score = (float *)(uintptr_t)j->ranked.score;
@@ -104,7 +96,7 @@ static int score_channels(struct pare_compression *c, struct pare_layer *l, stru
     return 0;
 }
 
-static void write_mask(struct job *j)
+void pare_mask_job_write(struct pare_mask_job *j)
 {
     struct pare_layer *l = j->layer;
 
@@ -119,8 +111,8 @@ static void write_mask(struct job *j)
 
 static int rank_by_score(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
-    struct job j;
-    int rc = score_channels(c, l, &j, err);
+    struct pare_mask_job j;
+    int rc = score_channels(c, l, false, &j, err);
 
     if (rc)
         return rc;
@@ -128,7 +120,7 @@ static int rank_by_score(struct pare_compression *c, struct pare_layer *l, struc
                  ? pare_rank_local(&j.ranked, c->threads, c->scratch, err)
                  : pare_rank_balance(&j.ranked, &c->prune->settings.balance_gran, c->threads,
                                      c->scratch, err));
-    write_mask(&j);
+    pare_mask_job_write(&j);
     return 0;
 }
 
@@ -166,37 +158,35 @@ static bool follows(const struct pare_layer *l)
 
 /* ---- global ranking --------------------------------------------------------------- */
 
-static int check_same_sparsity(const struct pare_layer *a, const struct pare_layer *b,
-                               struct pare_err *err)
+static bool ranked_with(const struct pare_layer *a, const struct pare_layer *b)
 {
-    if (a->prune->sparsity == b->prune->sparsity)
-        return 0;
-    return pare_fail(
-        err, PARE_ECONFIG,
-        "layers '%s' and '%s' are ranked together but have different sparsities, %g and %g",
-        a->info.name, b->info.name, a->prune->sparsity, b->prune->sparsity);
+    return a->entry == b->entry &&
+           (!a->compression->prune->settings.isomorphic || pare_layers_isomorphic(a, b));
 }
 
-/* Rank the layers of one config entry together. */
+/* Rank layer `first` and those of its config entry that are ranked with it. */
 static int rank_entry(struct pare_compression *c, int first, struct pare_err *err)
 {
-    const struct pare_entry *e = c->layer[first].entry;
-    struct job *j = pare_alloc(c->scratch, (size_t)pare_compression_layers(c), sizeof(*j));
-    struct pare_ranked *ranked = pare_alloc(c->scratch, (size_t)pare_compression_layers(c),
-                                            sizeof(*ranked));
-    int n = 0;
+    int all = pare_compression_layers(c), n = 0;
+    struct pare_mask_job *j = pare_alloc(c->scratch, (size_t)all, sizeof(*j));
+    struct pare_ranked *ranked = pare_alloc(c->scratch, (size_t)all, sizeof(*ranked));
 
     if (!j || !ranked)
         return pare_no_memory(err, "for masks");
-    for (int i = first; i < pare_compression_layers(c); i++) {
+    for (int i = first; i < all; i++) {
+        struct pare_layer *l = &c->layer[i];
+        bool sums = pare_scores_normalized(c);
         int rc;
 
-        if (c->layer[i].entry != e || follows(&c->layer[i]))
+        if (!ranked_with(&c->layer[first], l) || follows(l))
             continue;
-        PARE_TRY(check_same_sparsity(&c->layer[first], &c->layer[i], err));
-        rc = score_channels(c, &c->layer[i], &j[n], err);
+        PARE_TRY(pare_same_sparsity(&c->layer[first], l, err));
+        rc = score_channels(c, l, sums, &j[n], err);
         if (rc)
             return rc;
+        if (sums)
+            PARE_TRY(pare_scores_normalize(c, (float *)(uintptr_t)j[n].ranked.score,
+                                           l->prune->units.n, err));
         if (j[n].both.n)
             j[n].ranked.units = &j[n].both;
         ranked[n] = j[n].ranked;
@@ -205,14 +195,14 @@ static int rank_entry(struct pare_compression *c, int first, struct pare_err *er
     PARE_TRY(
         pare_rank_global(ranked, n, c->layer[first].prune->sparsity, c->threads, c->scratch, err));
     for (int i = 0; i < n; i++)
-        write_mask(&j[i]);
+        pare_mask_job_write(&j[i]);
     return 0;
 }
 
-static bool first_of_entry(const struct pare_compression *c, int i)
+static bool first_ranked_together(const struct pare_compression *c, int i)
 {
     for (int k = 0; k < i; k++)
-        if (c->layer[k].entry == c->layer[i].entry)
+        if (ranked_with(&c->layer[k], &c->layer[i]))
             return false;
     return true;
 }
@@ -223,71 +213,6 @@ static bool is_due(const struct pare_compression *c, const struct pare_layer *l)
 }
 
 /* ---- dependency groups ---------------------------------------------------------------- */
-
-/* A group's score is the sum over its units, its sparsity the least of its layers; followers have
- * neither.  A group that has lost a unit is removed first, unless the pruner has PARE_REGROW. */
-static int rank_group_set(struct pare_compression *c, const struct pare_unit_groups *b,
-                          struct job *j, struct pare_err *err)
-{
-    struct pare_units units = { .rank = 1, .block = { 1 }, .grid = { b->n }, .n = b->n };
-    float *score = pare_alloc(c->scratch, (size_t)b->n, sizeof(*score));
-    uint8_t *keep = pare_alloc_raw(c->scratch, (size_t)b->n, 1);
-    struct pare_ranked ranked = j[b->layer[0]].ranked;
-
-    if (!score || !keep)
-        return pare_no_memory(err, "for masks");
-    memset(keep, 1, (size_t)b->n);
-    ranked.sparsity = 1;
-    for (int k = 0; k < b->n_layers; k++) {
-        const struct pare_ranked *one = &j[b->layer[k]].ranked;
-
-        if (j[b->layer[k]].layer->prune->follows)
-            continue;
-        ranked.sparsity = one->sparsity < ranked.sparsity ? one->sparsity : ranked.sparsity;
-        for (int64_t i = 0; i < b->n; i++) {
-            score[i] += one->score[b->unit[i * b->n_layers + k]];
-            keep[i] &= one->keep[b->unit[i * b->n_layers + k]];
-        }
-    }
-    ranked.units = &units;
-    ranked.score = score;
-    ranked.keep = keep;
-    PARE_TRY(pare_rank_local(&ranked, c->threads, c->scratch, err));
-    for (int64_t i = 0; i < b->n * b->n_layers; i++)
-        j[b->layer[i % b->n_layers]].next[b->unit[i]] = keep[i / b->n_layers];
-    return 0;
-}
-
-/* Rank all layers by groups; layers whose units are not output channels by themselves. */
-static int rank_groups(struct pare_compression *c, struct pare_err *err)
-{
-    struct job *j = pare_alloc(c->scratch, (size_t)pare_compression_layers(c), sizeof(*j));
-    const struct pare_dependency_groups *d;
-
-    if (!j)
-        return pare_no_memory(err, "for masks");
-    PARE_TRY(pare_compression_groups(c, &d, err));
-    for (int i = 0; i < pare_compression_layers(c); i++) {
-        int rc = score_layer(c, &c->layer[i], true, &j[i], err);
-
-        if (rc)
-            return rc;
-        j[i].next = pare_alloc_raw(c->scratch, (size_t)c->layer[i].prune->units.n, 1);
-        if (!j[i].next)
-            return pare_no_memory(err, "for masks");
-        memset(j[i].next, 1, (size_t)c->layer[i].prune->units.n); /* also outside of groups */
-    }
-    for (int i = 0; i < d->n; i++)
-        PARE_TRY(rank_group_set(c, &d->list[i], j, err));
-    for (int i = 0; i < pare_compression_layers(c); i++) {
-        if (pare_layer_by_channels(&c->layer[i]))
-            j[i].ranked.keep = j[i].next;
-        else
-            PARE_TRY(pare_rank_local(&j[i].ranked, c->threads, c->scratch, err));
-        write_mask(&j[i]);
-    }
-    return 0;
-}
 
 static int update_with_groups(struct pare_compression *c, bool *changed, struct pare_err *err)
 {
@@ -300,7 +225,7 @@ static int update_with_groups(struct pare_compression *c, bool *changed, struct 
     if (!due)
         return 0;
     t = pare_call_begin(c, pare_compression_ranker(c));
-    rc = rank_groups(c, err);
+    rc = pare_rank_groups(c, err);
     pare_call_end(c, t);
     if (rc == PARE_NOT_YET)
         return 0;
@@ -316,7 +241,8 @@ static int update_layer(struct pare_compression *c, bool global, int i, bool *ch
     struct pare_call_scope t;
     int rc;
 
-    if (!is_due(c, &c->layer[i]) || follows(&c->layer[i]) || (global && !first_of_entry(c, i)))
+    if (!is_due(c, &c->layer[i]) || follows(&c->layer[i]) ||
+        (global && !first_ranked_together(c, i)))
         return 0;
     t = pare_call_begin(c, pare_compression_ranker(c));
     rc = global ? rank_entry(c, i, err) : rank_layer(c, &c->layer[i], err);
@@ -331,7 +257,7 @@ int pare_compression_update_masks(struct pare_compression *c, struct pare_err *e
 {
     PARE_ERR(err);
     const char *mode = pare_prune_mode(c);
-    bool global = !strcmp(mode, "global"), aware = !strcmp(mode, "dependency_aware");
+    bool global = !strcmp(mode, "global"), aware = pare_prune_by_groups(c);
     bool changed = false;
 
     if ((global || aware) && ranking_pruner(c)->calc_mask)

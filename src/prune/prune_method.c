@@ -31,8 +31,20 @@ const struct pare_opt pare_prune_options[] = {
     PARE_CHOICE(
         "mode", AT(mode),
         "how to rank units: each layer separately (normal), the layers of an entry together "
-        "(global), in tiles (balance), or coupled channels together (dependency_aware)",
-        "default", "default|normal|global|balance|dependency_aware"),
+        "(global), in tiles (balance), coupled channels together (dependency_aware), or coupled "
+        "channels of all layers of an entry together (global_aware)",
+        "default", "default|normal|global|balance|dependency_aware|global_aware"),
+    PARE_CHOICE(
+        "normalize", AT(normalize),
+        "make scores of layers comparable that are ranked together: divide by their mean, their "
+        "maximum, or as LAMP does, by the sum of those that are not smaller (default: mean in "
+        "mode global_aware, else none)",
+        "default", "default|none|mean|max|lamp"),
+    PARE_FLOAT("min_keep", AT(min_keep),
+               "fraction of each layer that is kept at least if layers are ranked together", 0, 0,
+               1),
+    PARE_FLAG("isomorphic", AT(isomorphic),
+              "rank only layers together that have the same operators and kernels", 0),
     PARE_INTS("balance_gran", AT(balance_gran),
               "sizes of the tiles along the last axes, for mode balance", 1, 1e12),
     PARE_TEXT("base", AT(base), "NAME",
@@ -180,6 +192,13 @@ const char *pare_prune_mode(const struct pare_compression *c)
     return own ? own : "normal";
 }
 
+bool pare_prune_by_groups(const struct pare_compression *c)
+{
+    const char *mode = pare_prune_mode(c);
+
+    return !strcmp(mode, "dependency_aware") || !strcmp(mode, "global_aware");
+}
+
 /* ---- layers ------------------------------------------------------------------------------- */
 
 static int set_goal(struct pare_layer_prune *l, struct pare_err *err)
@@ -297,7 +316,7 @@ static int wrap_all(struct pare_compression *c, const struct pare_config *config
                     struct pare_err *err)
 {
     PARE_TRY(pare_compression_wrap(c, config, err));
-    if (!strcmp(pare_prune_mode(c), "dependency_aware"))
+    if (pare_prune_by_groups(c))
         return pare_followers_add(c, config, err);
     return c->prune->settings.keep_constants ? 0
                                              : pare_removed_channels_add(c, config, c->graph, err);

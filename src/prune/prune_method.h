@@ -21,6 +21,9 @@ int pare_compression_ranker(const struct pare_compression *c);
 /* How units are ranked: the option `mode`, or else the pruner's default. */
 const char *pare_prune_mode(const struct pare_compression *c);
 
+/* Are coupled channels ranked together? */
+bool pare_prune_by_groups(const struct pare_compression *c);
+
 /* The option groups of a pruner: those of all pruners, its own and, if it uses a base pruner, those
  * of all possible ones.  NULL: of every built-in pruner. */
 int pare_prune_option_groups(struct pare_arena *a, const char *pruner,

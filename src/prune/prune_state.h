@@ -21,7 +21,10 @@ struct pare_goal {
 
 /* The options of all pruners. */
 struct pare_prune_settings {
-    const char *mode; /* default, normal, global, balance, dependency_aware */
+    const char *mode;      /* default, normal, global, balance, dependency_aware, global_aware */
+    const char *normalize; /* default, none, mean, max, lamp; NULL: default */
+    double min_keep;
+    bool isomorphic;
     struct pare_ints balance_gran;
     const char *base; /* for pruners with PARE_USES_BASE */
     bool keep_constants;
@@ -34,7 +37,7 @@ struct pare_prune_state {
     struct pare_graph *graph;                    /* to find groups in; NULL: not made */
     struct pare_removal_units *units;            /* of `graph` */
     struct pare_removed *removed; /* what is masked with removed channels; NULL: nothing */
-    bool following;                              /* layers that are wrapped now are followers */
+    bool following;               /* layers that are wrapped now are followers */
 };
 
 /* layer->prune */

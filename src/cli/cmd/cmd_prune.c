@@ -103,6 +103,17 @@ static int prune_groups(struct pare_arena *a, struct pare_option_group **part, i
 
 /* ---- setup --------------------------------------------------------------------------------- */
 
+/* The last text of an option; NULL: not given. */
+static const char *text_of(const struct pare_given *g, int n, const char *name)
+{
+    const char *text = NULL;
+
+    for (int i = 0; i < n; i++)
+        if (!strcmp(g[i].name, name))
+            text = g[i].text;
+    return text;
+}
+
 /* From the command line to the options of the library. */
 static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
 {
@@ -113,10 +124,16 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
     PARE_TRY(pare_compress_job_plugins(&j->common, &o->plugin, err));
     PARE_TRY(pruner_options(c->arena, pare_prune_pruner(&j->prune.o), &own, err));
     PARE_TRY(pare_split_options(c, &own, &j->prune.tune, &given, &j->prune.n_given, err));
-    if (pare_cli_is_set(c, "dependency-aware"))
-        given[j->prune.n_given++] = (struct pare_given){ "mode", o->dependency_aware
-                                                                     ? "dependency_aware"
-                                                                     : "normal" };
+    if (pare_cli_is_set(c, "dependency-aware")) {
+        const char *mode = text_of(given, j->prune.n_given, "mode");
+        bool global = mode && !strncmp(mode, "global", 6);
+
+        given[j->prune.n_given++] = (struct pare_given){
+            "mode", o->dependency_aware ? (global ? "global_aware" : "dependency_aware")
+                    : global            ? "global"
+                                        : "normal"
+        };
+    }
     j->prune.given = given;
     j->prune.o.registry = j->common.registry;
     if (o->config && o->sparsity >= 0)
@@ -218,12 +235,9 @@ static int shrink_and_verify(struct pare_cli *c, struct job *j, struct pare_err 
 
 static bool is_dependency_aware(const struct job *j)
 {
-    bool aware = false;
+    const char *mode = text_of(j->prune.given, j->prune.n_given, "mode");
 
-    for (int i = 0; i < j->prune.n_given; i++)
-        if (!strcmp(j->prune.given[i].name, "mode"))
-            aware = !strcmp(j->prune.given[i].text, "dependency_aware");
-    return aware;
+    return mode && (!strcmp(mode, "dependency_aware") || !strcmp(mode, "global_aware"));
 }
 
 /* Write the masked model, or with --speedup the smaller one. */
