@@ -100,57 +100,59 @@ static int open_teacher(struct pare_finetune *f, struct pare_err *err)
     return 0;
 }
 
-/* The mask of a parameter, created on first use; NULL: it is not trained, or there is no memory. */
-static uint8_t *mask_of(const struct pare_finetune *f, uint8_t **mask, const struct pare_value *v)
+/* Remove from the mask of a parameter, created on first use, what `any` does not have.  A
+ * parameter that is not trained stays as it is. */
+static int hold(const struct pare_finetune *f, uint8_t **mask, const struct pare_value *v,
+                const uint8_t *any, struct pare_err *err)
 {
-    int i = v ? pare_trainer_param(f->trainer, pare_value_root(v)->name) : -1;
+    int i = pare_trainer_param(f->trainer, v->name);
     int64_t n = i < 0 ? 0 : pare_numel(&f->trainer->param[i].value);
 
     if (i < 0)
-        return NULL;
+        return 0;
     if (!mask[i]) {
         mask[i] = pare_alloc_raw(f->arena, (size_t)n + 1, 1);
-        if (mask[i])
-            memset(mask[i], 1, (size_t)n);
+        if (!mask[i])
+            return pare_no_memory(err, "for masks");
+        memset(mask[i], 1, (size_t)n);
     }
-    return mask[i];
+    for (int64_t k = 0; k < n; k++)
+        mask[i][k] &= any[k];
+    return 0;
 }
 
 /* A channel without weights whose bias is 0 was removed: its bias, and the scale of a
  * normalization, which is its weight, stay 0. */
-static void hold_channels(const struct pare_finetune *f, const struct pare_layer_info *l,
-                          uint8_t **mask)
+static int hold_channels(const struct pare_finetune *f, const struct pare_layer_info *l,
+                         uint8_t **mask, struct pare_err *err)
 {
     const struct pare_value *w = pare_value_root(l->weight);
     const struct pare_value *b = l->bias ? pare_value_root(l->bias) : NULL;
     int out = -1, in = -1;
     int64_t inner = 1, n;
-    uint8_t *any, *of;
+    uint8_t *any;
 
     if (!l->node->op || !l->node->op->axes || !b || w->t.dtype != PARE_F32 || !w->t.data ||
         b->t.dtype != PARE_F32 || !b->t.data)
-        return;
+        return 0;
     l->node->op->axes(l->node, &out, &in);
     out = pare_root_axis(l->weight, out);
     if (out < 0 || pare_numel(&b->t) != w->t.dim[out])
-        return;
+        return 0;
     n = w->t.dim[out];
     any = pare_alloc(f->arena, (size_t)n + 1, 1);
+    if (!any)
+        return pare_no_memory(err, "for masks");
     for (int i = out + 1; i < w->t.rank; i++)
         inner *= w->t.dim[i];
-    for (int64_t i = 0; any && i < pare_numel(&w->t); i++)
+    for (int64_t i = 0; i < pare_numel(&w->t); i++)
         any[i / inner % n] |= pare_f32(&w->t)[i] != 0;
-    for (int64_t i = 0; any && i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         any[i] |= pare_f32(&b->t)[i] != 0;
-    if (!any || !memchr(any, 0, (size_t)n))
-        return;
-    for (int k = 0; k < 2; k++) {
-        of = !k                                                  ? mask_of(f, mask, b)
-             : l->node->op->layer.norm && pare_numel(&w->t) == n ? mask_of(f, mask, w)
-                                                                 : NULL;
-        for (int64_t i = 0; of && i < n; i++)
-            of[i] &= any[i];
-    }
+    if (!memchr(any, 0, (size_t)n))
+        return 0;
+    PARE_TRY(hold(f, mask, b, any, err));
+    return l->node->op->layer.norm && pare_numel(&w->t) == n ? hold(f, mask, w, any, err) : 0;
 }
 
 /* Weights of layers that are 0 get a mask; other biases may start at 0. */
@@ -167,7 +169,7 @@ static int hold_zeros(struct pare_finetune *f, struct pare_err *err)
     PARE_TRY(pare_model_layers(t->model, f->arena, &g, &info, &n_layers, err));
     for (int i = 0; i < n_layers; i++)
         if (info[i].weight)
-            hold_channels(f, &info[i], mask);
+            PARE_TRY(hold_channels(f, &info[i], mask, err));
     for (int i = 0; i < t->n_params; i++) {
         const struct pare_value *v = pare_graph_find(t->model->graph, t->name[i]);
         int64_t n = v && v->t.rank > 1 ? pare_numel(&v->t) : 0, zeros = mask[i] != NULL;
@@ -328,7 +330,8 @@ int pare_finetune_recalibrate(struct pare_finetune *f, pare_progress_fn *progres
                                              .progress = progress,
                                              .user = user };
 
-    return pare_recalibrate(f->trainer, f->data[0], &o, done, err);
+    *done = 0;
+    return f->trainer ? pare_recalibrate(f->trainer, f->data[0], &o, done, err) : 0;
 }
 
 int pare_finetune_train(struct pare_finetune *f, struct pare_err *err)
