@@ -56,6 +56,7 @@ static bool random_geometry(struct pare_depthwise *d, int block)
     int64_t same = common[random_between(0, 2)], step = random_between(1, 2);
 
     *d = (struct pare_depthwise){ .block = block,
+                                  .width = 1,
                                   .clamp = random_between(0, 1),
                                   .low = -0.5f,
                                   .high = 1 };
@@ -78,7 +79,12 @@ static bool random_geometry(struct pare_depthwise *d, int block)
 static void check_random_convolution(int block)
 {
     const struct pare_post_op post = { PARE_POST_SUM, 0, 0 };
-    struct pare_depthwise_plane p = { .x = x, .w = w, .bias = bias, .sum = sum, .y = y };
+    struct pare_depthwise_plane p = { .x = x,
+                                      .w = w,
+                                      .bias = bias,
+                                      .sum = sum,
+                                      .y = y,
+                                      .depth = 1 };
     struct pare_depthwise d;
     int64_t from, to;
 

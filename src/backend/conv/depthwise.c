@@ -1,4 +1,4 @@
-/* depthwise.c - depthwise convolutions in the blocked layout, plane by plane. */
+/* depthwise.c - depthwise and narrow grouped convolutions in the blocked layout, plane by plane. */
 #include "depthwise.h"
 
 #include <stddef.h>
@@ -21,10 +21,11 @@ struct row {
     int64_t at, top, lo, hi;
 };
 
-/* Results per tile; filter width, 0: any; stride; whether taps may be outside the input. */
+/* Results per tile; filter width, 0: any; stride; whether taps may be outside the input, and whether
+ * channels have to be permuted. */
 struct shape {
     int n, taps, stride;
-    bool edge;
+    bool edge, grouped;
 };
 
 typedef void tiler(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
@@ -46,29 +47,42 @@ typedef void tiler(const struct pare_depthwise *d, const struct pare_depthwise_p
 #include "depthwise_loops.h"
 #include "../simd/vec_end.h"
 
+/* A plane of inputs, a line of it, the line of taps, and the number of a channel that is read. */
+struct place {
+    int64_t plane, line, tap, channel;
+};
+
+/* y += a line of taps of output `at`. */
+static void scalar_taps(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
+                        struct place e, int64_t at, float *y)
+{
+    const float *x = p->x + e.plane * p->x_step + e.line * d->in[1] * d->block;
+    const float *w = p->w + e.plane * p->w_step +
+                     (e.tap * d->width + e.channel) * d->kernel[1] * d->block;
+    const int32_t *lane = p->lanes ? p->lanes + e.channel * d->block : NULL;
+
+    for (int64_t q = 0; q < d->kernel[1]; q++, w += d->block) {
+        int64_t from = at * d->stride[1] - d->pad[1] + q * d->dilation[1];
+
+        for (int c = 0; c < d->block && from >= 0 && from < d->in[1]; c++)
+            y[c] += x[from * d->block + (lane ? lane[c] : c)] * w[c];
+    }
+}
+
 /* Any block. */
 static void tile_scalar(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
                         const struct row *r, int64_t from, int n)
 {
-    const int64_t left = from * d->stride[1] - d->pad[1];
-
     for (int i = 0; i < n; i++) {
         float *y = p->y + (r->at * d->out[1] + from + i) * d->block;
 
         for (int c = 0; c < d->block; c++)
             y[c] = p->bias[c];
-        for (int64_t k = r->lo; k < r->hi; k++)
-            for (int64_t q = 0; q < d->kernel[1]; q++) {
-                int64_t at = left + i * d->stride[1] + q * d->dilation[1];
-                const float *w = p->w + (k * d->kernel[1] + q) * d->block;
-                const float *x;
-
-                if (at < 0 || at >= d->in[1])
-                    continue;
-                x = p->x + ((r->top + k * d->dilation[0]) * d->in[1] + at) * d->block;
-                for (int c = 0; c < d->block; c++)
-                    y[c] += x[c] * w[c];
-            }
+        for (int64_t z = 0; z < p->depth; z++)
+            for (int64_t k = r->lo; k < r->hi; k++)
+                for (int64_t j = 0; j < d->width; j++)
+                    scalar_taps(d, p, (struct place){ z, r->top + k * d->dilation[0], k, j },
+                                from + i, y);
         for (int c = 0; c < d->block && d->clamp; c++) {
             y[c] = y[c] < d->low ? d->low : y[c];
             y[c] = y[c] > d->high ? d->high : y[c];

@@ -5,13 +5,12 @@
  */
 #ifdef VEC
 
-/* sum += one row of taps.  x points to the first tap's input of the tile, column `left` of the
+/* sum += one row of taps of one channel.  x points to the first tap's input of the tile, column `left` of the
  * input.  Every input is loaded once, for all taps that read it.  n, taps and stride are constants
  * at each inlined call; `edge`: some columns may be outside the input. */
-TARGET static inline __attribute__((always_inline)) void NAME(taps)(const struct pare_depthwise *d,
-                                                                    const float *x, int64_t left,
-                                                                    const float *w, VEC sum[TILE],
-                                                                    const struct shape s)
+TARGET static inline __attribute__((always_inline)) void
+NAME(taps)(const struct pare_depthwise *d, const float *x, int64_t left, const float *w,
+           INDEX lanes, VEC sum[TILE], const struct shape s)
 {
     VEC f[MOST_TAPS];
 
@@ -24,7 +23,7 @@ TARGET static inline __attribute__((always_inline)) void NAME(taps)(const struct
 
         if (s.edge && (uint64_t)(left + j) >= (uint64_t)d->in[1])
             continue;
-        v = LOAD(x + j * BLOCK);
+        v = s.grouped ? PERMUTE(LOAD(x + j * BLOCK), lanes) : LOAD(x + j * BLOCK);
         KEEP(v);
 #pragma GCC unroll 8
         for (int k = 0; k < s.taps; k++)
@@ -36,7 +35,7 @@ TARGET static inline __attribute__((always_inline)) void NAME(taps)(const struct
 /* The same for any filter, stride and dilation. */
 TARGET static inline __attribute__((always_inline)) void
 NAME(any_taps)(const struct pare_depthwise *d, const float *x, int64_t left, const float *w,
-               VEC sum[TILE], const struct shape s)
+               INDEX lanes, VEC sum[TILE], const struct shape s)
 {
     for (int64_t k = 0; k < d->kernel[1]; k++) {
         VEC f = LOAD(w + k * BLOCK);
@@ -45,9 +44,29 @@ NAME(any_taps)(const struct pare_depthwise *d, const float *x, int64_t left, con
         for (int i = 0; i < s.n; i++) {
             int64_t at = k * d->dilation[1] + i * d->stride[1];
 
-            if ((uint64_t)(left + at) < (uint64_t)d->in[1])
-                sum[i] = FMA(f, LOAD(x + at * BLOCK), sum[i]);
+            if (!s.edge || (uint64_t)(left + at) < (uint64_t)d->in[1]) {
+                VEC v = LOAD(x + at * BLOCK);
+
+                sum[i] = FMA(f, s.grouped ? PERMUTE(v, lanes) : v, sum[i]);
+            }
         }
+    }
+}
+
+/* sum += a row of taps of every channel. */
+TARGET static inline __attribute__((always_inline)) void
+NAME(channels)(const struct pare_depthwise *d, const struct pare_depthwise_plane *p, const float *x,
+               const float *w, int64_t left, VEC sum[TILE], const struct shape s)
+{
+    INDEX lanes = { 0 };
+
+    for (int64_t j = 0; j < (s.grouped ? d->width : 1); j++, w += d->kernel[1] * BLOCK) {
+        if (s.grouped)
+            lanes = LOAD_INDEX(p->lanes + j * BLOCK);
+        if (s.taps)
+            NAME(taps)(d, x, left, w, lanes, sum, s);
+        else
+            NAME(any_taps)(d, x, left, w, lanes, sum, s);
     }
 }
 
@@ -63,15 +82,11 @@ NAME(tile)(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
 #pragma GCC unroll 8
     for (int i = 0; i < s.n; i++)
         sum[i] = LOAD(p->bias);
-    for (int64_t k = r->lo; k < r->hi; k++) {
-        const float *x = p->x + (r->top + k * d->dilation[0]) * line + left * BLOCK;
-        const float *w = p->w + k * d->kernel[1] * BLOCK;
-
-        if (s.taps)
-            NAME(taps)(d, x, left, w, sum, s);
-        else
-            NAME(any_taps)(d, x, left, w, sum, s);
-    }
+    for (int64_t z = 0; z < p->depth; z++)
+        for (int64_t k = r->lo; k < r->hi; k++)
+            NAME(channels)
+            (d, p, p->x + z * p->x_step + (r->top + k * d->dilation[0]) * line + left * BLOCK,
+             p->w + z * p->w_step + k * d->width * d->kernel[1] * BLOCK, left, sum, s);
     if (d->clamp) {
 #pragma GCC unroll 8
         for (int i = 0; i < s.n; i++)
@@ -82,29 +97,37 @@ NAME(tile)(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
         STORE(y + i * BLOCK, sum[i]);
 }
 
-#define ONE_TILE(t, s, e, i) NAME(tile)(d, p, r, from, (struct shape){ i, t, s, e })
-#define TILES(name, t, s, e)                                                                 \
+#define ONE_TILE(t, s, e, g, i) NAME(tile)(d, p, r, from, (struct shape){ i, t, s, e, g })
+#define TILES(name, t, s, e, g)                                                              \
     TARGET static void NAME(name)(const struct pare_depthwise *d,                            \
                                   const struct pare_depthwise_plane *p, const struct row *r, \
                                   int64_t from, int n)                                       \
     {                                                                                        \
         switch (n) {                                                                         \
-            PARE_CASES_8(ONE_TILE, t, s, e);                                                 \
+            PARE_CASES_8(ONE_TILE, t, s, e, g);                                              \
         default: break;                                                                      \
         }                                                                                    \
     }
 
-TILES(tile_any, 0, 1, true)
-TILES(tile_3_1, 3, 1, false)
-TILES(edge_3_1, 3, 1, true)
-TILES(tile_3_2, 3, 2, false)
-TILES(edge_3_2, 3, 2, true)
-TILES(tile_5_1, 5, 1, false)
-TILES(edge_5_1, 5, 1, true)
-TILES(tile_5_2, 5, 2, false)
-TILES(edge_5_2, 5, 2, true)
-TILES(tile_7_1, 7, 1, false)
-TILES(edge_7_1, 7, 1, true)
+TILES(tile_any, 0, 1, false, false)
+TILES(edge_any, 0, 1, true, false)
+TILES(tile_3_1, 3, 1, false, false)
+TILES(edge_3_1, 3, 1, true, false)
+TILES(tile_3_2, 3, 2, false, false)
+TILES(edge_3_2, 3, 2, true, false)
+TILES(tile_5_1, 5, 1, false, false)
+TILES(edge_5_1, 5, 1, true, false)
+TILES(tile_5_2, 5, 2, false, false)
+TILES(edge_5_2, 5, 2, true, false)
+TILES(tile_7_1, 7, 1, false, false)
+TILES(edge_7_1, 7, 1, true, false)
+
+TILES(group_any, 0, 1, false, true)
+TILES(group_edge_any, 0, 1, true, true)
+TILES(group_3_1, 3, 1, false, true)
+TILES(group_edge_3_1, 3, 1, true, true)
+TILES(group_3_2, 3, 2, false, true)
+TILES(group_edge_3_2, 3, 2, true, true)
 
 #undef TILES
 #undef ONE_TILE
@@ -113,20 +136,28 @@ TILES(edge_7_1, 7, 1, true)
 static void NAME(pick)(const struct pare_depthwise *d, tiler *run[2])
 {
     static const struct {
-        int64_t taps, stride;
+        int64_t taps, stride; /* 0: any */
+        bool grouped;
         tiler *inside, *edge;
     } list[] = {
-        { 3, 1, NAME(tile_3_1), NAME(edge_3_1) }, { 3, 2, NAME(tile_3_2), NAME(edge_3_2) },
-        { 5, 1, NAME(tile_5_1), NAME(edge_5_1) }, { 5, 2, NAME(tile_5_2), NAME(edge_5_2) },
-        { 7, 1, NAME(tile_7_1), NAME(edge_7_1) },
+        { 3, 1, false, NAME(tile_3_1), NAME(edge_3_1) },
+        { 3, 2, false, NAME(tile_3_2), NAME(edge_3_2) },
+        { 5, 1, false, NAME(tile_5_1), NAME(edge_5_1) },
+        { 5, 2, false, NAME(tile_5_2), NAME(edge_5_2) },
+        { 7, 1, false, NAME(tile_7_1), NAME(edge_7_1) },
+        { 0, 0, false, NAME(tile_any), NAME(edge_any) },
+        { 3, 1, true, NAME(group_3_1), NAME(group_edge_3_1) },
+        { 3, 2, true, NAME(group_3_2), NAME(group_edge_3_2) },
+        { 0, 0, true, NAME(group_any), NAME(group_edge_any) },
     };
+    size_t i = 0;
 
-    run[0] = run[1] = NAME(tile_any);
-    for (size_t i = 0; i < sizeof(list) / sizeof(*list) && d->dilation[1] == 1; i++)
-        if (list[i].taps == d->kernel[1] && list[i].stride == d->stride[1]) {
-            run[0] = list[i].inside;
-            run[1] = list[i].edge;
-        }
+    while (list[i].grouped != d->grouped ||
+           (list[i].taps && (d->dilation[1] != 1 || list[i].taps != d->kernel[1] ||
+                             list[i].stride != d->stride[1])))
+        i++;
+    run[0] = list[i].inside;
+    run[1] = list[i].edge;
 }
 
 #endif

@@ -12,4 +12,12 @@
 struct pare_node *pare_padded_mean(const struct pare_match *v, struct pare_node *n,
                                    struct pare_window *w);
 
+/* Is it a window of a few taps next to each other, which are combined one by one?  Others are
+ * combined by axis (rows/pool_lines.c). */
+static inline bool pare_small_pool(const struct pare_window *w)
+{
+    return w->kernel[0] == 1 && w->dilation[1] == 1 && w->dilation[2] == 1 && w->kernel[1] <= 3 &&
+           w->kernel[2] <= 3;
+}
+
 #endif

@@ -1,4 +1,4 @@
-/* pool_blocked.c - MaxPool, AveragePool and global means in the blocked layout.
+/* pool_blocked.c - small MaxPool and AveragePool and global means in the blocked layout.
  *
  * The b channels of a block are contiguous, so every tap of a window is one vector operation.
  * Padding lanes remain zero, since the maximum starts from the first tap.  NaN is larger than
@@ -32,7 +32,7 @@ static bool read_window(const struct pare_node *n, struct pool *p)
         return false;
     p->count_pad = !p->max && pare_pool_counts_pad(n);
     pare_window_3d(&p->w);
-    return true;
+    return pare_small_pool(&p->w);
 }
 
 static bool pool_blocked_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -53,7 +53,7 @@ static bool pool_blocked_match(const struct pare_match *v, struct pare_node *n, 
     p->global = pare_is_spatial_mean(n);
     if (!p->global && !read_window(n, p)) {
         pool = pare_padded_mean(v, n, &p->w);
-        if (!pool)
+        if (!pool || !pare_small_pool(&p->w))
             return false;
         p->count_pad = true;
     }

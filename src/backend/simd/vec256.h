@@ -16,6 +16,9 @@
         _mm256_add_epi32(_mm256_castps_si256(v), _mm256_slli_epi32(_mm256_cvtps_epi32(k), 23)))
 #define INVERSE(v) _mm256_div_ps(ALL(1.0f), v)
 #define KEEP(v) __asm__("" : "+x"(v)) /* load it once for all uses */
+#define INDEX __m256i
+#define LOAD_INDEX(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define PERMUTE(v, i) _mm256_permutevar8x32_ps(v, i)
 #define BLOCK 8
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) x##_avx2

@@ -20,6 +20,9 @@
     MUL(_mm512_rcp14_ps(v), \
         _mm512_fnmadd_ps(v, _mm512_rcp14_ps(v), ALL(2.0f))) /* one Newton step */
 #define KEEP(v) __asm__("" : "+v"(v))                       /* load it once for all uses */
+#define INDEX __m512i
+#define LOAD_INDEX(p) _mm512_loadu_si512(p)
+#define PERMUTE(v, i) _mm512_permutexvar_ps(i, v) /* lane k is lane i[k] of v */
 #define BLOCK 16
 #define TARGET __attribute__((target("avx512f")))
 #define NAME(x) x##_avx512

@@ -14,6 +14,9 @@
 #undef TIMES_POW2
 #undef INVERSE
 #undef KEEP
+#undef INDEX
+#undef LOAD_INDEX
+#undef PERMUTE
 #undef BLOCK
 #undef TARGET
 #undef NAME

@@ -6,6 +6,8 @@
 #ifndef PARE_BACKEND_SIMD_VEC_PLAIN_H
 #define PARE_BACKEND_SIMD_VEC_PLAIN_H
 
+#include <stdint.h>
+
 #include "../../base/simd.h"
 
 typedef float pare_v4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -54,6 +56,17 @@ PARE_SIMD_PART struct pare_pair pare_pair_all(float a)
     return (struct pare_pair){ { a, a, a, a }, { a, a, a, a } };
 }
 
+/* Lane k is lane i[k] of v. */
+PARE_SIMD_PART struct pare_pair pare_pair_permute(struct pare_pair v, const int32_t *i)
+{
+    float a[8], b[8];
+
+    pare_pair_store(a, v);
+    for (int k = 0; k < 8; k++)
+        b[k] = a[i[k]];
+    return pare_pair_load(b);
+}
+
 #endif
 
 #define VEC struct pare_pair
@@ -71,6 +84,9 @@ PARE_SIMD_PART struct pare_pair pare_pair_all(float a)
 #define TIMES_POW2(v, k) pare_pair_times_pow2(v, k)
 #define INVERSE(v) pare_pair_div(ALL(1.0f), v)
 #define KEEP(v) ((void)0)
+#define INDEX const int32_t *
+#define LOAD_INDEX(p) (p)
+#define PERMUTE(v, i) pare_pair_permute(v, i)
 #define BLOCK 8
 #define TARGET
 #define NAME(x) x##_plain

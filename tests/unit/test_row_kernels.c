@@ -1,0 +1,131 @@
+/* test_row_kernels.c - vectorized kernels of pools and other operators against reference kernels. */
+#include "kernel_rig.h"
+
+/* ---- pools -------------------------------------------------------------------------- */
+
+static struct bin random_window(int nd, const int64_t *in, bool mean)
+{
+    int64_t k[3], stride[3], dilation[3], pads[6];
+    struct bin all = NOTHING;
+
+    for (int i = 0; i < nd; i++) {
+        dilation[i] = in[i] > 6 ? random_between(1, 2) : 1;
+        k[i] = random_between(1, (in[i] - 1) / dilation[i] + 1 < 14 ? (in[i] - 1) / dilation[i] + 1
+                                                                    : 14);
+        stride[i] = random_between(1, random_between(0, 5) ? 3 : 11);
+        pads[i] = random_between(0, k[i] - 1);
+        pads[nd + i] = random_between(0, k[i] - 1);
+    }
+    all = CAT(at_ints("kernel_shape", nd, k), at_ints("strides", nd, stride),
+              at_ints("pads", 2 * nd, pads), at_int("ceil_mode", random_between(0, 1)));
+    if (mean)
+        return CAT(all, at_int("count_include_pad", random_between(0, 1)),
+                   at_ints("dilations", nd, dilation));
+    return CAT(all, at_ints("dilations", nd, dilation));
+}
+
+/* A few values that are not finite. */
+static void put_specials(struct pare_tensor *t)
+{
+    static const float list[] = { NAN, INFINITY, -INFINITY };
+
+    for (int i = 0; i < 3; i++)
+        pare_f32_mut(t)[random_between(0, pare_numel(t) - 1)] = list[i];
+}
+
+/* Windows of one to three axes, row-major and in the layout of a convolution. */
+static void test_random_pools(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 11);
+    for (int i = 0; i < 240; i++) {
+        int nd = (int)random_between(1, 3);
+        int64_t c = random_between(1, 20), dim[5] = { random_between(1, 2), c, 0, 0, 0 };
+        bool blocked = i % 2, mean = random_between(0, 1);
+        struct rig r = { .b = { .opset = 19 }, .tolerance = 2e-6 };
+        const char *x, *y;
+
+        for (int k = 0; k < nd; k++)
+            dim[k + 2] = random_between(1, nd == 3 ? 9 : nd == 2 ? 33 : 150);
+        x = rig_input(&r, PARE_F32, nd + 2, dim);
+        if (!blocked && !mean)
+            put_specials(&r.in[0]);
+        r.tolerance = blocked ? 2e-5 : r.tolerance;
+        x = blocked ? rig_conv(&r.b, x, nd + 2, c) : x;
+        y = build_node(&r.b, mean ? "AveragePool" : "MaxPool", NAMES(x),
+                       random_window(nd, dim + 2, mean));
+        rig_check(&r, blocked ? rig_conv(&r.b, y, nd + 2, c) : y, mean ? "AveragePool" : "MaxPool",
+                  blocked ? NULL : "pool_lines");
+    }
+}
+
+static void test_global_pools(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 12);
+    for (int i = 0; i < 60; i++) {
+        int64_t c = random_between(1, 40),
+                dim[4] = { 2, c, random_between(1, 12), random_between(1, 12) };
+        bool blocked = i % 2, mean = random_between(0, 1);
+        const char *type = mean ? "GlobalAveragePool" : "GlobalMaxPool";
+        struct rig r = { .b = { .opset = 19 }, .tolerance = blocked ? 2e-5 : 2e-6 };
+        const char *x = rig_input(&r, PARE_F32, 4, dim), *y;
+
+        if (!blocked && !mean)
+            put_specials(&r.in[0]);
+        x = blocked ? rig_conv(&r.b, x, 4, c) : x;
+        y = build_node(&r.b, type, NAMES(x), NOTHING);
+        rig_check(&r, blocked ? rig_conv(&r.b, y, 4, c) : y, type,
+                  blocked && mean ? NULL : "pool_lines");
+    }
+}
+
+/* ---- grouped convolutions --------------------------------------------------------- */
+
+/* Groups of a few channels and outputs within a block, of one to three axes. */
+static void test_narrow_groups(void **state)
+{
+    static const int64_t shapes[][2] = { { 1, 1 }, { 2, 2 }, { 4, 4 }, { 1, 2 },
+                                         { 2, 1 }, { 4, 2 }, { 2, 4 }, { 1, 8 } };
+
+    (void)state;
+    pare_rng_init(&rng, 13);
+    for (int i = 0; i < 160; i++) {
+        const int64_t *g = shapes[i % 8], groups = 4 * random_between(1, 10) + random_between(0, 1);
+        int64_t c = groups * g[0], out = groups * g[1], dim[5] = { 2, c }, w[5] = { out, g[0] };
+        int64_t stride[3], dilation[3], pads[6];
+        int nd = (int)random_between(1, 3);
+        struct rig r = { .b = { .opset = 19 }, .tolerance = 2e-5 };
+        bool fits = (i % 2 || out % 16 == 0) && g[0] <= g[1] &&
+                    (g[0] == g[1] || (groups * g[0]) % 16 == 0 || c < 8);
+        const char *x, *y;
+
+        for (int k = 0; k < nd; k++) {
+            w[k + 2] = i % 3 ? 3 : random_between(1, 5);
+            dilation[k] = i % 3 ? 1 : random_between(1, 3);
+            stride[k] = random_between(1, 2);
+            pads[k] = random_between(0, 2);
+            pads[nd + k] = random_between(0, 2);
+            dim[k + 2] = (w[k + 2] - 1) * dilation[k] + random_between(1, nd == 3 ? 5 : 20);
+        }
+        x = rig_conv(&r.b, rig_input(&r, PARE_F32, nd + 2, dim), nd + 2, c);
+        y = build_node(&r.b, "Conv",
+                       NAMES(x, rig_weights(&r.b, nd + 2, w), rig_weights(&r.b, 1, &out)),
+                       CAT(at_int("group", groups), at_ints("strides", nd, stride),
+                           at_ints("dilations", nd, dilation), at_ints("pads", 2 * nd, pads)));
+        y = i % 2 ? build_node(&r.b, "Relu", NAMES(y), NOTHING)
+                  : build_node(&r.b, "Sigmoid", NAMES(y), NOTHING);
+        rig_check(&r, rig_conv(&r.b, y, nd + 2, out), "Conv", fits ? "conv_depthwise" : NULL);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_random_pools, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_global_pools, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_narrow_groups, make_pool, drop_pool),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
