@@ -119,12 +119,112 @@ static void test_narrow_groups(void **state)
     }
 }
 
+/* ---- GridSample --------------------------------------------------------------------- */
+
+/* All modes, row-major and after a convolution, with positions outside, NaN and infinities. */
+static void test_grid_sample(void **state)
+{
+    static const char *const modes[] = { "linear", "nearest", "cubic" };
+    static const char *const pads[] = { "zeros", "border", "reflection" };
+
+    (void)state;
+    pare_rng_init(&rng, 14);
+    for (int i = 0; i < 72; i++) {
+        int64_t c = random_between(1, 20), h = random_between(1, 20), w = random_between(1, 20);
+        bool blocked = i % 2, fast = i % 3 < 2 && i / 6 % 3 < 2;
+        struct rig r = { .b = { .opset = 20 }, .tolerance = blocked ? 3e-5 : 3e-6 };
+        const char *x = rig_input(&r, PARE_F32, INTS(2, c, h, w)), *y;
+        const char *g = rig_input(&r, PARE_F32,
+                                  INTS(2, random_between(1, 20), random_between(1, 20), 2));
+
+        if (!blocked)
+            put_specials(&r.in[0]);
+        put_specials(&r.in[1]);
+        pare_f32_mut(&r.in[1])[0] = 1e30f;
+        x = blocked ? rig_conv(&r.b, x, 4, c) : x;
+        y = build_node(&r.b, "GridSample", NAMES(x, g),
+                       CAT(at_text("mode", modes[i % 3]), at_text("padding_mode", pads[i / 6 % 3]),
+                           at_int("align_corners", i / 18 % 2)));
+        rig_check(&r, blocked ? rig_conv(&r.b, y, 4, c) : y, "GridSample",
+                  fast ? "grid_sample_rows" : NULL);
+    }
+}
+
+/* ---- Einsum --------------------------------------------------------------------------- */
+
+/* Equations with labels of sizes 1 to 6; those of attention and of linear layers run by GEMM. */
+static void test_einsum(void **state)
+{
+    static const struct {
+        const char *text;
+        bool fast;
+    } list[] = {
+        { "bhid,bhjd->bhij", true }, { "bhij,bhjd->bhid", true }, { "bihd,bjhd->bhij", true },
+        { "bhij,bjhd->bihd", true }, { "ij,jk->ik", true },       { "ij,jk->ki", true },
+        { "ji,kj->ik", true },       { "bij,bjk->bki", true },    { "abc,cd->abd", true },
+        { "abc,cbd->ad", false },     { "abc,bcd->ad", true },     { "i,j->ij", true },
+        { "i,i->", true },           { "bi,bi->b", true },        { "...ij,...jk->...ik", true },
+        { "bchw,bkc->bkhw", true },  { "nctkv,kvw->nctw", true }, { "ij,kj->", false },
+        { "iij,jk->ik", false },     { "abcd,abd->abc", true },   { "bhij,bhjd->bijh", false },
+    };
+
+    (void)state;
+    pare_rng_init(&rng, 15);
+    for (size_t e = 0; e < sizeof(list) / sizeof(*list); e++)
+        for (int i = 0; i < 6; i++) {
+            struct rig r = { .b = { .opset = 17 }, .tolerance = 1e-5 };
+            int64_t size[128], dim[2][5];
+            int k = 0, rank[2] = { 0 };
+            const char *name[2];
+
+            for (int c = 0; c < 128; c++)
+                size[c] = i ? random_between(i > 2, 6) + (i < 3) : 1;
+            for (const char *p = list[e].text; *p != '-'; p++) {
+                if (*p == ',')
+                    k++;
+                else
+                    dim[k][rank[k]++] = *p == '.' ? size['.'] : size[(int)*p];
+                p += *p == '.' ? 2 : 0;
+            }
+            for (k = 0; k < 2; k++)
+                name[k] = rig_input(&r, PARE_F32, rank[k], dim[k]);
+            rig_check(&r, build_node(&r.b, "Einsum", 2, name, at_text("equation", list[e].text)),
+                      "Einsum", list[e].fast ? "einsum_gemm" : NULL);
+        }
+}
+
+/* ---- taps in the padding -------------------------------------------------------------- */
+
+/* Dilations beyond the image: the outer taps of a filter only read padding. */
+static void test_dead_taps(void **state)
+{
+    (void)state;
+    pare_rng_init(&rng, 16);
+    for (int i = 0; i < 60; i++) {
+        int64_t h = random_between(1, 9), w = random_between(1, 9), d = random_between(1, 12);
+        int64_t k = random_between(1, 4), pads[4], stride = random_between(1, 3);
+        struct rig r = { .b = { .opset = 17 }, .tolerance = 2e-5 };
+        const char *x = rig_input(&r, PARE_F32, INTS(1, 6, h, w));
+
+        for (int a = 0; a < 4; a++)
+            pads[a] = d * (k - 1) / 2 + random_between(0, d * (k - 1) / 2 + 1);
+        rig_check(&r,
+                  build_node(&r.b, "Conv", NAMES(x, rig_weights(&r.b, INTS(5, 6, k, k))),
+                             CAT(at_ints("dilations", INTS(d, d)), at_ints("pads", 4, pads),
+                                 at_ints("strides", INTS(stride, stride)))),
+                  "Conv", NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_random_pools, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_global_pools, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_narrow_groups, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_grid_sample, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_einsum, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_dead_taps, make_pool, drop_pool),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

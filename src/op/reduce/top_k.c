@@ -1,6 +1,6 @@
 /* top_k.c - TopK: the k largest or smallest elements along an axis, and their indices.
  *
- * Every element becomes an int64 key with the same order, so that one sort serves all types:
+ * Every element becomes an int64 key with the same order, so that one heap serves all types:
  * integers unchanged, uint64 with its top bit flipped, floats by their bits.  Of equal elements the
  * first comes first.
  */
@@ -74,23 +74,48 @@ static int64_t key_of(const struct pare_tensor *x, int64_t i)
         return (int64_t)(((const uint64_t *)x->data)[i] ^ (uint64_t)1 << 63);
     if (x->dtype != PARE_F32 && x->dtype != PARE_F64)
         return pare_get_int(x, i);
-    v = pare_get(x, i) + 0.0; /* -0 becomes 0 */
+    v = (x->dtype == PARE_F32 ? (double)pare_f32(x)[i] : ((const double *)x->data)[i]) +
+        0.0; /* -0 becomes 0 */
     memcpy(&bits, &v, sizeof(bits));
     return bits < 0 ? bits ^ INT64_MAX : bits;
 }
 
-/* The elements of the lane at `from`, sorted. */
+/* Let item[at] sink in the heap of k items, whose root is the last in order. */
+static void sink(struct item *item, int64_t k, int64_t at)
+{
+    const struct item moved = item[at];
+
+    for (int64_t child = 2 * at + 1; child < k; child = 2 * at + 1) {
+        if (child + 1 < k && compare(&item[child], &item[child + 1]) < 0)
+            child++;
+        if (compare(&moved, &item[child]) >= 0)
+            break;
+        item[at] = item[child];
+        at = child;
+    }
+    item[at] = moved;
+}
+
+/* The first k elements of the lane at `from`, sorted: a heap holds the best so far. */
 static void sort_lane(const struct pare_node *n, const struct pare_lanes *l, int64_t from,
-                      struct item *item)
+                      int64_t k, struct item *item)
 {
     const struct topk *a = n->attr;
 
-    for (int64_t j = 0; j < l->len; j++) {
+    for (int64_t j = 0; j < l->len && k; j++) {
         int64_t key = key_of(&n->in[X]->t, from + j * l->inner);
 
-        item[j] = (struct item){ a->largest ? key : ~key, j };
+        key = a->largest ? key : ~key;
+        if (j < k) {
+            item[j] = (struct item){ key, j };
+        } else if (key > item[0].key) {
+            item[0] = (struct item){ key, j };
+            sink(item, k, 0);
+        }
+        for (int64_t at = k / 2 - 1; j == k - 1 && at >= 0; at--)
+            sink(item, k, at);
     }
-    qsort(item, (size_t)l->len, sizeof(*item), compare);
+    qsort(item, (size_t)k, sizeof(*item), compare);
 }
 
 static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err)
@@ -111,7 +136,7 @@ static int forward(struct pare_node *n, struct pare_ctx *c, struct pare_err *err
         for (int64_t i = 0; i < l.inner; i++) {
             int64_t from = o * l.len * l.inner + i, to = o * k * l.inner + i;
 
-            sort_lane(n, &l, from, item);
+            sort_lane(n, &l, from, k, item);
             for (int64_t j = 0; j < k; j++) {
                 if (val)
                     memcpy((char *)val->data + (size_t)(to + j * l.inner) * size,
@@ -147,7 +172,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
             int64_t from = o * l.len * l.inner + i, to = o * k * l.inner + i;
 
             if (!idx)
-                sort_lane(n, &l, from, item);
+                sort_lane(n, &l, from, k, item);
             for (int64_t j = 0; j < k; j++) {
                 int64_t at = idx ? idx[to + j * l.inner] : item[j].index;
 
