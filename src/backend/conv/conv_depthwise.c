@@ -1,8 +1,8 @@
 /* conv_depthwise.c - depthwise and narrow grouped Conv with constant filters in the blocked layout,
  * of one to three axes, with post-ops.
  *
- * A group of a few channels lies within a block: a permutation of an input block's lanes gives every
- * output lane its k-th input.
+ * A group of a few channels lies within a block: a permutation of an input block's lanes gives
+ * every output lane its k-th input.
  */
 #include "../fuse/conv_fuse.h"
 

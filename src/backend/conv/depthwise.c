@@ -21,7 +21,7 @@ struct row {
     int64_t at, top, lo, hi;
 };
 
-/* Results per tile; filter width, 0: any; stride; whether taps may be outside the input, and whether
+/* Results per tile; filter width, 0: any; stride; whether taps may be outside the input; whether
  * channels have to be permuted. */
 struct shape {
     int n, taps, stride;

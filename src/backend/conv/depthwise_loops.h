@@ -5,9 +5,9 @@
  */
 #ifdef VEC
 
-/* sum += one row of taps of one channel.  x points to the first tap's input of the tile, column `left` of the
- * input.  Every input is loaded once, for all taps that read it.  n, taps and stride are constants
- * at each inlined call; `edge`: some columns may be outside the input. */
+/* sum += one row of taps of one channel.  x points to the first tap's input of the tile, column
+ * `left` of the input.  Every input is loaded once, for all taps that read it.  n, taps and stride
+ * are constants at each inlined call; `edge`: some columns may be outside the input. */
 TARGET static inline __attribute__((always_inline)) void
 NAME(taps)(const struct pare_depthwise *d, const float *x, int64_t left, const float *w,
            INDEX lanes, VEC sum[TILE], const struct shape s)
@@ -85,8 +85,8 @@ NAME(tile)(const struct pare_depthwise *d, const struct pare_depthwise_plane *p,
     for (int64_t z = 0; z < p->depth; z++)
         for (int64_t k = r->lo; k < r->hi; k++)
             NAME(channels)
-            (d, p, p->x + z * p->x_step + (r->top + k * d->dilation[0]) * line + left * BLOCK,
-             p->w + z * p->w_step + k * d->width * d->kernel[1] * BLOCK, left, sum, s);
+    (d, p, p->x + z * p->x_step + (r->top + k * d->dilation[0]) * line + left * BLOCK,
+     p->w + z * p->w_step + k * d->width * d->kernel[1] * BLOCK, left, sum, s);
     if (d->clamp) {
 #pragma GCC unroll 8
         for (int i = 0; i < s.n; i++)

@@ -1,5 +1,5 @@
-/* einsum_gemm.c - Einsum of two tensors as products of matrices, one GEMM for each index of the labels
- * that both and the result have.
+/* einsum_gemm.c - Einsum of two tensors as products of matrices: one GEMM for each index of the
+ * labels that both and the result have.
  */
 #include "../backend.h"
 

@@ -1,5 +1,5 @@
-/* pool_lines.c - MaxPool, AveragePool and global pools, row-major or with large or three-dimensional
- * windows in the blocked layout.
+/* pool_lines.c - MaxPool, AveragePool and global pools, row-major, or in the blocked layout with
+ * large or three-dimensional windows.
  *
  * A pool is separable: the input lines that a line of outputs reads are combined first, element by
  * element, then the taps along the line.  Both are loops over contiguous memory, and a window of
