@@ -193,6 +193,72 @@ static void test_einsum(void **state)
         }
 }
 
+/* ---- comparisons, logic, Where, Cast ---------------------------------------------------- */
+
+/* A shape that is broadcast to dim: some axes are 1, leading ones may be missing. */
+static const char *broadcast_input(struct rig *r, int dtype, const int64_t *dim)
+{
+    int64_t own[4];
+    int first = (int)random_between(0, 2);
+
+    for (int i = 0; i < 4; i++)
+        own[i] = random_between(0, 3) ? dim[i] : 1;
+    return rig_input(r, dtype, 4 - first, own + first);
+}
+
+static void test_selections(void **state)
+{
+    static const struct {
+        const char *op;
+        int type[3]; /* of the inputs; 0: none */
+        int to;      /* Cast */
+    } list[] = {
+        { "Equal", { PARE_F32, PARE_F32 }, 0 },
+        { "Equal", { PARE_I32, PARE_I32 }, 0 },
+        { "Equal", { PARE_I64, PARE_I64 }, 0 },
+        { "Greater", { PARE_F32, PARE_F32 }, 0 },
+        { "Greater", { PARE_I64, PARE_I64 }, 0 },
+        { "Less", { PARE_F32, PARE_F32 }, 0 },
+        { "Less", { PARE_I32, PARE_I32 }, 0 },
+        { "GreaterOrEqual", { PARE_F32, PARE_F32 }, 0 },
+        { "LessOrEqual", { PARE_I64, PARE_I64 }, 0 },
+        { "And", { PARE_BOOL, PARE_BOOL }, 0 },
+        { "Or", { PARE_BOOL, PARE_BOOL }, 0 },
+        { "Xor", { PARE_BOOL, PARE_BOOL }, 0 },
+        { "Not", { PARE_BOOL }, 0 },
+        { "Cast", { PARE_BOOL }, PARE_F32 },
+        { "Cast", { PARE_BOOL }, PARE_I64 },
+        { "Cast", { PARE_I64 }, PARE_F32 },
+        { "Cast", { PARE_I32 }, PARE_F32 },
+        { "Cast", { PARE_F32 }, PARE_BOOL },
+        { "Cast", { PARE_I64 }, PARE_BOOL },
+        { "Cast", { PARE_I32 }, PARE_I64 },
+        { "Where", { PARE_BOOL, PARE_F32, PARE_F32 }, 0 },
+        { "Where", { PARE_BOOL, PARE_I64, PARE_I64 }, 0 },
+    };
+
+    (void)state;
+    pare_rng_init(&rng, 17);
+    for (size_t e = 0; e < sizeof(list) / sizeof(*list); e++)
+        for (int i = 0; i < 8; i++) {
+            int64_t dim[4] = { random_between(1, 3), random_between(1, 5), random_between(1, 40),
+                               random_between(1, i % 4 ? 50 : 1500) };
+            struct rig r = { .b = { .opset = 17 } };
+            const char *name[3];
+            int n = 0;
+
+            for (; n < 3 && list[e].type[n]; n++) {
+                name[n] = broadcast_input(&r, list[e].type[n], dim);
+                if (list[e].type[n] == PARE_F32)
+                    put_specials(&r.in[n]);
+            }
+            rig_check(&r,
+                      build_node(&r.b, list[e].op, n, name,
+                                 list[e].to ? at_int("to", list[e].to) : NOTHING),
+                      list[e].op, "select_rows");
+        }
+}
+
 /* ---- taps in the padding -------------------------------------------------------------- */
 
 /* Dilations beyond the image: the outer taps of a filter only read padding. */
@@ -224,6 +290,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_narrow_groups, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_grid_sample, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_einsum, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_selections, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_dead_taps, make_pool, drop_pool),
     };
 
