@@ -185,6 +185,29 @@ static const char *softmax(struct build *b, const char *x)
     return build_node(b, "Softmax", NAMES(x), at_int("axis", -1));
 }
 
+static const char *einsum(struct build *b, const char *x)
+{
+    return build_node(b, "Einsum", NAMES(x, x), at_text("equation", "bcij,bckj->bcik"));
+}
+
+/* At the positions of the elements, as far as 8 x 8 elements reach. */
+static const char *grid_sample(struct build *b, const char *x)
+{
+    const int64_t dim[4] = { 2, 8, 8, 2 };
+    struct pare_tensor t = build_tensor(PARE_F32, 4, dim);
+
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        pare_f32_mut(&t)[i] = ((float)(i % 2 ? i / 16 % 8 : i / 2 % 8) + 0.25f) / 4 - 0.875f;
+    return build_node(b, "GridSample", NAMES(x, build_floats(b, 4, dim, pare_f32(&t))), NOTHING);
+}
+
+static const char *select_wider(struct build *b, const char *x)
+{
+    const char *more = build_node(b, "Greater", NAMES(x, build_scalar(b, 0)), NOTHING);
+
+    return build_node(b, "Where", NAMES(more, x, build_node(b, "Neg", NAMES(x), NOTHING)), NOTHING);
+}
+
 /* A recurrent layer of 16 steps. */
 static const char *recurrent(struct build *b, const char *type, int64_t gates, const char *x)
 {
@@ -321,6 +344,9 @@ static const struct {
     { "conv transpose", conv_transpose, true },
     { "nearest", resize_nearest, true },
     { "linear", resize_linear, true },
+    { "einsum", einsum, true },
+    { "grid sample", grid_sample, true },
+    { "select", select_wider, true },
 };
 
 static const struct {
