@@ -150,49 +150,6 @@ static void test_grid_sample(void **state)
     }
 }
 
-/* ---- Einsum --------------------------------------------------------------------------- */
-
-/* Equations with labels of sizes 1 to 6; those of attention and of linear layers run by GEMM. */
-static void test_einsum(void **state)
-{
-    static const struct {
-        const char *text;
-        bool fast;
-    } list[] = {
-        { "bhid,bhjd->bhij", true }, { "bhij,bhjd->bhid", true }, { "bihd,bjhd->bhij", true },
-        { "bhij,bjhd->bihd", true }, { "ij,jk->ik", true },       { "ij,jk->ki", true },
-        { "ji,kj->ik", true },       { "bij,bjk->bki", true },    { "abc,cd->abd", true },
-        { "abc,cbd->ad", false },    { "abc,bcd->ad", true },     { "i,j->ij", true },
-        { "i,i->", true },           { "bi,bi->b", true },        { "...ij,...jk->...ik", true },
-        { "bchw,bkc->bkhw", true },  { "nctkv,kvw->nctw", true }, { "ij,kj->", false },
-        { "iij,jk->ik", false },     { "abcd,abd->abc", true },   { "bhij,bhjd->bijh", false },
-    };
-
-    (void)state;
-    pare_rng_init(&rng, 15);
-    for (size_t e = 0; e < sizeof(list) / sizeof(*list); e++)
-        for (int i = 0; i < 6; i++) {
-            struct rig r = { .b = { .opset = 17 }, .tolerance = 1e-5 };
-            int64_t size[128], dim[2][5];
-            int k = 0, rank[2] = { 0 };
-            const char *name[2];
-
-            for (int c = 0; c < 128; c++)
-                size[c] = i ? random_between(i > 2, 6) + (i < 3) : 1;
-            for (const char *p = list[e].text; *p != '-'; p++) {
-                if (*p == ',')
-                    k++;
-                else
-                    dim[k][rank[k]++] = *p == '.' ? size['.'] : size[(int)*p];
-                p += *p == '.' ? 2 : 0;
-            }
-            for (k = 0; k < 2; k++)
-                name[k] = rig_input(&r, PARE_F32, rank[k], dim[k]);
-            rig_check(&r, build_node(&r.b, "Einsum", 2, name, at_text("equation", list[e].text)),
-                      "Einsum", list[e].fast ? "einsum_gemm" : NULL);
-        }
-}
-
 /* ---- comparisons, logic, Where, Cast ---------------------------------------------------- */
 
 /* A shape that is broadcast to dim: some axes are 1, leading ones may be missing. */
@@ -289,7 +246,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_global_pools, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_narrow_groups, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_grid_sample, make_pool, drop_pool),
-        cmocka_unit_test_setup_teardown(test_einsum, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_selections, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_dead_taps, make_pool, drop_pool),
     };

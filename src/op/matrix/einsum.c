@@ -6,7 +6,6 @@
  */
 #include <ctype.h>
 
-#include "../op.h"
 #include "matrix.h"
 
 enum { LETTERS = 52, LABELS = PARE_EINSUM_LABELS, MAX_IN = 16 };
@@ -437,117 +436,6 @@ static double macs(const struct pare_node *n)
     for (int i = 0; i < LABELS; i++)
         total *= p.size[i] < 0 ? 1 : (double)p.size[i];
     return total;
-}
-
-/* ---- as products of matrices ------------------------------------------------------------ */
-
-/* Labels of one kind, merged into one axis: size and the strides in A, B and C. */
-struct axis {
-    int64_t size, stride[3];
-};
-
-/* Is label l an axis of A, B (k = 0, 1) or C (2)?  Axes of size 1 do not matter. */
-static bool has_label(const struct plan *p, int k, int l)
-{
-    if (k < 2)
-        return p->stride[k][l] != 0;
-    for (int i = 0; i < p->rank; i++)
-        if (p->out[i] == l)
-            return true;
-    return false;
-}
-
-/* Put label l before the axis if that leaves one axis; false: strides differ. */
-static bool merge(struct axis *a, int64_t size, const int64_t *stride)
-{
-    for (int k = 0; k < 3 && a->size > 1; k++)
-        if (stride[k] != a->stride[k] * a->size)
-            return false;
-    for (int k = 0; k < 3 && a->size == 1; k++)
-        a->stride[k] = stride[k];
-    a->size *= size;
-    return true;
-}
-
-/* Sort labels into loops, M, N and K; those of M and N that cannot be merged become loops. */
-static bool sort_labels(const struct plan *p, struct pare_einsum_product *e, struct axis *axis)
-{
-    int64_t at = 1, stride[3] = { 0 };
-
-    for (int i = p->rank - 1; i >= 0; i--) {
-        int l = p->out[i], kind = has_label(p, 0, l) - has_label(p, 1, l);
-
-        stride[0] = p->stride[0][l];
-        stride[1] = p->stride[1][l];
-        stride[2] = at;
-        at *= p->size[l];
-        if (p->size[l] == 1 || (kind && merge(&axis[kind < 0], p->size[l], stride)))
-            continue;
-        e->size[e->n_loops] = p->size[l];
-        for (int k = 0; k < 3; k++)
-            e->stride[k][e->n_loops] = stride[k];
-        e->n_loops++;
-    }
-    for (int left = p->n_sum; left > 0; left--) { /* K: innermost axis of A first */
-        int best = -1;
-
-        for (int i = 0; i < p->n_sum; i++) {
-            int l = p->sum[i];
-
-            if (p->size[l] > 1 && (!has_label(p, 0, l) || !has_label(p, 1, l)))
-                return false;
-            if (p->size[l] > 1 &&
-                (axis[2].size == 1 || p->stride[0][l] > axis[2].stride[0] * (axis[2].size - 1)) &&
-                (best < 0 || p->stride[0][l] < p->stride[0][best]))
-                best = l;
-        }
-        stride[0] = best < 0 ? 0 : p->stride[0][best];
-        stride[1] = best < 0 ? 0 : p->stride[1][best];
-        stride[2] = 0;
-        if (best >= 0 && !merge(&axis[2], p->size[best], stride))
-            return false;
-    }
-    return true;
-}
-
-/* The row stride of a matrix (rows, columns) with these axes, or of its transpose; false: neither
- * has contiguous rows. */
-static bool row_stride(const struct axis *rows, const struct axis *columns, int k, bool *transposed,
-                       int64_t *ld)
-{
-    const int64_t r = rows->stride[k], c = columns->stride[k];
-
-    *transposed = columns->size > 1 && c != 1;
-    if (*transposed && rows->size > 1 && r != 1)
-        return false;
-    *ld = *transposed ? c : rows->size > 1 ? r : columns->size;
-    return *ld >= (*transposed ? rows->size : columns->size);
-}
-
-bool pare_einsum_product(const struct pare_node *n, struct pare_einsum_product *e)
-{
-    struct axis axis[3] = { { 1, { 0 } }, { 1, { 0 } }, { 1, { 0 } } }; /* M, N, K */
-    struct pare_err err;
-    struct plan p;
-    bool tc;
-
-    *e = (struct pare_einsum_product){ .n_loops = 0 };
-    if (n->n_in != 2 || n->in[0]->t.dtype != PARE_F32 || make_plan(n, &p, &err) ||
-        !sort_labels(&p, e, axis))
-        return false;
-    e->swap = axis[1].size == 1 || (axis[0].size > 1 && axis[0].stride[2] == 1);
-    if (e->swap) { /* C' = op(B)' op(A)' */
-        struct axis m = axis[0];
-
-        axis[0] = axis[1];
-        axis[1] = m;
-    }
-    e->M = axis[0].size;
-    e->N = axis[1].size;
-    e->K = axis[2].size;
-    return row_stride(&axis[0], &axis[2], e->swap, &e->ta, &e->lda) &&
-           row_stride(&axis[2], &axis[1], !e->swap, &e->tb, &e->ldb) &&
-           row_stride(&axis[0], &axis[1], 2, &tc, &e->ldc) && !tc;
 }
 
 const struct pare_op pare_op_einsum = {

@@ -73,19 +73,4 @@ void pare_matmul_backward(const struct pare_node *n);
 double pare_matmul_macs(const struct pare_tensor *a, const struct pare_tensor *b);
 void pare_matmul_ties(const struct pare_node *n, int b, struct pare_ties *t);
 
-/* An Einsum of two float32 tensors as products of matrices: for every index of the loops, C (M, N)
- * = op(A) op(B), where op(A) is A (M, K) or, with ta, the transpose of A (K, M); op(B) likewise. */
-struct pare_einsum_product {
-    bool swap; /* A is input 1, B input 0 */
-    bool ta, tb;
-    int64_t M, N, K;
-    int64_t lda, ldb, ldc; /* row strides */
-    int n_loops;
-    int64_t size[PARE_MAX_RANK];      /* of the loops, the outermost first */
-    int64_t stride[3][PARE_MAX_RANK]; /* of A, B and C by loop */
-};
-
-/* False: it is something else, or strides do not allow it. */
-bool pare_einsum_product(const struct pare_node *n, struct pare_einsum_product *e);
-
 #endif
