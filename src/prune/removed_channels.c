@@ -304,7 +304,7 @@ static int pass(struct pare_removed *r, struct pare_err *err)
     clear(r);
     for (int i = 0; i < r->g->n_nodes; i++) {
         struct pare_mark m = pare_mark(r->c->scratch);
-        int kind = r->step[r->g->node[i]->id].kind;
+        enum pare_removed_kind kind = r->step[r->g->node[i]->id].kind;
         int rc = kind == PARE_REMOVED_OTHER ? 0 : one[kind](r, r->g->node[i], err);
 
         pare_reset(r->c->scratch, m);

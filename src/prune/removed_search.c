@@ -248,7 +248,7 @@ static unsigned moved_axes(const struct pare_node *n)
 {
     unsigned axes = 0;
 
-    for (int axis = 0; axis < PARE_MAX_RANK && axis < 32; axis++)
+    for (int axis = 0; axis < PARE_MAX_RANK; axis++)
         if (n->op->constant_channel(n, axis, 0, 0) == 0)
             axes |= 1u << axis;
     return axes;
