@@ -118,10 +118,12 @@ struct pare_prune_opts {
     const struct pare_speedup_opts *shrink; /* with speedup; NULL: defaults */
     pare_progress_fn *progress;             /* NULL: none */
     void *user;
+    bool repair; /* fit the layers after removed channels to what is left, by least squares on the
+                    data, before any fine-tuning; needs data */
 };
 
 struct pare_prune_report {
-    struct pare_metrics before, masked, after; /* n is 0: not evaluated */
+    struct pare_metrics before, masked, after; /* n is 0: not evaluated; masked: after a repair */
     int64_t weights, zeros;                    /* in the layers that were pruned */
     int64_t params, params_left;               /* of the model */
     double macs, macs_left;                    /* -1: not known */

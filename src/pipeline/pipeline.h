@@ -24,6 +24,8 @@ struct pare_prune_job {
 
     struct pare_compression *compression;
     struct pare_metrics before, masked, after; /* n is 0: not evaluated */
+    struct pare_metrics unrepaired;            /* with o.repair: masked before it */
+    int repaired;                              /* layers */
     bool trained;
     bool recalibrated; /* statistics of normalizations are new */
 };

@@ -6,6 +6,7 @@
 #include "../base/arena.h"
 #include "../base/sized.h"
 #include "../compress/method.h"
+#include "../compress/repair.h"
 #include "../compress/wrap.h"
 #include "../prune/default_rules.h"
 #include "../prune/prune_method.h"
@@ -151,13 +152,54 @@ static int recalibrate(struct pare_prune_job *j, struct pare_err *err)
     return 0;
 }
 
+/* Fit the layers to what is left of their inputs. */
+static int repair(struct pare_prune_job *j, struct pare_model *dense, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+    struct pare_repair r = { .dense = dense,
+                             .data = f->data[0],
+                             .dist = f->dist,
+                             .threads = (int)f->options->c.threads,
+                             .progress = j->o.progress,
+                             .user = j->o.user };
+
+    if (!pare_compression_zeros(j->compression))
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "pruner '%s' prunes while the model trains, and repair needs channels that "
+            "are removed before that: use l1, l2, fpgm or another pruner without training",
+            pare_prune_pruner(&j->o));
+    PARE_TRY(pare_finetune_evaluate(f, f->model, &j->unrepaired, err));
+    PARE_TRY(pare_repair(f->model, &r, j->compression, err));
+    j->repaired = r.layers;
+    return 0;
+}
+
+/* Make the masks; with o.repair keep a copy of the model until layers are repaired. */
+static int mask(struct pare_prune_job *j, struct pare_err *err)
+{
+    struct pare_model *dense;
+    int rc;
+
+    if (!j->o.repair)
+        return pare_compression_compress(j->compression, err);
+    if (!pare_finetune_has_data(&j->tune))
+        return pare_fail(err, PARE_ECONFIG, "repair needs data: use --data");
+    PARE_TRY(pare_model_duplicate(j->tune.model, &dense, err));
+    rc = pare_compression_compress(j->compression, err);
+    if (!rc)
+        rc = repair(j, dense, err);
+    pare_model_free(dense);
+    return rc;
+}
+
 int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
 
     PARE_TRY(pare_prune_open(j, err));
     PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
-    PARE_TRY(pare_compression_compress(j->compression, err));
+    PARE_TRY(mask(j, err));
     if (pare_finetune_has_data(f)) {
         if (pare_compression_zeros(j->compression))
             PARE_TRY(pare_finetune_evaluate(f, f->model, &j->masked, err));

@@ -19,7 +19,7 @@ struct prune {
     struct pare_strs plugin, input, shape;
     struct pare_ints input_shape;
     int64_t round_to;
-    bool json, quiet, dependency_aware, speedup, no_verify, no_bench;
+    bool json, quiet, dependency_aware, speedup, no_verify, no_bench, repair;
 };
 
 static const struct pare_opt prune_opts[] = {
@@ -48,6 +48,9 @@ static const struct pare_opt prune_opts[] = {
     PARE_FLAG("speedup", offsetof(struct prune, speedup),
               "remove the masked channels from the written model, see 'pare speedup'; coupled "
               "layers lose the same channels",
+              0),
+    PARE_FLAG("repair", offsetof(struct prune, repair),
+              "fit the layers after removed channels to what is left, by least squares on --data",
               0),
     PARE_INT("round-to", offsetof(struct prune, round_to),
              "with --speedup: keep a multiple of N channels", 1, 1, 4096),
@@ -144,6 +147,8 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
                            : o->input.n  ? "input"
                            : o->no_bench ? "no-bench"
                                          : "no-verify");
+    if (o->repair && !o->data)
+        return pare_misuse(c, err, "--repair needs --data");
     if (!o->config && o->sparsity < 0)
         return pare_misuse(c, err, "specify --sparsity (for example 0.5) or --config");
     return 0;
@@ -278,6 +283,8 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
                                     .files = &j->files,
                                     .before = j->prune.before,
                                     .masked = j->prune.masked,
+                                    .unrepaired = j->prune.unrepaired,
+                                    .repaired = j->prune.repaired,
                                     .after = j->prune.after,
                                     .trained = j->prune.trained,
                                     .recalibrated = j->prune.recalibrated,
@@ -299,6 +306,7 @@ static void init_job(struct job *j, const struct prune *o)
                           .sparsity = o->sparsity,
                           .config = o->config,
                           .settings = o->set,
+                          .repair = o->repair,
                           .progress = pare_progress_line_show,
                           .user = &j->common.line },
                    .tune = { .data_name = o->data, .valid_name = o->valid, .self_teaching = true },

@@ -63,6 +63,10 @@ int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, b
                pare_whole_text(all, before, sizeof(before)),
                pare_percent_text((double)left, (double)all, part, sizeof(part)));
         pare_metrics_print("before:", &v->before);
+        if (v->unrepaired.n)
+            pare_metrics_print("before repair:", &v->unrepaired);
+        if (v->unrepaired.n)
+            printf("%d layers repaired\n", v->repaired);
         pare_metrics_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
         pare_metrics_print(v->tuned          ? "after training:"
                            : v->recalibrated ? "recalibrated:"
@@ -108,6 +112,8 @@ int pare_prune_json(struct pare_cli *c, const struct pare_prune_summary *v, stru
                     v->files->model, "masks", v->files->masks);
     if (all && v->speedup)
         json_object_set_new(all, "speedup", pare_speedup_job_json(v->speedup));
+    if (all && v->unrepaired.n)
+        json_object_set_new(all, "unrepaired", pare_metrics_json(&v->unrepaired));
     if (all && v->history)
         json_object_set(all, "history", v->history);
     return pare_json_result(c, all, err);

@@ -9,6 +9,8 @@ struct pare_prune_summary {
     struct pare_compression *compression;
     const struct pare_export *files;
     struct pare_metrics before, masked, after; /* masked: before fine-tuning */
+    struct pare_metrics unrepaired;            /* n is 0: there was no repair */
+    int repaired;                              /* layers */
     bool trained, recalibrated;
     bool tuned;             /* with epochs of its own, after what the pruner needs */
     struct json_t *history; /* training history, or NULL */

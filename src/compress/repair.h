@@ -1,0 +1,30 @@
+/* repair.h - least-squares repair: layers after removed channels are fitted to what is left. */
+#ifndef PARE_COMPRESS_REPAIR_H
+#define PARE_COMPRESS_REPAIR_H
+
+#include "compression.h"
+#include "grams.h"
+
+struct pare_repair {
+    struct pare_model *dense; /* the model before channels were removed; weights are loaded */
+    struct pare_data *data;
+    int64_t items, passes; /* 0: 1024 items; 24 passes over them */
+    struct pare_dist *dist;
+    int threads; /* 0: all cores */
+    pare_progress_fn *progress;
+    void *user;
+
+    int layers;  /* out: layers that were fitted */
+    int skipped; /* out: layers whose inputs changed and that could not be */
+};
+
+/* Fit the convolutions and linear layers of a model whose removed channels are 0 (or constant), in
+ * order, each with the inputs of the model as repaired so far, so that their outputs are as those
+ * of the dense model.  Weights change in place: rows that are 0 stay 0, columns of inputs that are
+ * constant become 0.  Biases, or the means of a following BatchNormalization, take the difference
+ * of the means.  Layers with single weights of 0 are left alone.  c: the compression that wraps the
+ * layers, whose copies change, too; or NULL. */
+int pare_repair(struct pare_model *m, struct pare_repair *r, struct pare_compression *c,
+                struct pare_err *err);
+
+#endif

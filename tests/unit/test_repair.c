@@ -1,0 +1,386 @@
+/* test_repair.c - least-squares repair: no other weights are better, inputs that did not change
+ * give the weights, networks with residual sums, depthwise layers and batch normalization, failing
+ * allocations. */
+#include "make_model.h"
+
+#include <math.h>
+
+#include "base/arena.h"
+#include "base/rng.h"
+#include "compress/least_squares.h"
+#include "compress/repair.h"
+
+#include <pare/data.h>
+
+enum { ROWS = 4, K = 30, N = 400 };
+
+static struct pare_err err;
+static double x[N * K], d[N * K], w[ROWS * K], g[K * K], cross[K * K], mean[K], d_mean[K];
+static double out[ROWS * K], shift[ROWS];
+static uint8_t keep[K];
+
+static void ok(int rc)
+{
+    if (rc)
+        fail_msg("%s", err.msg);
+}
+
+/* x: d with noise and with columns of 0; keep: the others. */
+static void make_inputs(bool same)
+{
+    struct pare_rng rng;
+
+    pare_rng_init(&rng, 5);
+    memset(g, 0, sizeof(g));
+    memset(cross, 0, sizeof(cross));
+    memset(mean, 0, sizeof(mean));
+    memset(d_mean, 0, sizeof(d_mean));
+    for (int n = 0; n < N; n++) {
+        double common = pare_rng_normal(&rng);
+
+        for (int k = 0; k < K; k++) {
+            keep[k] = same || k % 3 != 0;
+            d[n * K + k] = 0.4 + common + pare_rng_normal(&rng);
+            x[n * K + k] = same ? d[n * K + k] : keep[k] ? d[n * K + k] * 0.9 + 0.1 * common : 0;
+        }
+    }
+    for (int n = 0; n < N; n++)
+        for (int a = 0; a < K; a++) {
+            mean[a] += x[n * K + a] / N;
+            d_mean[a] += d[n * K + a] / N;
+            for (int b = 0; b < K; b++) {
+                g[a * K + b] += x[n * K + a] * x[n * K + b] / N;
+                cross[a * K + b] += d[n * K + a] * x[n * K + b] / N;
+            }
+        }
+    for (int i = 0; i < ROWS * K; i++)
+        w[i] = pare_rng_normal(&rng);
+}
+
+static double error_of(const double *v, const double *b)
+{
+    double sum = 0;
+
+    for (int n = 0; n < N; n++)
+        for (int r = 0; r < ROWS; r++) {
+            double e = b[r];
+
+            for (int k = 0; k < K; k++)
+                e += v[r * K + k] * x[n * K + k] - w[r * K + k] * d[n * K + k];
+            sum += e * e / N;
+        }
+    return sum;
+}
+
+static struct pare_least_squares problem(bool biased, double damping)
+{
+    return (struct pare_least_squares){ .rows = ROWS,
+                                        .k = K,
+                                        .w = w,
+                                        .g = g,
+                                        .cross = cross,
+                                        .mean = biased ? mean : NULL,
+                                        .cross_mean = biased ? d_mean : NULL,
+                                        .keep = keep,
+                                        .damping = damping,
+                                        .threads = 2,
+                                        .out = out,
+                                        .shift = shift };
+}
+
+static void test_no_other_weights_are_better(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_rng rng;
+
+    (void)state;
+    pare_rng_init(&rng, 11);
+    for (int biased = 0; biased < 2; biased++) {
+        struct pare_least_squares s;
+        double best, none[ROWS] = { 0 };
+
+        make_inputs(false);
+        s = problem(biased, 1e-12);
+        ok(pare_least_squares(&s, a, &err));
+        assert_false(s.failed);
+        best = error_of(out, shift);
+        assert_true(best < error_of(w, none));
+        assert_true(s.after < s.before);
+        for (int i = 0; i < 200; i++) {
+            double v[ROWS * K], b[ROWS];
+            double size = pow(10, -1 - i % 5);
+
+            for (int k = 0; k < ROWS * K; k++)
+                v[k] = out[k] + (keep[k % K] ? size * pare_rng_normal(&rng) : 0);
+            for (int r = 0; r < ROWS; r++)
+                b[r] = shift[r] + (biased ? size * pare_rng_normal(&rng) : 0);
+            assert_true(error_of(v, b) > best - 1e-9);
+        }
+        for (int k = 0; k < ROWS * K; k++)
+            assert_true(keep[k % K] || out[k] == 0);
+    }
+    pare_arena_free(a);
+}
+
+static void test_unchanged_inputs_give_the_weights(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+
+    (void)state;
+    for (int biased = 0; biased < 2; biased++) {
+        struct pare_least_squares s;
+
+        make_inputs(true);
+        s = problem(biased, 1e-2); /* damping does not matter */
+        ok(pare_least_squares(&s, a, &err));
+        for (int i = 0; i < ROWS * K; i++)
+            assert_true(fabs(out[i] - w[i]) < 1e-5);
+        for (int r = 0; r < ROWS; r++)
+            assert_true(fabs(shift[r]) < 1e-5);
+    }
+    pare_arena_free(a);
+}
+
+static void test_degenerate_statistics_keep_the_weights(void **state)
+{
+    const double bad[] = { 0, NAN, INFINITY };
+    struct pare_arena *a = pare_arena_new(1 << 16);
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct pare_least_squares s;
+
+        make_inputs(false);
+        for (int k = 0; k < K * K; k++)
+            g[k] = cross[k] = bad[i];
+        s = problem(false, 1e-3);
+        ok(pare_least_squares(&s, a, &err));
+        assert_true(s.failed);
+        for (int k = 0; k < ROWS * K; k++)
+            assert_true(keep[k % K] ? out[k] == w[k] : out[k] == 0);
+    }
+    pare_arena_free(a);
+}
+
+/* ---- networks -------------------------------------------------------------------------------- */
+
+enum { ITEMS = 64, C = 6, SIDE = 6 };
+
+static const char *random_weight(struct build *b, int rank, const int64_t *dim, uint64_t seed,
+                                 float plus)
+{
+    struct pare_tensor t = build_tensor(PARE_F32, rank, dim);
+    struct pare_rng rng;
+
+    pare_rng_init(&rng, seed);
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        pare_f32_mut(&t)[i] = plus + 0.3f * (float)pare_rng_normal(&rng);
+    return build_floats(b, rank, dim, pare_f32(&t));
+}
+
+static const char *conv(struct build *b, const char *in, const int64_t *dim, int64_t group,
+                        uint64_t seed, bool bias)
+{
+    const int64_t k = dim[2];
+    const char *weight = random_weight(b, 4, dim, seed, 0);
+    const char *add = bias ? random_weight(b, 1, dim, seed + 50, 0) : NULL;
+    struct bin attrs = CAT(at_int("group", group),
+                           at_ints("pads", 4, (int64_t[]){ k / 2, k / 2, k / 2, k / 2 }));
+
+    return bias ? build_node(b, "Conv", NAMES(in, weight, add), attrs)
+                : build_node(b, "Conv", NAMES(in, weight), attrs);
+}
+
+/* A residual block, a depthwise and a pointwise layer, one of them normalized, a linear layer. */
+static struct pare_model *network(void)
+{
+    struct build b = { .opset = 13 };
+    const char *in = build_input(&b, PARE_F32, 4, (int64_t[]){ -1, C, SIDE, SIDE }), *y, *z;
+
+    y = build_node(&b, "Relu", NAMES(conv(&b, in, (int64_t[]){ 8, C, 3, 3 }, 1, 1, true)), NOTHING);
+    z = build_node(&b, "Relu", NAMES(conv(&b, y, (int64_t[]){ 8, 8, 3, 3 }, 1, 2, true)), NOTHING);
+    y = build_node(&b, "Add", NAMES(y, conv(&b, z, (int64_t[]){ 8, 8, 3, 3 }, 1, 3, true)),
+                   NOTHING);
+    y = build_node(&b, "Relu", NAMES(conv(&b, y, (int64_t[]){ 8, 1, 3, 3 }, 8, 4, true)), NOTHING);
+    y = conv(&b, y, (int64_t[]){ 8, 8, 1, 1 }, 1, 5, false);
+    y = build_node(&b, "BatchNormalization",
+                   NAMES(y, random_weight(&b, 1, (int64_t[]){ 8 }, 6, 1),
+                         random_weight(&b, 1, (int64_t[]){ 8 }, 7, 0),
+                         random_weight(&b, 1, (int64_t[]){ 8 }, 8, 0),
+                         random_weight(&b, 1, (int64_t[]){ 8 }, 9, 3)),
+                   NOTHING);
+    y = build_node(&b, "Flatten", NAMES(build_node(&b, "Relu", NAMES(y), NOTHING)), NOTHING);
+    build_output(&b, build_node(&b, "MatMul",
+                                NAMES(y, random_weight(&b, 2, (int64_t[]){ 8 * SIDE * SIDE, 5 }, 10,
+                                                       0)),
+                                NOTHING));
+    return build_model(&b);
+}
+
+static struct pare_tensor items;
+static struct pare_data *data;
+
+static int setup(void **state)
+{
+    struct pare_input in = { .t = { 0 } };
+    struct pare_arrays a = { .n = ITEMS, .input = &in, .n_inputs = 1, .batch = 8 };
+    struct pare_rng rng;
+
+    (void)state;
+    pool = pare_arena_new(1 << 16);
+    items = build_tensor(PARE_F32, 4, (int64_t[]){ ITEMS, C, SIDE, SIDE });
+    pare_rng_init(&rng, 3);
+    for (int64_t i = 0; i < pare_numel(&items); i++) /* channels that resemble each other */
+        pare_f32_mut(&items)[i] = (float)pare_rng_normal(&rng) * 0.4f +
+                                  sinf((float)(i % (SIDE * SIDE)) + (float)(i / (C * SIDE * SIDE)));
+    in.t = items;
+    ok(pare_data_from_arrays(&a, &data, &err));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_data_free(data);
+    pare_arena_free(pool);
+    return 0;
+}
+
+/* Zeroes channels of the convolutions `from`, from + 1, ... with their biases. */
+static void remove_channels(struct pare_model *m, int from, int to)
+{
+    int at = 0;
+
+    for (int i = 0; i < m->graph->n_nodes; i++) {
+        struct pare_node *n = m->graph->node[i];
+
+        if (strcmp(n->type, "Conv") != 0 || at++ < from || at > to)
+            continue;
+        for (int p = 1; p < n->n_in; p++) {
+            struct pare_tensor *t = &n->in[p]->t;
+
+            ok(pare_model_own(m, n->in[p], &err));
+            for (int64_t e = 0; e < pare_numel(t); e++)
+                if (e / (pare_numel(t) / t->dim[0]) % 3 == 1)
+                    pare_f32_mut(t)[e] = 0;
+        }
+    }
+}
+
+/* Mean squared difference of the outputs for all items. */
+static double difference(struct pare_model *a, struct pare_model *b)
+{
+    struct pare_model *m[2] = { a, b };
+    struct pare_plan_opts o = { .in = &items, .batch = ITEMS, .threads = 1 };
+    struct pare_tensor y[2];
+    double sum = 0;
+    float first[ITEMS * 5];
+
+    for (int i = 0; i < 2; i++) {
+        struct pare_plan *p;
+
+        ok(pare_plan_make(m[i], &o, &p, &err));
+        ok(pare_plan_execute(p, &items, &y[i], &err));
+        for (int k = 0; k < ITEMS * 5 && i; k++)
+            sum += pow((double)pare_f32(&y[1])[k] - (double)first[k], 2) / (ITEMS * 5);
+        memcpy(first, y[i].data, sizeof(first));
+        pare_plan_free(p);
+    }
+    return sum;
+}
+
+static void test_outputs_are_closer_after_repair(void **state)
+{
+    (void)state;
+    for (int from = 0; from < 3; from++) {
+        struct pare_model *dense = network(), *m = network();
+        struct pare_repair r = { .dense = dense, .data = data, .threads = 1 };
+        double before;
+
+        remove_channels(m, from, from + 1);
+        before = difference(dense, m);
+        ok(pare_repair(m, &r, NULL, &err));
+        assert_true(r.layers > 0 && r.skipped == 0);
+        assert_true(difference(dense, m) < 0.6 * before);
+        pare_model_free(m);
+        pare_model_free(dense);
+    }
+}
+
+static void test_nothing_removed_changes_nothing(void **state)
+{
+    struct pare_model *dense = network(), *m = network();
+    struct pare_repair r = { .dense = dense, .data = data, .threads = 1 };
+
+    (void)state;
+    ok(pare_repair(m, &r, NULL, &err));
+    assert_int_equal(r.layers, 0);
+    assert_true(difference(dense, m) == 0);
+    pare_model_free(m);
+    pare_model_free(dense);
+}
+
+/* Rows that are 0 stay 0; a layer with single zeros keeps its weights. */
+static void test_zeros_stay(void **state)
+{
+    struct pare_model *dense = network(), *m = network();
+    struct pare_repair r = { .dense = dense, .data = data, .threads = 1 };
+    struct pare_node *first = m->graph->node[0], *second = m->graph->node[2];
+    float was;
+
+    (void)state;
+    assert_string_equal(second->type, "Conv");
+    remove_channels(m, 0, 2);
+    was = pare_f32(&second->in[1]->t)[1];
+    pare_f32_mut(&second->in[1]->t)[0] = 0;
+    ok(pare_repair(m, &r, NULL, &err));
+    for (int64_t i = 0; i < pare_numel(&first->in[1]->t); i++)
+        assert_true(i / (C * 9) % 3 != 1 || pare_f32(&first->in[1]->t)[i] == 0);
+    assert_true(pare_f32(&second->in[1]->t)[0] == 0 && pare_f32(&second->in[1]->t)[1] == was);
+    assert_true(r.skipped == 1 && r.layers > 0);
+    pare_model_free(m);
+    pare_model_free(dense);
+}
+
+static void test_failing_allocations(void **state)
+{
+    struct pare_model *dense = network(), *m = network();
+    int failures = 0;
+
+    (void)state;
+    remove_channels(m, 0, 1);
+    for (int n = 1;; n += 1 + n / 8) {
+        struct pare_repair r = { .dense = dense, .data = data, .items = 16, .threads = 1 };
+        bool reached;
+        int rc;
+
+        pare_oom_countdown = -n;
+        rc = pare_repair(m, &r, NULL, &err);
+        reached = pare_oom_countdown == 0;
+        pare_oom_countdown = 0;
+        failures += rc != 0;
+        if (rc && rc != PARE_ENOMEM)
+            fail_msg("allocation %d: code %d, '%s'", n, rc, err.msg);
+        if (!reached)
+            break;
+    }
+    assert_true(failures > 20);
+    pare_model_free(m);
+    pare_model_free(dense);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_other_weights_are_better),
+        cmocka_unit_test(test_unchanged_inputs_give_the_weights),
+        cmocka_unit_test(test_degenerate_statistics_keep_the_weights),
+        TEST(test_outputs_are_closer_after_repair),
+        TEST(test_nothing_removed_changes_nothing),
+        TEST(test_zeros_stay),
+        TEST(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
