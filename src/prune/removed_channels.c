@@ -199,11 +199,12 @@ static int pass_pair(struct pare_removed *r, const struct pare_node *n, struct p
     for (int axis = 0; axis < y->t.rank; axis++)
         for (int64_t i = 0; i < y->t.dim[axis]; i++) {
             bool zero = pair_zero(r, n, axis, i);
-            uint8_t *flags = zero || any_zero(r, y) ? flags_of(r, y, axis) : NULL;
+            bool wanted = zero || any_zero(r, y);
+            uint8_t *flags = wanted ? flags_of(r, y, axis) : NULL;
 
-            if (zero && !flags)
+            if (wanted && !flags)
                 return pare_no_memory(err, "for masks");
-            if (flags)
+            if (wanted)
                 flags[i] = zero;
         }
     return 0;
