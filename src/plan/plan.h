@@ -206,6 +206,7 @@ int pare_plan_unroll_bodies(struct pare_plan *p, struct pare_err *err);
 int pare_plan_split_fused(struct pare_plan *p, struct pare_err *err);
 int pare_plan_gather_upstream(struct pare_plan *p, struct pare_err *err);
 int pare_plan_rewrite(struct pare_plan *p, struct pare_err *err); /* all of them, in order */
+int pare_plan_widen_int4(struct pare_plan *p, struct pare_err *err);
 int pare_plan_sink_dequantize(struct pare_plan *p, struct pare_err *err);
 void pare_plan_hoist_quantize(struct pare_plan *p);
 

@@ -41,6 +41,12 @@ static struct pare_value *constant(struct pare_graph *g, const struct pare_tenso
     return v;
 }
 
+struct pare_value *pare_new_constant(struct pare_graph *g, const struct pare_tensor *t,
+                                     struct pare_err *err)
+{
+    return constant(g, t, err);
+}
+
 struct pare_value *pare_new_number(struct pare_graph *g, int rank, int64_t i, struct pare_err *err)
 {
     return constant(

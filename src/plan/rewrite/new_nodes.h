@@ -11,6 +11,10 @@
 /* A name like `name` that no value of the graph has; NULL: out of memory. */
 const char *pare_new_name(const struct pare_graph *g, const char *name);
 
+/* A constant with a copy of the tensor's data; NULL on error. */
+struct pare_value *pare_new_constant(struct pare_graph *g, const struct pare_tensor *t,
+                                     struct pare_err *err);
+
 /* Constants: a scalar, or a list of one element if rank is 1.  NULL on error. */
 struct pare_value *pare_new_number(struct pare_graph *g, int rank, int64_t i, struct pare_err *err);
 struct pare_value *pare_new_true(struct pare_graph *g, int rank, struct pare_err *err);

@@ -20,6 +20,7 @@ int pare_plan_rewrite(struct pare_plan *p, struct pare_err *err)
     PARE_TRY(pare_plan_gather_upstream(p, err));
     if (p->train)
         return 0;
+    PARE_TRY(pare_plan_widen_int4(p, err));
     PARE_TRY(pare_plan_sink_dequantize(p, err));
     pare_plan_hoist_quantize(p);
     return 0;
