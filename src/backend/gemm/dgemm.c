@@ -74,6 +74,7 @@ PARE_SIMD_PART void add(const struct pare_dgemm *p, const struct part *t, int64_
     int64_t columns = t->columns - j < WIDE ? t->columns - j : WIDE;
     double s[HIGH][WIDE];
 
+    /* cppcheck-suppress bufferAccessOutOfBounds ; a vector is eight numbers */
     memcpy(s, sum, sizeof(s));
     for (int64_t r = 0; r < rows; r++) {
         double *c = p->c + (t->row + i + r) * p->ldc + t->column + j;
