@@ -5,6 +5,8 @@
  * attributes of a function that is inlined.  sd and so are the strides of elements.
  */
 
+#ifdef VEC
+
 /* o = B' d, six from six. */
 PART void input6(const VEC *d, int sd, VEC *o, int so, const float p, const float q)
 {
@@ -74,3 +76,5 @@ PART void unfilter3_at(const VEC *u, int su, VEC *o, int so, const float p, cons
     o[so] = (b - c) * (p * x) + (d - e) * (q * y);
     o[2 * so] = f + P * first + Q * second;
 }
+
+#endif

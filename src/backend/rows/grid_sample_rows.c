@@ -84,7 +84,7 @@ PARE_SIMD static void find_axis(const struct grid *g, int axis, const float *gri
     }
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < n; i++)
-            low[k][i] = (low[k][i] < 0) | (low[k][i] > end) ? -1 : low[k][i];
+            low[k][i] = ((low[k][i] < 0) | (low[k][i] > end)) ? -1 : low[k][i];
 }
 
 PARE_SIMD static void find_strip(const struct grid *g, const float *grid, int n, struct strip *t)
@@ -98,7 +98,7 @@ PARE_SIMD static void find_strip(const struct grid *g, const float *grid, int n,
         for (int i = 0; i < n; i++) {
             const int32_t r = row[k / 2][i], q = column[k % 2][i];
 
-            t->at[k][i] = (r < 0) | (q < 0) ? -1 : (r * (int32_t)g->in[1] + q) * g->block;
+            t->at[k][i] = ((r < 0) | (q < 0)) ? -1 : (r * (int32_t)g->in[1] + q) * g->block;
             t->weight[k][i] = (k / 2 ? below[i] : 1 - below[i]) * (k % 2 ? right[i] : 1 - right[i]);
         }
 }
