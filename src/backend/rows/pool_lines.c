@@ -145,7 +145,8 @@ static bool pool_lines_match(const struct pare_match *v, struct pare_node *n, st
 
 /* ---- run ---------------------------------------------------------------------------- */
 
-#define MORE(a, b) (((b) > (a)) | ((b) != (b)) ? (b) : (a)) /* NOLINT(misc-redundant-expression) */
+#define MORE(a, b) \
+    ((((b) > (a)) | ((b) != (b))) ? (b) : (a)) /* NOLINT(misc-redundant-expression) */
 #define KEEP_MORE8(a, b)                                                \
     do {                                                                \
         pare_v8 b8 = (b);                                               \
