@@ -48,8 +48,8 @@ static int collect(const char *path, struct pare_dist *dist, double *worst, stru
 
 int main(int argc, char **argv)
 {
-    struct pare_dist *dist;
-    struct pare_err err;
+    struct pare_dist *dist = NULL;
+    struct pare_err err = { 0 };
     double worst = 0;
     int rc = argc == 2 ? pare_dist_open(&dist, &err) : 1;
 

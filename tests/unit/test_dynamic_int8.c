@@ -38,7 +38,7 @@ static struct net start_net(int rank, const int64_t *dim)
 /* Bytes from lo to hi. */
 static const char *bytes(struct net *n, int type, int rank, const int64_t *dim, int lo, int hi)
 {
-    struct pare_tensor t = build_tensor((enum pare_dtype)type, rank, dim);
+    struct pare_tensor t = build_tensor(type, rank, dim);
 
     for (int64_t i = 0; i < pare_numel(&t); i++)
         ((uint8_t *)t.data)[i] = (uint8_t)random_between(lo, hi);

@@ -28,7 +28,7 @@ static const char *packed(struct build *b, int dtype, int rank, const int64_t *d
     bytes = pare_alloc(pool, (size_t)n / 2 + 1, 1);
     for (int64_t i = 0; i < n; i++)
         bytes[i / 2] |= (uint8_t)((i * step + i / 7) % 16 << (i % 2 ? 4 : 0));
-    build_put(b, msg(5, CAT(build_dims(rank, dim, 1), num(2, (uint64_t)dtype), text(8, name),
+    build_put(b, msg(5, CAT(build_dims(rank, dim, 1), num(2, (int64_t)dtype), text(8, name),
                             blob(9, bytes, (size_t)(n + 1) / 2))));
     return name;
 }
