@@ -71,7 +71,7 @@ static int lamp(struct pare_compression *c, float *score, int64_t n, struct pare
 int pare_scores_normalize(struct pare_compression *c, float *score, int64_t n, struct pare_err *err)
 {
     const char *how = normalization(c);
-    double by = 0;
+    double sum = 0, most = 0, by;
 
     if (!strcmp(how, "none"))
         return 0;
@@ -80,8 +80,10 @@ int pare_scores_normalize(struct pare_compression *c, float *score, int64_t n, s
     for (int64_t i = 0; i < n; i++) {
         double v = fabs((double)score[i]);
 
-        by = strcmp(how, "max") ? by + v / (double)n : fmax(by, v);
+        sum += v / (double)n;
+        most = v > most ? v : most;
     }
+    by = strcmp(how, "max") ? sum : most;
     for (int64_t i = 0; i < n && by > 0; i++)
         score[i] = (float)((double)score[i] / by);
     return 0;
