@@ -29,37 +29,6 @@ static bool is_read_once(const struct pare_graph *g, const struct pare_value *we
     return n == 1;
 }
 
-static bool gram_of(struct pare_layer *l, struct pare_input_gram *m)
-{
-    *m = (struct pare_input_gram){ .l = l };
-    if (!l->weight || l->is_second || l->out_axis < 0 || l->in_axis < 0 ||
-        !pare_gram_of(&l->info, &m->gram) ||
-        pare_numel(&l->w) != m->gram.groups * m->gram.rows * m->gram.k ||
-        (l->w.rank > 2 && (l->out_axis != 0 || l->in_axis != 1)))
-        return false;
-    m->row = l->out_axis == 0 ? m->gram.k : 1;
-    m->column = l->out_axis == 0 ? 1 : m->gram.rows;
-    return true;
-}
-
-int pare_input_gram_check(struct pare_layer *l, struct pare_err *err)
-{
-    const struct pare_compression *c = l->compression;
-    struct pare_input_gram m;
-
-    if (l->info.body)
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "it is in a body of a node, where inputs are not observed");
-    if (!gram_of(l, &m))
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "it is not a convolution, or product with a matrix, of float32 inputs");
-    if (!is_read_once(c->graph, pare_value_root(l->info.weight)))
-        return pare_fail(err, PARE_EUNSUPPORTED,
-                         "several nodes use its weight '%s', and their inputs differ",
-                         pare_value_root(l->info.weight)->name);
-    return 0;
-}
-
 /* Does a bias, or a batch normalization that reads nothing else, take a shift of the outputs? */
 static bool takes_means(const struct pare_layer *l)
 {
@@ -80,12 +49,43 @@ static bool takes_means(const struct pare_layer *l)
     return n == 1 && next && pare_node_is(next, &pare_op_batch_normalization);
 }
 
-static int each_of_wave(const struct pare_input_grams *s, struct pare_input_gram *m, int n,
-                        struct pare_err *err)
+bool pare_input_gram_of(struct pare_layer *l, struct pare_input_gram *m)
+{
+    *m = (struct pare_input_gram){ .l = l };
+    if (!l->weight || l->is_second || l->out_axis < 0 || l->in_axis < 0 ||
+        !pare_gram_of(&l->info, &m->gram) ||
+        pare_numel(&l->w) != m->gram.groups * m->gram.rows * m->gram.k ||
+        (l->w.rank > 2 && (l->out_axis != 0 || l->in_axis != 1)))
+        return false;
+    m->row = l->out_axis == 0 ? m->gram.k : 1;
+    m->column = l->out_axis == 0 ? 1 : m->gram.rows;
+    m->centered = takes_means(l);
+    return true;
+}
+
+int pare_input_gram_check(struct pare_layer *l, struct pare_err *err)
+{
+    const struct pare_compression *c = l->compression;
+    struct pare_input_gram m;
+
+    if (l->info.body)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "it is in a body of a node, where inputs are not observed");
+    if (!pare_input_gram_of(l, &m))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "it is not a convolution, or product with a matrix, of float32 inputs");
+    if (!is_read_once(c->graph, pare_value_root(l->info.weight)))
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "several nodes use its weight '%s', and their inputs differ",
+                         pare_value_root(l->info.weight)->name);
+    return 0;
+}
+
+int pare_input_grams_collect(const struct pare_input_grams *s, struct pare_input_gram *m, int n,
+                             struct pare_arena *a, struct pare_err *err)
 {
     struct pare_compression *c = s->c;
-    struct pare_arena *a = pare_arena_new(1 << 20);
-    struct pare_gram *g = a ? pare_alloc(a, (size_t)n, sizeof(*g)) : NULL;
+    struct pare_gram *g = pare_alloc(a, (size_t)n + 1, sizeof(*g));
     struct pare_gram_source source = { .model = c->model,
                                        .data = c->data,
                                        .items = s->items,
@@ -95,17 +95,30 @@ static int each_of_wave(const struct pare_input_grams *s, struct pare_input_gram
                                        .threads = c->threads,
                                        .progress = c->progress,
                                        .user = c->progress_user };
-    int rc = g ? 0 : pare_no_memory(err, "for statistics of inputs");
+
+    if (!g)
+        return pare_no_memory(err, "for statistics of inputs");
+    if (!c->data)
+        return pare_fail(err, PARE_ECONFIG,
+                         "pruner %s needs data for statistics of inputs: use --data",
+                         c->algorithm[c->current]->name);
+    for (int i = 0; i < n; i++)
+        g[i] = m[i].gram;
+    PARE_TRY(pare_grams_collect(&source, a, g, n, err));
+    for (int i = 0; i < n; i++)
+        m[i].gram = g[i];
+    return 0;
+}
+
+static int each_of_wave(const struct pare_input_grams *s, struct pare_input_gram *m, int n,
+                        struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 20);
+    int rc = a ? pare_input_grams_collect(s, m, n, a, err)
+               : pare_no_memory(err, "for statistics of inputs");
 
     for (int i = 0; i < n && !rc; i++)
-        g[i] = m[i].gram;
-    if (!rc)
-        rc = pare_grams_collect(&source, a, g, n, err);
-    for (int i = 0; i < n && !rc; i++) {
-        m[i].gram = g[i];
-        m[i].centered = takes_means(m[i].l);
         rc = pare_at(err, s->each(&m[i], s->user, err), "layer '%s'", m[i].l->info.name);
-    }
     pare_arena_free(a);
     return rc;
 }
@@ -118,12 +131,8 @@ int pare_input_grams(const struct pare_input_grams *s, struct pare_err *err)
 
     if (!m)
         return pare_no_memory(err, "for statistics of inputs");
-    if (!c->data)
-        return pare_fail(err, PARE_ECONFIG,
-                         "pruner %s needs data for statistics of inputs: use --data",
-                         c->algorithm[c->current]->name);
     for (int i = 0; i < all; i++)
-        if ((!s->due || c->layer[i].prune->due) && gram_of(&c->layer[i], &m[n]))
+        if ((!s->due || c->layer[i].prune->due) && pare_input_gram_of(&c->layer[i], &m[n]))
             n++;
     most = s->in_order ? (n + PASSES - 1) / PASSES : n;
     for (int from = 0, to; from < n; from = to) {

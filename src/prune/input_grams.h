@@ -26,12 +26,20 @@ struct pare_input_grams {
     bool in_order;  /* the inputs are those of the model with the layers before it pruned: each()
                      * changes mask and weight of its layer */
     bool due;       /* only layers whose mask is due */
-    pare_input_gram_fn *each;
+    pare_input_gram_fn *each; /* not for pare_input_grams_collect() */
     void *user;
 };
 
 /* An error if the layer has no Gram matrix, or if other layers use its weight. */
 int pare_input_gram_check(struct pare_layer *l, struct pare_err *err);
+
+/* Sizes and strides of a layer: of its info, weight, w, bias and axes; false: it has no Gram matrix.
+ */
+bool pare_input_gram_of(struct pare_layer *l, struct pare_input_gram *m);
+
+/* Collect the Grams of n layers in one pass over the data; memory is from the arena. */
+int pare_input_grams_collect(const struct pare_input_grams *s, struct pare_input_gram *m, int n,
+                             struct pare_arena *a, struct pare_err *err);
 
 /* Call each() for all layers that algorithms see, in order; memory of the Grams is bounded. */
 int pare_input_grams(const struct pare_input_grams *s, struct pare_err *err);

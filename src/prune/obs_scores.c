@@ -151,6 +151,17 @@ static int32_t first_group(const struct job *j)
     return least;
 }
 
+/* The column that is removed last.  The bias of an output leaves with its last weight, which no
+ * cost of weights shows, so that one is kept as long as others are left. */
+static int64_t last_of(const double *cost, int64_t k)
+{
+    int64_t last = 0;
+
+    for (int64_t i = 1; i < k; i++)
+        last = cost[i] >= cost[last] ? i : last;
+    return last;
+}
+
 static void trace_unit(const struct job *j, int64_t unit, double *cost, double *room)
 {
     const struct pare_gram *g = &j->m->gram;
@@ -167,6 +178,8 @@ static void trace_unit(const struct job *j, int64_t unit, double *cost, double *
                                 .steps = -1 };
 
     pare_obs_trace(&t, room);
+    if (j->m->l->bias && j->k == g->k && !j->group)
+        cost[last_of(cost, j->k)] = INFINITY;
     put_scores(j, unit, cost);
 }
 

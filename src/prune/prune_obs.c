@@ -10,10 +10,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "../base/arena.h"
 #include "../compress/repair.h"
 #include "../tensor/tensor.h"
 #include "dependency_groups.h"
-#include "obs_scores.h"
+#include "obs_curves.h"
 
 #define AT(field) offsetof(struct pare_obs_options, field)
 
@@ -60,18 +61,68 @@ static int score_layer(const struct pare_input_gram *m, void *user, struct pare_
     return pare_obs_scores(m, user, pare_f32_mut(b), err);
 }
 
-static int score(struct pare_compression *c, struct pare_layer *l, float *to, struct pare_err *err)
+/* What a group costs more than those before it is the score of its members, in equal parts. */
+static int score_curve(struct pare_compression *c, const struct pare_obs_curve *v,
+                       struct pare_err *err)
 {
     const struct pare_obs_options *o = pare_compression_conf(c);
+    const struct pare_unit_groups *g = v->set;
+    double price = !strcmp(o->price, "macs") ? v->macs : v->params;
+    int members = 0;
+
+    if (!strcmp(o->price, "none") || !(price > 0))
+        price = 1;
+    for (int k = 0; k < g->n_layers; k++)
+        members += !c->layer[g->layer[k]].prune->follows;
+    for (int k = 0; k < g->n_layers; k++) {
+        struct pare_layer *l = &c->layer[g->layer[k]];
+        struct pare_tensor *b;
+
+        if (l->prune->follows)
+            continue;
+        b = scores(l, err);
+        if (!b)
+            return err->code;
+        for (int64_t i = 0; i < g->n; i++)
+            pare_f32_mut(b)[g->unit[v->order[i] * g->n_layers + k]] =
+                (float)((v->error[i + 1] - v->error[i]) / price / members);
+        ((struct layer *)pare_layer_state(l))->ready = 1;
+    }
+    return 0;
+}
+
+static int score_channels(struct pare_compression *c, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_obs_curves v = { 0 };
+    int rc = a ? pare_obs_curves(c, pare_compression_conf(c), a, &v, err)
+               : pare_no_memory(err, "for error curves");
+
+    for (int i = 0; i < v.n && !rc; i++)
+        rc = score_curve(c, &v.list[i], err);
+    pare_arena_free(a);
+    return rc;
+}
+
+static int score_elements(struct pare_compression *c, struct pare_err *err)
+{
+    const struct pare_obs_options *o = pare_compression_conf(c);
+    struct pare_input_grams s = { .c = c,
+                                  .items = o->gram.items,
+                                  .each = score_layer,
+                                  .user = (void *)(uintptr_t)o };
+
+    return pare_input_grams(&s, err);
+}
+
+/* The first layer that is asked for scores all of its kind. */
+static int score(struct pare_compression *c, struct pare_layer *l, float *to, struct pare_err *err)
+{
     struct layer *s = pare_layer_state(l);
     struct pare_tensor *b;
 
     if (!s->ready)
-        PARE_TRY(pare_input_grams(&(struct pare_input_grams){ .c = c,
-                                                              .items = o->gram.items,
-                                                              .each = score_layer,
-                                                              .user = (void *)(uintptr_t)o },
-                                  err));
+        PARE_TRY(pare_layer_by_channels(l) ? score_channels(c, err) : score_elements(c, err));
     s->ready = 0;
     b = scores(l, err);
     if (!b)

@@ -5,7 +5,9 @@
  * With inverse(H) = U' U, U upper, removing w_j changes the columns after it by -w_j / U_jj U_j:.  At
  * the start of each block of columns the weights of it with the smallest w_j^2 / U_jj^2 are chosen,
  * in all rows of the layer together; of a pattern n:m, those of every m columns of a row.
- * Layers are pruned in order, each with the inputs of the layers that are pruned already.
+ * Second moments are not centered, and biases stay.  Layers are pruned in order, each with the
+ * inputs of the layers that are pruned already, unless batch normalizations still have the
+ * statistics of the dense model: their outputs drift until those are re-estimated.
  */
 #include <math.h>
 #include <omp.h>
@@ -15,6 +17,7 @@
 #include "../backend/gemm/cholesky.h"
 #include "../base/arena.h"
 #include "../base/simd.h"
+#include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "input_grams.h"
 #include "mask_job.h"
@@ -22,6 +25,7 @@
 struct opts {
     struct pare_gram_options gram;
     int64_t block;
+    const char *inputs;
 };
 
 #define AT(field) offsetof(struct opts, field)
@@ -34,6 +38,10 @@ static const struct pare_opt opts[] = {
                "part of the mean power of inputs that is added to each (-1: 0.001 for "
                "convolutions, else 0.01)", -1, -1, 1),
     PARE_INT("columns", AT(block), "columns in which weights are chosen together", 128, 1, 1e9),
+    PARE_CHOICE("inputs", AT(inputs),
+                "inputs of layers: of the model before pruning, or with the layers before it pruned "
+                "(default: dense if there are batch normalizations)", "default",
+                "default|dense|pruned"),
     PARE_OPT_END
 };
 /* clang-format on */
@@ -267,14 +275,16 @@ static int check_units(const struct pare_input_gram *m, int64_t *unit, struct pa
     return 0;
 }
 
-static int prune_layer(const struct pare_input_gram *m, void *user, struct pare_err *err)
+static int prune_layer(const struct pare_input_gram *x, void *user, struct pare_err *err)
 {
-    struct pare_compression *c = m->l->compression;
+    struct pare_compression *c = x->l->compression;
+    struct pare_input_gram raw = *x, *m = &raw;
     struct job j = { .m = m,
                      .threads = c->threads > 0 ? c->threads : omp_get_max_threads(),
                      .a = pare_arena_new(1 << 18) };
     int rc = j.a ? check_units(m, &j.unit, err) : pare_no_memory(err, "to prune layers");
 
+    raw.centered = false;
     if (!rc && (!pare_layer_mask(m->l) || !m->l->mask.data))
         rc = pare_no_memory(err, "for masks");
     for (; j.g < m->gram.groups && !rc; j.g++) {
@@ -288,6 +298,15 @@ static int prune_layer(const struct pare_input_gram *m, void *user, struct pare_
     return rc;
 }
 
+static bool in_order(const struct pare_compression *c, const struct opts *o)
+{
+    bool normalized = false;
+
+    for (int i = 0; i < c->graph->n_nodes; i++)
+        normalized |= pare_node_is(c->graph->node[i], &pare_op_batch_normalization);
+    return strcmp(o->inputs, "default") ? !strcmp(o->inputs, "pruned") : !normalized;
+}
+
 /* The first layer that is asked for prunes all that are due. */
 static int calc_mask(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
@@ -297,7 +316,7 @@ static int calc_mask(struct pare_compression *c, struct pare_layer *l, struct pa
     if (!*done)
         PARE_TRY(pare_input_grams(&(struct pare_input_grams){ .c = c,
                                                               .items = o->gram.items,
-                                                              .in_order = true,
+                                                              .in_order = in_order(c, o),
                                                               .due = true,
                                                               .each = prune_layer,
                                                               .user = (void *)(uintptr_t)o },
