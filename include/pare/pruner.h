@@ -1,8 +1,8 @@
 /* pruner.h - write a pruner; included by <pare/plugin.h>.
  *
- * A pruner decides which weights become 0.  It writes masks and never the weights: the library
- * runs the model with weight * mask, passes gradients through the product, and keeps the weights
- * under the mask, so that a later mask may bring them back.
+ * A pruner decides which weights become 0.  It writes masks: the library runs the model with
+ * weight * mask, passes gradients through the product, and keeps the weights under the mask, so
+ * that a later mask may bring them back.
  *
  * There are two kinds of pruners:
  *  - score(): one number for each unit (element, channel, ...) of a layer.  The library removes
@@ -75,6 +75,7 @@ enum pare_pruner_flag {
     PARE_REGROW = 2,    /* rank removed units again; default: they stay removed */
     PARE_MAGNITUDE = 4, /* the score of an element is |weight|; score() is for larger units */
     PARE_USES_BASE = 8, /* works over another pruner, which the setting `base` names */
+    PARE_USES_GRAMS = 64, /* needs second moments of a layer's inputs: skip layers without them */
 };
 
 struct pare_pruner {
@@ -87,6 +88,10 @@ struct pare_pruner {
     int (*calc_mask)(struct pare_compression *c, struct pare_layer *l, struct pare_err *err);
     int (*score)(struct pare_compression *c, struct pare_layer *l, float *score,
                  struct pare_err *err);
+
+    /* Called after masks of layers changed and the masked weights are in the model: change the
+     * weights that are left, to make up for those that are not.  NULL: they stay. */
+    int (*fit)(struct pare_compression *c, struct pare_err *err);
 };
 
 #ifdef __cplusplus

@@ -86,11 +86,12 @@ static int open_collector(struct run *r, struct collector *c, struct pare_err *e
 {
     struct pare_gram *g = c->g;
     size_t matrix = (size_t)g->groups * (size_t)g->k;
-    bool cross = r->s->other != NULL;
+    bool cross = r->s->other != NULL && !r->s->diagonal;
 
     c->room = BLOCK_BYTES / (int64_t)(matrix * sizeof(float));
     c->room = c->room > BLOCK ? BLOCK : c->room < LEAST ? LEAST : c->room;
-    g->g = pare_alloc(r->a, matrix * (size_t)g->k, sizeof(double));
+    *(r->s->diagonal ? &g->diagonal : &g->g) = pare_alloc(
+        r->a, matrix * (r->s->diagonal ? 1 : (size_t)g->k), sizeof(double));
     g->mean = pare_alloc(r->a, matrix, sizeof(double));
     for (int i = 0; i < 1 + cross; i++)
         c->block[i] = pare_alloc_raw(r->a, matrix * (size_t)(c->room + SKEW), sizeof(float));
@@ -98,7 +99,7 @@ static int open_collector(struct run *r, struct collector *c, struct pare_err *e
         g->cross = pare_alloc(r->a, matrix * (size_t)g->k, sizeof(double));
         g->cross_mean = pare_alloc(r->a, matrix, sizeof(double));
     }
-    if (!g->g || !g->mean || !c->block[0] ||
+    if ((!g->g && !g->diagonal) || !g->mean || !c->block[0] ||
         (cross && (!g->cross || !g->cross_mean || !c->block[1])))
         return pare_no_memory(err, "for the statistics of layer '%s'", g->layer->name);
     g->n = 0;
@@ -131,6 +132,18 @@ static void add_means(const struct collector *c, const float *block, int64_t gro
     }
 }
 
+static void add_squares(const struct collector *c, const float *block, int64_t group)
+{
+    for (int64_t k = 0; k < c->g->k; k++) {
+        const float *x = block + k * c->row;
+        double sum = 0;
+
+        for (int64_t p = 0; p < c->used; p++)
+            sum += (double)x[p * c->column] * (double)x[p * c->column];
+        c->g->diagonal[group * c->g->k + k] += sum;
+    }
+}
+
 /* Adds the products of the block of a group. */
 static void add_group(const struct collector *c, int64_t i, int threads)
 {
@@ -139,7 +152,7 @@ static void add_group(const struct collector *c, int64_t i, int threads)
     const float *x = c->block[0] + i * each, *d = g->cross ? c->block[1] + i * each : NULL;
     struct pare_dgemm p = { .a = { NULL, x, c->row, c->column },
                             .b = { NULL, x, c->column, c->row },
-                            .c = g->g + i * g->k * g->k,
+                            .c = g->g ? g->g + i * g->k * g->k : NULL,
                             .m = g->k,
                             .n = g->k,
                             .k = c->used,
@@ -148,8 +161,12 @@ static void add_group(const struct collector *c, int64_t i, int threads)
                             .lower = true,
                             .threads = threads };
 
-    pare_dgemm(&p);
     add_means(c, x, i, g->mean);
+    if (g->diagonal) {
+        add_squares(c, x, i);
+        return;
+    }
+    pare_dgemm(&p);
     if (!d)
         return;
     p.a.f = d;
@@ -254,7 +271,7 @@ static bool shape_conv(struct collector *c, const struct pare_tensor *x)
 static int shape(struct run *r, struct collector *c, const struct pare_tensor *x, int64_t items,
                  struct pare_err *err)
 {
-    double flops = (double)c->g->k * (double)c->g->k, most;
+    double flops = (double)c->g->k * (r->s->diagonal ? 1 : (double)c->g->k), most;
 
     c->conv = c->g->layer->node->op->layer.kind == PARE_LAYER_CONV;
     if (x->dtype != PARE_F32 || x->rank < 2 || x->dim[0] < 1 ||
@@ -375,10 +392,10 @@ static int finish(struct run *r, struct pare_err *err)
     for (int i = 0; i < r->n; i++) {
         struct pare_gram *g = r->c[i].g;
         int64_t n = g->groups * g->k;
-        double *list[4] = { g->g, g->cross, g->mean, g->cross_mean };
+        double *list[5] = { g->g, g->cross, g->mean, g->cross_mean, g->diagonal };
 
         PARE_TRY(pare_dist_merge(r->s->dist, PARE_MERGE_SUM, PARE_F64, &g->n, 1, err));
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 5; k++) {
             int64_t m = k < 2 ? n * g->k : n;
 
             if (!list[k])
@@ -387,7 +404,7 @@ static int finish(struct run *r, struct pare_err *err)
             for (int64_t e = 0; e < m && g->n > 0; e++)
                 list[k][e] /= g->n;
         }
-        for (int64_t k = 0; k < g->groups; k++)
+        for (int64_t k = 0; k < g->groups && g->g; k++)
             pare_mirror_lower(g->g + k * g->k * g->k, g->k);
     }
     return 0;

@@ -23,6 +23,7 @@ struct pare_gram {
     int64_t groups, rows, k;             /* the layer's matrices are (groups, rows, k) */
     double n;                            /* positions in the sums */
     double *g, *mean;                    /* (groups, k, k), symmetric; (groups, k) */
+    double *diagonal;                    /* (groups, k), instead of g; NULL: not asked for */
     double *cross, *cross_mean;          /* C and m_d, as g and mean; NULL: not collected */
 };
 
@@ -34,6 +35,7 @@ struct pare_gram_source {
     int64_t items;                  /* at most, in all processes */
     double flops;                   /* multiplications per layer and group; with more positions, a
                                      * fixed random subset of at least 64 per item; 0: all */
+    bool diagonal;                  /* only the diagonals of G, and m */
     struct pare_dist *dist;
     int threads; /* 0: all cores */
     pare_progress_fn *progress;

@@ -1,8 +1,12 @@
-/* repair.c - least-squares repair of the layers after removed channels.
+/* repair.c - least-squares repair of the layers after removed channels, and of the weights that are
+ * left in layers that lost single weights.
  *
  * Residual sums are repaired at the layers that read them, and depthwise convolutions, which cannot
  * mix channels, by themselves per channel and then at the next pointwise layer: each layer is
  * fitted to its own inputs, whatever made them.
+ *
+ * Rows with the same weights of 0 are one problem: all rows of a layer whose input channels were
+ * removed, four rows of 4x1 blocks, each row by itself where single weights are 0.
  */
 #include "repair.h"
 
@@ -33,6 +37,7 @@ struct target {
     struct pare_value *bias;      /* takes the difference of the means; or NULL */
     double sign;                  /* -1: `bias` is the mean of a following BatchNormalization */
     int64_t row, column;          /* strides of the weight */
+    bool unchanged;               /* the layer's inputs are those of the dense model */
 };
 
 struct repairer {
@@ -124,12 +129,15 @@ static bool find_target(const struct repairer *s, const struct pare_layer_info *
 
 /* ---- one matrix ------------------------------------------------------------------------------ */
 
-/* Rows that are not 0, and columns that are used. */
+/* The matrix of a group without the rows that are 0. */
 struct part {
-    int64_t rows, *row; /* rows of the layer */
-    uint8_t *keep;      /* (k) */
-    double *w, *out, *shift;
-    bool pruned; /* single weights are 0 */
+    const struct target *t;
+    int64_t g, rows, *row;   /* row: of the layer */
+    uint8_t *keep;           /* (rows, k): weights that may change; or (k) for all rows */
+    double *w, *out, *shift; /* (rows, k): of the dense model, fitted; (rows) */
+    double damping;
+    bool sparse; /* single weights are 0: keep has a row for each row */
+    bool lost;   /* some were removed */
 };
 
 static float weight_at(const struct pare_value *v, const struct target *t, int64_t row, int64_t k)
@@ -146,12 +154,13 @@ static double variance(const struct target *t, int64_t g, int64_t k)
 }
 
 /* Columns that vary in the model and that some row uses; is a row of them partly 0? */
-static void choose_columns(const struct target *t, int64_t g, struct part *p)
+static void choose_columns(struct part *p)
 {
+    const struct target *t = p->t;
     double most = 0;
 
     for (int64_t k = 0; k < t->gram.k; k++)
-        most = fmax(most, variance(t, g, k));
+        most = fmax(most, variance(t, p->g, k));
     for (int64_t k = 0; k < t->gram.k; k++) {
         int64_t zeros = 0, lost = 0;
 
@@ -161,22 +170,30 @@ static void choose_columns(const struct target *t, int64_t g, struct part *p)
             zeros += zero;
             lost += zero && weight_at(t->dense, t, p->row[i], k) != 0;
         }
-        p->keep[k] = variance(t, g, k) > CONSTANT * most && !(lost && zeros == p->rows);
-        p->pruned |= p->keep[k] && lost;
+        p->keep[k] = variance(t, p->g, k) > CONSTANT * most && !(lost && zeros == p->rows);
+        p->sparse |= p->keep[k] && zeros && zeros < p->rows;
+        p->lost |= lost > 0;
     }
+    for (int64_t i = p->rows - 1; i >= 0 && p->sparse; i--)
+        for (int64_t k = 0; k < t->gram.k; k++)
+            p->keep[i * t->gram.k + k] = p->keep[k] && weight_at(t->w, t, p->row[i], k) != 0;
 }
 
 static int open_part(const struct target *t, int64_t g, struct pare_arena *a, struct part *p,
                      struct pare_err *err)
 {
     const int64_t rows = t->gram.rows, k = t->gram.k;
+    double scarce = t->gram.n > 0 ? ENOUGH * (double)k / t->gram.n : 1;
     size_t n = (size_t)rows * (size_t)k + 1;
 
-    *p = (struct part){ .row = pare_alloc(a, (size_t)rows + 1, sizeof(*p->row)),
-                        .keep = pare_alloc(a, (size_t)k + 1, 1),
+    *p = (struct part){ .t = t,
+                        .g = g,
+                        .row = pare_alloc(a, (size_t)rows + 1, sizeof(*p->row)),
+                        .keep = pare_alloc(a, n, 1),
                         .w = pare_alloc(a, n, sizeof(double)),
                         .out = pare_alloc(a, n, sizeof(double)),
-                        .shift = pare_alloc(a, (size_t)rows + 1, sizeof(double)) };
+                        .shift = pare_alloc(a, (size_t)rows + 1, sizeof(double)),
+                        .damping = DAMPING * (scarce > 1 ? scarce * scarce : 1) };
     if (!p->row || !p->keep || !p->w || !p->out || !p->shift)
         return pare_no_memory(err, "to repair layers");
     for (int64_t r = g * rows; r < (g + 1) * rows; r++) {
@@ -190,19 +207,18 @@ static int open_part(const struct target *t, int64_t g, struct pare_arena *a, st
     for (int64_t i = 0; i < p->rows; i++)
         for (int64_t c = 0; c < k; c++)
             p->w[i * k + c] = (double)weight_at(t->dense, t, p->row[i], c);
-    choose_columns(t, g, p);
+    choose_columns(p);
     return 0;
 }
 
-static void put_part(const struct target *t, const struct part *p)
+static void put_row(const struct part *p, int64_t i, const double *w, double shift)
 {
-    for (int64_t i = 0; i < p->rows; i++) {
-        for (int64_t c = 0; c < t->gram.k; c++)
-            pare_f32_mut(
-                &t->w->t)[p->row[i] * t->row + c * t->column] = (float)p->out[i * t->gram.k + c];
-        if (t->bias)
-            pare_f32_mut(&t->bias->t)[p->row[i]] += (float)(t->sign * p->shift[i]);
-    }
+    const struct target *t = p->t;
+
+    for (int64_t c = 0; c < t->gram.k; c++)
+        pare_f32_mut(&t->w->t)[p->row[i] * t->row + c * t->column] = (float)w[c];
+    if (t->bias)
+        pare_f32_mut(&t->bias->t)[p->row[i]] += (float)(t->sign * shift);
 }
 
 static bool is_unchanged(const struct pare_gram *x)
@@ -216,40 +232,158 @@ static bool is_unchanged(const struct pare_gram *x)
     return !(off > UNCHANGED * most);
 }
 
-static int repair_group(const struct repairer *s, const struct target *t, int64_t g,
-                        struct pare_arena *a, bool *done, struct pare_err *err)
-{
-    const struct pare_gram *x = &t->gram;
-    double scarce = x->n > 0 ? ENOUGH * (double)x->k / x->n : 1;
-    struct part p;
-    struct pare_least_squares l = { .k = x->k,
-                                    .g = x->g + g * x->k * x->k,
-                                    .cross = x->cross + g * x->k * x->k,
-                                    .damping = DAMPING * (scarce > 1 ? scarce * scarce : 1),
-                                    .threads = s->threads };
+/* Rows that have the same weights of 0. */
+struct same_rows {
+    const int64_t *list; /* NULL: the first n */
+    int64_t n;
+    int threads;
+};
 
-    PARE_TRY(open_part(t, g, a, &p, err));
-    *done = !p.pruned;
-    if (p.pruned || !p.rows)
-        return 0;
-    l.rows = p.rows;
-    l.w = p.w;
-    l.keep = p.keep;
-    l.out = p.out;
-    l.shift = p.shift;
-    if (t->bias) {
-        l.mean = x->mean + g * x->k;
-        l.cross_mean = x->cross_mean + g * x->k;
+static int fit_rows(const struct part *p, const struct same_rows *r, struct pare_arena *a,
+                    bool *done, struct pare_err *err)
+{
+    const struct pare_gram *x = &p->t->gram;
+    const int64_t *list = r->list, n = r->n;
+    size_t size = (size_t)n * (size_t)x->k + 1;
+    struct pare_least_squares l = { .rows = n,
+                                    .k = x->k,
+                                    .g = x->g + p->g * x->k * x->k,
+                                    .cross = x->cross + p->g * x->k * x->k,
+                                    .keep = p->keep + (list && p->sparse ? list[0] * x->k : 0),
+                                    .damping = p->damping,
+                                    .threads = r->threads };
+    double *w = list ? pare_alloc(a, size, sizeof(*w)) : p->w;
+
+    l.w = w;
+    l.out = list ? pare_alloc(a, size, sizeof(*l.out)) : p->out;
+    l.shift = list ? pare_alloc(a, (size_t)n + 1, sizeof(*l.shift)) : p->shift;
+    if (!w || !l.out || !l.shift)
+        return pare_no_memory(err, "to repair layers");
+    for (int64_t i = 0; i < n && list; i++)
+        memcpy(w + i * x->k, p->w + list[i] * x->k, (size_t)x->k * sizeof(*w));
+    if (p->t->bias) {
+        l.mean = x->mean + p->g * x->k;
+        l.cross_mean = x->cross_mean + p->g * x->k;
     }
     PARE_TRY(pare_least_squares(&l, a, err));
     *done = !l.failed;
-    if (l.failed)
-        return 0;
-    put_part(t, &p);
+    for (int64_t i = 0; i < n && !l.failed; i++)
+        put_row(p, list ? list[i] : i, l.out + i * x->k, l.shift[i]);
     return 0;
 }
 
+/* ---- rows with weights of 0 ------------------------------------------------------------------ */
+
+/* Rows in lists of those with the same weights of 0: list i is order[start[i]], ... */
+struct row_lists {
+    int64_t *order, *start, n;
+};
+
+static uint64_t hash_row(const uint8_t *keep, int64_t k)
+{
+    uint64_t h = 14695981039346656037u; /* FNV-1a */
+
+    for (int64_t i = 0; i < k; i++)
+        h = (h ^ keep[i]) * 1099511628211u;
+    return h;
+}
+
+static int list_rows(const struct part *p, struct pare_arena *a, struct row_lists *r,
+                     struct pare_err *err)
+{
+    const int64_t k = p->t->gram.k;
+    size_t n = (size_t)p->rows + 1;
+    uint64_t *hash = pare_alloc(a, n, sizeof(*hash));
+    bool *taken = pare_alloc(a, n, sizeof(*taken));
+    int64_t at = 0;
+
+    r->order = pare_alloc(a, n, sizeof(*r->order));
+    r->start = pare_alloc(a, n, sizeof(*r->start));
+    r->n = 0;
+    if (!hash || !taken || !r->order || !r->start)
+        return pare_no_memory(err, "to repair layers");
+    for (int64_t i = 0; i < p->rows; i++)
+        hash[i] = hash_row(p->keep + i * k, k);
+    for (int64_t i = 0; i < p->rows; i++) {
+        if (taken[i])
+            continue;
+        r->start[r->n++] = at;
+        for (int64_t e = i; e < p->rows; e++)
+            if (!taken[e] && hash[e] == hash[i] &&
+                !memcmp(p->keep + e * k, p->keep + i * k, (size_t)k)) {
+                taken[e] = true;
+                r->order[at++] = e;
+            }
+    }
+    r->start[r->n] = at;
+    return 0;
+}
+
+static int fit_lists(const struct repairer *s, const struct part *p, const struct row_lists *r,
+                     bool *done, struct pare_err *err)
+{
+    int outer = r->n >= s->threads ? s->threads : 1, rc = 0;
+    bool any = false;
+
+#pragma omp parallel for num_threads(outer) if (outer > 1) schedule(dynamic)
+    for (int64_t i = 0; i < r->n; i++) {
+        struct pare_arena *a = pare_arena_new(1 << 16);
+        struct pare_err e = { 0 };
+        bool fitted = false;
+        struct same_rows rows = { r->order + r->start[i], r->start[i + 1] - r->start[i],
+                                  outer > 1 ? 1 : s->threads };
+        int code = a ? fit_rows(p, &rows, a, &fitted, &e)
+                     : pare_no_memory(&e, "to repair layers");
+
+        pare_arena_free(a);
+#pragma omp critical
+        {
+            any |= fitted;
+            if (code && !rc) {
+                rc = code;
+                *err = e;
+            }
+        }
+    }
+    *done = any;
+    return rc;
+}
+
+static int repair_group(const struct repairer *s, const struct target *t, int64_t g,
+                        struct pare_arena *a, bool *done, struct pare_err *err)
+{
+    struct row_lists r;
+    struct part p;
+
+    PARE_TRY(open_part(t, g, a, &p, err));
+    *done = true;
+    if (!p.rows || (t->unchanged && !p.lost))
+        return 0;
+    if (!p.sparse)
+        return fit_rows(&p, &(struct same_rows){ NULL, p.rows, s->threads }, a, done, err);
+    PARE_TRY(list_rows(&p, a, &r, err));
+    return fit_lists(s, &p, &r, done, err);
+}
+
 /* ---- all layers ------------------------------------------------------------------------------ */
+
+/* Did weights of rows that are left become 0? */
+static bool has_lost(const struct target *t)
+{
+    for (int64_t r = 0; r < t->gram.groups * t->gram.rows; r++) {
+        bool lost = false, any = false;
+
+        for (int64_t i = 0; i < t->gram.k; i++) {
+            bool zero = weight_at(t->w, t, r, i) == 0;
+
+            any |= !zero;
+            lost |= zero && weight_at(t->dense, t, r, i) != 0;
+        }
+        if (any && lost)
+            return true;
+    }
+    return false;
+}
 
 static int repair_layer(const struct repairer *s, struct target *t, struct pare_err *err)
 {
@@ -257,10 +391,11 @@ static int repair_layer(const struct repairer *s, struct target *t, struct pare_
     bool any = false, all = true;
     int rc = 0;
 
-    if (is_unchanged(&t->gram))
-        return 0;
     PARE_TRY(pare_model_own(s->m, t->w, err)); /* they may not be in memory yet */
     PARE_TRY(pare_model_own(s->r->dense, t->dense, err));
+    t->unchanged = is_unchanged(&t->gram);
+    if (t->unchanged && !has_lost(t))
+        return 0;
     if (t->bias)
         PARE_TRY(pare_model_own(s->m, t->bias, err));
     a = pare_arena_new(1 << 18);
@@ -362,4 +497,24 @@ int pare_repair(struct pare_model *m, struct pare_repair *r, struct pare_compres
     update_copies(c);
     pare_arena_free(s.a);
     return pare_at(err, rc, "repair");
+}
+
+int pare_repair_masked(struct pare_compression *c, int64_t items, struct pare_err *err)
+{
+    struct pare_repair r = { .data = c->data,
+                             .items = items,
+                             .dist = c->dist,
+                             .threads = c->threads,
+                             .progress = c->progress,
+                             .user = c->progress_user };
+    int rc;
+
+    pare_compression_restore(c);
+    rc = pare_model_duplicate(c->model, &r.dense, err);
+    if (!rc)
+        rc = pare_compression_write_weights(c, err);
+    if (!rc)
+        rc = pare_repair(c->model, &r, c, err);
+    pare_model_free(r.dense);
+    return rc;
 }

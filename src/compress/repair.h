@@ -1,4 +1,5 @@
-/* repair.h - least-squares repair: layers after removed channels are fitted to what is left. */
+/* repair.h - least-squares repair: layers after removed channels, and layers that lost single
+ * weights, are fitted to what is left. */
 #ifndef PARE_COMPRESS_REPAIR_H
 #define PARE_COMPRESS_REPAIR_H
 
@@ -21,10 +22,14 @@ struct pare_repair {
 /* Fit the convolutions and linear layers of a model whose removed channels are 0 (or constant), in
  * order, each with the inputs of the model as repaired so far, so that their outputs are as those
  * of the dense model.  Weights change in place: rows that are 0 stay 0, columns of inputs that are
- * constant become 0.  Biases, or the means of a following BatchNormalization, take the difference
- * of the means.  Layers with single weights of 0 are left alone.  c: the compression that wraps the
- * layers, whose copies change, too; or NULL. */
+ * constant become 0.  Where single weights of a row are 0, they stay 0 and the others are fitted.
+ * Biases, or the means of a following BatchNormalization, take the difference of the means.  c: the
+ * compression that wraps the layers, whose copies change, too; or NULL. */
 int pare_repair(struct pare_model *m, struct pare_repair *r, struct pare_compression *c,
                 struct pare_err *err);
+
+/* The same for the layers of a compression, right after masks were made: its float weights are the
+ * dense model.  Data, processes and threads are the compression's; items: 0 as above. */
+int pare_repair_masked(struct pare_compression *c, int64_t items, struct pare_err *err);
 
 #endif

@@ -138,14 +138,24 @@ void pare_prune_close(struct pare_prune_job *j)
 
 /* ---- work ----------------------------------------------------------------------------------- */
 
-/* Statistics of batch normalizations fit the weights before pruning; training updates them. */
+/* Does the pruner, or its base, fit the weights that are left? */
+static bool fits(const struct pare_prune_job *j)
+{
+    const struct pare_compression *c = j->compression;
+
+    return c->algorithm[pare_compression_ranker(c)]->pruner->fit != NULL;
+}
+
+/* Statistics of batch normalizations fit the weights before pruning; training updates them.  Where
+ * layers were fitted to the outputs of the model before pruning, its statistics fit, too. */
 static int recalibrate(struct pare_prune_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
     bool tuned = pare_finetune_given(f, "epochs") && f->options->c.epochs > 0;
+    bool fitted = (j->repaired || fits(j)) && !pare_finetune_given(f, "recalibrate");
     int64_t done = 0;
 
-    if (tuned || !pare_compression_zeros(j->compression))
+    if (tuned || fitted || !pare_compression_zeros(j->compression))
         return 0;
     PARE_TRY(pare_finetune_recalibrate(f, j->o.progress, j->o.user, &done, err));
     j->recalibrated = done > 0;
@@ -170,6 +180,8 @@ static int repair(struct pare_prune_job *j, struct pare_model *dense, struct par
             "are removed before that: use l1, l2, fpgm or another pruner without training",
             pare_prune_pruner(&j->o));
     PARE_TRY(pare_finetune_evaluate(f, f->model, &j->unrepaired, err));
+    if (fits(j))
+        return 0; /* the pruner has done it */
     PARE_TRY(pare_repair(f->model, &r, j->compression, err));
     j->repaired = r.layers;
     return 0;

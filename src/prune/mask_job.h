@@ -20,6 +20,10 @@ int pare_mask_job_score(struct pare_compression *c, struct pare_layer *l, bool s
 /* Write the mask of the layer, and of its bias. */
 void pare_mask_job_write(struct pare_mask_job *j);
 
+/* The axis of consecutive weights of an n:m pattern: input channels, or the last axis where there
+ * are fewer than m. */
+int pare_layer_pattern_axis(const struct pare_layer *l);
+
 /* ---- rank_groups.c --------------------------------------------------------------------------- */
 
 /* Make scores of several layers comparable, by the setting `normalize`, which

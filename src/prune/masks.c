@@ -109,17 +109,44 @@ void pare_mask_job_write(struct pare_mask_job *j)
     mask_bias(l);
 }
 
+/* Each output channel, or block of them, by itself: tiles that span the other axes. */
+static int rank_rows(const struct pare_mask_job *j, struct pare_compression *c,
+                     struct pare_err *err)
+{
+    const struct pare_layer *l = j->layer;
+    int64_t size[PARE_MAX_RANK];
+    struct pare_ints gran = { size, l->w.rank };
+
+    if (l->out_axis < 0 || l->prune->units.rank != l->w.rank)
+        return pare_fail(err, PARE_ECONFIG, "mode=row needs a weight with output channels");
+    for (int i = 0; i < l->w.rank; i++)
+        size[i] = i == l->out_axis ? l->prune->units.block[i] : l->w.dim[i];
+    return pare_rank_balance(&j->ranked, &gran, c->threads, c->scratch, err);
+}
+
+int pare_layer_pattern_axis(const struct pare_layer *l)
+{
+    return l->in_axis >= 0 && l->w.dim[l->in_axis] >= l->prune->m ? l->in_axis : l->w.rank - 1;
+}
+
 static int rank_by_score(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
+    const char *mode = pare_prune_mode(c);
     struct pare_mask_job j;
     int rc = score_channels(c, l, false, &j, err);
 
     if (rc)
         return rc;
-    PARE_TRY(strcmp(pare_prune_mode(c), "balance")
-                 ? pare_rank_local(&j.ranked, c->threads, c->scratch, err)
-                 : pare_rank_balance(&j.ranked, &c->prune->settings.balance_gran, c->threads,
-                                     c->scratch, err));
+    if (l->prune->m)
+        PARE_TRY(pare_rank_nm(&j.ranked, l->prune->n, l->prune->m, pare_layer_pattern_axis(l),
+                              c->scratch, err));
+    else if (!strcmp(mode, "row"))
+        PARE_TRY(rank_rows(&j, c, err));
+    else
+        PARE_TRY(strcmp(mode, "balance")
+                     ? pare_rank_local(&j.ranked, c->threads, c->scratch, err)
+                     : pare_rank_balance(&j.ranked, &c->prune->settings.balance_gran, c->threads,
+                                         c->scratch, err));
     pare_mask_job_write(&j);
     return 0;
 }
@@ -253,12 +280,42 @@ static int update_layer(struct pare_compression *c, bool global, int i, bool *ch
     return pare_at(err, rc, "layer '%s'", c->layer[i].info.name);
 }
 
+/* A pattern is counted within each layer. */
+static int check_pattern(const struct pare_compression *c, const char *mode, struct pare_err *err)
+{
+    for (int i = 0; i < pare_compression_layers(c); i++)
+        if (c->layer[i].prune->m)
+            return pare_fail(err, PARE_ECONFIG,
+                             "layer '%s': pattern %s is the same in every layer, so mode=%s does "
+                             "not apply",
+                             c->layer[i].info.name, c->layer[i].prune->goal.pattern, mode);
+    return 0;
+}
+
+/* The pruner's fit(), with the masks in the model. */
+static int fit(struct pare_compression *c, struct pare_err *err)
+{
+    const struct pare_algorithm *a = c->algorithm[pare_compression_ranker(c)];
+    struct pare_call_scope t;
+    int rc;
+
+    if (!a->pruner->fit)
+        return 0;
+    t = pare_call_begin(c, pare_compression_ranker(c));
+    rc = a->pruner->fit(c, err);
+    pare_call_end(c, t);
+    return pare_at(err, rc, "pruner %s", a->name);
+}
+
 int pare_compression_update_masks(struct pare_compression *c, struct pare_err *err)
 {
     PARE_ERR(err);
     const char *mode = pare_prune_mode(c);
     bool global = !strcmp(mode, "global"), aware = pare_prune_by_groups(c);
     bool changed = false;
+
+    if (global || aware)
+        PARE_TRY(check_pattern(c, mode, err));
 
     if ((global || aware) && ranking_pruner(c)->calc_mask)
         return pare_fail(err, PARE_ECONFIG,
@@ -272,5 +329,6 @@ int pare_compression_update_masks(struct pare_compression *c, struct pare_err *e
         return 0;
     PARE_TRY(pare_removed_channels_mask(c, err));
     PARE_TRY(pare_compression_check_masks(c, err));
-    return pare_compression_write_weights(c, err);
+    PARE_TRY(pare_compression_write_weights(c, err));
+    return fit(c, err);
 }

@@ -3,6 +3,7 @@
 #include "prune_method.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../compress/method.h"
@@ -11,6 +12,7 @@
 #include "../compress/wrap.h"
 #include "../tensor/tensor.h"
 #include "followers.h"
+#include "input_grams.h"
 #include "prune_state.h"
 #include "removed_channels.h"
 
@@ -30,10 +32,10 @@ const struct pare_algorithm *const pare_pruners[] = {
 const struct pare_opt pare_prune_options[] = {
     PARE_CHOICE(
         "mode", AT(mode),
-        "how to rank units: each layer separately (normal), the layers of an entry together "
-        "(global), in tiles (balance), coupled channels together (dependency_aware), or coupled "
-        "channels of all layers of an entry together (global_aware)",
-        "default", "default|normal|global|balance|dependency_aware|global_aware"),
+        "how to rank units: each layer separately (normal), each output channel separately (row), "
+        "the layers of an entry together (global), in tiles (balance), coupled channels together "
+        "(dependency_aware), or coupled channels of all layers of an entry together (global_aware)",
+        "default", "default|normal|row|global|balance|dependency_aware|global_aware"),
     PARE_CHOICE(
         "normalize", AT(normalize),
         "make scores of layers comparable that are ranked together: divide by their mean, their "
@@ -82,6 +84,9 @@ const struct pare_opt pare_goal_keys[] = {
         "number of fused projections with heads, for example 3 for queries, keys and values, for "
         "granularity head",
         1, 1, 1e6),
+    PARE_TEXT("pattern", AT(pattern), "N:M",
+              "instead of a sparsity: keep n of every m consecutive input channels, for example 2:4",
+              NULL),
     PARE_OPT_END
 };
 
@@ -222,6 +227,32 @@ static int set_goal(struct pare_layer_prune *l, struct pare_err *err)
     return 0;
 }
 
+/* "2:4" as numbers.  Fewer weights than m at the end of an axis keep at most n. */
+static int set_pattern(struct pare_layer_prune *l, struct pare_err *err)
+{
+    const char *text = l->goal.pattern;
+    char *end;
+    long n, m = 0;
+
+    if (!text)
+        return 0;
+    n = strtol(text, &end, 10);
+    if (*end == ':')
+        m = strtol(end + 1, &end, 10);
+    if (*end || n < 1 || m < n || m > 1024)
+        return pare_fail(err, PARE_ECONFIG,
+                         "pattern is '%.40s'; expected n:m with 1 <= n <= m <= 1024, such as 2:4",
+                         text);
+    if (l->config_sparsity >= 0 && l->config_sparsity != 1 - (double)n / (double)m)
+        return pare_fail(err, PARE_ECONFIG,
+                         "pattern %s has the sparsity %g, but sparsity is %g; specify one of them",
+                         text, 1 - (double)n / (double)m, l->config_sparsity);
+    l->n = n;
+    l->m = m;
+    l->config_sparsity = l->sparsity = 1 - (double)n / (double)m;
+    return 0;
+}
+
 /* Do both nodes have the same weight?  Then they are one layer that is used twice. */
 static bool same_weight(const struct pare_node *a, const struct pare_node *b)
 {
@@ -297,7 +328,17 @@ static int set_units(struct pare_layer *l, struct pare_err *err)
 
     if (g.gates && !strcmp(g.name, "out_channel"))
         PARE_TRY(check_states(l, err));
+    if (l->prune->m && !strcmp(goal->granularity, "default") && !l->prune->follows)
+        g.name = "element";
+    if (l->prune->m && strcmp(g.name, "element") != 0 && !l->prune->follows)
+        return pare_fail(err, PARE_ECONFIG, "pattern %s is of single weights, not of '%s'",
+                         goal->pattern, g.name);
     return pare_units_make(&l->w, &g, &l->prune->units, err);
+}
+
+static bool uses_grams(const struct pare_compression *c)
+{
+    return c->algorithm[pare_compression_ranker(c)]->flags & PARE_USES_GRAMS;
 }
 
 static int wrap_layer(struct pare_layer *l, const void *keys, struct pare_err *err)
@@ -309,7 +350,9 @@ static int wrap_layer(struct pare_layer *l, const void *keys, struct pare_err *e
     l->prune->due = true;
     l->prune->follows = l->compression->prune->following;
     PARE_TRY(set_goal(l->prune, err));
-    return set_units(l, err);
+    PARE_TRY(set_pattern(l->prune, err));
+    PARE_TRY(set_units(l, err));
+    return uses_grams(l->compression) && !l->prune->follows ? pare_input_gram_check(l, err) : 0;
 }
 
 static int wrap_all(struct pare_compression *c, const struct pare_config *config,

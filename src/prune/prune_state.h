@@ -17,11 +17,12 @@ struct pare_goal {
     const char *granularity;
     struct pare_ints block;
     int64_t heads, parts;
+    const char *pattern; /* "2:4"; NULL: none */
 };
 
 /* The options of all pruners. */
 struct pare_prune_settings {
-    const char *mode;      /* default, normal, global, balance, dependency_aware, global_aware */
+    const char *mode;      /* default, normal, row, global, balance, dependency_aware, global_aware */
     const char *normalize; /* default, none, mean, max, lamp; NULL: default */
     double min_keep;
     bool isomorphic;
@@ -46,6 +47,7 @@ struct pare_layer_prune {
     struct pare_units units;
     double config_sparsity; /* -1: the config specifies none */
     double sparsity;        /* the current target */
+    int64_t n, m;           /* keep n of every m consecutive input channels; m 0: no pattern */
     bool due;               /* a new mask must be computed */
     bool follows;           /* its channels are removed with those of other layers (followers.h) */
 };

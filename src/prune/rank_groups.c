@@ -19,6 +19,8 @@ static const char *normalization(const struct pare_compression *c)
 
     if (how && strcmp(how, "default") != 0)
         return how;
+    if (c->algorithm[pare_compression_ranker(c)]->flags & PARE_USES_GRAMS)
+        return "none"; /* errors of outputs are comparable */
     return strcmp(pare_prune_mode(c), "global_aware") ? "none" : "mean";
 }
 
