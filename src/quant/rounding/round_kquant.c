@@ -1,9 +1,9 @@
 /* round_kquant.c - rounding kquant: scale and least value by weighted least squares, without data.
  *
  * As the k-quants of llama.cpp and ONNX Runtime: the error of a weight x counts rms + |x|.  20
- * candidate steps, from (levels - 1) to (levels + 0.9) per range, give levels l; for these,
- * the scale and the least value that minimize  sum of (rms + |x|) (scale l + least - x)^2  are closed.  The
- * least value becomes the nearest zero point, and with it the scale is fitted once more.
+ * candidate steps, from (levels - 1) to (levels + 0.9) per range, give levels l; then the scale and
+ * the least value that minimize  sum of (rms + |x|) (scale l + least - x)^2  are closed.  The least
+ * value becomes the nearest zero point, and with it the scale is fitted once more.
  */
 #include <math.h>
 

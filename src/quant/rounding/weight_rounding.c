@@ -331,10 +331,12 @@ static int round_layer(const struct rounder *s, struct matrix *m, struct pare_er
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
-/* Layers from `from` on whose Grams are collected in one pass. */
+/* Layers from `from` on whose Grams are collected in one pass.  Methods that choose by the weights
+ * alone use them only to reject what is worse than the nearest levels: one pass is enough. */
 static int wave_end(const struct rounder *s, int from)
 {
-    int most = (int)((s->n + s->o->passes - 1) / s->o->passes), to = from;
+    int64_t passes = s->method->needs_data ? s->o->passes : 1;
+    int most = (int)((s->n + passes - 1) / passes), to = from;
     double bytes = 0;
 
     while (to < s->n && to - from < most) {
