@@ -195,7 +195,8 @@ struct pare_quantize_check {
                              not */
     int rounded, unrounded; /* layers; groups of them that got the nearest levels, since their
                                inputs in the data are constant or not finite */
-    double rounding_error;  /* output error of these layers divided by that of the nearest levels */
+    double rounding_error;  /* output error of these layers divided by that of the nearest levels;
+                             * NaN: rounded without data */
 };
 PARE_API void pare_compression_checked(const struct pare_compression *c,
                                        struct pare_quantize_check *k);

@@ -13,7 +13,7 @@
 #include "../tensor/tensor.h"
 #include "quant_config.h"
 #include "quant_method.h"
-#include "weight_rounding.h"
+#include "rounding/weight_rounding.h"
 
 #define LEAST 6.0       /* dB of all values: less is destroyed */
 #define LEAST_INNER 3.0 /* dB of the inner values */

@@ -107,7 +107,8 @@ void pare_compression_checked(const struct pare_compression *c, struct pare_quan
     r->rounding = c->quant->rounded.how;
     r->rounded = c->quant->rounded.layers;
     r->unrounded = c->quant->rounded.failed;
-    r->rounding_error = c->quant->rounded.nearest > 0
+    r->rounding_error = !c->quant->rounded.by_data ? NAN
+                        : c->quant->rounded.nearest > 0
                             ? c->quant->rounded.error / c->quant->rounded.nearest
                             : 1;
     r->left_float = k->left;

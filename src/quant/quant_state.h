@@ -39,6 +39,7 @@ struct pare_check {
 /* What pare_round_weights() did. */
 struct pare_rounded {
     const char *how;       /* NULL: nothing */
+    bool by_data;          /* errors are those of outputs; else of weights */
     int layers, failed;    /* matrices whose statistics are singular got the nearest levels */
     double error, nearest; /* sums over all layers, see struct pare_gram_round */
 };

@@ -1,50 +1,33 @@
 /* quantize_group.c - group quantizer: weight-only quantization to few bits, without data.
  *
  * Linear layers get one scale per `group_size` inputs of each output, all other layers one per
- * channel. With range mse the range of each group is clipped to the least squared error.
+ * channel.  Scales and levels are chosen by a method of rounding/, by default the nearest levels of
+ * ranges with the least squared error.
  */
-#include <stddef.h>
 #include <string.h>
 
-#include "group_scales.h"
-#include "weight_rounding.h"
+#include "group_options.h"
 
 struct opts {
-    int64_t group_size;
+    struct pare_group_options group;
     const char *range;
-    struct pare_rounding rounding;
-};
-
-struct conf {
-    int64_t group_size;
 };
 
 /* clang-format off */
 static const struct pare_opt opts[] = {
-    PARE_INT("group_size", offsetof(struct opts, group_size),
-             "inputs of a linear layer per scale (0: all; -1: 64 up to 4 bits, else all)",
-             -1, -1, 1e9),
+    PARE_GROUP_OPTIONS(opts, group, "nearest"),
     PARE_CHOICE("range", offsetof(struct opts, range),
-                "minmax: the whole range; mse: the range with the least squared error; "
-                "auto: mse up to 4 bits", "auto", "auto|minmax|mse"),
-    PARE_ROUNDING_OPTIONS(opts, rounding, "nearest"),
-    PARE_OPT_END
-};
-
-static const struct pare_opt keys[] = {
-    PARE_INT("group_size", offsetof(struct conf, group_size),
-             "inputs of a linear layer per scale (0: all; -1: the option of the same name)",
-             -1, -1, 1e9),
+                "for rounding nearest: minmax: the whole range; mse: the range with the least "
+                "squared error; auto: mse up to 4 bits", "auto", "auto|minmax|mse"),
     PARE_OPT_END
 };
 /* clang-format on */
 
-static int64_t group_size(const struct pare_layer *l, const struct pare_quant *q)
+static int start(struct pare_compression *c, struct pare_err *err)
 {
-    const struct opts *o = pare_compression_conf(pare_layer_compression(l));
-    const struct conf *c = pare_layer_conf(l);
+    const struct opts *o = pare_compression_conf(c);
 
-    return pare_group_size(l, q, c && c->group_size >= 0 ? c->group_size : o->group_size);
+    return pare_group_start(c, &o->group, err);
 }
 
 static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare_tensor *y,
@@ -52,31 +35,9 @@ static int weight(struct pare_layer *l, const struct pare_tensor *x, struct pare
 {
     const struct opts *o = pare_compression_conf(pare_layer_compression(l));
     const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
-    bool done;
+    bool mse = strcmp(o->range, "auto") ? !strcmp(o->range, "mse") : q && q->bits <= 4;
 
-    if (!q)
-        return pare_fail(err, PARE_ECONFIG, "it has no quantization settings");
-    PARE_TRY(pare_groups_keep(l, group_size(l, q), err));
-    PARE_TRY(pare_rounded_weight(l, x, y, &done, err));
-    if (done)
-        return 0;
-    return pare_weight_by_groups(l,
-                                 strcmp(o->range, "auto") ? !strcmp(o->range, "mse") : q->bits <= 4,
-                                 x, y, err);
-}
-
-static int start(struct pare_compression *c, struct pare_err *err)
-{
-    const struct opts *o = pare_compression_conf(c);
-
-    for (int i = 0; i < pare_compression_layers(c); i++) {
-        struct pare_layer *l = pare_compression_layer(c, i);
-        const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
-
-        if (q)
-            PARE_TRY(pare_groups_keep(l, group_size(l, q), err));
-    }
-    return pare_round_weights(c, &o->rounding, err);
+    return pare_group_weight(l, &o->group, mse, x, y, err);
 }
 
 const struct pare_algorithm pare_quantizer_group = {
@@ -84,8 +45,8 @@ const struct pare_algorithm pare_quantizer_group = {
     .size = sizeof(struct pare_algorithm),
     .name = "group",
     .doc = "Quantize weights only, without data: 2 to 8 bits, one scale per group of inputs.",
-    .keys = keys,
-    .conf_size = sizeof(struct conf),
+    .keys = pare_group_keys,
+    .conf_size = sizeof(struct pare_group_conf),
     .opts = opts,
     .opts_size = sizeof(struct opts),
     .start = start,

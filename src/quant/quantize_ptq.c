@@ -19,7 +19,7 @@
 #include "histogram.h"
 #include "mse_scales.h"
 #include "range_trials.h"
-#include "weight_rounding.h"
+#include "rounding/weight_rounding.h"
 #include "channel_rows.h"
 
 struct opts {

@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
-#include "quant/gram_round.h"
+#include "quant/rounding/gram_round.h"
 
 enum { ROWS = 5, K = 70, N = 300 };
 
@@ -73,6 +73,8 @@ static struct pare_gram_round problem(int bits, bool symmetric)
         .g = g,
         .damping = 1e-3,
         .threads = 2,
+        .method = pare_find_rounding("gptq"),
+        .scales = pare_find_rounding("mse"),
         .grid = { .qmin = symmetric ? -half : 0,
                   .qmax = symmetric ? half - 1 : 2 * half - 1,
                   .symmetric = symmetric,
@@ -197,6 +199,7 @@ static void test_learned_rounding_is_not_worse(void **state)
     (void)state;
     run(&r);
     before = r.error;
+    r.method = pare_find_rounding("adaround");
     r.steps = 200;
     run(&r);
     assert_true(r.error <= before);
@@ -254,7 +257,8 @@ static void test_masked_weights_stay_zero(void **state)
             w[i] = keep[i] ? w[i] : 0;
         }
         r.keep = keep;
-        r.steps = form & 2 ? 50 : 0;
+        r.method = pare_find_rounding(form & 2 ? "adaround" : "gptq");
+        r.steps = 50;
         run(&r);
         for (int i = 0; i < ROWS * K; i++)
             assert_true(keep[i] || value(&r, i / K, i % K) == 0);
@@ -311,6 +315,7 @@ static void test_failing_allocations(void **state)
         int rc;
 
         r.cross = cross;
+        r.method = pare_find_rounding("adaround");
         r.steps = 2;
         pare_oom_countdown = -n;
         rc = pare_gram_round(&r, a, &err);

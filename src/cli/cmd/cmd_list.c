@@ -171,9 +171,9 @@ const struct pare_command pare_command_list = {
     .name = "list",
     .doc = "List operators, pruners, networks, data sets and so on.",
     .usage = "[--json] [--plugin FILE] WHAT",
-    .more = "WHAT is commands, networks, data, presets, pruners, quantizers, losses,\n"
-            "optimizers, schedules, ops, kernels or rewrites.  'pare help NAME' explains an\n"
-            "entry.",
+    .more = "WHAT is commands, networks, data, presets, pruners, quantizers, roundings,\n"
+            "losses, optimizers, schedules, ops, kernels or rewrites.  'pare help NAME'\n"
+            "explains an entry.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

@@ -13,6 +13,7 @@
 #include "../../prune/prune_method.h"
 #include "../../quant/presets.h"
 #include "../../quant/quant_method.h"
+#include "../../quant/rounding/rounding.h"
 #include "../../train/train.h"
 #include "../../zoo/zoo.h"
 #include "help_print.h"
@@ -68,6 +69,7 @@ POINTERS(optimizer, pare_optimizers, pare_optimizers[i]->opts)
 POINTERS(schedule, pare_schedules, pare_schedules[i]->opts)
 POINTERS(loss, pare_losses, pare_losses[i]->opts)
 POINTERS(metric, pare_metric_list, NULL)
+POINTERS(rounding, pare_roundings, NULL)
 
 static bool get_task(const struct pare_registry *g, int i, struct pare_topic *t)
 {
@@ -152,6 +154,7 @@ const struct pare_topics pare_topics[] = {
     { "presets", "preset", get_preset, NULL, false },
     { "pruners", "pruner", get_pruner, pare_help_pruner, false },
     { "quantizers", "quantizer", get_quantizer, pare_help_quantizer, false },
+    { "roundings", "rounding", get_rounding, NULL, false },
     { "losses", "loss", get_loss, NULL, false },
     { "optimizers", "optimizer", get_optimizer, NULL, false },
     { "schedules", "schedule", get_schedule, NULL, false },

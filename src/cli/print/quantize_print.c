@@ -210,7 +210,9 @@ static void print_check(const struct pare_quantize_summary *v)
              k.observer ? ")" : "");
     if (!isnan(k.cosine))
         pare_put_paragraph(stdout, text);
-    if (k.rounding)
+    if (k.rounding && isnan(k.rounding_error))
+        printf("rounding %s: %d layers, without data\n", k.rounding, k.rounded);
+    else if (k.rounding)
         printf("rounding %s: %d layers, output error %.3g of rounding to nearest%s\n", k.rounding,
                k.rounded, k.rounding_error,
                k.unrounded ? "; layers with constant inputs are rounded to nearest" : "");

@@ -8,37 +8,41 @@
 #ifndef PARE_QUANT_WEIGHT_ROUNDING_H
 #define PARE_QUANT_WEIGHT_ROUNDING_H
 
-#include "quant_state.h"
+#include "../quant_state.h"
+#include "rounding.h"
 
 /* The part of a quantizer's options that it names with PARE_ROUNDING_OPTIONS. */
 struct pare_rounding {
-    const char *how; /* nearest, gptq, adaround */
+    const char *how, *scales; /* names of methods */
     int64_t items, passes, steps;
     double damping;
 };
 
 /* clang-format off */
 #define PARE_ROUNDING_OPTIONS(opts, field, usual)                                               \
-    PARE_CHOICE("rounding", offsetof(struct opts, field.how),                                   \
-                "how to round weights: nearest; gptq: so that the outputs of the layer change " \
-                "least on the data; adaround: the same, refined by learning", usual,            \
-                "nearest|gptq|adaround"),                                                       \
+    PARE_CHOICE("rounding", offsetof(struct opts, field.how), pare_rounding_help, usual,        \
+                PARE_ROUNDING_NAMES),                                                           \
+    PARE_CHOICE("rounding_scales", offsetof(struct opts, field.scales),                         \
+                "how gptq and adaround choose the scales of groups", "mse",                     \
+                PARE_ROUNDING_SCALES),                                                          \
     PARE_INT("rounding_items", offsetof(struct opts, field.items),                              \
-             "number of items for rounding gptq and adaround", 1024, 1, 1e9),                   \
+             "number of items for rounding by the data", 1024, 1, 1e9),                         \
     PARE_INT("rounding_passes", offsetof(struct opts, field.passes),                            \
              "passes over these items: layers are rounded in order, in as many parts, each "    \
              "with the inputs that the rounded layers before it give", 24, 1, 1e6),             \
     PARE_INT("rounding_steps", offsetof(struct opts, field.steps),                              \
-             "steps of learning per layer, for rounding adaround", 800, 1, 1e6),                \
+             "steps of learning per layer (0: 800 for adaround, 200 for autoround)", 0, 0,      \
+             1e6),                                                                              \
     PARE_FLOAT("damping", offsetof(struct opts, field.damping),                                 \
                "part of the mean power of the inputs that is added to all (-1: 0.001 for "      \
                "convolutions, 0.01 for linear layers)", -1, -1, 1)
 /* clang-format on */
 
-/* Does the option ask for data? */
+/* Does the method need data? */
 bool pare_rounding_needs_data(const struct pare_rounding *o);
 
-/* Round the weights of all layers whose inputs have a Gram matrix.  Sizes of groups are those that
+/* Round the weights of all layers whose inputs have a Gram matrix; without data where the method
+ * allows that.  Rounding nearest is left to the quantizer.  Sizes of groups are those that
  * pare_groups_keep() has stored. */
 int pare_round_weights(struct pare_compression *c, const struct pare_rounding *o,
                        struct pare_err *err);

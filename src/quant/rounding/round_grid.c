@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "channel_rows.h"
+#include "../channel_rows.h"
 
 #define NORM_TRIES 80 /* scales that are tried by the norm of the rounding error */
 #define NORM 2.4
@@ -42,6 +42,11 @@ double pare_grid_level(const struct pare_round_grid *g, double w, double scale, 
     return v < hi ? v : hi;
 }
 
+double pare_grid_value(const struct pare_round_grid *g, double w, double scale, double zero)
+{
+    return (pare_grid_level(g, w, scale, zero) - zero) * scale;
+}
+
 void pare_grid_fit_norm(const struct pare_round_grid *g, const double *w, int64_t k, float *scale,
                         float *zero)
 {
@@ -53,11 +58,8 @@ void pare_grid_fit_norm(const struct pare_round_grid *g, const double *w, int64_
         float s, z;
 
         pare_grid_fit(g, part * lo, part * hi, &s, &z);
-        for (int64_t j = 0; j < k && (best < 0 || sum < best); j++) {
-            double q = pare_grid_level(g, w[j], (double)s, (double)z);
-
-            sum += pow(fabs((q - (double)z) * (double)s - w[j]), NORM);
-        }
+        for (int64_t j = 0; j < k && (best < 0 || sum < best); j++)
+            sum += pow(fabs(pare_grid_value(g, w[j], (double)s, (double)z) - w[j]), NORM);
         if (best >= 0 && !(sum < best))
             continue;
         best = sum;

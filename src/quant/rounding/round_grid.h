@@ -33,7 +33,8 @@ void pare_grid_fit(const struct pare_round_grid *g, double lo, double hi, float 
 void pare_grid_fit_norm(const struct pare_round_grid *g, const double *w, int64_t k, float *scale,
                         float *zero);
 
-/* The nearest level, as a double. */
+/* The nearest level, as a double; the weight that it stands for. */
 double pare_grid_level(const struct pare_round_grid *g, double w, double scale, double zero);
+double pare_grid_value(const struct pare_round_grid *g, double w, double scale, double zero);
 
 #endif

@@ -5,16 +5,16 @@
 #include <omp.h>
 #include <string.h>
 
-#include "../base/arena.h"
-#include "../compress/grams.h"
-#include "../compress/method.h"
-#include "../op/channels.h"
-#include "../tensor/tensor.h"
-#include "bias_correct.h"
+#include "../../base/arena.h"
+#include "../../compress/grams.h"
+#include "../../compress/method.h"
+#include "../../op/channels.h"
+#include "../../tensor/tensor.h"
+#include "../bias_correct.h"
 #include "gram_round.h"
-#include "group_scales.h"
-#include "mse_scales.h"
-#include "channel_rows.h"
+#include "../group_scales.h"
+#include "../mse_scales.h"
+#include "../channel_rows.h"
 
 #define WAVE_BYTES 768e6 /* Grams of a part of the layers */
 #define FLOPS 2e10       /* multiplications per Gram */
@@ -31,6 +31,7 @@ struct matrix {
 struct rounder {
     struct pare_compression *c;
     const struct pare_rounding *o;
+    const struct pare_rounding_method *method;
     struct pare_model *dense;
     struct matrix *m;
     int n, threads;
@@ -38,7 +39,7 @@ struct rounder {
 
 bool pare_rounding_needs_data(const struct pare_rounding *o)
 {
-    return strcmp(o->how, "nearest") != 0;
+    return pare_find_rounding(o->how)->needs_data;
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -126,28 +127,17 @@ static bool matrix_of(struct pare_layer *l, struct matrix *m)
 
 /* ---- one layer ------------------------------------------------------------------------------- */
 
-/* Scales that are not searched for: of groups, or one for the whole weight. */
-static int given_scales(struct matrix *m, struct pare_tensor *scale, struct pare_tensor *zero,
-                        struct pare_err *err)
+/* One scale for the whole weight is not searched for. */
+static int given_scale(struct matrix *m, struct pare_tensor *scale, struct pare_tensor *zero,
+                       struct pare_err *err)
 {
     struct pare_layer *l = m->l;
-    const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
-    struct pare_group_fit f = { .mse = true };
-    struct pare_tensor ignored = l->w;
     struct pare_quant_point p;
-    struct pare_groups g;
 
-    if (m->blocks == 1) {
-        PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, &l->w, &p, err));
-        PARE_TRY(pare_quant_point_fit_mse(&p, &l->w, err));
-        pare_f32_mut(scale)[0] = p.scale[0];
-        pare_f32_mut(zero)[0] = p.zero[0];
-        return 0;
-    }
-    PARE_TRY(pare_tensor_alloc(pare_compression_scratch(l->compression), &ignored, err));
-    PARE_TRY(pare_groups(l, m->size, &g, err));
-    pare_group_range(q, &f);
-    pare_groups_round(&g, &f, &l->w, pare_f32_mut(scale), pare_f32_mut(zero), &ignored, true);
+    PARE_TRY(pare_quant_point_open(l, PARE_WEIGHT, &l->w, &p, err));
+    PARE_TRY(pare_quant_point_fit_mse(&p, &l->w, err));
+    pare_f32_mut(scale)[0] = p.scale[0];
+    pare_f32_mut(zero)[0] = p.zero[0];
     return 0;
 }
 
@@ -283,13 +273,15 @@ static int round_group(const struct rounder *s, const struct matrix *m, int64_t 
     struct pare_gram_round r = { .rows = x->rows,
                                  .k = x->k,
                                  .w = p->w,
-                                 .g = x->g + g * x->k * x->k,
+                                 .g = x->g ? x->g + g * x->k * x->k : NULL,
                                  .cross = x->cross ? x->cross + g * x->k * x->k : NULL,
-                                 .mean = m->biased ? x->mean + g * x->k : NULL,
+                                 .mean = x->g && m->biased ? x->mean + g * x->k : NULL,
                                  .d_mean = x->cross_mean ? x->cross_mean + g * x->k : NULL,
                                  .keep = p->keep,
                                  .damping = damping_of(s, m->l),
-                                 .steps = strcmp(s->o->how, "adaround") ? 0 : s->o->steps,
+                                 .method = s->method,
+                                 .scales = pare_find_rounding(s->o->scales),
+                                 .steps = s->o->steps ? s->o->steps : s->method->steps,
                                  .threads = s->threads,
                                  .grid = grid_of(q),
                                  .scale = p->scale,
@@ -299,7 +291,7 @@ static int round_group(const struct rounder *s, const struct matrix *m, int64_t 
 
     r.grid.blocks = m->blocks;
     r.grid.size = m->size;
-    r.grid.given = m->blocks > 1 || q->axis < 0;
+    r.grid.given = m->blocks == 1 && q->axis < 0;
     PARE_TRY(pare_gram_round(&r, a, err));
     m->l->compression->quant->rounded.failed += r.failed;
     m->l->compression->quant->rounded.error += r.error;
@@ -317,8 +309,8 @@ static int round_layer(const struct rounder *s, struct matrix *m, struct pare_er
     int rc = a ? open_buffers(m, t, err) : pare_no_memory(err, "to round weights");
 
     m->l->quant->round_error[0] = m->l->quant->round_error[1] = 0;
-    if (!rc && (m->blocks > 1 || pare_layer_quant(m->l, PARE_WEIGHT)->axis < 0))
-        rc = given_scales(m, t[0], t[1], err);
+    if (!rc && pare_numel(t[0]) == 1)
+        rc = given_scale(m, t[0], t[1], err);
     for (int64_t g = 0; g < m->gram.groups && !rc; g++) {
         struct pare_mark mark = pare_mark(a);
 
@@ -329,7 +321,7 @@ static int round_layer(const struct rounder *s, struct matrix *m, struct pare_er
         rc = round_group(s, m, g, &p, a, err);
         if (!rc)
             put_part(m, g, &p, t);
-        if (!rc && m->biased)
+        if (!rc && m->biased && m->gram.g)
             rc = shift_bias(m, g, p.shift, err);
         pare_rewind(a, mark);
     }
@@ -339,10 +331,12 @@ static int round_layer(const struct rounder *s, struct matrix *m, struct pare_er
 
 /* ---- all layers ------------------------------------------------------------------------------ */
 
-/* Layers from `from` on whose Grams are collected in one pass. */
+/* Layers from `from` on whose Grams are collected in one pass.  Methods that choose by the weights
+ * alone use them only to reject what is worse than the nearest levels: one pass is enough. */
 static int wave_end(const struct rounder *s, int from)
 {
-    int most = (int)((s->n + s->o->passes - 1) / s->o->passes), to = from;
+    int64_t passes = s->method->needs_data ? s->o->passes : 1;
+    int most = (int)((s->n + passes - 1) / passes), to = from;
     double bytes = 0;
 
     while (to < s->n && to - from < most) {
@@ -402,11 +396,42 @@ static int round_all(struct rounder *s, struct pare_err *err)
     return rc;
 }
 
+/* Without data: each layer by its weights alone. */
+static int round_by_weights(const struct rounder *s, struct pare_err *err)
+{
+    for (int i = 0; i < s->n; i++) {
+        int rc = round_layer(s, &s->m[i], err);
+
+        if (rc) {
+            pare_rounding_forget(s->m[i].l);
+            return rc;
+        }
+    }
+    s->c->quant->rounded.by_data = false;
+    return pare_compression_write_weights(s->c, err);
+}
+
+static int find_matrices(struct rounder *s, struct pare_err *err)
+{
+    struct pare_compression *c = s->c;
+
+    s->m = pare_alloc(pare_compression_scratch(c), (size_t)c->n_layers + 1, sizeof(*s->m));
+    if (!s->m)
+        return pare_no_memory(err, "to round weights");
+    for (int i = 0; i < c->n_layers; i++)
+        s->n += matrix_of(&c->layer[i], &s->m[s->n]);
+    c->quant->rounded.layers = s->n;
+    c->quant->rounded.how = s->o->how;
+    c->quant->rounded.by_data = true;
+    return 0;
+}
+
 int pare_round_weights(struct pare_compression *c, const struct pare_rounding *o,
                        struct pare_err *err)
 {
     struct rounder s = { .c = c,
                          .o = o,
+                         .method = pare_find_rounding(o->how),
                          .threads = c->threads > 0 ? c->threads : omp_get_max_threads() };
     int rc;
 
@@ -415,18 +440,14 @@ int pare_round_weights(struct pare_compression *c, const struct pare_rounding *o
         pare_rounding_forget(&c->layer[i]);
         c->layer[i].quant->rounded_bias = false;
     }
-    if (!pare_rounding_needs_data(o))
+    if (!strcmp(o->how, "nearest"))
         return 0;
-    if (!c->data)
+    if (!c->data && s.method->needs_data)
         return pare_fail(err, PARE_ECONFIG,
                          "rounding %s needs data: use --data, or rounding nearest", o->how);
-    s.m = pare_alloc(pare_compression_scratch(c), (size_t)c->n_layers + 1, sizeof(*s.m));
-    if (!s.m)
-        return pare_no_memory(err, "to round weights");
-    for (int i = 0; i < c->n_layers; i++)
-        s.n += matrix_of(&c->layer[i], &s.m[s.n]);
-    c->quant->rounded.layers = s.n;
-    c->quant->rounded.how = o->how;
+    PARE_TRY(find_matrices(&s, err));
+    if (!c->data)
+        return pare_at(err, round_by_weights(&s, err), "rounding %s", o->how);
     PARE_TRY(pare_model_duplicate(c->model, &s.dense, err));
     rc = round_all(&s, err);
     pare_model_free(s.dense);
