@@ -3,14 +3,29 @@
  */
 #include "int8_conv_match.h"
 
+#include "int8_function.h"
+
 #include <math.h>
+
+/* The int8 tensor of a float image; a Transpose from (N, ..., C) is another name of its layout. */
+static bool read_image(const struct pare_match *v, const struct pare_value *f32,
+                       struct pare_int8_conv *c)
+{
+    const struct pare_node *n = pare_is_fixed(f32) ? NULL : f32->maker;
+
+    if (n && v->lazy[n->id] && pare_int8_transpose(n) < 0 && pare_is_f32(f32)) {
+        c->layout = 1;
+        f32 = n->in[0];
+    }
+    return pare_int8_source(v, f32, &c->x) && !c->x.viewed;
+}
 
 static bool read_conv(const struct pare_match *v, struct pare_node *n, struct pare_int8_conv *c)
 {
     struct pare_err err;
 
-    if (!pare_int8_source(v, n->in[0], &c->x) || c->x.viewed ||
-        !pare_int8_weight(n->in[1], 0, &c->w) || pare_conv_window(n, &c->win, &err))
+    if (!read_image(v, n->in[0], c) || !pare_int8_weight(n->in[1], 0, &c->w) ||
+        pare_conv_window(n, &c->win, &err))
         return false;
     c->bias = pare_int8_bias(n->n_in > 2 ? n->in[2] : NULL, &c->x, &c->w);
     if (!pare_int8_end(v, n->out[0], &c->end))
@@ -66,13 +81,19 @@ bool pare_int8_conv(const struct pare_match *v, struct pare_node *n, struct pare
 
     if (n->op->domain)
         return false;
+    c->layout = PARE_CHANNELS_LAST;
     if (pare_node_is(n, &pare_op_conv))
         yes = read_conv(v, n, c);
     else if (pare_node_is(n, &pare_op_qlinear_conv))
         yes = read_qlinear(n, c);
     else
         yes = pare_node_is(n, &pare_op_conv_integer) && read_integer(n, c);
-    return yes && pare_numel(&n->out[0]->t) && pare_numel(&c->x.v->t) && !pare_is_const(c->x.v) &&
+    if (!yes)
+        return false;
+    c->shape = n->in[0]->t;
+    c->shape.data = NULL;
+    c->shape.dtype = c->x.v->t.dtype;
+    return pare_numel(&n->out[0]->t) && pare_numel(&c->x.v->t) && !pare_is_const(c->x.v) &&
            has_valid_scales(c);
 }
 

@@ -16,6 +16,8 @@
 struct pare_int8_conv {
     struct pare_window win;
     struct pare_int8 x;
+    struct pare_tensor shape; /* of x as (N, C, ...), with its type; without data */
+    int layout;               /* of x.v: channels last, or 1 if x.v is row-major (N, ..., C) */
     struct pare_int8_weight w;
     struct pare_value *bias;  /* float32, or int32 in units of x_scale w_scale; or NULL */
     struct pare_int8_end end; /* end.n is 0 if no node is fused */

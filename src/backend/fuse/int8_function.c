@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "../../op/matrix/matrix.h"
 #include "../../op/shape/movement.h"
 #include "../../op/op.h"
 
@@ -37,8 +38,7 @@ static bool is_map2(const struct pare_node *n)
            (n->version >= 7 || n->op->domain);
 }
 
-/* 1: (N, C, ...) becomes (N, ..., C); -1: the inverse; 0: neither. */
-static int transpose_of(const struct pare_node *n)
+int pare_int8_transpose(const struct pare_node *n)
 {
     int rank = n->n_in ? n->in[0]->t.rank : 0, perm[PARE_MAX_RANK];
     bool out = true, back = true;
@@ -51,6 +51,44 @@ static int transpose_of(const struct pare_node *n)
         back &= perm[i] == (i == 1 ? rank - 1 : i - 1);
     }
     return perm[0] ? 0 : out ? 1 : back ? -1 : 0;
+}
+
+/* Do layers read this dequantized value as rows (1), or as images or in an unknown way (-1)?  0:
+ * elementwise operators, to which the order is the same. */
+static int read_as(const struct pare_match *v, const struct pare_value *f32)
+{
+    const struct pare_consumers *u = &v->consumers[f32->id];
+    int rows = 0;
+    bool transposed;
+
+    for (int i = 0; i < u->n; i++) {
+        const struct pare_node *n = u->node[i];
+
+        if (pare_int8_transpose(n) < 0 ||
+            (n->in[0] == f32 && pare_is_plain_product(n, &transposed)))
+            rows = 1;
+        else if (!n->op || (!n->op->map && !n->op->map2))
+            return -1;
+    }
+    return rows;
+}
+
+int pare_int8_result_layout(const struct pare_match *v, const struct pare_value *q)
+{
+    const struct pare_consumers *u = &v->consumers[q->id];
+    int usual = pare_int8_layout(&q->t);
+    bool rows = false;
+
+    for (int i = 0; i < u->n; i++) {
+        int as = pare_node_is(u->node[i], &pare_op_dequantize_linear)
+                     ? read_as(v, u->node[i]->out[0])
+                     : -1;
+
+        if (as < 0)
+            return usual;
+        rows |= as;
+    }
+    return rows ? 1 : usual;
 }
 
 static bool one_scale(const struct pare_node *n, struct pare_value *q, struct pare_int8 *read)
@@ -66,7 +104,7 @@ static bool reads_lazy(const struct pare_match *v, const struct pare_node *n)
     if (is_map(n))
         return is_lazy(v, n->in[0]) && pare_same_shape(&n->in[0]->t, &n->out[0]->t);
     if (!is_map2(n))
-        return transpose_of(n) && is_lazy(v, n->in[0]);
+        return pare_int8_transpose(n) && is_lazy(v, n->in[0]);
     for (int i = 0; i < 2; i++) {
         bool late = is_lazy(v, n->in[i]) && pare_same_shape(&n->in[i]->t, &n->out[0]->t);
 
@@ -158,7 +196,7 @@ static bool eval_map2(struct eval *e, const struct pare_node *n, struct result *
 
 static bool eval_node(struct eval *e, const struct pare_node *n, struct result *r)
 {
-    int transpose = transpose_of(n);
+    int transpose = pare_int8_transpose(n);
 
     if (pare_node_is(n, &pare_op_dequantize_linear))
         return eval_dequantize(e, n, r);

@@ -17,6 +17,13 @@ struct pare_int8_func {
     int transpose; /* 1: x with the channels moved to the end; -1: moved from the end; 0: neither */
 };
 
+/* 1: a Transpose of (N, C, ...) to (N, ..., C); -1: the inverse; 0: neither. */
+int pare_int8_transpose(const struct pare_node *n);
+
+/* The layout for the int8 result q of a QuantizeLinear: channels last for images, but row-major if
+ * layers read q as rows, or as an image after a Transpose from (N, ..., C). */
+int pare_int8_result_layout(const struct pare_match *v, const struct pare_value *q);
+
 /* Is the result of n such a function, so that n is lazy?  The nodes before n have been visited. */
 bool pare_int8_func_lazy(const struct pare_match *v, const struct pare_node *n);
 

@@ -17,7 +17,7 @@ static bool geometry(struct depth *d)
     struct pare_depthwise_int8 *k = &d->k;
 
     if (w->nd != 2 || d->c.w.v->t.rank != 4 || d->c.w.v->t.dim[1] != 1 ||
-        w->group != d->c.w.channels || d->c.x.v->t.dim[1] != d->c.w.channels)
+        w->group != d->c.w.channels || d->c.shape.dim[1] != d->c.w.channels)
         return false;
     for (int i = 0; i < 2; i++) {
         if (w->kernel[i] > MOST || w->pad_begin[i] < 0)
@@ -30,7 +30,7 @@ static bool geometry(struct depth *d)
         k->kernel[i] = w->kernel[i];
     }
     k->C = d->c.w.channels;
-    d->images = d->c.x.v->t.dim[0];
+    d->images = d->c.shape.dim[0];
     return true;
 }
 
@@ -74,7 +74,8 @@ static bool conv_depthwise_int8_match(const struct pare_match *v, struct pare_no
     s->state = keep;
     s->in[0] = d->c.x.v;
     s->out[0] = d->c.out;
-    s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
+    s->in_block[0] = d->c.layout;
+    s->out_block[0] = PARE_CHANNELS_LAST;
     s->work_bytes[0] = (size_t)v->backend->threads * pare_depthwise_int8_room(&d->k);
     for (int i = 0; i < d->c.end.n; i++)
         s->fused[i] = d->c.end.node[i];

@@ -42,6 +42,8 @@ static bool read_dynamic(struct pare_node *n, struct conv_exact *d)
         return false;
     w = n->in[W];
     *c = (struct pare_int8_conv){ .x = { .v = n->in[X], .scale = 1 },
+                                  .shape = n->in[X]->t,
+                                  .layout = PARE_CHANNELS_LAST,
                                   .w = { .v = w, .zero = wz, .channels = w->t.dim[0] },
                                   .out = n->out[0] };
     if (pare_is_const(n->in[X]) || !pare_is_const(w) || !pare_const_raw(w) ||
@@ -60,12 +62,12 @@ static bool read_node(const struct pare_match *v, struct pare_node *n, struct co
 {
     if (!pare_int8_conv(v, n, &d->c) && !read_dynamic(n, d))
         return false;
-    if (d->c.x.v->t.rank < 3 || d->c.x.v->t.rank > 5)
+    if (d->c.shape.rank < 3 || d->c.shape.rank > 5)
         return false;
     d->w = d->c.win;
     pare_window_3d(&d->w);
-    d->N = d->c.x.v->t.dim[0];
-    d->C = d->c.x.v->t.dim[1];
+    d->N = d->c.shape.dim[0];
+    d->C = d->c.shape.dim[1];
     d->I = d->C / d->w.group;
     d->O = d->c.w.channels;
     d->taps = d->w.kernel[0] * d->w.kernel[1] * d->w.kernel[2];
@@ -100,7 +102,8 @@ static bool conv_int8_exact_match(const struct pare_match *v, struct pare_node *
     if (d.zero)
         s->in[1] = d.zero;
     s->out[0] = d.c.out;
-    s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
+    s->in_block[0] = d.c.layout;
+    s->out_block[0] = PARE_CHANNELS_LAST;
     for (int i = 0; i < d.c.end.n; i++)
         s->fused[i] = d.c.end.node[i];
     if (!d.depthwise)

@@ -89,7 +89,7 @@ static bool geometry(const struct pare_int8_conv *c, struct winograd_conv *s)
     k->O = c->w.channels;
     k->zero = c->x.zero;
     k->is_signed = c->x.v->t.dtype == PARE_I8;
-    s->images = c->x.v->t.dim[0];
+    s->images = c->shape.dim[0];
     s->tiles = s->images * k->tiles[0] * k->tiles[1];
     return true;
 }
@@ -125,7 +125,8 @@ static bool conv_winograd_int8_match(const struct pare_match *v, struct pare_nod
     s->state = keep;
     s->in[0] = w->c.x.v;
     s->out[0] = w->c.out;
-    s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
+    s->in_block[0] = w->c.layout;
+    s->out_block[0] = PARE_CHANNELS_LAST;
     s->work_bytes[0] = (size_t)threads *
                        (pare_winograd_int8_v(w->k.C, w->some) * sizeof(int16_t) +
                         pare_winograd_int8_m(w->some, w->k.parts) * sizeof(int32_t));

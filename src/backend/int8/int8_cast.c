@@ -30,7 +30,7 @@ static bool is_node(const struct pare_node *n, const struct pare_op *op)
 static bool match_quantize(const struct pare_match *v, struct pare_node *n, struct pare_step *s,
                            struct int8_cast *c)
 {
-    int from = pare_layout_of(v, n->in[0]), to = pare_int8_layout(&n->in[0]->t);
+    int from = pare_layout_of(v, n->in[0]), to = pare_int8_result_layout(v, n->out[0]);
 
     if (pare_is_const(n->in[0]) || !pare_is_f32(n->in[0]) || pare_attr(n, "block_size") != 0 ||
         !pare_int8_read(&c->end.q, n->out[0], n->in[1], n->n_in > 2 ? n->in[2] : NULL) ||

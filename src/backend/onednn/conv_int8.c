@@ -72,7 +72,7 @@ static bool describe(const struct pare_match *v, struct conv_int8 *s)
     struct pare_conv_sides g;
     bool ok;
 
-    if (w.rank > 6 || !pare_dnnl_md(&src, &c->x.v->t, PARE_CHANNELS_LAST) ||
+    if (w.rank > 6 || !pare_dnnl_md(&src, &c->shape, PARE_CHANNELS_LAST) ||
         !pare_dnnl_md(&dst, &c->out->t, PARE_CHANNELS_LAST))
         return false;
     for (int i = 0; i < w.rank; i++)
@@ -122,7 +122,8 @@ static bool conv_int8_match(const struct pare_match *v, struct pare_node *n, str
     s->state = keep;
     s->in[0] = k->c.x.v;
     s->out[0] = k->c.out;
-    s->in_block[0] = s->out_block[0] = PARE_CHANNELS_LAST;
+    s->in_block[0] = k->c.layout;
+    s->out_block[0] = PARE_CHANNELS_LAST;
     s->work_bytes[0] = pare_dnnl_scratch_bytes(k->pd);
     for (int i = 0; i < n_fused; i++)
         s->fused[i] = k->c.end.n ? k->c.end.node[i] : k->post.node[i];
