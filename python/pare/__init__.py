@@ -8,6 +8,7 @@
 """
 from __future__ import annotations
 
+from ._algorithms import Compression, Pruner, Quantizer, Registry
 from ._compress import (apply_masks, compress, presets, prune, pruners, quantize, quantizers, speedup)
 from ._data import Data
 from ._library import Canceled, Error, lib as _lib
@@ -17,6 +18,6 @@ from ._report import report
 from ._train import Epoch, Training, train
 
 __version__ = _lib.pare_version().decode()
-__all__ = ["Canceled", "Data", "Epoch", "Error", "Layer", "Metrics", "Model", "Progress", "Training",
+__all__ = ["Canceled", "Compression", "Data", "Epoch", "Error", "Layer", "Metrics", "Model", "Progress", "Pruner", "Quantizer", "Registry", "Training",
            "apply_masks", "compress", "load", "new", "presets", "prune", "pruners", "quantize",
            "quantizers", "report", "speedup", "train", "__version__"]
