@@ -1,7 +1,7 @@
 #!/bin/sh
 # deps.sh - install missing dependencies of a part of the project.
 #
-# usage: tools/deps.sh [build|test|interop|lint|fuzz|deb|root|arm64]...      (default: build)
+# usage: tools/deps.sh [build|test|python|interop|lint|fuzz|deb|root|arm64]...      (default: build)
 #
 # As root on Debian it calls apt-get; as another user it prints the command to run and fails.
 # On other systems it prints the names of the Debian packages and leaves the check to CMake.
@@ -21,6 +21,7 @@ for part in "${@:-build}"; do
               libjpeg62-turbo-dev libopenmpi-dev libjs-chart.js"
         ;;
     test) want="$want g++ libcmocka-dev libonnx-testdata openmpi-bin" ;;
+    python) want="$want python3 python3-numpy python3-torch python3-onnx" ;;
     interop)
         # libopenblas0-openmp: without it PyTorch multiplies matrices with the reference BLAS.
         want="$want python3 python3-numpy python3-torch python3-torchvision python3-onnx
@@ -33,7 +34,7 @@ for part in "${@:-build}"; do
     root) want="$want debootstrap" ;;
     arm64) want="$want gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static mmdebstrap" ;;
     *)
-        echo "deps.sh: '$part' is unknown; expected build, test, interop, lint, fuzz, deb, root or arm64" >&2
+        echo "deps.sh: '$part' is unknown; expected build, test, python, interop, lint, fuzz, deb, root or arm64" >&2
         exit 2
         ;;
     esac

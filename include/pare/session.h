@@ -105,6 +105,25 @@ PARE_API bool pare_layer_is_named(const struct pare_layer *l);
 PARE_API const char *pare_compression_skipped(const struct pare_compression *c, int i,
                                               const char **why);
 
+/* ---- a training loop outside of the library --------------------------------------------------- */
+
+/* For layers that another framework computes and trains.  Replace the weight, neither masked nor
+ * quantized, by float32 values of its shape, which are copied; pare_compression_update_masks(),
+ * pare_training_step() and pare_training_update_epoch() then use them. */
+PARE_API int pare_layer_set_weight(struct pare_layer *l, const struct pare_tensor *weight,
+                                   struct pare_err *err);
+
+/* y = x quantized as the forward pass would, which also updates the quantizer's ranges if
+ * `training`.  A site that the config does not quantize: y = x. */
+PARE_API int pare_layer_quantize(struct pare_layer *l, enum pare_quant_site site, bool training,
+                                 const struct pare_tensor *x, struct pare_tensor *y,
+                                 struct pare_err *err);
+
+/* gx = d loss / d x, given gy = d loss / d y and the x of pare_layer_quantize(). */
+PARE_API int pare_layer_quantize_back(struct pare_layer *l, enum pare_quant_site site,
+                                      const struct pare_tensor *x, const struct pare_tensor *gy,
+                                      struct pare_tensor *gx, struct pare_err *err);
+
 /* ---- mixed precision ------------------------------------------------------------------------ */
 
 /* Regain accuracy after quantization: the layers whose quantization adds the most noise at the

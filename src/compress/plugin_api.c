@@ -29,6 +29,21 @@ const struct pare_tensor *pare_layer_weight(const struct pare_layer *l)
     return &l->w;
 }
 
+int pare_layer_set_weight(struct pare_layer *l, const struct pare_tensor *weight,
+                          struct pare_err *err)
+{
+    PARE_ERR(err);
+    if (!l->weight)
+        return pare_fail(err, PARE_ECONFIG, "layer '%s' has no weight", l->info.name);
+    if (weight->dtype != PARE_F32 || !pare_same_shape(weight, &l->w))
+        return pare_fail(err, PARE_ESHAPE,
+                         "the new weight of layer '%s' must be float32 and have the shape of the "
+                         "old one",
+                         l->info.name);
+    memcpy(l->w.data, weight->data, (size_t)pare_numel(&l->w) * sizeof(float));
+    return 0;
+}
+
 const struct pare_tensor *pare_layer_bias(const struct pare_layer *l)
 {
     return l->bias ? &l->b : NULL;

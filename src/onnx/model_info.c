@@ -67,6 +67,29 @@ int pare_model_tensor(const struct pare_model *m, const char *name, struct pare_
     return 0;
 }
 
+int pare_model_set_tensor(struct pare_model *m, const char *name, const struct pare_tensor *t,
+                          struct pare_err *err)
+{
+    PARE_ERR(err);
+    struct pare_value *v = pare_graph_find(m->graph, name);
+    struct pare_tensor old;
+    size_t bytes;
+
+    PARE_TRY(pare_model_tensor(m, name, &old, err));
+    if (t->dtype != old.dtype || !pare_same_shape(t, &old))
+        return pare_fail(
+            err, PARE_ESHAPE,
+            "'%s' is %s with %d dimensions and %lld elements; the new value is %s with "
+            "%d and %lld",
+            name, pare_dtype_name(old.dtype), old.rank, (long long)pare_numel(&old),
+            pare_dtype_name(t->dtype), t->rank, (long long)pare_numel(t));
+    PARE_TRY(pare_model_own(m, v, err));
+    PARE_TRY(pare_tensor_size(&v->t, NULL, &bytes, err));
+    if (bytes)
+        memcpy(v->t.data, t->data, bytes);
+    return 0;
+}
+
 int pare_model_list_tensors(const struct pare_model *m, struct pare_arena *a,
                             const char *const **name, int *n, struct pare_err *err)
 {

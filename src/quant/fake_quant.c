@@ -169,6 +169,52 @@ static int dmap_tensor(const struct pare_node *n, const float *x, const float *g
     return backward_site(n->attr, &in, &from, &to, err);
 }
 
+/* ---- layers that another framework computes --------------------------------------------------- */
+
+static int check_outside(const struct pare_layer *l, enum pare_quant_site site,
+                         const struct pare_tensor *x, const struct pare_tensor *y,
+                         struct pare_err *err)
+{
+    if (!l->quant || (int)site < 0 || site >= PARE_QUANT_SITES)
+        return pare_fail(err, PARE_ECONFIG, "layer '%s' has no quantizer, or the site is unknown",
+                         l->info.name);
+    if (x->dtype != PARE_F32 || y->dtype != PARE_F32 || !pare_same_shape(x, y))
+        return pare_fail(err, PARE_ESHAPE,
+                         "%s of layer '%s': both tensors must be float32 and have the same shape",
+                         pare_quant_site_name(site), l->info.name);
+    return 0;
+}
+
+int pare_layer_quantize(struct pare_layer *l, enum pare_quant_site site, bool training,
+                        const struct pare_tensor *x, struct pare_tensor *y, struct pare_err *err)
+{
+    PARE_ERR(err);
+    const struct site s = { l, site };
+    struct pare_compression *c = l->compression;
+    struct pare_call_scope turn;
+    int rc;
+
+    PARE_TRY(check_outside(l, site, x, y, err));
+    if (site != PARE_WEIGHT || !l->quant->quantized[site] || c->quant->calibration)
+        return quantize_site(&s, x, y, training, err);
+    turn = pare_call_begin(c, 0);
+    c->quant->training = training;
+    rc = c->quant->quantizer->weight(l, x, y, err);
+    pare_call_end(c, turn);
+    return pare_at(err, rc, "weight of layer '%s'", l->info.name);
+}
+
+int pare_layer_quantize_back(struct pare_layer *l, enum pare_quant_site site,
+                             const struct pare_tensor *x, const struct pare_tensor *gy,
+                             struct pare_tensor *gx, struct pare_err *err)
+{
+    PARE_ERR(err);
+    const struct site s = { l, site };
+
+    PARE_TRY(check_outside(l, site, x, gx, err));
+    return backward_site(&s, x, gy, gx, err);
+}
+
 /* Not in ops.def: they never occur in a file. */
 #define SITE(more, ...)                                                                     \
     {                                                                                       \

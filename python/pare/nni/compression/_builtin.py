@@ -1,0 +1,290 @@
+"""NNI's pruners and quantizers: the library's algorithms on a torch.nn.Module that PyTorch trains, or on a pare.Model."""
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+import numpy as np
+
+from ... import _algorithms as algorithms
+from ..._library import Error
+from ..._model import load
+from ..._train import Training
+from . import _core as core
+from ._engine import PareEngine
+from ._layers import layers_model
+from ._names import ABSENT, BASES, GRADUAL, OBSERVED, OPTIONS, PRUNERS, QUANTIZERS
+
+torch = core.torch
+
+
+def library_options(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """NNI's options under the library's names."""
+    result = {}
+    for name, value in options.items():
+        to = OPTIONS.get(name, name)
+        if to and value is not None:
+            result[to] = BASES.get(value, value) if to == "base" else value
+    return result
+
+
+def numbers(t: Any) -> np.ndarray:
+    return np.ascontiguousarray(t.detach().cpu().numpy(), dtype=np.float32)
+
+
+def layer_compression(c: Any, kind: str, algorithm: Any, options: Mapping[str, Any], follow: bool) -> Any:
+    """A compression of the layers of c.bound_model, and the training whose hooks it follows."""
+    leaves = c._leaves()
+    model = load(layers_model(leaves))
+    compression = algorithms.Compression(model, config=c.config_list, **{kind: algorithm}, **options)
+    training = None
+    if follow:
+        lr = c.optimizer.param_groups[0]["lr"] if c.optimizer is not None else 0.01
+        training = Training(model, optimizer="sgd", lr=max(float(lr), 1e-12), progress=False)
+        compression.follow(training)
+    modules = dict(leaves)
+    chosen = core.select(c.config_list, [(n, type(m).__name__, isinstance(getattr(m, "weight", None), torch.Tensor))
+                                         for n, m in leaves])
+    c._wrap([(l.name, modules[l.name], chosen.get(l.name, {})) for l in compression.layers])
+    for w, l in zip(c.modules_wrapper, compression.layers):
+        w.__dict__["layer"] = l
+    return compression, training
+
+
+class _Statistic(algorithms.Pruner):
+    """A ranking by what PyTorch computed: activations or gradients."""
+
+    name, granularity, types = "statistic", "out_channel", None
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+    def score(self, layer: Any) -> Any:                  # type: ignore[override]
+        return self.owner._statistic(layer.name)
+
+
+class BuiltinPruner(core.Pruner):
+    """A pruner of the library."""
+
+    algorithm = "level"
+
+    def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], optimizer: Any = None, *more: Any,
+                 **options: Any) -> None:
+        if isinstance(optimizer, str):                   # NNI 2.x: (model, config_list, mode)
+            options.setdefault("mode", optimizer)
+            optimizer = None
+        self._batches = int(options.get("statistics_batch_num") or options.get("training_batches") or 1)
+        self._options = library_options(options)
+        self._sums: Dict[str, Any] = {}
+        self._seen: Dict[str, int] = {}
+        super().__init__(model, config_list, optimizer)
+
+    def _prepare(self) -> None:
+        self.compression = self.training = self.engine = None
+        if not core.is_torch(self.bound_model):
+            self.engine = PareEngine(self, self.algorithm, self._options)
+            return
+        name: Any = self.algorithm
+        if name in GRADUAL[2:]:
+            raise Error("%s needs the library's training: pass a pare.Model (pare.load(model, x)) and a pare.Training"
+                        % type(self).__name__, "UNSUPPORTED")
+        if name in OBSERVED:
+            name = _Statistic(self)
+        self.compression, self.training = layer_compression(self, "pruner", name, self._options, name in GRADUAL)
+        if self.algorithm in ("apoz", "mean_rank"):
+            self._collector = self.add_activation_collector(self._collect)
+
+    # ---- statistics ----
+    def _collect(self, wrapper: Any, inputs: Any, output: Any) -> None:
+        x = torch.relu(output.detach())
+        axes = [i for i in range(x.dim()) if i != 1]
+        value = (x > 0).float().mean(axes) if self.algorithm == "apoz" else x.mean(axes)
+        self._add(wrapper.name, value)
+
+    def _add(self, name: str, value: Any) -> None:
+        if self._seen.get(name, 0) < self._batches:
+            self._sums[name] = self._sums.get(name, 0) + value
+            self._seen[name] = self._seen.get(name, 0) + 1
+
+    def _statistic(self, name: str) -> Any:
+        if self._seen.get(name, 0) < self._batches:
+            return None
+        return numbers(self._sums[name])
+
+    # ---- masks ----
+    def _push_weights(self) -> None:
+        for w in self.modules_wrapper:
+            if getattr(w.module, "weight", None) is not None:
+                w.layer.set_weight(numbers(w.module.weight))
+
+    def _pull_masks(self) -> None:
+        for w in self.modules_wrapper:
+            for key, mask in (("weight_mask", w.layer.mask), ("bias_mask", w.layer.bias_mask)):
+                if mask is not None and getattr(w, key) is not None:
+                    getattr(w, key).copy_(torch.from_numpy(mask))
+
+    def compress(self) -> Any:
+        if self.engine is not None:
+            return super().compress()
+        self._push_weights()
+        self.compression.compress()
+        self._finish()
+        return self.bound_model
+
+    def _finish(self) -> None:
+        self._pull_masks()
+        for w in self.modules_wrapper:
+            w.apply_masks()
+
+    def calc_mask(self, wrapper: Any, wrapper_idx: Optional[int] = None, **kwargs: Any) -> Any:
+        return {"weight_mask": wrapper.weight_mask}
+
+    def update_mask(self) -> None:
+        if self.algorithm in OBSERVED:
+            if self.algorithm == "taylor":
+                for w in self.modules_wrapper:
+                    g = w.module.weight.grad
+                    if g is not None:
+                        self._add(w.name, (w.module.weight.detach() * g).pow(2).flatten(1).sum(1))
+            self.compression.update_masks()
+            self._finish()
+
+    def update_epoch(self, epoch: int) -> None:
+        if self.engine is not None:
+            if self.compression_training is not None:
+                self.compression_training.update_epoch(epoch)
+        elif self.training is not None:
+            self._push_weights()
+            self.training.update_epoch(epoch)
+            self.training.finish_step()
+            self._finish()
+
+    @property
+    def compression_training(self) -> Any:
+        return self.optimizer if isinstance(self.optimizer, Training) else None
+
+
+class BuiltinQuantizer(core.Quantizer):
+    """A quantizer of the library."""
+
+    algorithm = "naive"
+
+    def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], optimizer: Any = None, *more: Any,
+                 **options: Any) -> None:
+        self._options = library_options(options)
+        super().__init__(model, config_list, optimizer)
+
+    def _prepare(self) -> None:
+        self.compression = self.training = self.engine = None
+        if not core.is_torch(self.bound_model):
+            self.engine = PareEngine(self, self.algorithm, self._options)
+            return
+        self.compression, self.training = layer_compression(self, "quantizer", self.algorithm, self._options, True)
+
+    def compress(self) -> Any:
+        if self.engine is not None:
+            return super().compress()
+        self._push_weights()
+        self.compression.compress()
+        for w in self.modules_wrapper:
+            if "weight" in w.sites and "old_weight" in w.module._parameters:
+                with torch.no_grad():
+                    w.module.weight = w.quantized_weight().detach()
+        return self.bound_model
+
+    def _push_weights(self) -> None:
+        for w in self.modules_wrapper:
+            old = w.module._parameters.get("old_weight", w.module._parameters.get("weight"))
+            if old is not None:
+                w.layer.set_weight(numbers(old))
+
+    def _count(self, w: Any, site: str) -> int:
+        q = w.layer.quant(site)
+        return w.layer.weight.shape[q.axis] if q.axis >= 0 and site == "weight" else 1
+
+    def _push_scales(self, w: Any) -> None:
+        """After load_state_dict(): the scales of the file."""
+        w.__dict__["loaded"] = False
+        for site in w.sites:
+            n = self._count(w, site)
+            scale, zero = getattr(w.module, site + "_scale"), getattr(w.module, site + "_zero_point")
+            if scale.numel() == n and bool((scale > 0).all()):
+                w.layer.scale(site, n)[...] = numbers(scale)
+                w.layer.zero_point(site, n)[...] = numbers(zero)
+
+    def _pull_scales(self, w: Any, site: str) -> None:
+        n = self._count(w, site)
+        for key, array in (("scale", w.layer.scale(site, n)), ("zero_point", w.layer.zero_point(site, n))):
+            value = torch.from_numpy(array.copy())
+            w.module._buffers["%s_%s" % (site, key)] = value
+            if site == next(s for s in ("weight", "output", "input") if s in w.sites):
+                w.module._buffers[key] = value.clone()
+
+    def _quantize(self, x: Any, wrapper: Any, kind: core.QuantType) -> Any:
+        if self.engine is not None:
+            return super()._quantize(x, wrapper, kind)
+        if wrapper.loaded:
+            self._push_scales(wrapper)
+        site = core.SITE[kind]
+        y = torch.from_numpy(wrapper.layer.quantize(site, numbers(x), wrapper.training))
+        if self.algorithm not in ("dorefa", "bnn"):      # they have no scales
+            self._pull_scales(wrapper, site)
+        return y.to(x.dtype)
+
+    def _backward(self, x: Any, gy: Any, wrapper: Any, kind: core.QuantType) -> Any:
+        if self.quant_grad is not core.QuantGrad:
+            return super()._backward(x, gy, wrapper, kind)
+        return torch.from_numpy(wrapper.layer.quantize_back(core.SITE[kind], numbers(x), numbers(gy))).to(x.dtype)
+
+    def _after_step(self) -> None:
+        if self.engine is None:
+            self.training.optimize()
+            self._push_weights()
+            self.training.finish_step()
+
+    def update_epoch(self, epoch: int) -> None:
+        if self.training is not None:
+            self.training.update_epoch(epoch)
+        elif isinstance(self.optimizer, Training):
+            self.optimizer.update_epoch(epoch)
+
+
+def _absent(name: str, instead: str) -> Any:
+    def __init__(self: Any, *unused: Any, **more: Any) -> None:
+        raise Error("%s is not available; use %s" % (name, instead), "UNSUPPORTED")
+    return type(name, (core.Pruner,), {"__init__": __init__, "__doc__": "Not available: use %s." % instead})
+
+
+def classes() -> Dict[str, Any]:
+    """Every name of the tables as a class."""
+    made: Dict[str, Any] = {}
+    for name, algorithm in PRUNERS.items():
+        made[name] = type(name, (BuiltinPruner,), {"algorithm": algorithm,
+                                                   "__doc__": "NNI's %s: the pruner '%s'." % (name, algorithm)})
+    for name, algorithm in QUANTIZERS.items():
+        made[name] = type(name, (BuiltinQuantizer,), {"algorithm": algorithm,
+                                                      "__doc__": "NNI's %s: the quantizer '%s'." % (name, algorithm)})
+    for name, instead in ABSENT.items():
+        made[name] = _absent(name, instead)
+    return made
+
+
+class OneshotPruner(core.Pruner):
+    """A pruner that makes each mask once, by the class attribute or argument `masker`."""
+
+    masker: Any = None
+
+    def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], masker: Any = None, optimizer: Any = None,
+                 **kwargs: Any) -> None:
+        made = masker if masker is not None else type(self).masker
+        super().__init__(model, config_list, optimizer)
+        self.set_wrappers_attribute("if_calculated", False)
+        self.masker = made(model, self, **kwargs) if isinstance(made, type) else made
+
+    def calc_mask(self, wrapper: Any, wrapper_idx: Optional[int] = None) -> Any:  # type: ignore[override]
+        if wrapper.if_calculated:
+            return None
+        masks = self.masker.calc_mask(sparsity=wrapper.config["sparsity"], wrapper=wrapper, wrapper_idx=wrapper_idx)
+        wrapper.if_calculated = masks is not None
+        return masks
+
+

@@ -1,0 +1,93 @@
+"""An ONNX model that has only the layers of a torch.nn.Module, each with an input and an output of its own,
+so that the library's pruners and quantizers work on weights which PyTorch trains."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+
+def _varint(n: int) -> bytes:
+    n &= (1 << 64) - 1
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def _int(field: int, n: int) -> bytes:
+    return _varint(field << 3) + _varint(n)
+
+
+def _bytes(field: int, b: Any) -> bytes:
+    b = b.encode() if isinstance(b, str) else b
+    return _varint(field << 3 | 2) + _varint(len(b)) + b
+
+
+def _tensor(name: str, a: np.ndarray) -> bytes:
+    a = np.ascontiguousarray(a, dtype=np.float32)
+    return (b"".join(_int(1, n) for n in a.shape) + _int(2, 1) + _bytes(8, name) + _bytes(9, a.tobytes()))
+
+
+def _attribute(name: str, value: Any) -> bytes:
+    if isinstance(value, int):
+        return _bytes(5, _bytes(1, name) + _int(3, value) + _int(20, 2))
+    if isinstance(value, float):
+        import struct
+        return _bytes(5, _bytes(1, name) + _varint(2 << 3 | 5) + struct.pack("<f", value) + _int(20, 1))
+    return _bytes(5, _bytes(1, name) + b"".join(_int(8, n) for n in value) + _int(20, 7))
+
+
+def _value(name: str, shape: Tuple[Any, ...]) -> bytes:
+    dims = b"".join(_bytes(1, _bytes(2, n) if isinstance(n, str) else _int(1, n)) for n in shape)
+    return _bytes(1, name) + _bytes(2, _bytes(1, _int(1, 1) + _bytes(2, dims)))
+
+
+def _conv(m: Any, rank: int, transposed: bool) -> Tuple[str, Dict[str, Any], Tuple[Any, ...]]:
+    """Operator, attributes, shape of the input."""
+    a: Dict[str, Any] = {"kernel_shape": list(m.kernel_size), "group": m.groups, "strides": list(m.stride),
+                         "dilations": list(m.dilation)}
+    size = tuple(k * dl + s + 1 for k, dl, s in zip(m.kernel_size, m.dilation, m.stride))
+    return "ConvTranspose" if transposed else "Conv", a, ("N", m.in_channels) + size
+
+
+def _describe(m: Any) -> Any:
+    """Operator, attributes, input shape, names of parameters and buffers; None: not a layer that is known."""
+    kind = type(m).__name__
+    if kind in ("Conv1d", "Conv2d", "Conv3d"):
+        return _conv(m, int(kind[4]), False) + (("weight", "bias"),)
+    if kind in ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"):
+        return _conv(m, int(kind[13]), True) + (("weight", "bias"),)
+    if kind == "Linear":
+        return "Gemm", {"transB": 1}, ("N", m.in_features), ("weight", "bias")
+    if kind in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d") and m.affine:
+        shape = {"1": ("N", m.num_features), "2": ("N", m.num_features, 2, 2),
+                 "3": ("N", m.num_features, 2, 2, 2)}[kind[9]]
+        return ("BatchNormalization", {"epsilon": float(m.eps)}, shape,
+                ("weight", "bias", "running_mean", "running_var"))
+    simple = {"ReLU": "Relu", "Sigmoid": "Sigmoid", "Tanh": "Tanh", "LeakyReLU": "LeakyRelu",
+              "Hardswish": "HardSwish", "Softplus": "Softplus"}.get(kind)
+    return (simple, {}, ("N", 8), ()) if simple else None
+
+
+def layers_model(modules: List[Tuple[str, Any]]) -> bytes:
+    """The bytes of the ONNX model; initializers have the names of the parameters."""
+    graph = _bytes(2, "layers")
+    for name, m in modules:
+        described = _describe(m)
+        if described is None:
+            continue
+        op, attributes, shape, parameters = described
+        inputs = [name + "/x"]
+        for p in parameters:
+            value = getattr(m, p, None)
+            if value is not None:
+                graph += _bytes(5, _tensor("%s.%s" % (name, p), value.detach().cpu().numpy()))
+                inputs.append("%s.%s" % (name, p))
+        node = b"".join(_bytes(1, i) for i in inputs) + _bytes(2, name + "/y") + _bytes(3, name) + _bytes(4, op)
+        graph += _bytes(1, node + b"".join(_attribute(k, v) for k, v in attributes.items()))
+        graph += _bytes(11, _value(name + "/x", shape))
+        graph += _bytes(12, _bytes(1, name + "/y") + _bytes(2, _bytes(1, _int(1, 1))))
+    return _int(1, 8) + _bytes(2, "pare") + _bytes(8, _int(2, 14)) + _bytes(7, graph)

@@ -1,0 +1,58 @@
+"""ModelSpeedup and apply_compression_results."""
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping
+
+import numpy as np
+
+from ..._compress import apply_masks, speedup
+from ..._model import load
+from ..._tensor import as_array
+from . import _core as core
+
+
+def read_masks(masks_file: Any, map_location: Any = None) -> Any:
+    if isinstance(masks_file, Mapping):
+        return masks_file
+    return core.torch.load(os.fspath(masks_file), map_location)
+
+
+def apply_compression_results(model: Any, masks_file: Any, map_location: Any = None) -> None:
+    """Multiply the masks of a file into a model, in place."""
+    if not core.is_torch(model):
+        apply_masks(load(model), masks_file)
+        return
+    modules = dict(model.named_modules())
+    with core.torch.no_grad():
+        for name, masks in read_masks(masks_file, map_location).items():
+            if name not in modules:
+                raise ValueError("the masks have a layer '%s', the model has none" % name)
+            m = getattr(modules[name], "module", modules[name])
+            for key, mask in masks.items():
+                value = getattr(m, key, None)
+                if value is not None and mask is not None:
+                    value.mul_(core.torch.as_tensor(mask).to(value.device, value.dtype))
+
+
+class ModelSpeedup:
+    """Remove the masked channels of a model: of a torch.nn.Module in place; speedup_model() returns a smaller
+    pare.Model of a pare.Model."""
+
+    def __init__(self, model: Any, dummy_input: Any, masks_file: Any, map_location: Any = None, **kwargs: Any) -> None:
+        self.bound_model, self.dummy_input = model, dummy_input
+        self.masks_file, self.map_location = masks_file, map_location
+
+    def speedup_model(self) -> Any:
+        model = self.bound_model
+        if not core.is_torch(model):
+            model = load(model)
+            if isinstance(self.masks_file, (str, os.PathLike)):
+                apply_masks(model, self.masks_file)
+            x = None if self.dummy_input is None else np.asarray(as_array(self.dummy_input), dtype=np.float32)
+            return speedup(model, inputs=x, progress=False)
+        apply_compression_results(model, self.masks_file, self.map_location)
+        example = self.dummy_input if isinstance(self.dummy_input, tuple) else (self.dummy_input,)
+        smaller = speedup(load(model, *example), progress=False)
+        self.report = smaller.report
+        return smaller.to_torch(model)
