@@ -1,0 +1,35 @@
+/* held_out.h - compare the outputs of a compressed model with those of the original on items that
+ * nothing was fitted to.
+ */
+#ifndef PARE_COMPRESS_HELD_OUT_H
+#define PARE_COMPRESS_HELD_OUT_H
+
+#include "../data/data.h"
+#include "../dist/dist.h"
+#include "../onnx/model.h"
+
+/* The order of items is that of pare_grams_collect(), which uses the first ones. */
+struct pare_held_out {
+    const struct pare_model *dense; /* the original */
+    struct pare_data *data;
+    int64_t fitted; /* items that a fit may use: the first of the order */
+    int64_t items;  /* held-out items, which follow them */
+    struct pare_dist *dist;
+    int threads; /* 0: all cores */
+    pare_progress_fn *progress;
+    void *user;
+};
+
+/* Divide the items of a set: at most a fifth, and 256, are held out.  A set of fewer than 10 items
+ * is used for both. */
+void pare_held_out_divide(struct pare_held_out *h, int64_t most);
+
+/* *noise: the mean over the model's outputs of |y - y'|^2 / |y|^2, y of the original; of integers
+ * the share of unequal elements; infinite: y' is not finite where y is. */
+int pare_held_out_noise(const struct pare_held_out *h, const struct pare_model *m, double *noise,
+                        struct pare_err *err);
+
+/* The signal-to-noise ratio in dB, at most 200. */
+double pare_held_out_db(double noise);
+
+#endif
