@@ -24,10 +24,25 @@ struct pare_held_out {
  * is used for both. */
 void pare_held_out_divide(struct pare_held_out *h, int64_t most);
 
-/* *noise: the mean over the model's outputs of |y - y'|^2 / |y|^2, y of the original; of integers
- * the share of unequal elements; infinite: y' is not finite where y is. */
-int pare_held_out_noise(const struct pare_held_out *h, const struct pare_model *m, double *noise,
-                        struct pare_err *err);
+/* How far outputs y' are from those of the original, y. */
+struct pare_output_distance {
+    /* The mean over the model's outputs of |y - y'|^2 / |y|^2; of integers the share of unequal
+     * elements; infinite: y' is not finite where y is. */
+    double noise;
+
+    /* Of class scores: the mean of the Kullback-Leibler divergence of the class probabilities from
+     * the original's, in nats; NaN: output 0 has no class scores. */
+    double divergence;
+};
+
+/* Output 0 has class scores if the set has labels of as many classes as there are columns, or if
+ * its rows are probabilities. */
+int pare_held_out_compare(const struct pare_held_out *h, const struct pare_model *m,
+                          struct pare_output_distance *d, struct pare_err *err);
+
+/* Which is closer?  Divergence where there is one: a change of scale or a common shift is noise,
+ * but leaves the classes as they are. */
+double pare_output_cost(const struct pare_output_distance *d);
 
 /* The signal-to-noise ratio in dB, at most 200. */
 double pare_held_out_db(double noise);

@@ -10,7 +10,7 @@
 #include "../tensor/tensor.h"
 
 #define ITEMS 1024
-#define BETTER 0.999 /* noise of a way with more changes, relative to the best before */
+#define BETTER 0.999 /* cost of a way with more changes, relative to the best before */
 
 /* A parameter that repair may change. */
 struct saved {
@@ -132,13 +132,14 @@ static int renew_statistics(struct chooser *s, bool *any, bool *estimated, struc
 static int measure(struct chooser *s, enum pare_repair_way w, bool estimated, struct pare_err *err)
 {
     struct pare_repair_choice *c = s->c;
-    double noise;
+    struct pare_output_distance d;
 
-    PARE_TRY(pare_held_out_noise(&s->held, c->model, &noise, err));
-    c->db[w] = pare_held_out_db(noise);
-    if (w != PARE_WAY_NONE && !(noise < BETTER * s->best))
+    PARE_TRY(pare_held_out_compare(&s->held, c->model, &d, err));
+    c->db[w] = pare_held_out_db(d.noise);
+    c->divergence[w] = d.divergence;
+    if (w != PARE_WAY_NONE && !(pare_output_cost(&d) < BETTER * s->best))
         return 0;
-    s->best = noise;
+    s->best = pare_output_cost(&d);
     c->kept = w;
     c->fitted = w >= PARE_WAY_REPAIR ? s->repair.layers : 0;
     c->corrected = w & 1 ? s->repair.corrected : 0;
@@ -189,7 +190,7 @@ static void prepare(struct chooser *s)
     c->fitted = c->corrected = 0;
     c->estimated = false;
     for (int i = 0; i < PARE_REPAIR_WAYS; i++)
-        c->db[i] = NAN;
+        c->db[i] = c->divergence[i] = NAN;
 }
 
 int pare_repair_choose(struct pare_repair_choice *c, struct pare_err *err)
@@ -212,9 +213,13 @@ const char *pare_repair_choice_text(const struct pare_repair_choice *c, struct p
     const char *text = pare_sprintf(a, "outputs against the original's, %lld items not fitted to:",
                                     (long long)c->items);
 
-    for (int i = 0; i < PARE_REPAIR_WAYS && text; i++)
-        if (!isnan(c->db[i]))
-            text = pare_sprintf(a, "%s%s %s %.1f dB", text, i ? "," : "",
-                                pare_repair_way_name((enum pare_repair_way)i), c->db[i]);
+    for (int i = 0; i < PARE_REPAIR_WAYS && text; i++) {
+        if (isnan(c->db[i]))
+            continue;
+        text = pare_sprintf(a, "%s%s %s %.1f dB", text, i ? "," : "",
+                            pare_repair_way_name((enum pare_repair_way)i), c->db[i]);
+        if (text && !isnan(c->divergence[i]))
+            text = pare_sprintf(a, "%s (KL %.3g)", text, c->divergence[i]);
+    }
     return text ? pare_sprintf(a, "%s; kept: %s", text, pare_repair_way_name(c->kept)) : NULL;
 }

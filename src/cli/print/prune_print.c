@@ -38,14 +38,18 @@ int pare_repair_print(const struct pare_repair_choice *r, struct pare_arena *a,
 
 json_t *pare_repair_json(const struct pare_repair_choice *r)
 {
-    json_t *db = json_object();
+    json_t *db = json_object(), *kl = json_object();
 
-    for (int i = 0; i < PARE_REPAIR_WAYS && db; i++)
+    for (int i = 0; i < PARE_REPAIR_WAYS && db && kl; i++) {
+        const char *name = pare_repair_way_name((enum pare_repair_way)i);
+
         if (!isnan(r->db[i]))
-            json_object_set_new(db, pare_repair_way_name((enum pare_repair_way)i),
-                                pare_json_real(r->db[i]));
-    return json_pack("{s:s, s:o, s:I, s:i, s:i, s:b}", "kept", pare_repair_way_name(r->kept), "db",
-                     db, "items", (json_int_t)r->items, "layers", r->fitted, "corrected",
+            json_object_set_new(db, name, pare_json_real(r->db[i]));
+        if (!isnan(r->divergence[i]))
+            json_object_set_new(kl, name, pare_json_real(r->divergence[i]));
+    }
+    return json_pack("{s:s, s:o, s:o, s:I, s:i, s:i, s:b}", "kept", pare_repair_way_name(r->kept),
+                     "db", db, "divergence", kl, "items", (json_int_t)r->items, "layers", r->fitted, "corrected",
                      r->corrected, "recalibrated", r->estimated);
 }
 
