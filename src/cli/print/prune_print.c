@@ -70,6 +70,15 @@ static void layer_row(struct pare_table *t, const struct pare_layer *l,
                    pare_whole_text(p->params_left, after, sizeof(after)));
 }
 
+static const char *after_what(const struct pare_prune_summary *v)
+{
+    if (v->tuned)
+        return "after training:";
+    if (v->repair && v->repair->kept > PARE_WAY_STATISTICS)
+        return "repaired:";
+    return v->recalibrated ? "recalibrated:" : "after pruning:";
+}
+
 int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, bool quiet,
                      struct pare_err *err)
 {
@@ -97,14 +106,10 @@ int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, b
                pare_whole_text(all, before, sizeof(before)),
                pare_percent_text((double)left, (double)all, part, sizeof(part)));
         pare_metrics_print("before:", &v->before);
-        pare_metrics_print(v->trained && v->tuned ? "initial masks:" : "with masks:", &v->masked);
+        pare_metrics_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
         if (v->repair)
             PARE_TRY(pare_repair_print(v->repair, a, err));
-        pare_metrics_print(v->tuned                                ? "after training:"
-                           : v->repair && v->repair->kept          ? "repaired:"
-                           : v->recalibrated                       ? "recalibrated:"
-                                                                   : "after pruning:",
-                           &v->after);
+        pare_metrics_print(after_what(v), &v->after);
     }
     for (int i = 0; i < 3 && !quiet; i++) {
         const char *path = i == 0 ? v->files->onnx : i == 1 ? v->files->model : v->files->masks;
