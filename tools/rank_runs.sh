@@ -1,11 +1,12 @@
 #!/bin/sh
 # rank_runs.sh - compare ways to rank channels at equal multiply-accumulates, without training.
 #
-# usage: rank_runs.sh PARE MODEL.onnx DATA SHARE ["PRUNER OPTIONS" ...]
+# usage: [MORE="OPTIONS"] rank_runs.sh PARE MODEL.onnx DATA SHARE ["PRUNER OPTIONS" ...]
 #
 # For each setting, the sparsity is bisected until the smaller model has SHARE of the
-# multiply-accumulates; then the statistics of its batch normalizations are re-estimated.  Prints
-# sparsity, share, accuracy before and after that.  The table of docs/pruning.md: SHARE 0.5.
+# multiply-accumulates; then it is repaired.  Prints sparsity, share, accuracy of the original, pruned
+# and repaired (with MORE="--epochs 1": fine-tuned after that).  The tables of docs/pruning.md:
+# SHARE 0.5, MORE="--limit 4000 --threads 1 --seed 1".
 set -eu
 pare=$1 model=$2 data=$3 share=$4
 shift 4
@@ -25,15 +26,16 @@ left() {
 
 for how; do
     low=0.02 high=0.8 best=0.5 gap=100
-    for _ in 1 2 3 4 5 6 7 8 9; do
+    for _ in 1 2 3 4 5 6 7; do
         at=$(echo "$low $high" | awk '{ print ($1 + $2) / 2 }')
         now=$(left "$how" "$at")
         [ -n "$now" ]
         eval "$(echo "$now $share $at $gap" | awk '{ d = $1 - 100 * $2; a = d < 0 ? -d : d
             print (d > 0 ? "low=" : "high=") $3; if (a < $4) print "gap=" a " best=" $3 }')"
     done
-    now=$(left "$how" "$best")
-    "$pare" train "$tmp/small.onnx" --data "$data" --bn-only --seed 1 -o "$tmp/new.onnx" >"$tmp/log"
-    printf '%-45s %s %s%% %s\n' "$how" "$best" "$now" \
-        "$(sed -n 's/.*accuracy \([0-9.]*\)%.*/\1/p' "$tmp/log" | tr '\n' ' ')"
+    # shellcheck disable=SC2086 # options are words
+    "$pare" prune "$model" --pruner $how --sparsity "$best" --speedup --no-bench --no-verify \
+        --data "$data" ${MORE:-} -o "$tmp/small.onnx" >"$tmp/log" 2>/dev/null
+    printf '%-45s %s %s%% %s\n' "$how" "$best" "$(sed -n 's/^MACs .* \([0-9.]*\)%$/\1/p' "$tmp/log")" \
+        "$(sed -n 's/.*: *accuracy \([0-9.]*\)%.*/\1/p' "$tmp/log" | tr '\n' ' ')"
 done

@@ -102,6 +102,13 @@ struct pare_tuning {
     struct pare_model *teacher; /* distill from this model while fine-tuning; NULL: none */
 };
 
+/* Repair without training, see struct pare_prune_opts. */
+enum pare_repair_use {
+    PARE_REPAIR_AUTO, /* with data, of pruners of channels that do not train */
+    PARE_REPAIR_ON,   /* an error if it is not possible */
+    PARE_REPAIR_OFF
+};
+
 struct pare_prune_opts {
     size_t size;        /* sizeof(struct pare_prune_opts), or 0 */
     const char *pruner; /* NULL: level, with speedup l1: level empties no channels */
@@ -118,15 +125,23 @@ struct pare_prune_opts {
     const struct pare_speedup_opts *shrink; /* with speedup; NULL: defaults */
     pare_progress_fn *progress;             /* NULL: none */
     void *user;
-    bool repair; /* fit the layers after removed channels to what is left, by least squares on the
-                    data, before any fine-tuning; needs data */
+    enum pare_repair_use repair; /* fit the layers after removed channels to what is left, by least
+                                    squares on the data, before any fine-tuning, where the outputs
+                                    are then closer to the original's on items not fitted to */
 };
 
 struct pare_prune_report {
-    struct pare_metrics before, masked, after; /* n is 0: not evaluated; masked: after a repair */
+    struct pare_metrics before, masked, after; /* n is 0: not evaluated; masked: before a repair */
     int64_t weights, zeros;                    /* in the layers that were pruned */
     int64_t params, params_left;               /* of the model */
     double macs, macs_left;                    /* -1: not known */
+
+    /* Signal-to-noise ratios of the outputs against the original's: as it is, with new statistics,
+     * repaired, both; NaN: not tried.  What was kept, "repair + statistics" for example; NULL:
+     * nothing was tried.  The number of layers that were repaired. */
+    double repair_db[4];
+    const char *repair_kept;
+    int repaired;
 };
 
 PARE_API int pare_prune(struct pare_model *model, const struct pare_prune_opts *opts,

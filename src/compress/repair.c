@@ -65,7 +65,7 @@ static int readers(const struct pare_graph *g, const struct pare_value *v, struc
     return n;
 }
 
-static bool is_own(const struct pare_graph *g, const struct pare_value *v, int64_t n)
+bool pare_value_is_own(const struct pare_graph *g, const struct pare_value *v, int64_t n)
 {
     struct pare_node *one;
 
@@ -84,14 +84,14 @@ static void find_bias(const struct pare_model *m, const struct pare_layer_info *
     struct pare_node *next = NULL;
 
     t->sign = 1;
-    if (b && p->scale == 1 && p->outer == 1 && is_own(g, b, n)) {
+    if (b && p->scale == 1 && p->outer == 1 && pare_value_is_own(g, b, n)) {
         t->bias = b;
         return;
     }
     if (!out || readers(g, out, &next) != 1 || !next ||
         !pare_node_is(next, &pare_op_batch_normalization) || next->in[0] != out || next->n_in < 5)
         return;
-    if (is_own(g, next->in[3], n)) {
+    if (pare_value_is_own(g, next->in[3], n)) {
         t->bias = next->in[3];
         t->sign = -1;
     }
@@ -471,8 +471,7 @@ static int repair_all(struct repairer *s, struct pare_err *err)
     return 0;
 }
 
-/* The float weights that the compression keeps are those of the model now. */
-static void update_copies(struct pare_compression *c)
+void pare_repair_update_copies(struct pare_compression *c)
 {
     for (int i = 0; c && i < c->n_layers; i++) {
         struct pare_layer *l = &c->layer[i];
@@ -494,7 +493,7 @@ int pare_repair(struct pare_model *m, struct pare_repair *r, struct pare_compres
     int rc = s.a ? repair_all(&s, err) : pare_no_memory(err, "to repair layers");
 
     r->layers = rc ? 0 : r->layers;
-    update_copies(c);
+    pare_repair_update_copies(c);
     pare_arena_free(s.a);
     return pare_at(err, rc, "repair");
 }

@@ -17,6 +17,7 @@ struct pare_repair {
 
     int layers;  /* out: layers that were fitted */
     int skipped; /* out: layers whose inputs changed and that could not be */
+    int corrected; /* out: layers of pare_correct_statistics() */
 };
 
 /* Fit the convolutions and linear layers of a model whose removed channels are 0 (or constant), in
@@ -31,5 +32,16 @@ int pare_repair(struct pare_model *m, struct pare_repair *r, struct pare_compres
 /* The same for the layers of a compression, right after masks were made: its float weights are the
  * dense model.  Data, processes and threads are the compression's; items: 0 as above. */
 int pare_repair_masked(struct pare_compression *c, int64_t items, struct pare_err *err);
+
+/* Make mean and variance of the outputs of layers those of the dense model, by their weights and
+ * biases: for layers with a bias and without a batch normalization, whose statistics
+ * pare_recalibrate() re-estimates.  Channels that are 0 stay 0.  On r->items, at most 256. */
+int pare_correct_statistics(struct pare_model *m, struct pare_repair *r, struct pare_err *err);
+
+/* The float weights that the compression keeps are those of the model now.  NULL: none. */
+void pare_repair_update_copies(struct pare_compression *c);
+
+/* Whether v is a constant of n floats that one node reads. */
+bool pare_value_is_own(const struct pare_graph *g, const struct pare_value *v, int64_t n);
 
 #endif

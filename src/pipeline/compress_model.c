@@ -1,4 +1,5 @@
 /* compress_model.c - pare_compress(): the whole program on one screen. */
+#include <stdio.h>
 #include <string.h>
 
 #include "compress_presets.h"
@@ -8,18 +9,24 @@
 #include "../base/sized.h"
 #include "../train/accuracy_drop.h"
 
-/* Remove channels, all of the same dependency group together. */
+/* Remove channels, all of the same dependency group together, and repair what is left. */
 static int prune(struct pare_model *model, const struct pare_compress_preset *t,
                  const struct pare_compress_opts *o, struct pare_model **small,
                  struct pare_prune_report *report, struct pare_err *err)
 {
+    char settings[64];
     struct pare_speedup_opts shrink = { .threads = o->threads, .seed = o->seed };
     struct pare_prune_opts p = { .pruner = t->pruner,
                                  .sparsity = t->sparsity,
                                  .settings = t->dependency_aware ? "mode=dependency_aware" : NULL,
+                                 .tuning = { o->data, NULL, settings, NULL },
                                  .speedup = true,
-                                 .shrink = &shrink };
+                                 .shrink = &shrink,
+                                 .progress = o->progress,
+                                 .user = o->user };
 
+    snprintf(settings, sizeof(settings), "seed=%llu threads=%d", (unsigned long long)o->seed,
+             o->threads);
     return pare_prune(model, &p, small, report, err);
 }
 

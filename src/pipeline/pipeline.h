@@ -8,6 +8,7 @@
 
 #include "../quant/half/half_precision.h"
 #include "finetune.h"
+#include "repair_choice.h"
 
 /* How training runs: the command shows progress and handles signals, the library calls back. */
 typedef int pare_job_train_fn(void *user, struct pare_finetune *f, struct pare_err *err);
@@ -24,8 +25,9 @@ struct pare_prune_job {
 
     struct pare_compression *compression;
     struct pare_metrics before, masked, after; /* n is 0: not evaluated */
-    struct pare_metrics unrepaired;            /* with o.repair: masked before it */
-    int repaired;                              /* layers */
+    struct pare_model *dense;         /* the original, with data */
+    struct pare_repair_choice choice; /* if repaired */
+    bool repaired;                    /* ways to repair the model were tried */
     bool trained;
     bool recalibrated; /* statistics of normalizations are new */
 };
@@ -40,6 +42,9 @@ int pare_prune_open(struct pare_prune_job *j, struct pare_err *err);
  * afterward. */
 int pare_prune_work(struct pare_prune_job *j, struct pare_err *err);
 void pare_prune_close(struct pare_prune_job *j);
+
+/* Metrics of the model as it is written. */
+const struct pare_metrics *pare_prune_result(const struct pare_prune_job *j);
 
 /* Mask the model without data, for estimates: as the pruner would, or a simple one in its place. */
 int pare_prune_estimate(struct pare_prune_job *j, struct pare_err *err);

@@ -1,4 +1,5 @@
 /* prune.c - pare_prune(): masks by any pruner, fine-tuning, evaluation, removal of channels. */
+#include <math.h>
 #include <string.h>
 
 #include "pipeline.h"
@@ -6,10 +7,10 @@
 #include "../base/arena.h"
 #include "../base/sized.h"
 #include "../compress/method.h"
-#include "../compress/repair.h"
 #include "../compress/wrap.h"
 #include "../prune/default_rules.h"
 #include "../prune/prune_method.h"
+#include "../prune/prune_state.h"
 
 #define NONE (-1) /* a sparsity that is not given */
 
@@ -133,7 +134,9 @@ void pare_prune_close(struct pare_prune_job *j)
 {
     pare_compression_free(j->compression);
     pare_finetune_close(&j->tune);
+    pare_model_free(j->dense);
     j->compression = NULL;
+    j->dense = NULL;
 }
 
 /* ---- work ----------------------------------------------------------------------------------- */
@@ -146,63 +149,118 @@ static bool fits(const struct pare_prune_job *j)
     return c->algorithm[pare_compression_ranker(c)]->pruner->fit != NULL;
 }
 
-/* Statistics of batch normalizations fit the weights before pruning; training updates them.  Where
- * layers were fitted to the outputs of the model before pruning, its statistics fit, too. */
-static int recalibrate(struct pare_prune_job *j, struct pare_err *err)
+static bool is_tuned(const struct pare_prune_job *j)
+{
+    return pare_finetune_given(&j->tune, "epochs") && j->tune.options->c.epochs > 0;
+}
+
+/* Whether a removed unit is a channel, so that the layers after it can be fitted to what is left. */
+static bool removes_channels(struct pare_compression *c)
+{
+    for (int i = 0; i < pare_compression_layers(c); i++) {
+        const struct pare_layer *l = pare_compression_layer(c, i);
+        const char *unit = l->prune->goal.granularity;
+        struct pare_pruned_layer p;
+
+        pare_layer_pruned(l, &p);
+        if (p.channels >= 0 || (unit && !strcmp(unit, "in_channel")))
+            return true;
+    }
+    return false;
+}
+
+/* Repair without training: what is closest to the original is kept.  Training re-estimates the
+ * statistics of normalizations anyway. */
+static int repair(struct pare_prune_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
-    bool tuned = pare_finetune_given(f, "epochs") && f->options->c.epochs > 0;
-    bool fitted = (j->repaired || fits(j)) && !pare_finetune_given(f, "recalibrate");
-    int64_t done = 0;
+    const struct pare_train_options *s = f->options;
+    struct pare_repair_choice *c = &j->choice;
 
-    if (tuned || fitted || !pare_compression_zeros(j->compression))
+    *c = (struct pare_repair_choice){
+        .model = f->model,
+        .dense = j->dense,
+        .compression = j->compression,
+        .trainer = f->trainer,
+        .data = f->data[0],
+        .recalibrate = { .batches = is_tuned(j) ? 0 : s->c.recalibrate,
+                         .batch = s->train.batch,
+                         .seed = (uint64_t)s->c.seed,
+                         .progress = j->o.progress,
+                         .user = j->o.user },
+        .fit = removes_channels(j->compression) && !fits(j) && j->o.repair != PARE_REPAIR_OFF,
+        .corrects = j->o.repair != PARE_REPAIR_OFF,
+        .dist = f->dist,
+        .threads = (int)s->c.threads
+    };
+    if (!c->fit && !(f->trainer && c->recalibrate.batches && pare_recalibrate_count(f->trainer)))
         return 0;
+    PARE_TRY(pare_repair_choose(c, err));
+    j->recalibrated = c->estimated;
+    j->repaired = true;
+    return 0;
+}
+
+/* Does the pruner train for its own sake, so that the model is not the original any more?  Some run
+ * a few steps to score channels. */
+static int trains(const struct pare_prune_job *j, bool *yes, struct pare_err *err)
+{
+    const struct pare_algorithm *p;
+    int64_t epochs, steps;
+
+    PARE_TRY(pare_find_pruner(j->o.registry, pare_prune_pruner(&j->o), &p, err));
+    PARE_TRY(pare_compression_length(j->compression, &epochs, &steps, err));
+    *yes = !(p->flags & PARE_ONE_SHOT) || p->flags & PARE_USES_BASE || epochs > 0;
+    return 0;
+}
+
+static int mask(struct pare_prune_job *j, struct pare_err *err)
+{
+    bool own;
+
+    if (pare_finetune_has_data(&j->tune))
+        PARE_TRY(pare_model_duplicate(j->tune.model, &j->dense, err));
+    else if (j->o.repair == PARE_REPAIR_ON)
+        return pare_fail(err, PARE_ECONFIG, "repair needs data: use --data");
+    PARE_TRY(pare_compression_compress(j->compression, err));
+    if (j->o.repair != PARE_REPAIR_ON || pare_compression_zeros(j->compression))
+        return 0;
+    PARE_TRY(trains(j, &own, err));
+    if (own || is_tuned(j))
+        return pare_fail(err, PARE_ECONFIG,
+                         "pruner '%s' prunes while the model trains, and repair needs channels "
+                         "that are removed before that: use l1, l2, fpgm or another pruner "
+                         "without training",
+                         pare_prune_pruner(&j->o));
+    return 0;
+}
+
+/* After the masks, and before any fine-tuning. */
+static int repair_masked(struct pare_prune_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+
+    if (!pare_compression_zeros(j->compression))
+        return 0;
+    PARE_TRY(pare_finetune_evaluate(f, f->model, &j->masked, err));
+    return repair(j, err);
+}
+
+/* After training: masks that it made, of a model that is still the original. */
+static int finish(struct pare_prune_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+    int64_t done = 0;
+    bool own;
+
+    if (is_tuned(j) || j->repaired || f->result.stopped || !pare_compression_zeros(j->compression))
+        return 0;
+    PARE_TRY(trains(j, &own, err));
+    if (!own)
+        return repair_masked(j, err);
     PARE_TRY(pare_finetune_recalibrate(f, j->o.progress, j->o.user, &done, err));
     j->recalibrated = done > 0;
     return 0;
-}
-
-/* Fit the layers to what is left of their inputs. */
-static int repair(struct pare_prune_job *j, struct pare_model *dense, struct pare_err *err)
-{
-    struct pare_finetune *f = &j->tune;
-    struct pare_repair r = { .dense = dense,
-                             .data = f->data[0],
-                             .dist = f->dist,
-                             .threads = (int)f->options->c.threads,
-                             .progress = j->o.progress,
-                             .user = j->o.user };
-
-    if (!pare_compression_zeros(j->compression))
-        return pare_fail(
-            err, PARE_ECONFIG,
-            "pruner '%s' prunes while the model trains, and repair needs channels that "
-            "are removed before that: use l1, l2, fpgm or another pruner without training",
-            pare_prune_pruner(&j->o));
-    PARE_TRY(pare_finetune_evaluate(f, f->model, &j->unrepaired, err));
-    if (fits(j))
-        return 0; /* the pruner has done it */
-    PARE_TRY(pare_repair(f->model, &r, j->compression, err));
-    j->repaired = r.layers;
-    return 0;
-}
-
-/* Make the masks; with o.repair keep a copy of the model until layers are repaired. */
-static int mask(struct pare_prune_job *j, struct pare_err *err)
-{
-    struct pare_model *dense;
-    int rc;
-
-    if (!j->o.repair)
-        return pare_compression_compress(j->compression, err);
-    if (!pare_finetune_has_data(&j->tune))
-        return pare_fail(err, PARE_ECONFIG, "repair needs data: use --data");
-    PARE_TRY(pare_model_duplicate(j->tune.model, &dense, err));
-    rc = pare_compression_compress(j->compression, err);
-    if (!rc)
-        rc = repair(j, dense, err);
-    pare_model_free(dense);
-    return rc;
 }
 
 int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
@@ -213,14 +271,12 @@ int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
     PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
     PARE_TRY(mask(j, err));
     if (pare_finetune_has_data(f)) {
-        if (pare_compression_zeros(j->compression))
-            PARE_TRY(pare_finetune_evaluate(f, f->model, &j->masked, err));
+        PARE_TRY(repair_masked(j, err));
         PARE_TRY(pare_finetune_schedule(f, j->compression, &j->trained, err));
         if (j->trained)
             PARE_TRY(j->train(j->user, f, err));
-        if (!f->result.stopped)
-            PARE_TRY(recalibrate(j, err));
-        if (j->trained || j->recalibrated)
+        PARE_TRY(finish(j, err));
+        if (j->trained || j->recalibrated || j->choice.kept)
             PARE_TRY(pare_finetune_evaluate(f, f->model, &j->after, err));
     }
     if (!pare_compression_zeros(j->compression))
@@ -228,6 +284,11 @@ int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
                          "no weights were removed, so nothing is written: the sparsity is too low "
                          "for these layers, or the pruner needs more training steps");
     return 0;
+}
+
+const struct pare_metrics *pare_prune_result(const struct pare_prune_job *j)
+{
+    return j->trained || j->recalibrated || j->choice.kept ? &j->after : &j->masked;
 }
 
 /* ---- estimates ------------------------------------------------------------------------------ */
@@ -327,7 +388,11 @@ static int run(struct pare_prune_job *j, struct pare_model **out, struct pare_pr
     PARE_TRY(pare_prune_work(j, err));
     r->before = j->before;
     r->masked = j->masked;
-    r->after = j->trained || j->recalibrated ? j->after : j->masked;
+    r->after = *pare_prune_result(j);
+    for (int i = 0; i < PARE_REPAIR_WAYS && j->repaired; i++)
+        r->repair_db[i] = j->choice.db[i];
+    r->repair_kept = j->repaired ? pare_repair_way_name(j->choice.kept) : NULL;
+    r->repaired = j->choice.fitted;
     count_weights(j->compression, r);
     PARE_TRY(pare_finetune_check_drop(f, &r->before, &r->after, err));
     if (j->o.speedup)
@@ -346,7 +411,9 @@ int pare_prune(struct pare_model *model, const struct pare_prune_opts *opts,
     int rc;
 
     *out = NULL;
-    *r = (struct pare_prune_report){ .macs = -1, .macs_left = -1 };
+    *r = (struct pare_prune_report){ .macs = -1,
+                                     .macs_left = -1,
+                                     .repair_db = { NAN, NAN, NAN, NAN } };
     PARE_TRY(pare_sized_copy(&j.o, sizeof(j.o), opts, err));
     if (!(j.o.sparsity > 0))
         j.o.sparsity = NONE;

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "compress/least_squares.h"
 #include "compress/repair.h"
+#include "pipeline/repair_choice.h"
 
 #include <pare/data.h>
 
@@ -415,6 +416,208 @@ static void test_failing_allocations(void **state)
     pare_model_free(dense);
 }
 
+/* ---- statistics, and what is kept ------------------------------------------------------------ */
+
+/* Mean and variance over all items of channel c of a value. */
+static void moments(struct pare_model *m, const char *name, int64_t c, double *mean_of, double *var)
+{
+    struct pare_plan_opts o = { .in = &items, .batch = ITEMS, .threads = 1 };
+    struct pare_plan_build b = { .opts = &o, .observe = { &name, 1 } };
+    struct pare_plan *p;
+    struct pare_tensor y;
+    const struct pare_tensor *v;
+    double sum = 0, square = 0;
+
+    ok(pare_plan_build(m, &b, &p, &err));
+    ok(pare_plan_execute(p, &items, &y, &err));
+    v = pare_plan_value(p, 0);
+    for (int n = 0; n < ITEMS; n++)
+        for (int i = 0; i < SIDE * SIDE; i++) {
+            double e = (double)pare_f32(v)[(n * v->dim[1] + c) * SIDE * SIDE + i];
+
+            sum += e / (ITEMS * SIDE * SIDE);
+            square += e * e / (ITEMS * SIDE * SIDE);
+        }
+    *mean_of = sum;
+    *var = square - sum * sum;
+    pare_plan_free(p);
+}
+
+static void test_statistics_become_those_of_the_original(void **state)
+{
+    struct pare_model *dense = network(), *m = network();
+    struct pare_repair r = { .dense = dense, .data = data, .threads = 1 };
+    double before = 0, after = 0;
+
+    (void)state;
+    remove_channels(m, 0, 1);
+    for (int after_it = 0; after_it < 2; after_it++) {
+        int convs = 0;
+
+        if (after_it)
+            ok(pare_correct_statistics(m, &r, &err));
+        for (int i = 0; i < m->graph->n_nodes && convs < 4; i++) {
+            const struct pare_node *n = m->graph->node[i];
+
+            if (strcmp(n->type, "Conv") != 0 || convs++ == 0)
+                continue; /* the first lost channels */
+            for (int64_t c = 0; c < 8; c++) {
+                double mid[2], var[2];
+
+                moments(dense, n->out[0]->name, c, &mid[0], &var[0]);
+                moments(m, n->out[0]->name, c, &mid[1], &var[1]);
+                *(after_it ? &after : &before) += fabs(mid[0] - mid[1]) +
+                                                  fabs(sqrt(var[0]) - sqrt(var[1]));
+            }
+        }
+    }
+    assert_int_equal(r.corrected, 3); /* not the first, nor the normalized one */
+    assert_true(before > 0.1 && after < 1e-4);
+    pare_model_free(m);
+    pare_model_free(dense);
+}
+
+static void test_removed_channels_stay_removed(void **state)
+{
+    struct pare_model *dense = network(), *m = network();
+    struct pare_repair r = { .dense = dense, .data = data, .threads = 1 };
+    const struct pare_node *first = m->graph->node[0];
+
+    (void)state;
+    remove_channels(m, 0, 3);
+    ok(pare_correct_statistics(m, &r, &err));
+    for (int64_t i = 0; i < pare_numel(&first->in[1]->t); i++)
+        assert_true(i / (C * 9) % 3 != 1 || pare_f32(&first->in[1]->t)[i] == 0);
+    for (int64_t i = 1; i < 8; i += 3)
+        assert_true(pare_f32(&first->in[2]->t)[i] == 0);
+    pare_model_free(m);
+    pare_model_free(dense);
+}
+
+static double cost_of(struct pare_model *dense, struct pare_model *m, struct pare_data *set)
+{
+    struct pare_held_out h = { .dense = dense, .data = set, .threads = 1 };
+    struct pare_output_distance o;
+
+    pare_held_out_divide(&h, 1024);
+    ok(pare_held_out_compare(&h, m, &o, &err));
+    assert_true(isnan(o.divergence)); /* there are no classes */
+    return pare_output_cost(&o);
+}
+
+/* Few items of noise, so that a fit is arbitrary. */
+static struct pare_data *noise(int64_t n, uint64_t seed)
+{
+    struct pare_input in = { .t = build_tensor(PARE_F32, 4, (int64_t[]){ n, C, SIDE, SIDE }) };
+    struct pare_arrays a = { .n = n, .input = &in, .n_inputs = 1, .batch = 8 };
+    struct pare_data *set;
+    struct pare_rng rng;
+
+    pare_rng_init(&rng, seed);
+    for (int64_t i = 0; i < pare_numel(&in.t); i++)
+        pare_f32_mut(&in.t)[i] = (float)(pare_rng_normal(&rng) *
+                                         exp(2 * pare_rng_normal(&rng)));
+    ok(pare_data_from_arrays(&a, &set, &err));
+    return set;
+}
+
+/* The model is the best of those that were tried, and not worse than before. */
+static void test_what_is_kept_is_never_worse(void **state)
+{
+    int kept[PARE_REPAIR_WAYS] = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        struct pare_model *dense = network(), *m = network();
+        struct pare_data *set = i % 3 ? noise(6 + 5 * i, (uint64_t)i + 1) : data;
+        struct pare_repair_choice c = { .model = m,
+                                        .dense = dense,
+                                        .data = set,
+                                        .fit = i % 4 != 3,
+                                        .corrects = i % 5 != 4,
+                                        .threads = 1 };
+        double before, least = INFINITY;
+
+        remove_channels(m, i % 3, i % 3 + 1 + i % 2);
+        before = cost_of(dense, m, set);
+        ok(pare_repair_choose(&c, &err));
+        assert_true(cost_of(dense, m, set) <= before);
+        for (int k = 0; k < PARE_REPAIR_WAYS; k++)
+            if (!isnan(c.db[k]))
+                least = fmin(least, pow(10, -c.db[k] / 10));
+        assert_true(cost_of(dense, m, set) < 1.0011 * least);
+        assert_true(isnan(c.db[PARE_WAY_REPAIR]) == !c.fit);
+        kept[c.kept]++;
+        if (set != data)
+            pare_data_free(set);
+        pare_model_free(m);
+        pare_model_free(dense);
+    }
+    assert_true(kept[PARE_WAY_REPAIR] + kept[PARE_WAY_BOTH] > 2);
+    assert_true(kept[PARE_WAY_NONE] > 0 && kept[PARE_WAY_STATISTICS] > 0);
+}
+
+/* Class scores: the divergence decides, which a common factor of the scores hardly changes. */
+static void test_probabilities_are_compared_by_divergence(void **state)
+{
+    struct build b = { .opset = 13 };
+    struct pare_held_out h = { .data = data, .threads = 1 };
+    struct pare_output_distance off;
+    struct pare_model *m;
+    const char *in = build_input(&b, PARE_F32, 4, (int64_t[]){ -1, C, SIDE, SIDE });
+    const char *y = build_node(&b, "Flatten", NAMES(in), NOTHING);
+
+    (void)state;
+    y = build_node(&b, "MatMul",
+                   NAMES(y, random_weight(&b, 2, (int64_t[]){ C * SIDE * SIDE, 5 }, 10, 0)),
+                   NOTHING);
+    build_output(&b, build_node(&b, "Softmax", NAMES(y), at_int("axis", 1)));
+    m = build_model(&b);
+    h.dense = m;
+    pare_held_out_divide(&h, 1024);
+    assert_true(h.items == ITEMS / 5 && h.fitted == ITEMS - ITEMS / 5);
+    ok(pare_held_out_compare(&h, m, &off, &err));
+    assert_true(off.noise == 0 && off.divergence == 0 && pare_held_out_db(off.noise) == 200);
+    pare_model_free(m);
+}
+
+/* The weights are as before if repair fails. */
+static void test_failures_leave_the_model(void **state)
+{
+    struct pare_model *dense = network(), *m = network(), *same = network();
+    int failures = 0;
+
+    (void)state;
+    remove_channels(m, 0, 1);
+    remove_channels(same, 0, 1);
+    for (int n = 1;; n += 1 + n / 6) {
+        struct pare_repair_choice c = { .model = m,
+                                        .dense = dense,
+                                        .data = data,
+                                        .fit = true,
+                                        .corrects = true,
+                                        .threads = 1 };
+        bool reached;
+        int rc;
+
+        pare_oom_countdown = -n;
+        rc = pare_repair_choose(&c, &err);
+        reached = pare_oom_countdown == 0;
+        pare_oom_countdown = 0;
+        failures += rc != 0;
+        if (rc && rc != PARE_ENOMEM)
+            fail_msg("allocation %d: code %d, '%s'", n, rc, err.msg);
+        if (rc)
+            assert_true(difference(same, m) == 0);
+        if (!reached)
+            break;
+    }
+    assert_true(failures > 20);
+    pare_model_free(same);
+    pare_model_free(m);
+    pare_model_free(dense);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -428,6 +631,11 @@ int main(void)
         TEST(test_zeros_stay),
         TEST(test_weights_that_are_left_are_fitted),
         TEST(test_failing_allocations),
+        TEST(test_statistics_become_those_of_the_original),
+        TEST(test_removed_channels_stay_removed),
+        TEST(test_what_is_kept_is_never_worse),
+        TEST(test_probabilities_are_compared_by_divergence),
+        TEST(test_failures_leave_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

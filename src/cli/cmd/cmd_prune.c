@@ -50,7 +50,9 @@ static const struct pare_opt prune_opts[] = {
               "layers lose the same channels",
               0),
     PARE_FLAG("repair", offsetof(struct prune, repair),
-              "fit the layers after removed channels to what is left, by least squares on --data",
+              "fit the layers after removed channels to what is left, by least squares on --data, if "
+              "the outputs are closer to the original's then (default with --data; --no-repair: "
+              "not)",
               0),
     PARE_INT("round-to", offsetof(struct prune, round_to),
              "with --speedup: keep a multiple of N channels", 1, 1, 4096),
@@ -137,6 +139,8 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
                                         : "normal"
         };
     }
+    if (pare_cli_is_set(c, "repair"))
+        j->prune.o.repair = o->repair ? PARE_REPAIR_ON : PARE_REPAIR_OFF;
     j->prune.given = given;
     j->prune.o.registry = j->common.registry;
     if (o->config && o->sparsity >= 0)
@@ -199,8 +203,7 @@ static int work(struct pare_compress_job *common, struct pare_err *err)
 
     PARE_TRY(pare_prune_work(&j->prune, err));
     PARE_TRY(pare_train_job_drop(common->c, &common->train, &j->prune.before,
-                                 j->prune.trained || j->prune.recalibrated ? &j->prune.after
-                                                                           : &j->prune.masked,
+                                 pare_prune_result(&j->prune),
                                  pare_finetune_given(&j->prune.tune, "epochs")
                                      ? "more --epochs or a lower --sparsity keep more of it"
                                      : "--epochs 5 fine-tunes the model",
@@ -283,8 +286,7 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
                                     .files = &j->files,
                                     .before = j->prune.before,
                                     .masked = j->prune.masked,
-                                    .unrepaired = j->prune.unrepaired,
-                                    .repaired = j->prune.repaired,
+                                    .repair = j->prune.repaired ? &j->prune.choice : NULL,
                                     .after = j->prune.after,
                                     .trained = j->prune.trained,
                                     .recalibrated = j->prune.recalibrated,
@@ -306,7 +308,6 @@ static void init_job(struct job *j, const struct prune *o)
                           .sparsity = o->sparsity,
                           .config = o->config,
                           .settings = o->set,
-                          .repair = o->repair,
                           .progress = pare_progress_line_show,
                           .user = &j->common.line },
                    .tune = { .data_name = o->data, .valid_name = o->valid, .self_teaching = true },

@@ -1,8 +1,12 @@
 /* cmd_speedup.c - pare speedup: remove masked channels, verify and measure the smaller model. */
 #include <string.h>
 
+#include <jansson.h>
+
 #include "../job/data_inputs.h"
 #include "../job/model_intake.h"
+#include "../job/repair_job.h"
+#include "../print/prune_print.h"
 #include "../job/verify_inputs.h"
 #include "../output_paths.h"
 #include "../job/speedup_job.h"
@@ -11,11 +15,11 @@
 #include "../../onnx/model.h"
 
 struct speedup {
-    const char *masks, *output, *data, *split;
+    const char *masks, *output, *data, *split, *original;
     int64_t round_to, threads, seed, batch, items;
     double seconds;
     struct pare_strs input, shape;
-    bool no_bench, no_verify, json, quiet;
+    bool no_bench, no_verify, json, quiet, repair;
 };
 
 #define AT(field) offsetof(struct speedup, field)
@@ -34,6 +38,12 @@ static const struct pare_opt speedup_opts[] = {
                "verify with this input: name=x.npy, x.npz or x.pb (default: random inputs)"),
     PARE_TEXT("data", AT(data), "SET",
               "verify with this set: digits, fashion-mnist, a file or a folder", NULL),
+    PARE_FLAG("repair", AT(repair),
+              "fit the layers after removed channels to what is left, by least squares on the "
+              "training part of --data, if the outputs are closer to the original's then",
+              0),
+    PARE_TEXT("original", AT(original), "FILE",
+              "with --repair: the model before pruning (default with --masks: MODEL)", NULL),
     PARE_CHOICE("split", AT(split), "part of the set to use", "test", "train|val|test"),
     PARE_INT("items", AT(items), "number of items of the set to verify with", 64, 1, 1 << 30),
     PARE_TEXTS("shape", AT(shape), "NAME=N,N,...",
@@ -60,7 +70,22 @@ static int check_data(struct pare_cli *c, struct pare_err *err)
     if (o->data && (o->input.n || o->no_verify))
         return pare_misuse(c, err, "--data cannot be combined with --%s",
                            o->no_verify ? "no-verify" : "input");
+    if (o->repair && !o->data)
+        return pare_misuse(c, err, "--repair needs --data");
+    if (o->repair && !o->masks && !o->original)
+        return pare_misuse(c, err, "--repair needs the model before pruning: --original FILE, or "
+                                   "MODEL with --masks FILE");
+    if (o->original && !o->repair)
+        return pare_misuse(c, err, "--original needs --repair");
     return 0;
+}
+
+static int data_options(struct pare_cli *c, struct pare_data_opts *opts, struct pare_err *err)
+{
+    struct pare_option_group part = { "data", NULL, pare_data_options, opts };
+
+    *opts = (struct pare_data_opts){ 0 };
+    return pare_option_group_fill(&part, c->given, c->n_given, c->arena, err);
 }
 
 static int open_data(struct pare_cli *c, const struct pare_model *m, struct pare_data **data,
@@ -68,14 +93,31 @@ static int open_data(struct pare_cli *c, const struct pare_model *m, struct pare
 {
     const struct speedup *o = c->opts;
     struct pare_data_request r = { .spec = o->data, .split = o->split };
-    struct pare_data_opts opts = { 0 };
-    struct pare_option_group part = { "data", NULL, pare_data_options, &opts };
+    struct pare_data_opts opts;
 
     if (!o->data)
         return 0;
-    PARE_TRY(pare_option_group_fill(&part, c->given, c->n_given, c->arena, err));
+    PARE_TRY(data_options(c, &opts, err));
     r.n_io = pare_model_inputs(m, &r.io);
     return pare_cli_data_open(c, &r, &opts, o->quiet, data, err);
+}
+
+/* Apply the masks, and with --repair change the weights that are left. */
+static int mask_and_repair(struct pare_cli *c, struct pare_repair_job *r, struct pare_model *m,
+                           struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    struct pare_data_opts opts;
+
+    if (o->repair && !o->original)
+        PARE_TRY(pare_model_duplicate(m, &r->dense, err));
+    if (o->masks)
+        PARE_TRY(pare_apply_masks(m, o->masks, err));
+    if (!o->repair)
+        return 0;
+    PARE_TRY(data_options(c, &opts, err));
+    r->opts = &opts;
+    return pare_at(err, pare_repair_job_run(c, r, m, err), "%s", c->arg[0]);
 }
 
 static int shrink_and_verify(struct pare_cli *c, struct pare_speedup_job *s, struct pare_tensor *in,
@@ -96,15 +138,31 @@ static int shrink_and_verify(struct pare_cli *c, struct pare_speedup_job *s, str
     return pare_at(err, rc, "%s", c->arg[0]);
 }
 
-static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_model *m,
-                struct pare_data *data, struct pare_err *err)
+static int print_result(struct pare_cli *c, const struct pare_speedup_job *s,
+                        const struct pare_repair_job *r, struct pare_err *err)
+{
+    const struct speedup *o = c->opts;
+    json_t *all;
+
+    if (o->json) {
+        all = pare_speedup_job_json(s);
+        if (all && o->repair)
+            json_object_set_new(all, "repair", pare_repair_json(&r->choice));
+        return pare_json_result(c, all, err);
+    }
+    if (o->repair)
+        PARE_TRY(pare_repair_print(&r->choice, c->arena, err));
+    return pare_speedup_job_print(c, s, o->quiet, err);
+}
+
+static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_repair_job *r,
+                struct pare_model *m, struct pare_data *data, struct pare_err *err)
 {
     const struct speedup *o = c->opts;
     struct pare_shape_args args = { o->batch, o->shape, true, true };
     struct pare_inputs in = { 0 };
 
-    if (o->masks)
-        PARE_TRY(pare_apply_masks(m, o->masks, err));
+    PARE_TRY(mask_and_repair(c, r, m, err));
     if (o->input.n)
         PARE_TRY(pare_inputs_read(c, m, o->input, &in, err));
     PARE_TRY(pare_inputs_shape(c, m, &args, &in, err));
@@ -114,8 +172,7 @@ static int work(struct pare_cli *c, struct pare_speedup_job *s, struct pare_mode
     s->opts.in = in.t;
     s->opts.n_in = in.n;
     PARE_TRY(shrink_and_verify(c, s, in.t, data, err));
-    return o->json ? pare_json_result(c, pare_speedup_job_json(s), err)
-                   : pare_speedup_job_print(c, s, o->quiet, err);
+    return print_result(c, s, r, err);
 }
 
 static int cmd_speedup_run(struct pare_cli *c, struct pare_err *err)
@@ -131,6 +188,12 @@ static int cmd_speedup_run(struct pare_cli *c, struct pare_err *err)
                                             .unverified = o->no_verify,
                                             .threads = (int)o->threads,
                                             .seed = (uint64_t)o->seed } };
+    struct pare_repair_job r = { .data = o->data,
+                                 .split = pare_cli_is_set(c, "split") ? o->split : NULL,
+                                 .original = o->original,
+                                 .threads = (int)o->threads,
+                                 .quiet = o->quiet,
+                                 .line = &line };
     struct pare_data *data = NULL;
     struct pare_model *m = NULL;
     int rc;
@@ -149,7 +212,8 @@ static int cmd_speedup_run(struct pare_cli *c, struct pare_err *err)
     if (!rc)
         rc = pare_output_paths_model(c, m, s.output, err);
     if (!rc)
-        rc = work(c, &s, m, data, err);
+        rc = work(c, &s, &r, m, data, err);
+    pare_repair_job_close(&r);
     pare_data_free(data);
     pare_model_free(m);
     return rc;
@@ -189,7 +253,10 @@ const struct pare_command pare_command_speedup = {
             "If the inputs have free dimensions, two sizes of each are compared; --shape sets\n"
             "the first.  After discontinuous operators such as ArgMax the share of equal\n"
             "elements is compared, and the values before them.\n"
-            "The table lists the layers that keep zero channels, and why.",
+            "The table lists the layers that keep zero channels, and why.\n"
+            "With --repair, the layers that read removed channels are fitted to what is left\n"
+            "before that: of the model as it is, new statistics, repair and both, the one\n"
+            "whose outputs are closest to the original's is shrunk.",
     .example = "pare speedup masked.onnx -o small.onnx",
     .first = (const char *const[]){ "masks", "data", "shape", "no-verify", "output", NULL },
     .opts = speedup_opts,

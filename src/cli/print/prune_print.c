@@ -2,6 +2,7 @@
 #include "prune_print.h"
 
 #include <jansson.h>
+#include <math.h>
 
 #include "../../base/arena.h"
 #include "../../tensor/tensor.h"
@@ -19,6 +20,39 @@ void pare_skipped_print(const struct pare_compression *c)
     }
 }
 
+/* ---- repair ------------------------------------------------------------------------ */
+
+int pare_repair_print(const struct pare_repair_choice *r, struct pare_arena *a,
+                      struct pare_err *err)
+{
+    const char *text = pare_repair_choice_text(r, a);
+
+    if (!text)
+        return pare_no_memory(err, "for a line");
+    printf("%s", text);
+    if (r->fitted)
+        printf(", %d layers", r->fitted);
+    printf("\n");
+    return 0;
+}
+
+json_t *pare_repair_json(const struct pare_repair_choice *r)
+{
+    json_t *db = json_object(), *kl = json_object();
+
+    for (int i = 0; i < PARE_REPAIR_WAYS && db && kl; i++) {
+        const char *name = pare_repair_way_name((enum pare_repair_way)i);
+
+        if (!isnan(r->db[i]))
+            json_object_set_new(db, name, pare_json_real(r->db[i]));
+        if (!isnan(r->divergence[i]))
+            json_object_set_new(kl, name, pare_json_real(r->divergence[i]));
+    }
+    return json_pack("{s:s, s:o, s:o, s:I, s:i, s:i, s:b}", "kept", pare_repair_way_name(r->kept),
+                     "db", db, "divergence", kl, "items", (json_int_t)r->items, "layers", r->fitted, "corrected",
+                     r->corrected, "recalibrated", r->estimated);
+}
+
 /* ---- text -------------------------------------------------------------------------- */
 
 static void layer_row(struct pare_table *t, const struct pare_layer *l,
@@ -34,6 +68,15 @@ static void layer_row(struct pare_table *t, const struct pare_layer *l,
                    pare_percent_text(p->sparsity, 1, got, sizeof(got)),
                    pare_whole_text(p->params, before, sizeof(before)),
                    pare_whole_text(p->params_left, after, sizeof(after)));
+}
+
+static const char *after_what(const struct pare_prune_summary *v)
+{
+    if (v->tuned)
+        return "after training:";
+    if (v->repair && v->repair->kept > PARE_WAY_STATISTICS)
+        return "repaired:";
+    return v->recalibrated ? "recalibrated:" : "after pruning:";
 }
 
 int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, bool quiet,
@@ -63,15 +106,10 @@ int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, b
                pare_whole_text(all, before, sizeof(before)),
                pare_percent_text((double)left, (double)all, part, sizeof(part)));
         pare_metrics_print("before:", &v->before);
-        if (v->unrepaired.n)
-            pare_metrics_print("before repair:", &v->unrepaired);
-        if (v->unrepaired.n)
-            printf("%d layers repaired\n", v->repaired);
         pare_metrics_print(v->trained ? "initial masks:" : "with masks:", &v->masked);
-        pare_metrics_print(v->tuned          ? "after training:"
-                           : v->recalibrated ? "recalibrated:"
-                                             : "after pruning:",
-                           &v->after);
+        if (v->repair)
+            PARE_TRY(pare_repair_print(v->repair, a, err));
+        pare_metrics_print(after_what(v), &v->after);
     }
     for (int i = 0; i < 3 && !quiet; i++) {
         const char *path = i == 0 ? v->files->onnx : i == 1 ? v->files->model : v->files->masks;
@@ -112,8 +150,8 @@ int pare_prune_json(struct pare_cli *c, const struct pare_prune_summary *v, stru
                     v->files->model, "masks", v->files->masks);
     if (all && v->speedup)
         json_object_set_new(all, "speedup", pare_speedup_job_json(v->speedup));
-    if (all && v->unrepaired.n)
-        json_object_set_new(all, "unrepaired", pare_metrics_json(&v->unrepaired));
+    if (all && v->repair)
+        json_object_set_new(all, "repair", pare_repair_json(v->repair));
     if (all && v->history)
         json_object_set(all, "history", v->history);
     return pare_json_result(c, all, err);

@@ -1,0 +1,225 @@
+/* repair_choice.c - repair without training, compared with the original on held-out items. */
+#include "repair_choice.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../compress/wrap.h"
+#include "../op/op.h"
+#include "../tensor/tensor.h"
+
+#define ITEMS 1024
+#define BETTER 0.999 /* cost of a way with more changes, relative to the best before */
+
+/* A parameter that repair may change. */
+struct saved {
+    struct pare_tensor t; /* of the model */
+    float *copy[2];       /* as it is, the best */
+};
+
+struct chooser {
+    struct pare_repair_choice *c;
+    struct pare_arena *a;
+    struct saved *s;
+    int n, cap;
+    struct pare_held_out held;
+    struct pare_repair repair;
+    double best;
+};
+
+const char *pare_repair_way_name(enum pare_repair_way w)
+{
+    static const char *const name[] = { "as it is", "statistics", "repair", "repair + statistics" };
+
+    return name[w];
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static int save_tensor(struct chooser *s, const struct pare_tensor *t, struct pare_err *err)
+{
+    size_t n = (size_t)pare_numel(t);
+    struct saved *v;
+
+    for (int i = 0; i < s->n; i++)
+        if (s->s[i].t.data == t->data)
+            return 0;
+    s->s = pare_grow(s->a, s->s, s->n, &s->cap, sizeof(*s->s));
+    if (!s->s)
+        return pare_no_memory(err, "to repair layers");
+    v = &s->s[s->n];
+    *v = (struct saved){ .t = *t };
+    for (int i = 0; i < 2; i++) {
+        v->copy[i] = pare_alloc_raw(s->a, n + 1, sizeof(float));
+        if (!v->copy[i])
+            return pare_no_memory(err, "to repair layers");
+        memcpy(v->copy[i], t->data, n * sizeof(float));
+    }
+    s->n++;
+    return 0;
+}
+
+static int save_value(struct chooser *s, const struct pare_value *v, struct pare_err *err)
+{
+    struct pare_value *own = v ? pare_graph_find(s->c->model->graph, v->name) : NULL;
+
+    if (!own || own->maker || own->t.dtype != PARE_F32 || !(own->flags & PARE_V_CONST) ||
+        pare_numel(&own->t) < 1)
+        return 0;
+    PARE_TRY(pare_model_own(s->c->model, own, err));
+    return save_tensor(s, &own->t, err);
+}
+
+/* Weights and biases of layers, statistics of normalizations. */
+static int save_all(struct chooser *s, struct pare_err *err)
+{
+    const struct pare_graph *g = s->c->model->graph;
+    const struct pare_trainer *t = s->c->trainer;
+    struct pare_layer_info *list;
+    struct pare_graph *shapes;
+    int n;
+
+    PARE_TRY(pare_model_layers(s->c->model, s->a, &shapes, &list, &n, err));
+    for (int i = 0; i < n; i++) {
+        if (!list[i].weight || list[i].body || !list[i].node->op || !list[i].node->op->linear)
+            continue;
+        PARE_TRY(save_value(s, pare_value_root(list[i].weight), err));
+        if (list[i].bias)
+            PARE_TRY(save_value(s, pare_value_root(list[i].bias), err));
+    }
+    for (int i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->node[i]->n_in && g->node[i]->op; k++)
+            if (g->node[i]->op->statistics >> k & 1)
+                PARE_TRY(save_value(s, g->node[i]->in[k], err));
+    for (int i = 0; t && i < t->n_state; i++)
+        PARE_TRY(save_tensor(s, &t->state[i].t, err));
+    return 0;
+}
+
+static void copy_all(struct chooser *s, int which, bool back)
+{
+    for (int i = 0; i < s->n; i++) {
+        size_t len = (size_t)pare_numel(&s->s[i].t) * sizeof(float);
+
+        memcpy(back ? s->s[i].t.data : (void *)s->s[i].copy[which],
+               back ? (const void *)s->s[i].copy[which] : s->s[i].t.data, len);
+    }
+    if (back)
+        pare_repair_update_copies(s->c->compression);
+}
+
+/* ---- ways ------------------------------------------------------------------------------------ */
+
+/* New statistics of normalizations; of layers without one by their weights. */
+static int renew_statistics(struct chooser *s, bool *any, bool *estimated, struct pare_err *err)
+{
+    struct pare_repair_choice *c = s->c;
+    int64_t done = 0;
+
+    s->repair.corrected = 0;
+    if (c->trainer && c->recalibrate.batches > 0)
+        PARE_TRY(pare_recalibrate(c->trainer, c->data, &c->recalibrate, &done, err));
+    if (c->corrects)
+        PARE_TRY(pare_correct_statistics(c->model, &s->repair, err));
+    pare_repair_update_copies(c->compression);
+    *estimated = done > 0;
+    *any = done > 0 || s->repair.corrected > 0;
+    return 0;
+}
+
+/* Measure a way, and keep it if it is better than those before. */
+static int measure(struct chooser *s, enum pare_repair_way w, bool estimated, struct pare_err *err)
+{
+    struct pare_repair_choice *c = s->c;
+    struct pare_output_distance d;
+
+    PARE_TRY(pare_held_out_compare(&s->held, c->model, &d, err));
+    c->db[w] = pare_held_out_db(d.noise);
+    c->divergence[w] = d.divergence;
+    if (w != PARE_WAY_NONE && !(pare_output_cost(&d) < BETTER * s->best))
+        return 0;
+    s->best = pare_output_cost(&d);
+    c->kept = w;
+    c->fitted = w >= PARE_WAY_REPAIR ? s->repair.layers : 0;
+    c->corrected = w & 1 ? s->repair.corrected : 0;
+    c->estimated = estimated;
+    copy_all(s, 1, false);
+    return 0;
+}
+
+static int try_ways(struct chooser *s, struct pare_err *err)
+{
+    bool any, estimated;
+
+    PARE_TRY(measure(s, PARE_WAY_NONE, false, err));
+    PARE_TRY(renew_statistics(s, &any, &estimated, err));
+    if (any)
+        PARE_TRY(measure(s, PARE_WAY_STATISTICS, estimated, err));
+    if (!s->c->fit)
+        return 0;
+    copy_all(s, 0, true);
+    PARE_TRY(pare_repair(s->c->model, &s->repair, s->c->compression, err));
+    if (!s->repair.layers)
+        return 0;
+    PARE_TRY(measure(s, PARE_WAY_REPAIR, false, err));
+    PARE_TRY(renew_statistics(s, &any, &estimated, err));
+    return any ? measure(s, PARE_WAY_BOTH, estimated, err) : 0;
+}
+
+static void prepare(struct chooser *s)
+{
+    struct pare_repair_choice *c = s->c;
+
+    s->held = (struct pare_held_out){ .dense = c->dense,
+                                      .data = c->data,
+                                      .dist = c->dist,
+                                      .threads = c->threads,
+                                      .progress = c->recalibrate.progress,
+                                      .user = c->recalibrate.user };
+    pare_held_out_divide(&s->held, ITEMS);
+    s->repair = (struct pare_repair){ .dense = c->dense,
+                                      .data = c->data,
+                                      .items = s->held.fitted,
+                                      .dist = c->dist,
+                                      .threads = c->threads,
+                                      .progress = c->recalibrate.progress,
+                                      .user = c->recalibrate.user };
+    c->items = s->held.items;
+    c->kept = PARE_WAY_NONE;
+    c->fitted = c->corrected = 0;
+    c->estimated = false;
+    for (int i = 0; i < PARE_REPAIR_WAYS; i++)
+        c->db[i] = c->divergence[i] = NAN;
+}
+
+int pare_repair_choose(struct pare_repair_choice *c, struct pare_err *err)
+{
+    struct chooser s = { .c = c, .a = pare_arena_new(1 << 16) };
+    int rc;
+
+    prepare(&s);
+    rc = s.a ? save_all(&s, err) : pare_no_memory(err, "to repair layers");
+    if (!rc) {
+        rc = try_ways(&s, err);
+        copy_all(&s, rc ? 0 : 1, true);
+    }
+    pare_arena_free(s.a);
+    return rc;
+}
+
+const char *pare_repair_choice_text(const struct pare_repair_choice *c, struct pare_arena *a)
+{
+    const char *text = pare_sprintf(a, "outputs against the original's, %lld items not fitted to:",
+                                    (long long)c->items);
+
+    for (int i = 0; i < PARE_REPAIR_WAYS && text; i++) {
+        if (isnan(c->db[i]))
+            continue;
+        text = pare_sprintf(a, "%s%s %s %.1f dB", text, i ? "," : "",
+                            pare_repair_way_name((enum pare_repair_way)i), c->db[i]);
+        if (text && !isnan(c->divergence[i]))
+            text = pare_sprintf(a, "%s (KL %.3g)", text, c->divergence[i]);
+    }
+    return text ? pare_sprintf(a, "%s; kept: %s", text, pare_repair_way_name(c->kept)) : NULL;
+}
