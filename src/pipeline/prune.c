@@ -36,18 +36,23 @@ static const char *base_of(const struct pare_prune_job *j)
     return base ? base : "level";
 }
 
-/* Does the pruner, or its base, rank output channels? */
-static bool ranks_channels(const struct pare_prune_job *j, const char *pruner)
+/* The mode for coupled channels, if the pruner, or its base, ranks output channels; else NULL.
+ * Errors of outputs are comparable between layers, other scores are not. */
+static const char *channel_mode(const struct pare_prune_job *j, const char *pruner)
 {
     const struct pare_algorithm *p;
     struct pare_err err;
+    bool errors;
 
     if (pare_find_pruner(j->o.registry, pruner, &p, &err))
-        return false; /* opening reports that there is no such pruner */
+        return NULL; /* opening reports that there is no such pruner */
     if (p->flags & PARE_USES_BASE && pare_find_pruner(j->o.registry, base_of(j), &p, &err))
-        return false;
-    return p->pruner && !p->pruner->calc_mask && !p->pruner->mode && p->pruner->granularity &&
-           !strcmp(p->pruner->granularity, "out_channel");
+        return NULL;
+    errors = p->flags & PARE_USES_GRAMS;
+    if (!p->pruner || p->pruner->calc_mask || (p->pruner->mode && !errors) ||
+        !p->pruner->granularity || strcmp(p->pruner->granularity, "out_channel") != 0)
+        return NULL;
+    return errors ? "global_aware" : "dependency_aware";
 }
 
 /* All options in one list.  Channels are removed only where all layers that are coupled can spare
@@ -70,8 +75,8 @@ static int join_options(struct pare_prune_job *j, struct pare_err *err)
     j->given = all;
     j->n_given = n;
     j->o.settings = NULL;
-    if (j->o.speedup && !given_text(all, n, "mode") && ranks_channels(j, pruner))
-        all[j->n_given++] = (struct pare_given){ "mode", "dependency_aware" };
+    if (j->o.speedup && !given_text(all, n, "mode") && channel_mode(j, pruner))
+        all[j->n_given++] = (struct pare_given){ "mode", channel_mode(j, pruner) };
     return 0;
 }
 

@@ -17,6 +17,9 @@ struct pare_mask_job {
 int pare_mask_job_score(struct pare_compression *c, struct pare_layer *l, bool sums,
                         struct pare_mask_job *j, struct pare_err *err);
 
+/* Rank the units of the layer by itself: by its pattern, by rows, in tiles, or all of them. */
+int pare_mask_job_rank(struct pare_compression *c, struct pare_mask_job *j, struct pare_err *err);
+
 /* Write the mask of the layer, and of its bias. */
 void pare_mask_job_write(struct pare_mask_job *j);
 

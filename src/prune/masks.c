@@ -129,24 +129,29 @@ int pare_layer_pattern_axis(const struct pare_layer *l)
     return l->in_axis >= 0 && l->w.dim[l->in_axis] >= l->prune->m ? l->in_axis : l->w.rank - 1;
 }
 
+int pare_mask_job_rank(struct pare_compression *c, struct pare_mask_job *j, struct pare_err *err)
+{
+    const struct pare_layer *l = j->layer;
+    const char *mode = pare_prune_mode(c);
+
+    if (l->prune->m)
+        return pare_rank_nm(&j->ranked, l->prune->n, l->prune->m, pare_layer_pattern_axis(l),
+                            c->scratch, err);
+    if (!strcmp(mode, "row"))
+        return rank_rows(j, c, err);
+    return strcmp(mode, "balance") ? pare_rank_local(&j->ranked, c->threads, c->scratch, err)
+                                   : pare_rank_balance(&j->ranked, &c->prune->settings.balance_gran,
+                                                       c->threads, c->scratch, err);
+}
+
 static int rank_by_score(struct pare_compression *c, struct pare_layer *l, struct pare_err *err)
 {
-    const char *mode = pare_prune_mode(c);
     struct pare_mask_job j;
     int rc = score_channels(c, l, false, &j, err);
 
     if (rc)
         return rc;
-    if (l->prune->m)
-        PARE_TRY(pare_rank_nm(&j.ranked, l->prune->n, l->prune->m, pare_layer_pattern_axis(l),
-                              c->scratch, err));
-    else if (!strcmp(mode, "row"))
-        PARE_TRY(rank_rows(&j, c, err));
-    else
-        PARE_TRY(strcmp(mode, "balance")
-                     ? pare_rank_local(&j.ranked, c->threads, c->scratch, err)
-                     : pare_rank_balance(&j.ranked, &c->prune->settings.balance_gran, c->threads,
-                                         c->scratch, err));
+    PARE_TRY(pare_mask_job_rank(c, &j, err));
     pare_mask_job_write(&j);
     return 0;
 }
@@ -187,7 +192,7 @@ static bool follows(const struct pare_layer *l)
 
 static bool ranked_with(const struct pare_layer *a, const struct pare_layer *b)
 {
-    return a->entry == b->entry &&
+    return a->entry == b->entry && !a->prune->m &&
            (!a->compression->prune->settings.isomorphic || pare_layers_isomorphic(a, b));
 }
 
@@ -268,6 +273,7 @@ static int update_layer(struct pare_compression *c, bool global, int i, bool *ch
     struct pare_call_scope t;
     int rc;
 
+    global &= !c->layer[i].prune->m; /* a pattern is the same in every layer */
     if (!is_due(c, &c->layer[i]) || follows(&c->layer[i]) ||
         (global && !first_ranked_together(c, i)))
         return 0;
@@ -280,10 +286,12 @@ static int update_layer(struct pare_compression *c, bool global, int i, bool *ch
     return pare_at(err, rc, "layer '%s'", c->layer[i].info.name);
 }
 
-/* A pattern is counted within each layer. */
+/* A pattern is counted within each layer; other modes are ignored only if they are defaults. */
 static int check_pattern(const struct pare_compression *c, const char *mode, struct pare_err *err)
 {
-    for (int i = 0; i < pare_compression_layers(c); i++)
+    bool given = strcmp(c->prune->settings.mode, "default") != 0;
+
+    for (int i = 0; i < pare_compression_layers(c) && given; i++)
         if (c->layer[i].prune->m)
             return pare_fail(err, PARE_ECONFIG,
                              "layer '%s': pattern %s is the same in every layer, so mode=%s does "
@@ -314,7 +322,7 @@ int pare_compression_update_masks(struct pare_compression *c, struct pare_err *e
     bool global = !strcmp(mode, "global"), aware = pare_prune_by_groups(c);
     bool changed = false;
 
-    if (global || aware)
+    if (global)
         PARE_TRY(check_pattern(c, mode, err));
 
     if ((global || aware) && ranking_pruner(c)->calc_mask)

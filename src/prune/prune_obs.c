@@ -152,6 +152,7 @@ const struct pare_algorithm pare_pruner_obs = {
         &(const struct pare_pruner){
             .size = sizeof(struct pare_pruner),
             .granularity = "out_channel",
+            .mode = "global",
             .score = score,
             .fit = fit,
         },

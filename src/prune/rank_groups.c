@@ -264,7 +264,7 @@ int pare_rank_groups(struct pare_compression *c, struct pare_err *err)
         if (pare_layer_by_channels(&c->layer[i]))
             j[i].ranked.keep = j[i].next;
         else
-            PARE_TRY(pare_rank_local(&j[i].ranked, c->threads, c->scratch, err));
+            PARE_TRY(pare_mask_job_rank(c, &j[i], err));
         pare_mask_job_write(&j[i]);
     }
     return 0;
