@@ -33,8 +33,8 @@ const struct pare_opt pare_quant_options[] = {
               "equalize the weight ranges of consecutive layers first (cross-layer equalization)",
               0),
     PARE_FLAG("smooth", AT(smooth),
-              "divide inputs of linear layers by scales per channel first, where that pays off, and "
-              "multiply the weights by them (SmoothQuant)",
+              "divide inputs of linear layers by scales per channel first, where that pays off, "
+              "and multiply the weights by them (SmoothQuant)",
               0),
     PARE_FLAG("bias_correction", AT(bias_correction),
               "correct biases for the mean output error of quantized weights; unless specified, "

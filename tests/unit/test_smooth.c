@@ -58,7 +58,7 @@ static const char *random_weight(struct build *b, int64_t rows, int64_t columns,
     return build_floats(b, 2, t.dim, pare_f32(&t));
 }
 
-/* x * gain is read by a MatMul, a Gemm with the other order, and a Sigmoid, which must not change. */
+/* x * gain is read by a MatMul, a Gemm with the other order, and a Sigmoid, which must stay. */
 static struct pare_model *make(float outlier)
 {
     struct build b = { .opset = 13 };
