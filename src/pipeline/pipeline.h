@@ -62,7 +62,9 @@ struct pare_quantize_job {
     struct pare_export files;     /* what is written; files.onnx is needed */
     void (*on_step)(void *user, const struct pare_budget_step *s); /* of mixed precision; or NULL */
 
-    struct pare_model *folded; /* or NULL: nothing was folded */
+    struct pare_model *folded;   /* or NULL: nothing was folded */
+    struct pare_model *smoothed; /* or NULL: option "smooth" changed nothing */
+    int smoothed_layers;         /* whose inputs it scaled; -1: the option is off */
     struct pare_compression *compression;
     struct pare_metrics before, rounded, after; /* n is 0: not evaluated */
     double least;                               /* accuracy that o.max_drop allows */

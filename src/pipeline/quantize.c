@@ -16,11 +16,14 @@
 #include "../quant/presets.h"
 #include "../quant/quant_check.h"
 #include "../quant/quant_method.h"
+#include "../quant/smooth.h"
 
 const char *const *pare_quantize_presets(void)
 {
     return pare_preset_names;
 }
+
+#define SMOOTH_ITEMS 128 /* for the ranges of inputs */
 
 /* ---- folding -------------------------------------------------------------------------------- */
 
@@ -200,9 +203,10 @@ void pare_quantize_close(struct pare_quantize_job *j)
 {
     pare_compression_free(j->compression);
     pare_finetune_close(&j->tune);
+    pare_model_free(j->smoothed);
     pare_model_free(j->folded);
     j->compression = NULL;
-    j->folded = NULL;
+    j->folded = j->smoothed = NULL;
 }
 
 /* ---- work ----------------------------------------------------------------------------------- */
@@ -309,12 +313,42 @@ static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
                      100 * j->o.max_drop);
 }
 
+/* Option "smooth": the model with scaled inputs takes the place of the one that is quantized. */
+static int smooth_inputs(struct pare_quantize_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+    struct pare_quant_settings q;
+    struct pare_option_group shared = { "quantization", NULL, pare_quant_options, &q };
+    struct pare_smooth s = { .items = SMOOTH_ITEMS,
+                             .bits = { 8, 8 },
+                             .dist = f->dist,
+                             .progress = j->o.progress,
+                             .user = j->o.user };
+
+    PARE_TRY(pare_option_group_fill(&shared, j->given, j->n_given, f->arena, err));
+    j->smoothed_layers = q.smooth ? 0 : -1;
+    if (!q.smooth)
+        return 0;
+    if (!pare_finetune_has_data(f) || !f->observe)
+        return pare_fail(err, PARE_ECONFIG,
+                         "option 'smooth' needs data and quantization without training: use --data "
+                         "and no --epochs");
+    s.data = f->data[0];
+    s.threads = (int)f->options->c.threads;
+    PARE_TRY(pare_model_smooth(f->model, &s, &j->smoothed, err));
+    j->smoothed_layers = s.layers;
+    if (j->smoothed)
+        f->model = j->smoothed;
+    return 0;
+}
+
 /* Everything before the result is written. */
 static int work(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
 
     PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
+    PARE_TRY(smooth_inputs(j, err));
     PARE_TRY(pare_quantize_open(j, err));
     PARE_TRY(pare_compression_compress(j->compression, err));
     if (!pare_finetune_has_data(f))

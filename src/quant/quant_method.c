@@ -32,6 +32,10 @@ const struct pare_opt pare_quant_options[] = {
     PARE_FLAG("equalize", AT(equalize),
               "equalize the weight ranges of consecutive layers first (cross-layer equalization)",
               0),
+    PARE_FLAG("smooth", AT(smooth),
+              "divide inputs of linear layers by scales per channel first, where that pays off, "
+              "and multiply the weights by them (SmoothQuant)",
+              0),
     PARE_FLAG("bias_correction", AT(bias_correction),
               "correct biases for the mean output error of quantized weights; unless specified, "
               "only below 8 bits, with data and without training",

@@ -348,6 +348,27 @@ static void test_tiny_rows_against_all_levels(void **state)
     }
 }
 
+/* gptq fits the scales to its levels by least squares. */
+static void test_no_other_scale_improves_gptq(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        struct pare_gram_round r = problem(pare_find_rounding("gptq"), 3, form & 1, form & 2);
+
+        run(&r);
+        for (int row = 0; row < ROWS; row++)
+            for (int64_t b = 0; b < r.grid.blocks; b++)
+                for (int k = -1; k <= 1; k += 2) {
+                    float *s = &scale[row * r.grid.blocks + b], was = *s;
+                    double before = gram_error(&r, row);
+
+                    *s *= 1 + 0.05f * (float)k;
+                    assert_true(gram_error(&r, row) >= before);
+                    *s = was;
+                }
+    }
+}
+
 static void test_failing_allocations(void **state)
 {
     (void)state;
@@ -389,6 +410,7 @@ int main(void)
         TEST(test_kquant_recovers_a_grid),
         TEST(test_hqq_zero_point_is_the_mean_distance_from_the_levels),
         TEST(test_tiny_rows_against_all_levels),
+        TEST(test_no_other_scale_improves_gptq),
         TEST(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -301,6 +301,7 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
     s->bytes_after = j->quantize.bytes_after;
     s->trained = j->quantize.trained;
     s->note = j->quantize.note;
+    s->smoothed = j->quantize.smoothed_layers;
     s->history = j->common.train.progress.history;
     s->least = j->quantize.least;
     s->budget = j->quantize.budget;

@@ -271,6 +271,8 @@ static void print_totals(const struct pare_quantize_summary *v, int layers)
     print_check(v);
     if (equalized >= 0)
         printf("%d pairs of layers equalized\n", equalized);
+    if (v->smoothed >= 0)
+        printf("inputs of %d layers smoothed\n", v->smoothed);
     pare_metrics_print("float:", &v->before);
     pare_metrics_print("fake-quantized:", &v->rounded);
     pare_metrics_print("quantized file:", &v->after);
@@ -357,6 +359,8 @@ int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v
         json_object_set_new(all, "check", check_json(v));
     if (all && equalized >= 0)
         json_object_set_new(all, "equalized_pairs", json_integer(equalized));
+    if (all && v->smoothed >= 0)
+        json_object_set_new(all, "smoothed_layers", json_integer(v->smoothed));
     if (all && v->drop >= 0)
         json_object_set_new(all, "budget", budget_json(v));
     if (all && v->history)

@@ -11,6 +11,7 @@ struct pare_quantize_summary {
     double bytes_before, bytes_after;           /* of the files */
     bool trained;
     const char *note;       /* layers that are left as they are, and why; or NULL */
+    int smoothed;           /* layers whose inputs option "smooth" scaled; -1: the option is off */
     struct json_t *history; /* of the training, or NULL */
     double drop, least;     /* points that may be lost, below 0: any; the accuracy that must stay */
     struct pare_budget_report budget;

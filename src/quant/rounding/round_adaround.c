@@ -165,18 +165,14 @@ static int learn_rows(const struct pare_round_job *j, const struct pare_round_ro
 static int adaround(struct pare_round_job *j, struct pare_err *err)
 {
     const struct pare_gram_round *r = j->r;
-    const int64_t k = r->k, blocks = r->grid.blocks;
-    int64_t each = PARE_ROUND_CHUNK / (k * (int64_t)sizeof(double));
+    int64_t each = PARE_ROUND_CHUNK / (r->k * (int64_t)sizeof(double));
     struct pare_round_rows m;
 
     PARE_TRY(pare_round_gptq(j, err));
     each = each < 1 ? 1 : each > r->rows ? r->rows : each;
     PARE_TRY(pare_round_rows_new(j, each, &m, err));
     for (int64_t from = 0; from < r->rows; from += each) {
-        pare_round_rows_take(j, from, r->rows - from < each ? r->rows - from : each, 1, &m);
-        memcpy(m.level, j->level + from * k, (size_t)(m.n * k) * sizeof(*m.level));
-        memcpy(m.scale, r->scale + from * blocks, (size_t)(m.n * blocks) * sizeof(*m.scale));
-        memcpy(m.zero, r->zero + from * blocks, (size_t)(m.n * blocks) * sizeof(*m.zero));
+        pare_round_rows_resume(j, from, r->rows - from < each ? r->rows - from : each, &m);
         PARE_TRY(learn_rows(j, &m, err));
         pare_round_measure(j, &m);
         pare_round_descend(j, &m);

@@ -4,7 +4,8 @@
  * With inverse(H) = U' U, U upper, rounding column j with error e changes the columns after it by
  * -e / U_jj U_j,: (Frantar et al. 2022).  Scales are chosen per row by trying several, each with
  * all of its propagation, while that is cheap; else by the norm of the rounding error.  Scales of
- * groups are those of option rounding_scales.
+ * groups are those of option rounding_scales.  At last scales are fitted to the levels by least
+ * squares, and levels descend again.
  */
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #define TRIES 20   /* scales that are tried with propagation */
 #define LEAST 0.25 /* smallest part of the whole range that is tried */
 #define CHEAP 8e9  /* multiplications for all of them */
+#define REFITS 3   /* scales for the levels, then levels for the scales */
 
 /* Columns [from, to) of a row. */
 static void round_columns(const struct pare_round_job *j, const struct pare_round_rows *m,
@@ -97,6 +99,19 @@ static int fit_rows(const struct pare_round_job *j, struct pare_round_rows *m, s
     return 0;
 }
 
+/* Scales by least squares, and descent from there, while rows improve. */
+static int refit_rows(struct pare_round_job *j, int64_t from, int64_t n, struct pare_round_rows *m,
+                      struct pare_err *err)
+{
+    for (int i = 0; i < REFITS && !j->r->grid.given; i++) {
+        pare_round_rows_resume(j, from, n, m);
+        PARE_TRY(pare_round_refit(j, m, err));
+        pare_round_descend(j, m);
+        pare_round_keep(j, m);
+    }
+    return 0;
+}
+
 int pare_round_gptq(struct pare_round_job *j, struct pare_err *err)
 {
     struct pare_gram_round *r = j->r;
@@ -107,7 +122,9 @@ int pare_round_gptq(struct pare_round_job *j, struct pare_err *err)
     each = each < 1 ? 1 : each > r->rows ? r->rows : each;
     PARE_TRY(pare_round_rows_new(j, each * tries, &m, err));
     for (int64_t from = 0; from < r->rows; from += each) {
-        pare_round_rows_take(j, from, r->rows - from < each ? r->rows - from : each, tries, &m);
+        int64_t n = r->rows - from < each ? r->rows - from : each;
+
+        pare_round_rows_take(j, from, n, tries, &m);
         if (tries > 1)
             parts_of_range(j, &m);
         else
@@ -116,6 +133,7 @@ int pare_round_gptq(struct pare_round_job *j, struct pare_err *err)
         pare_round_measure(j, &m);
         pare_round_descend(j, &m);
         pare_round_keep(j, &m);
+        PARE_TRY(refit_rows(j, from, n, &m, err));
     }
     return 0;
 }

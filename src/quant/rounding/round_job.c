@@ -51,6 +51,19 @@ void pare_round_rows_take(const struct pare_round_job *j, int64_t from, int64_t 
         memcpy(m->target + i * k, j->target + (from + i / copies) * k, (size_t)k * sizeof(double));
 }
 
+void pare_round_rows_resume(const struct pare_round_job *j, int64_t from, int64_t n,
+                            struct pare_round_rows *m)
+{
+    const struct pare_gram_round *r = j->r;
+    const int64_t k = r->k, blocks = r->grid.blocks;
+
+    pare_round_rows_take(j, from, n, 1, m);
+    memcpy(m->level, j->level + from * k, (size_t)(n * k) * sizeof(*m->level));
+    memcpy(m->scale, r->scale + from * blocks, (size_t)(n * blocks) * sizeof(*m->scale));
+    memcpy(m->zero, r->zero + from * blocks, (size_t)(n * blocks) * sizeof(*m->zero));
+    pare_round_measure(j, m);
+}
+
 PARE_SIMD void pare_round_carry(double *w, const double *u, double e, int64_t n)
 {
     for (int64_t t = 0; t < n; t++)

@@ -61,6 +61,14 @@ int pare_round_fit(const struct pare_round_job *j, const struct pare_rounding_me
 /* Levels of the rows that are nearest to x (rows, k). */
 void pare_round_nearest(const struct pare_round_job *j, const double *x, struct pare_round_rows *m);
 
+/* Begin with the job's own levels and scales of n rows, measured. */
+void pare_round_rows_resume(const struct pare_round_job *j, int64_t from, int64_t n,
+                            struct pare_round_rows *m);
+
+/* Scales by least squares for the levels of the rows (copies: 1); then measure (round_refit.c). */
+int pare_round_refit(const struct pare_round_job *j, struct pare_round_rows *m,
+                     struct pare_err *err);
+
 /* w -= e u */
 void pare_round_carry(double *w, const double *u, double e, int64_t n);
 

@@ -1,0 +1,407 @@
+/* smooth.c - inputs of linear layers divided by a scale per channel (SmoothQuant).
+ *
+ *     W x = (W S) (x / S),   s_j = max|x_j|^a / max|w_j|^(1 - a)
+ *
+ * With one range for the whole input, a channel with outliers leaves few levels to the others.  For
+ * each input a is the one of 20 with the least expected error,
+ *     step_x^2 sum_j s_j^2 |w_j|^2 + sum_rows step_w^2 sum_j E[x_j^2] / s_j^2,
+ * and the input stays as it is unless that is well below the error without scales.  Layers that
+ * read the same value share its scales.
+ */
+#include "smooth.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../base/arena.h"
+#include "../base/clock.h"
+#include "../compress/grams.h"
+#include "../compress/wrap.h"
+#include "../data/loader.h"
+#include "../onnx/edit.h"
+#include "../op/channels.h"
+#include "../plan/shape_plans.h"
+#include "../tensor/tensor.h"
+
+#define BATCH 16
+#define CANDIDATES 20
+#define PAYS 0.7 /* largest error, relative to that without scales, for which a Mul is inserted */
+
+/* An input value and the layers that read it. */
+struct input {
+    const struct pare_value *v;
+    int64_t k;
+    double *lo, *hi, *power; /* (k) range and mean square of each channel */
+    double n;                /* positions */
+    double *s, *best;        /* (k) */
+};
+
+struct smoother {
+    const struct pare_model *m;
+    struct pare_smooth *o;
+    struct pare_arena *a;
+    struct pare_graph *g;
+    struct pare_layer_info *layer;
+    int n_layers;
+    int *input_of; /* of each layer; -1: it stays */
+    struct input *in;
+    int n;
+    struct pare_shape_plans plans;
+    const char **names;
+};
+
+/* ---- which inputs ---------------------------------------------------------------------------- */
+
+static bool is_smoothable(const struct smoother *s, const struct pare_layer_info *l)
+{
+    const struct pare_value *w = l->weight;
+    struct pare_gram g;
+
+    return pare_gram_of(l, &g) && l->node->op->layer.kind == PARE_LAYER_LINEAR && !l->shared &&
+           w->flags & PARE_V_CONST && !w->maker && pare_graph_only_consumer(s->g, w) &&
+           l->node->in[0]->maker && !(l->node->in[0]->flags & PARE_V_CONST) &&
+           pare_model_has_node(s->m, l->node);
+}
+
+static int add_input(struct smoother *s, const struct pare_value *v, int64_t k,
+                     struct pare_err *err)
+{
+    struct input *in = &s->in[s->n];
+    double **room[] = { &in->lo, &in->hi, &in->power, &in->s, &in->best };
+
+    *in = (struct input){ .v = v, .k = k };
+    for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++) {
+        *room[i] = pare_alloc(s->a, (size_t)k, sizeof(double));
+        if (!*room[i])
+            return pare_no_memory(err, "to smooth inputs");
+    }
+    s->names[s->n++] = v->name;
+    return 0;
+}
+
+static int find_inputs(struct smoother *s, struct pare_err *err)
+{
+    size_t n;
+
+    PARE_TRY(pare_model_layers(s->m, s->a, &s->g, &s->layer, &s->n_layers, err));
+    n = (size_t)s->n_layers + 1;
+    s->in = pare_alloc(s->a, n, sizeof(*s->in));
+    s->input_of = pare_alloc(s->a, n, sizeof(*s->input_of));
+    s->names = pare_alloc(s->a, n, sizeof(*s->names));
+    if (!s->in || !s->input_of || !s->names)
+        return pare_no_memory(err, "to smooth inputs");
+    for (int i = 0; i < s->n_layers; i++) {
+        const struct pare_value *v;
+        struct pare_gram g;
+        int k = 0;
+
+        s->input_of[i] = -1;
+        if (!is_smoothable(s, &s->layer[i]))
+            continue;
+        pare_gram_of(&s->layer[i], &g);
+        v = s->layer[i].node->in[0];
+        while (k < s->n && s->in[k].v != v)
+            k++;
+        if (k == s->n)
+            PARE_TRY(add_input(s, v, g.k, err));
+        s->input_of[i] = k;
+    }
+    return 0;
+}
+
+/* ---- ranges of the inputs -------------------------------------------------------------------- */
+
+static void observe(struct input *in, const struct pare_tensor *x)
+{
+    const float *v = pare_f32(x);
+    int64_t rows = pare_numel(x) / in->k;
+
+    for (int64_t r = 0; r < rows; r++, v += in->k)
+        for (int64_t j = 0; j < in->k; j++) {
+            double e = (double)v[j];
+
+            if (!(fabs(e) <= 1e30))
+                continue;
+            in->lo[j] = e < in->lo[j] ? e : in->lo[j];
+            in->hi[j] = e > in->hi[j] ? e : in->hi[j];
+            in->power[j] += e * e;
+        }
+    in->n += (double)rows;
+}
+
+static int run_batch(struct smoother *s, const struct pare_batch *b, struct pare_err *err)
+{
+    struct pare_tensor in[PARE_DATA_INPUTS], out[16];
+    struct pare_plan_opts o = { .threads = s->o->threads, .in = in, .batch = b->in[0].dim[0] };
+    struct pare_plan_build build = { .opts = &o, .observe = { s->names, s->n } };
+    struct pare_plan *plan;
+
+    memcpy(in, b->in, (size_t)b->n_in * sizeof(*in));
+    PARE_TRY(pare_shape_plans_get(&s->plans, s->m, &build, b->n_in, &plan, err));
+    if (plan->graph->n_out > 16)
+        return pare_fail(err, PARE_ELIMIT, "the model has more than 16 outputs");
+    PARE_TRY(pare_plan_execute(plan, in, out, err));
+    for (int i = 0; i < s->n && b->own > 0; i++)
+        observe(&s->in[i], pare_plan_value(plan, i));
+    return 0;
+}
+
+static int merge(const struct smoother *s, struct pare_err *err)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct input *in = &s->in[i];
+
+        PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_MIN, PARE_F64, in->lo, in->k, err));
+        PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_MAX, PARE_F64, in->hi, in->k, err));
+        PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_SUM, PARE_F64, in->power, in->k, err));
+        PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_SUM, PARE_F64, &in->n, 1, err));
+        for (int64_t j = 0; j < in->k && in->n > 0; j++)
+            in->power[j] /= in->n;
+    }
+    return 0;
+}
+
+static int run_batches(struct smoother *s, struct pare_loader *loader, bool fixed,
+                       struct pare_err *err)
+{
+    double start = pare_now();
+    int64_t seen = 0, size = 0;
+
+    while (seen < s->o->items) {
+        struct pare_progress p = { "smooth", seen, s->o->items, pare_now() - start };
+        const struct pare_batch *b;
+
+        if (s->o->progress && !s->o->progress(s->o->user, &p))
+            return pare_fail(err, PARE_ECANCEL, "the collection of ranges was canceled");
+        PARE_TRY(pare_loader_next(loader, &b, err));
+        if (!b && seen)
+            break; /* fewer items than asked for */
+        if (!b || (size && b->whole != size && fixed))
+            continue;
+        size = b->whole;
+        pare_dist_batch(s->o->dist, b->own, b->whole);
+        PARE_TRY(run_batch(s, b, err));
+        seen += b->whole;
+    }
+    return merge(s, err);
+}
+
+static int collect(struct smoother *s, struct pare_err *err)
+{
+    const struct pare_io *io;
+    struct pare_loader_opts o = { .train = true,
+                                  .batch = BATCH,
+                                  .seed = 1,
+                                  .rank = pare_dist_rank(s->o->dist),
+                                  .ranks = pare_dist_size(s->o->dist) };
+    struct pare_loader *loader = NULL;
+    bool fixed;
+    int rc;
+
+    o.n_inputs = pare_model_inputs(s->m, &io);
+    o.input = o.n_inputs > 0 ? io : NULL;
+    fixed = o.n_inputs > 0 && io[0].rank > 0 && io[0].dim[0] > 0;
+    if (fixed && o.ranks == 1)
+        o.batch = io[0].dim[0];
+    o.batch = o.batch > s->o->items ? s->o->items : o.batch;
+    rc = pare_loader_new(s->o->data, &o, &loader, err);
+    if (!rc)
+        rc = run_batches(s, loader, fixed, err);
+    pare_shape_plans_free(&s->plans);
+    pare_loader_free(loader);
+    return rc;
+}
+
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+/* The weight as (rows, k): strides. */
+static const float *weight_of(const struct pare_layer_info *l, int64_t *row, int64_t *column)
+{
+    const struct pare_value *w = l->weight;
+    struct pare_linear p;
+
+    l->node->op->linear(l->node, &p);
+    *row = p.w_out == 0 ? w->t.dim[1] : 1;
+    *column = p.w_out == 0 ? 1 : w->t.dim[1];
+    return w->t.data ? w->t.data : w->raw;
+}
+
+/* Expected error of the outputs of a layer with scales s, in units of 1/12. */
+static double error_of(const struct smoother *s, const struct pare_layer_info *l,
+                       const struct input *in, const double *by)
+{
+    int64_t row, column, rows = pare_numel(&l->weight->t) / in->k;
+    const float *w = weight_of(l, &row, &column);
+    double lo = 0, hi = 0, step, inputs = 0, weights = 0, power = 0;
+
+    for (int64_t j = 0; j < in->k; j++) {
+        lo = in->lo[j] / by[j] < lo ? in->lo[j] / by[j] : lo;
+        hi = in->hi[j] / by[j] > hi ? in->hi[j] / by[j] : hi;
+        power += in->power[j] / (by[j] * by[j]);
+    }
+    step = (hi - lo) / (ldexp(1, s->o->bits[1]) - 1);
+    for (int64_t r = 0; r < rows; r++) {
+        double most = 0;
+
+        for (int64_t j = 0; j < in->k; j++) {
+            double v = fabs((double)w[r * row + j * column]) * by[j];
+
+            most = v > most ? v : most;
+            inputs += v * v;
+        }
+        most /= ldexp(1, s->o->bits[0] - 1) - 1;
+        weights += most * most;
+    }
+    return step * step * inputs + weights * power;
+}
+
+static double error_of_input(const struct smoother *s, int i, const double *by)
+{
+    double sum = 0;
+
+    for (int l = 0; l < s->n_layers; l++)
+        if (s->input_of[l] == i)
+            sum += error_of(s, &s->layer[l], &s->in[i], by);
+    return sum;
+}
+
+/* The largest weight of each input channel over all layers that read it. */
+static void largest_weights(const struct smoother *s, int i, double *most)
+{
+    memset(most, 0, (size_t)s->in[i].k * sizeof(*most));
+    for (int l = 0; l < s->n_layers; l++) {
+        int64_t row, column, k = s->in[i].k;
+        const float *w;
+
+        if (s->input_of[l] != i)
+            continue;
+        w = weight_of(&s->layer[l], &row, &column);
+        for (int64_t r = 0; r < pare_numel(&s->layer[l].weight->t) / k; r++)
+            for (int64_t j = 0; j < k; j++) {
+                double v = fabs((double)w[r * row + j * column]);
+
+                most[j] = v > most[j] ? v : most[j];
+            }
+    }
+}
+
+/* Sets in->best; false: the input stays. */
+static bool choose_scales(const struct smoother *s, int i, double *most)
+{
+    struct input *in = &s->in[i];
+    double least, before;
+
+    for (int64_t j = 0; j < in->k; j++)
+        in->s[j] = 1;
+    before = error_of_input(s, i, in->s);
+    least = PAYS * before;
+    largest_weights(s, i, most);
+    if (!(before > 0) || !isfinite(before))
+        return false;
+    before = least;
+    for (int c = 1; c <= CANDIDATES; c++) {
+        double a = (double)c / CANDIDATES, e;
+
+        for (int64_t j = 0; j < in->k; j++) {
+            double x = in->hi[j] > -in->lo[j] ? in->hi[j] : -in->lo[j];
+            double v = x > 0 && most[j] > 0 ? pow(x, a) / pow(most[j], 1 - a) : 1;
+
+            in->s[j] = v < 1e-5 ? 1e-5 : v > 1e5 ? 1e5 : v;
+        }
+        e = error_of_input(s, i, in->s);
+        if (!(e < least))
+            continue;
+        least = e;
+        memcpy(in->best, in->s, (size_t)in->k * sizeof(double));
+    }
+    return least < before;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static int scale_weight(const struct smoother *s, struct pare_edit *e,
+                        const struct pare_layer_info *l, const struct input *in,
+                        struct pare_err *err)
+{
+    const struct pare_value *v = l->weight;
+    int64_t row, column;
+    const float *w = weight_of(l, &row, &column);
+    struct pare_tensor t = v->t;
+
+    (void)s;
+    t.data = NULL;
+    PARE_TRY(pare_tensor_alloc(pare_edit_arena(e), &t, err));
+    for (int64_t r = 0; r < pare_numel(&t) / in->k; r++)
+        for (int64_t j = 0; j < in->k; j++)
+            pare_f32_mut(&t)[r * row + j * column] = (float)((double)w[r * row + j * column] *
+                                                             in->best[j]);
+    PARE_TRY(pare_edit_drop_constant(e, v->name, err));
+    return pare_edit_constant(e, v->name, &t, err);
+}
+
+static int scale_input(const struct smoother *s, struct pare_edit *e, int i, struct pare_err *err)
+{
+    const struct input *in = &s->in[i];
+    struct pare_tensor t;
+    const char *by = pare_edit_name(e, in->v->name, "_smooth_scale");
+    const char *out = by ? pare_edit_name(e, in->v->name, "_smooth") : NULL;
+
+    if (!out)
+        return pare_no_memory(err, "to smooth inputs");
+    PARE_TRY(pare_tensor_new(pare_edit_arena(e), &t, PARE_F32, 1, &in->k, err));
+    for (int64_t j = 0; j < in->k; j++)
+        pare_f32_mut(&t)[j] = (float)(1 / in->best[j]);
+    PARE_TRY(pare_edit_constant(e, by, &t, err));
+    PARE_TRY(pare_edit_insert(e,
+                              &(struct pare_edit_node){ .type = "Mul",
+                                                        .in = { in->v->name, by },
+                                                        .out = out,
+                                                        .axis = -1 },
+                              err));
+    s->o->values++;
+    for (int l = 0; l < s->n_layers; l++) {
+        if (s->input_of[l] != i)
+            continue;
+        PARE_TRY(pare_edit_set_input(e, s->layer[l].node, 0, out, err));
+        PARE_TRY(scale_weight(s, e, &s->layer[l], in, err));
+        s->o->layers++;
+    }
+    return 0;
+}
+
+static int smooth(struct smoother *s, struct pare_model **out, struct pare_err *err)
+{
+    struct pare_edit *e = NULL;
+    int64_t most = 1;
+    double *room;
+    int rc = 0;
+
+    PARE_TRY(find_inputs(s, err));
+    if (!s->n)
+        return 0;
+    PARE_TRY(collect(s, err));
+    for (int i = 0; i < s->n; i++)
+        most = s->in[i].k > most ? s->in[i].k : most;
+    room = pare_alloc(s->a, (size_t)most, sizeof(*room));
+    if (!room)
+        return pare_no_memory(err, "to smooth inputs");
+    PARE_TRY(pare_edit_new(s->m, &e, err));
+    for (int i = 0; i < s->n && !rc; i++)
+        if (choose_scales(s, i, room))
+            rc = scale_input(s, e, i, err);
+    if (rc || !s->o->values) {
+        pare_edit_free(e);
+        return rc;
+    }
+    return pare_edit_model(e, out, err);
+}
+
+int pare_model_smooth(const struct pare_model *m, struct pare_smooth *o, struct pare_model **out,
+                      struct pare_err *err)
+{
+    struct smoother s = { .m = m, .o = o, .a = pare_arena_new(1 << 16) };
+    int rc = s.a ? smooth(&s, out, err) : pare_no_memory(err, "to smooth inputs");
+
+    pare_arena_free(s.a);
+    return pare_at(err, rc, "smooth");
+}

@@ -1,0 +1,197 @@
+/* test_smooth.c - inputs of linear layers divided by scales: the same function, a smaller error in
+ * 8 bits where a channel has outliers, nothing where none has, failing allocations. */
+#include "make_model.h"
+
+#include <math.h>
+
+#include "base/arena.h"
+#include "base/rng.h"
+#include "quant/smooth.h"
+
+#include <pare/data.h>
+
+enum { ITEMS = 64, K = 24, OUT = 10 };
+
+static struct pare_err err;
+static struct pare_data *data;
+static struct pare_tensor items;
+
+static void ok(int rc)
+{
+    if (rc)
+        fail_msg("%s", err.msg);
+}
+
+static int setup(void **state)
+{
+    struct pare_input in = { .t = { 0 } };
+    struct pare_arrays a = { .n = ITEMS, .input = &in, .n_inputs = 1, .batch = 8 };
+    struct pare_rng rng;
+
+    (void)state;
+    pool = pare_arena_new(1 << 16);
+    items = build_tensor(PARE_F32, 2, (int64_t[]){ ITEMS, K });
+    pare_rng_init(&rng, 5);
+    for (int64_t i = 0; i < pare_numel(&items); i++)
+        pare_f32_mut(&items)[i] = (float)pare_rng_normal(&rng);
+    in.t = items;
+    ok(pare_data_from_arrays(&a, &data, &err));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pare_data_free(data);
+    pare_arena_free(pool);
+    return 0;
+}
+
+static const char *random_weight(struct build *b, int64_t rows, int64_t columns, uint64_t seed)
+{
+    struct pare_tensor t = build_tensor(PARE_F32, 2, (int64_t[]){ rows, columns });
+    struct pare_rng rng;
+
+    pare_rng_init(&rng, seed);
+    for (int64_t i = 0; i < pare_numel(&t); i++)
+        pare_f32_mut(&t)[i] = (float)pare_rng_normal(&rng) * 0.3f;
+    return build_floats(b, 2, t.dim, pare_f32(&t));
+}
+
+/* x * gain is read by a MatMul, a Gemm with the other order, and a Sigmoid, which must stay. */
+static struct pare_model *make(float outlier)
+{
+    struct build b = { .opset = 13 };
+    const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ -1, K });
+    float gain[K];
+    const char *y;
+
+    for (int i = 0; i < K; i++)
+        gain[i] = i == 7 ? outlier : 1;
+    y = build_node(&b, "Mul", NAMES(x, build_floats(&b, 1, (int64_t[]){ K }, gain)), NOTHING);
+    build_output(&b, build_node(&b, "MatMul", NAMES(y, random_weight(&b, K, OUT, 1)), NOTHING));
+    build_output(&b, build_node(&b, "Gemm", NAMES(y, random_weight(&b, OUT, K, 2)),
+                                CAT(at_int("transB", 1))));
+    build_output(&b, build_node(&b, "Sigmoid", NAMES(y), NOTHING));
+    return build_model(&b);
+}
+
+static int smooth(const struct pare_model *m, struct pare_smooth *s, struct pare_model **out)
+{
+    *s = (struct pare_smooth){ .data = data, .items = 40, .bits = { 8, 8 }, .threads = 1 };
+    *out = NULL;
+    return pare_model_smooth(m, s, out, &err);
+}
+
+static void run(const struct pare_model *m, float *to[3])
+{
+    struct pare_plan_opts o = { .threads = 1, .in = &items, .n_in = 1 };
+    struct pare_tensor y[3];
+    struct pare_plan *p;
+
+    ok(pare_plan_new((struct pare_model *)(uintptr_t)m, &o, &p, &err));
+    ok(pare_plan_run(p, &items, 1, y, 3, &err));
+    for (int i = 0; i < 3; i++) {
+        to[i] = pare_alloc(pool, (size_t)pare_numel(&y[i]), sizeof(float));
+        memcpy(to[i], y[i].data, (size_t)pare_numel(&y[i]) * sizeof(float));
+    }
+    pare_plan_free(p);
+}
+
+static void test_the_function_stays_and_all_readers_share_the_scales(void **state)
+{
+    struct pare_model *m = make(60), *out;
+    struct pare_smooth s;
+    float *before[3], *after[3];
+
+    (void)state;
+    ok(smooth(m, &s, &out));
+    assert_non_null(out);
+    assert_int_equal(s.values, 1);
+    assert_int_equal(s.layers, 2);
+    run(m, before);
+    run(out, after);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < ITEMS * (i < 2 ? OUT : K); k++)
+            assert_true(fabsf(before[i][k] - after[i][k]) <= 1e-4f + 1e-5f * fabsf(before[i][k]));
+    pare_model_free(out);
+    pare_model_free(m);
+}
+
+/* The largest |x| of the layers' input, relative to the median channel's. */
+static void test_outliers_are_reduced(void **state)
+{
+    struct pare_model *m = make(60), *out;
+    struct pare_smooth s;
+    double most = 0, least = INFINITY;
+
+    (void)state;
+    ok(smooth(m, &s, &out));
+    assert_non_null(out);
+    for (int i = 0; i < out->graph->n_nodes; i++) {
+        const struct pare_node *n = out->graph->node[i];
+        const struct pare_value *by = n->n_in > 1 ? n->in[1] : NULL;
+
+        if (!by || !strstr(by->name, "_smooth_scale"))
+            continue;
+        for (int k = 0; k < K; k++) {
+            double v = (k == 7 ? 60 : 1) * (double)pare_f32(&by->t)[k];
+
+            most = v > most ? v : most;
+            least = v < least ? v : least;
+        }
+    }
+    assert_true(most > 0 && most / least < 20); /* 60 before */
+    pare_model_free(out);
+    pare_model_free(m);
+}
+
+static void test_even_inputs_stay(void **state)
+{
+    struct pare_model *m = make(1), *out;
+    struct pare_smooth s;
+
+    (void)state;
+    ok(smooth(m, &s, &out));
+    assert_null(out);
+    assert_int_equal(s.values, 0);
+    pare_model_free(m);
+}
+
+static void test_failing_allocations(void **state)
+{
+    struct pare_model *m = make(60), *out;
+    int failures = 0;
+
+    (void)state;
+    for (int n = 1;; n++) {
+        struct pare_smooth s;
+        bool reached;
+        int rc;
+
+        pare_oom_countdown = -n;
+        rc = smooth(m, &s, &out);
+        reached = pare_oom_countdown == 0;
+        pare_oom_countdown = 0;
+        pare_model_free(out);
+        failures += rc != 0;
+        assert_true(!rc || rc == PARE_ENOMEM);
+        if (!reached)
+            break;
+    }
+    assert_true(failures > 10);
+    pare_model_free(m);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_the_function_stays_and_all_readers_share_the_scales),
+        TEST(test_outliers_are_reduced),
+        TEST(test_even_inputs_stay),
+        TEST(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
