@@ -217,7 +217,7 @@ class Models(Folder):
     def test_interrupt_leaves_a_checkpoint_that_resumes(self):
         code = ("import sys; sys.path[:0] = %r\nfrom common import digits, pare\n"
                 "m = pare.new('lenet', (1, 8, 8), seed=1)\n"
-                "def show(p):\n    if p.done == 3: print('training', flush=True)\n"
+                "def show(p):\n    if p.done == 60: print('training', flush=True)\n"
                 "try:\n    m.train(digits(), epochs=%d, threads=1, progress=show, checkpoint='c d.safetensors', resume=True)\n"
                 "except KeyboardInterrupt: print('interrupted')\n"
                 "else: m.save('%s')\n")
