@@ -239,15 +239,16 @@ uninstall: ## remove what make install installed
 package = $(call compile,$(BUILD)/$(1),-DPARE_TESTS=OFF -DPARE_ONEDNN=ON -DPARE_MPI=$(2) -DCMAKE_INSTALL_PREFIX=/usr \
     -DPARE_ZSH_DIR=share/zsh/vendor-completions) && cd $(BUILD)/$(1) && { cpack -G DEB >cpack.log || { cat cpack.log; exit 1; }; }
 
-deb: ## build the Debian packages build/deb/pare_VERSION_ARCHITECTURE.deb and build/deb-mpi/pare-mpi_...
+deb: ## build the Debian packages build/deb/pare_VERSION_ARCHITECTURE.deb, python3-pare_VERSION_all.deb and build/deb-mpi/pare-mpi_...
 	@tools/deps.sh build deb
 	@$(call package,deb,OFF)
 	@$(call package,deb-mpi,ON)
+	@tools/python_deb.sh $(BUILD)/deb
 	@ls $(BUILD)/deb/*.deb $(BUILD)/deb-mpi/*.deb
 
 test-deb: deb ## as root: install these packages on a fresh Debian 12 and run them there
 	@tools/deps.sh build deb root
-	@tests/install/deb.sh $(BUILD)/deb/*.deb $(BUILD)/deb-mpi/*.deb
+	@tests/install/deb.sh $(BUILD)/deb/pare_*.deb $(BUILD)/deb-mpi/*.deb
 
 clean: ## remove the build folder
 	@rm -rf $(BUILD)

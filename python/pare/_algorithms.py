@@ -478,7 +478,9 @@ class Compression(Handle):
         o.size = sizeof(o)
         setattr(o, "pruner" if pruner is not None else "quantizer", text(algorithm))
         o.config = config_json(config)
-        o.given, o.n_given = given(options)
+        self._given, o.n_given = given(options)          # the library may keep these texts
+        o.given = self._given
+        self._opts = o
         o.registry = self.registry.pointer if self.registry else None
         o.seed, o.threads = seed, threads
         call("pare_compression_new", model.pointer, byref(o), byref(p))

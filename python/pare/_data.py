@@ -39,7 +39,7 @@ class Data(Handle):
         o.size = sizeof(o)
         pointer = c_void_p()
         call("pare_data_open", text(os.fspath(name)), split.encode(), byref(o), byref(pointer))
-        return cls(pointer)
+        return cls(pointer, (o, *keep))
 
     @classmethod
     def arrays(cls, x: Any, y: Any = None, batch: int = 64, shuffle: bool = True,

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
+import signal
 import sys
 import threading
 import time
@@ -105,7 +105,8 @@ def _own_signal_stack() -> None:
 class Watch:
     """`with Watch(progress) as fn:` gives the C function to pass as `progress`.  progress: True shows a
     bar on a terminal or in a notebook, False nothing, a function is called with a Progress and
-    cancels by returning False.  Exceptions of it, and Ctrl-C, cancel the operation and come out of it."""
+    cancels by returning False.  Exceptions of it, and Ctrl-C, cancel the operation and come out of
+    it; a second Ctrl-C ends the process."""
 
     def __init__(self, progress: Union[bool, None, ProgressFunction] = None) -> None:
         self.bar: Optional[Bar] = None
@@ -115,23 +116,44 @@ class Watch:
             self.bar = Bar()
             progress = self.bar
         self.function = progress or None
+        self.interrupted, self.installed = False, False
+        self.fn = d.pare_progress_fn(self._step)
 
     def _step(self, user: Any, p: Any) -> bool:
         try:
-            if self.function is None:            # still a place where Ctrl-C arrives
+            if self.interrupted:
+                raise KeyboardInterrupt
+            if self.function is None:            # still a place where signals arrive
                 return True
             c = p.contents
             answer = self.function(Progress(string(c.what), c.done, c.total, c.seconds))
-            return answer is not False
-        except BaseException as e:               # KeyboardInterrupt, too
+            return answer is not False and not self.interrupted
+        except BaseException as e:
+            self.interrupted = False
             pend(e)
             return False
 
+    # An exception of a signal handler could be raised anywhere in a callback, also where nothing
+    # catches it; so the handler only takes a note, which the next step reads.
+    def _interrupt(self, number: int, frame: Any) -> None:
+        self.interrupted = True
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     def __enter__(self) -> Any:
-        _own_signal_stack()
-        self.fn = d.pare_progress_fn(self._step)
+        if threading.current_thread() is threading.main_thread():
+            _own_signal_stack()
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, self._interrupt)
+                self.installed = True
         return self.fn
 
-    def __exit__(self, *unused: Any) -> None:
+    def __exit__(self, kind: Any = None, value: Any = None, trace: Any = None) -> None:
         if self.bar:
             self.bar.close()
+        if self.installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self.installed = False
+        if self.interrupted:
+            self.interrupted = False
+            if kind is None or kind.__name__ == "Canceled":
+                raise KeyboardInterrupt

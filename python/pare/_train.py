@@ -55,8 +55,9 @@ class Training(Handle):
         o.data = self.data.pointer if self.data else None
         o.valid = self.valid.pointer if self.valid else None
         o.teacher = teacher.pointer if teacher else None
-        o.given, o.n_given = given(options)
-        o.progress = self._fn = self._watch.__enter__()
+        self._given, o.n_given = given(options)          # the library keeps these texts
+        o.given = self._given
+        o.progress = self._watch.fn
         call("pare_training_new", model.pointer, byref(o), byref(pointer))
         super().__init__(pointer)
 
@@ -75,9 +76,9 @@ class Training(Handle):
 
         fn = _EPOCH_FN(each)
         try:
-            call("pare_training_run", self.pointer, fn, None)
+            with self._watch:
+                call("pare_training_run", self.pointer, fn, None)
         finally:
-            self._watch.__exit__()
             self.model._changed()
         return history
 

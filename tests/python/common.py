@@ -23,3 +23,19 @@ class Folder(unittest.TestCase):
         old = os.getcwd()
         os.chdir(self.folder)
         self.addCleanup(os.chdir, old)
+
+
+def digits(part="train"):
+    """Images (n, 1, 8, 8) in [0, 1] and labels of data/digits."""
+    import gzip
+    import struct
+    import numpy as np
+
+    def read(kind):
+        with gzip.open(os.path.join(ROOT, "data", "digits", f"{part}-{kind}-ubyte.gz")) as f:
+            head = f.read(4)
+            shape = struct.unpack(">%dI" % head[3], f.read(4 * head[3]))
+            return np.frombuffer(f.read(), np.uint8).reshape(shape)
+
+    x = read("images-idx3").astype(np.float32)
+    return (x / x.max())[:, None], read("labels-idx1").astype(np.int64)

@@ -208,6 +208,10 @@ class BuiltinQuantizer(core.Quantizer):
             n = self._count(w, site)
             scale, zero = getattr(w.module, site + "_scale"), getattr(w.module, site + "_zero_point")
             if scale.numel() == n and bool((scale > 0).all()):
+                q = w.layer.quant(site)
+                if site != "weight" and q.axis < 0:      # the first batch of a range that is tracked
+                    ends = (np.array([q.qmin, q.qmax]) - float(zero)) * float(scale)
+                    w.layer.quantize(site, ends.astype(np.float32), True)
                 w.layer.scale(site, n)[...] = numbers(scale)
                 w.layer.zero_point(site, n)[...] = numbers(zero)
 

@@ -351,6 +351,8 @@ class Pruner(Compressor):
     def _after_step(self) -> None:
         if self.engine is None:
             self.update_mask()
+            for w in self.modules_wrapper:
+                w.apply_masks()
 
     def compressed_masks(self) -> Dict[str, Dict[str, Any]]:
         return {w.name: {k: getattr(w, k + "_mask").clone() for k in ("weight", "bias")

@@ -1,0 +1,302 @@
+# test_model.py - models, data, training, compression and algorithms in Python.
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import unittest
+
+import numpy as np
+
+from common import ROOT, Folder, digits, pare
+
+try:
+    import torch
+except ImportError:
+    torch = None
+try:
+    import onnx
+except ImportError:
+    onnx = None
+
+
+class Filters(pare.Pruner):
+    "Keep filters with a large norm."
+    granularity, types = "out_channel", "Conv2d|Linear"
+    options = {"power": (float, 1.0, "exponent of the magnitude", 0.5, 4)}
+    seen = {}
+
+    def score(self, layer):
+        w = layer.weight
+        Filters.seen[layer.name] = (w.ctypes.data, w.flags.writeable)
+        return (np.abs(w) ** self.power).sum(axis=tuple(i for i in range(w.ndim) if i != layer.out_axis))
+
+
+class Models(Folder):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = pare.new("lenet", (1, 8, 8), seed=1)
+        cls.history = cls.model.train(digits(), digits("test"), epochs=3, threads=1, progress=False)
+
+    def test_training_reports_epochs(self):
+        self.assertEqual([e.epoch for e in self.history], [0, 1, 2])
+        self.assertGreater(self.history[-1].valid_accuracy, 0.8)
+        self.assertEqual(self.model.evaluate(digits("test"), progress=False).accuracy, self.history[-1].valid_accuracy)
+
+    def test_layers_and_tensors(self):
+        self.assertEqual([l.name for l in self.model.layers], ["conv1", "conv2", "fc1", "fc2"])
+        self.assertEqual(self.model.layers[0].type, "Conv2d")
+        self.assertIn("conv2", repr(self.model.inspect()))
+        self.assertIn("<td>conv2</td>", self.model._repr_html_())
+        w = self.model["conv1.weight"]
+        self.assertFalse(w.flags.writeable)
+        self.assertEqual(w.ctypes.data, self.model["conv1.weight"].ctypes.data)
+        with self.assertRaisesRegex(pare.Error, "'nothing' is not an initializer"):
+            self.model["nothing"]
+
+    def test_views_keep_the_model(self):
+        m = self.model.copy()
+        w = m["conv1.weight"]
+        expected = w.copy()
+        del m
+        gc.collect()
+        np.testing.assert_array_equal(w, expected)
+
+    def test_changed_weights_are_used_and_saved(self):
+        m = self.model.copy()
+        x = digits("test")[0][:4]
+        before = m.run(x)["output"]
+        m["fc2.bias"] = m["fc2.bias"] + 1
+        np.testing.assert_allclose(m.run(x)["output"], before + 1, atol=1e-5)
+        m.save("m.onnx")
+        np.testing.assert_allclose(pare.load("m.onnx").run(x)["output"], before + 1, atol=1e-5)
+        with self.assertRaisesRegex(pare.Error, "new value"):
+            m["fc2.bias"] = np.zeros(3, np.float32)
+        other = pare.new("lenet", (1, 8, 8), seed=9)
+        other.load_state_dict(self.model.state_dict())
+        np.testing.assert_array_equal(other.run(x)["output"], self.model.run(x)["output"])
+
+    def test_bytes_and_files(self):
+        x = digits("test")[0][:4]
+        expected = self.model.run({"input": x})["output"]
+        for m in (pare.load(self.model.to_bytes()), self.model.copy()):
+            np.testing.assert_array_equal(m.run(x)["output"], expected)
+        with self.assertRaises(pare.Error) as c:
+            pare.load("missing.onnx")
+        self.assertEqual(c.exception.code, "IO")
+        with self.assertRaisesRegex(pare.Error, "is not a model"):
+            pare.load(3)
+        with self.assertRaises(pare.Error):
+            pare.load(b"nonsense")
+
+    @unittest.skipUnless(onnx, "needs onnx")
+    def test_model_proto(self):
+        proto = self.model.to_onnx()
+        onnx.checker.check_model(proto)
+        self.assertEqual(pare.load(proto).params, self.model.params)
+
+    def test_wrong_inputs_are_errors(self):
+        with self.assertRaisesRegex(pare.Error, "no input 'y'"):
+            self.model.run({"y": np.zeros(3)})
+        with self.assertRaises(pare.Error):
+            self.model.run(np.zeros((1, 2, 8, 8), np.float32))
+
+    def test_prune_speedup_quantize_report(self):
+        before = self.model.state_dict()
+        small = pare.prune(self.model, "l1", sparsity=0.5, speedup=True, progress=False)
+        for name, value in before.items():
+            np.testing.assert_array_equal(self.model[name], value)       # the argument is not changed
+        self.assertLess(small.report.params_left, small.report.params)
+        small.train(digits(), epochs=2, teacher=self.model, threads=1, progress=False)
+        int8 = small.quantize("int8", data=digits(), progress=False)
+        self.assertGreater(int8.evaluate(digits("test"), progress=False)["top-1"], 0.8)
+        r = pare.report(self.model, small, int8, data=digits("test"), names=["a", "b", "c"], seconds=0.05, progress=False)
+        self.assertLess(r.rows[2]["bytes"], r.rows[0]["bytes"] / 5)
+        self.assertIn("top-1", r._repr_html_())
+
+    def test_same_masks_as_the_command(self):
+        command = os.path.join(os.environ.get("PARE_BUILD", os.path.join(ROOT, "build")), "pare")
+        if not os.path.exists(command):
+            self.skipTest("needs the command")
+        self.model.save("m.onnx")
+        for pruner in ("level", "l1", "fpgm"):
+            subprocess.run([command, "prune", "m.onnx", "--pruner", pruner, "--sparsity", "0.5", "-o", "p.onnx"],
+                           check=True, capture_output=True)
+            got, expected = pare.prune("m.onnx", pruner, sparsity=0.5, progress=False), pare.load("p.onnx")
+            for name in expected.tensors():
+                np.testing.assert_array_equal(got[name], expected[name])
+
+    def test_data_from_iterables(self):
+        x, y = digits("test")
+        expected = self.model.evaluate((x, y), progress=False).accuracy
+        batches = [(x[i:i + 50], y[i:i + 50]) for i in range(0, len(x), 50)]
+        self.assertEqual(self.model.evaluate(batches, progress=False).accuracy, expected)
+        self.assertEqual(self.model.evaluate(({"input": x}, y), progress=False).accuracy, expected)
+        if torch is not None:
+            loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y)),
+                                                 batch_size=40)
+            self.assertEqual(self.model.evaluate(loader, progress=False).accuracy, expected)
+        with self.assertRaisesRegex(pare.Error, "labels for"):
+            pare.Data.arrays(x, y[:5])
+
+    def test_lists_of_algorithms(self):
+        self.assertIn("l1", [p.name for p in pare.pruners()])
+        self.assertIn("int8", pare.presets())
+        qat = next(q for q in pare.quantizers() if q.name == "qat")
+        self.assertEqual([o.default for o in qat.options if o.name == "ema_decay"], [0.99])
+
+    # ---- algorithms ----
+    def test_python_pruner_equals_l1_without_copies(self):
+        Filters.seen.clear()
+        got = pare.prune(self.model, Filters, sparsity=0.5, progress=False)
+        expected = pare.prune(self.model, "l1", sparsity=0.5, progress=False)
+        for name in expected.tensors():
+            np.testing.assert_array_equal(got[name], expected[name])
+        self.assertTrue(all(not writable for _, writable in Filters.seen.values()))
+        m = self.model.copy()
+        c = pare.Compression(m, pruner=Filters, config=[{"sparsity": 0.5, "op_types": ["Conv2d"]}])
+        address = {l.name: l.weight.ctypes.data for l in c.layers}
+        c.compress(progress=False)
+        self.assertEqual({n: a for n, (a, _) in Filters.seen.items() if n in address}, address)
+
+    def test_options_are_checked_by_the_library(self):
+        pare.prune(self.model, Filters, sparsity=0.5, power=2, progress=False)
+        with self.assertRaisesRegex(pare.Error, r"option 'power' is 9, must be in \[0.5, 4\]"):
+            pare.prune(self.model, Filters, sparsity=0.5, power=9, progress=False)
+
+    def test_exceptions_have_their_traceback(self):
+        class Fails(Filters):
+            def score(self, layer):
+                return [][3]
+
+        try:
+            pare.prune(self.model, Fails, sparsity=0.5, progress=False)
+            self.fail("no exception")
+        except IndexError:
+            self.assertIn("return [][3]", traceback.format_exc())
+        pare.prune(self.model, "l1", sparsity=0.5, progress=False)       # nothing stays pending
+
+    def test_python_quantizer_trains(self):
+        class Largest(pare.Quantizer):
+            "Scale by the largest magnitude."
+            calls = 0
+
+            def quantize_weight(self, layer, w):
+                q = layer.quant("weight")
+                s = float(np.abs(w).max()) / q.qmax
+                layer.scale("weight")[...], layer.zero_point("weight")[...] = s, 0
+                return np.clip(np.round(w / s), q.qmin, q.qmax) * s
+
+            def backward(self, layer, site, x, gy):
+                Largest.calls += 1
+                return np.where(np.abs(x) > 1, 0, gy)
+
+        q = pare.quantize(self.model, quantizer=Largest, data=digits(), valid=digits("test"), epochs=1,
+                          train={"threads": 1}, progress=False,
+                          config=[{"quant_types": ["weight"], "quant_bits": 8, "quant_dtype": "int",
+                                   "op_types": ["Conv2d", "Linear"]}])
+        self.assertGreater(Largest.calls, 20)
+        self.assertGreater(q.report.after.accuracy, 0.8)
+
+    # ---- progress, interruption, threads ----
+    def test_progress_cancels(self):
+        seen = []
+
+        def progress(p):
+            seen.append(p)
+            return len(seen) < 5
+
+        with self.assertRaises(pare.Canceled):
+            self.model.copy().train(digits(), epochs=50, threads=1, progress=progress)
+        self.assertEqual(len(seen), 5)
+        self.assertEqual(seen[0].what, "train")
+
+    def test_interrupt_leaves_a_checkpoint_that_resumes(self):
+        code = ("import sys; sys.path[:0] = %r\nfrom common import digits, pare\n"
+                "m = pare.new('lenet', (1, 8, 8), seed=1)\n"
+                "def show(p):\n    if p.done == 60: print('training', flush=True)\n"
+                "try:\n    m.train(digits(), epochs=%d, threads=1, progress=show, checkpoint='c d.safetensors', resume=True)\n"
+                "except KeyboardInterrupt: print('interrupted')\n"
+                "else: m.save('%s')\n")
+        path = [os.path.dirname(os.path.abspath(__file__))]
+        child = subprocess.Popen([sys.executable, "-c", code % (path, 300, "x.onnx")], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(child.stdout.readline(), "training\n")
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=60)
+        self.assertEqual((out, child.returncode), ("interrupted\n", 0))
+        self.assertTrue(os.path.exists("c d.safetensors"))
+        r = subprocess.run([sys.executable, "-c", "import sys; sys.path[:0] = %r\nfrom common import digits, pare\n"
+                            "m = pare.new('lenet', (1, 8, 8), seed=1)\n"
+                            "h = m.train(digits(), epochs=300, threads=1, progress=False, checkpoint='c d.safetensors', "
+                            "resume=True, on_epoch=lambda e: False)\nprint(h[0].epoch > 0)\n" % path],
+                           capture_output=True, text=True)
+        self.assertEqual(r.stdout, "True\n", r.stderr)      # it resumes in the epoch of the checkpoint
+
+    def test_two_threads_with_two_models(self):
+        results = {}
+
+        def work(seed):
+            m = pare.new("lenet", (1, 8, 8), seed=seed)
+            m.train(digits(), epochs=1, threads=1, progress=False)
+            p = pare.prune(m, Filters if seed % 2 else "l1", sparsity=0.5, progress=False)
+            results[seed] = p.run(digits("test")[0][:8])["output"]
+
+        alone = {}
+        for seed in (1, 2):
+            work(seed)
+            alone[seed] = results.pop(seed)
+        threads = [threading.Thread(target=work, args=(s,)) for s in (1, 2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        for seed in (1, 2):
+            np.testing.assert_array_equal(results[seed], alone[seed])
+
+
+@unittest.skipUnless(torch, "needs PyTorch")
+class Torch(Folder):
+    class Net(torch.nn.Module if torch else object):
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.bn1 = torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
+            self.conv2, self.bn2 = torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
+            self.fc = torch.nn.Linear(8 * 64, 10)
+
+        def forward(self, x):
+            a = torch.relu(self.bn1(self.conv1(x)))
+            return self.fc(torch.relu(self.bn2(self.conv2(a)) + a).flatten(1))
+
+    def test_module_in_and_weights_back(self):
+        net = self.Net().train()
+        model = pare.load(net, torch.rand(2, 1, 8, 8))
+        self.assertTrue(net.training)
+        self.assertEqual(model.inputs[0].shape, (-1, 1, 8, 8))
+        self.assertLessEqual({n for n, _ in net.named_parameters()}, set(model.tensors()))
+        model.train(digits(), epochs=1, threads=1, progress=False)
+        model.to_torch()
+        net.eval()
+        x = torch.from_numpy(digits("test")[0][:9])
+        np.testing.assert_allclose(net(x).detach().numpy(), model.run(x)["output"], atol=1e-4)
+
+    def test_smaller_module_is_rebuilt(self):
+        net = self.Net().eval()
+        model = pare.load(net, input_shape=(1, 1, 8, 8))
+        small = pare.prune(model, "l1", sparsity=0.5, speedup=True, progress=False)
+        small.to_torch(net)
+        self.assertEqual(net.conv1.out_channels, 4)
+        self.assertEqual(net.bn1.num_features, 4)
+        x = torch.rand(3, 1, 8, 8)
+        np.testing.assert_allclose(net(x).detach().numpy(), small.run(x)["output"], atol=1e-4)
+
+    def test_module_without_example_is_an_error(self):
+        with self.assertRaisesRegex(pare.Error, "needs an example of its inputs"):
+            pare.load(self.Net())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,238 @@
+# test_nni.py - NNI's names on pare.Model and torch.nn.Module: masks and scales equal those of the command and NNI's formulas.
+import inspect
+import unittest
+import warnings
+
+import numpy as np
+
+from common import Folder, digits, pare
+
+from pare.nni.compression import pytorch, torch as nni
+from pare.nni.compression._names import PRUNERS, QUANTIZERS
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+warnings.filterwarnings("ignore", message=".*non-writable.*")
+
+
+def lenet():
+    model = pare.new("lenet", (1, 8, 8), seed=3)
+    model.train(digits(), epochs=1, threads=1, progress=False)
+    return model
+
+
+class Names(unittest.TestCase):
+    def test_both_packages_have_all_names(self):
+        for name in list(PRUNERS) + list(QUANTIZERS) + ["Compressor", "Pruner", "Quantizer", "WeightMasker", "QuantGrad",
+                                                        "QuantType", "ModelSpeedup", "apply_compression_results",
+                                                        "OneshotPruner"]:
+            self.assertTrue(inspect.isclass(getattr(nni, name)) or callable(getattr(nni, name)), name)
+            self.assertIs(getattr(nni, name), getattr(pytorch, name))
+
+    def test_algorithms_of_the_table_exist(self):
+        self.assertLessEqual(set(PRUNERS.values()), {p.name for p in pare.pruners()})
+        self.assertLessEqual(set(QUANTIZERS.values()), {q.name for q in pare.quantizers()})
+
+    def test_searching_pruners_say_what_to_use(self):
+        with self.assertRaisesRegex(pare.Error, "use pare.compress"):
+            nni.AutoCompressPruner(None, [])
+
+    def test_quant_type_has_both_spellings(self):
+        self.assertEqual(nni.QuantType.QUANT_OUTPUT, nni.QuantType.OUTPUT)
+        self.assertEqual({nni.QuantType.INPUT, nni.QuantType.WEIGHT, nni.QuantType.OUTPUT}.__len__(), 3)
+
+
+class OnModel(Folder):
+    """NNI's classes over a pare.Model: the library runs everything."""
+
+    def test_one_shot_masks_equal_the_library_s(self):
+        for name, pruner in (("LevelPruner", "level"), ("L1FilterPruner", "l1"), ("L2FilterPruner", "l2"),
+                             ("FPGMPruner", "fpgm")):
+            config = [{"sparsity": 0.5, "op_types": ["Conv2d"]}]
+            a, b = lenet(), lenet()
+            p = getattr(nni, name)(a, config)
+            self.assertIs(p.compress(), a)
+            expected = pare.prune(b, pruner, config=config)
+            for w in p.get_modules_wrapper():
+                np.testing.assert_array_equal(a[w.name + ".weight"], expected[w.name + ".weight"])
+
+    def test_custom_masker_sees_the_library_s_memory(self):
+        seen = {}
+
+        class MyMasker(nni.WeightMasker):
+            def calc_mask(self, sparsity, wrapper, wrapper_idx=None):
+                w = wrapper.module.weight.data
+                seen[wrapper.name] = np.asarray(w).ctypes.data == wrapper.layer.weight.ctypes.data
+                return {"weight_mask": np.abs(w) > np.quantile(np.abs(w), sparsity)}
+
+        class MyPruner(nni.OneshotPruner):
+            masker = MyMasker
+
+        model = lenet()
+        pruner = MyPruner(model, [{"sparsity": 0.5, "op_types": ["Conv2d"]}])
+        pruner.compress()
+        self.assertEqual(seen, {"conv1": True, "conv2": True})
+        self.assertAlmostEqual(float((model["conv2.weight"] == 0).mean()), 0.5, 2)
+        pruner.export_model("m.npz", "mask.npz", onnx_path="m.onnx", input_shape=[1, 1, 8, 8])
+        masks = np.load("mask.npz")
+        self.assertEqual(len([k for k in masks if k.startswith("conv2")]) > 0, True)
+        other = lenet()
+        nni.apply_compression_results(other, "mask.npz")
+        np.testing.assert_array_equal(other["conv2.weight"], model["conv2.weight"])
+
+    def test_training_with_collector_and_custom_quantizer(self):
+        calls = {"w": 0, "b": 0, "c": 0}
+
+        class Clip(nni.QuantGrad):
+            @staticmethod
+            def quant_backward(tensor, grad_output, quant_type):
+                calls["b"] += 1
+                if quant_type == nni.QuantType.QUANT_OUTPUT:
+                    grad_output[abs(tensor) > 4] = 0
+                return grad_output
+
+        class Q(nni.Quantizer):
+            def __init__(self, model, config_list, optimizer=None):
+                super().__init__(model, config_list, optimizer)
+                self.quant_grad = Clip
+
+            def quantize_weight(self, weight, wrapper, **kwargs):
+                calls["w"] += 1
+                return (weight * 64).round() / 64
+
+            def quantize_output(self, output, wrapper, **kwargs):
+                return (output * 16).round() / 16
+
+        model = lenet()
+        training = pare.Training(model, optimizer="sgd", lr=0.01, progress=False, threads=1)
+        q = Q(model, [{"quant_types": ["weight", "output"], "quant_bits": 8, "op_types": ["Conv2d"]}], training)
+        q.compress()
+
+        def collect(wrapper, inputs, output):
+            calls["c"] += 1
+
+        number = q.add_activation_collector(collect)
+        x, y = digits()
+        first = training.step(x[:64], y[:64])
+        for i in range(64, 640, 64):
+            last = training.step(x[i:i + 64], y[i:i + 64])
+        self.assertTrue(np.isfinite(first) and np.isfinite(last))
+        self.assertGreater(min(calls["w"], calls["b"]), 10)
+        self.assertGreaterEqual(calls["c"], 10)
+        before = calls["c"]
+        q.remove_activation_collector(number)
+        training.step(x[:64], y[:64])
+        self.assertEqual(calls["c"], before)
+        w = model["conv1.weight"] * 64
+        np.testing.assert_allclose(w, np.round(w), atol=1e-4)
+
+    def test_model_speedup(self):
+        model = lenet()
+        nni.L1FilterPruner(model, [{"sparsity": 0.5, "op_types": ["Conv2d"]}]).compress()
+        x = np.random.default_rng(0).random((3, 1, 8, 8), dtype=np.float32)
+        expected = model.run(x)["output"]
+        smaller = nni.ModelSpeedup(model, x, None).speedup_model()
+        self.assertLess(smaller.params, model.params)
+        np.testing.assert_allclose(smaller.run(x)["output"], expected, atol=1e-4)
+
+    def test_wrong_mask_shape_is_an_error(self):
+        class P(nni.Pruner):
+            def calc_mask(self, wrapper, wrapper_idx=None):
+                return {"weight_mask": np.ones(3)}
+
+        with self.assertRaisesRegex(ValueError, "shape"):
+            P(lenet(), [{"sparsity": 0.5, "op_types": ["Conv2d"]}]).compress()
+
+
+@unittest.skipUnless(torch, "needs PyTorch")
+class OnModule(Folder):
+    """The formulas of NNI 1.9 in PyTorch against the masks of the classes here."""
+
+    def net(self):
+        torch.manual_seed(1)
+        return torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3))
+
+    def masks(self, name, sparsity=0.5, **options):
+        net = self.net()
+        getattr(nni, name)(net, [{"sparsity": sparsity, "op_types": ["Conv2d"]}], **options).compress()
+        return [net[i].weight_mask for i in (0, 2)], [self.net()[i].weight.detach() for i in (0, 2)]
+
+    def test_filter_norms(self):
+        for name, power in (("L1FilterPruner", 1), ("L2FilterPruner", 2)):
+            for mask, w in zip(*self.masks(name)):
+                score = w.abs().pow(power).flatten(1).sum(1)
+                threshold = torch.topk(score, int(len(score) * 0.5), largest=False)[0].max()
+                expected = (score > threshold).float()[:, None, None, None].expand_as(w)
+                self.assertTrue(torch.equal(mask, expected), name)
+
+    def test_fpgm(self):
+        for mask, w in zip(*self.masks("FPGMPruner")):
+            f = w.flatten(1)
+            distance = torch.stack([(f - f[i]).pow(2).sum(1).sqrt().sum() for i in range(len(f))])
+            removed = torch.topk(distance, int(len(f) * 0.5), largest=False)[1]
+            expected = torch.ones_like(w)
+            expected[removed] = 0
+            self.assertTrue(torch.equal(mask, expected))
+
+    def test_qat_scales(self):
+        """Of NNI: weight range now; output range with decay 0.99, first batch as it is."""
+        net = self.net()
+        opt = torch.optim.SGD(net.parameters(), lr=0.0)
+        nni.QAT_Quantizer(net, [{"quant_types": ["weight", "output"], "quant_bits": {"weight": 8, "output": 8},
+                                 "op_types": ["Conv2d"]}], opt).compress()
+        lo = hi = None
+        for i in range(5):
+            x = torch.randn(4, 3, 8, 8)
+            out = torch.nn.functional.conv2d(x, net[0].module.weight, net[0].module.bias)
+            a, b = float(out.min()), float(out.max())
+            lo, hi = (a, b) if lo is None else (0.99 * lo + 0.01 * a, 0.99 * hi + 0.01 * b)
+            net(x).sum().backward()
+            opt.step()
+        levels = 255
+        self.assertAlmostEqual(float(net[0].module.output_scale), (max(hi, 0) - min(lo, 0)) / levels, 5)
+        w = net[0].module.old_weight.detach()
+        self.assertAlmostEqual(float(net[0].module.weight_scale), float(w.max() - w.min()) / levels, 6)
+
+    def test_every_quantizer_trains(self):
+        x, y = (torch.from_numpy(a[:256]) for a in digits())
+        for name, algorithm in QUANTIZERS.items():
+            if algorithm == "ptq":                       # needs data, see pare.quantize()
+                continue
+            torch.manual_seed(0)
+            net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.ReLU(),
+                                      torch.nn.Linear(32, 10))
+            opt = torch.optim.Adam(net.parameters(), lr=3e-3)
+            types = ["weight"]
+            bits = 1 if algorithm == "bnn" else 8
+            getattr(nni, name)(net, [{"quant_types": types, "quant_bits": bits, "op_types": ["Linear"]}], opt).compress()
+            losses = []
+            for _ in range(40):
+                opt.zero_grad()
+                loss = torch.nn.functional.cross_entropy(net(x), y)
+                loss.backward()
+                opt.step()
+                losses.append(float(loss))
+            self.assertLess(losses[-1], losses[0], name)
+
+    def test_pruners_by_statistics(self):
+        x, y = (torch.from_numpy(a[:256]) for a in digits())
+        for name in ("ActivationAPoZRankFilterPruner", "ActivationMeanRankFilterPruner", "TaylorFOWeightFilterPruner"):
+            torch.manual_seed(0)
+            net = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(),
+                                      torch.nn.Linear(288, 10))
+            opt = torch.optim.SGD(net.parameters(), lr=0.01)
+            getattr(nni, name)(net, [{"sparsity": 0.5, "op_types": ["Conv2d"]}], opt, statistics_batch_num=2).compress()
+            zeros = []
+            for _ in range(3):
+                opt.zero_grad()
+                torch.nn.functional.cross_entropy(net(x), y).backward()
+                opt.step()
+                zeros.append(float((net[0].weight_mask == 0).float().mean()))
+            self.assertEqual(zeros, [0, 0.5, 0.5], name)
+
+
+if __name__ == "__main__":
+    unittest.main()
