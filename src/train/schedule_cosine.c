@@ -18,8 +18,7 @@ struct conf {
     int64_t t_max;
     double min_lr;
     const char *by;
-    int64_t restart;
-    double restart_mult;
+    int64_t restart, restart_mult;
 };
 
 static const struct pare_opt opts[] = {
@@ -28,8 +27,8 @@ static const struct pare_opt opts[] = {
     PARE_FLOAT("min_lr", offsetof(struct conf, min_lr), "minimum learning rate", 0, 0, 1e30),
     PARE_INT("restart", offsetof(struct conf, restart),
              "epochs until the rate starts again from the top (0 = never)", 0, 0, 1e9),
-    PARE_FLOAT("restart_mult", offsetof(struct conf, restart_mult),
-               "epochs after a restart, relative to those before", 1, 1, 1000),
+    PARE_INT("restart_mult", offsetof(struct conf, restart_mult),
+             "epochs after a restart, relative to those before", 1, 1, 1000),
     PARE_CHOICE("by", offsetof(struct conf, by), "update the rate every epoch or every step",
                 "step", "epoch|step"),
     PARE_OPT_END
@@ -41,7 +40,7 @@ static void find_period(const struct conf *c, double *t, double *T)
     *T = (double)c->restart;
     if (c->restart_mult <= 1)
         *t = fmod(*t, *T);
-    for (; *t >= *T; *T *= c->restart_mult)
+    for (; *t >= *T; *T *= (double)c->restart_mult)
         *t -= *T;
 }
 
