@@ -48,6 +48,7 @@ struct pare_data_opts {
     bool mono;                  /* mix the channels of sounds */
     pare_progress_fn *progress; /* of opening a large set; NULL: none */
     void *user;                 /* argument of progress() */
+    int64_t cutout;             /* side of a square of each training image that becomes 0 */
 };
 
 /* Open a data set by name ("digits", "fashion-mnist") or by path for a split: "train", "val" or

@@ -16,6 +16,7 @@
 struct sums {
     double signal[PARE_DATA_OUTPUTS], noise[PARE_DATA_OUTPUTS];
     double divergence, rows; /* of output 0 */
+    double loss, labels;     /* the same: sum of losses, number of labels */
     double others;           /* rows of output 0 that are not class scores */
 };
 
@@ -40,7 +41,7 @@ void pare_held_out_divide(struct pare_held_out *h, int64_t most)
 
 double pare_output_cost(const struct pare_output_distance *d)
 {
-    return isnan(d->divergence) ? d->noise : d->divergence;
+    return !isnan(d->loss) ? d->loss : isnan(d->divergence) ? d->noise : d->divergence;
 }
 
 double pare_held_out_db(double noise)
@@ -127,8 +128,24 @@ static double divergence_of(const float *x, const float *y, int64_t n, bool prob
     return isfinite(sum) ? sum : INFINITY;
 }
 
-static void compare_classes(struct pair *p, const struct pare_tensor *x,
-                            const struct pare_tensor *y)
+static void add_loss(struct pair *p, const struct pare_tensor *label, int64_t i, const float *y,
+                     int64_t n)
+{
+    bool probability = is_probability(y, n);
+    int64_t at = label->data && label->dtype == PARE_I64 && label->rank == 1 && i < label->dim[0]
+                     ? pare_i64(label)[i]
+                     : -1;
+    double loss;
+
+    if (at < 0 || at >= n)
+        return;
+    loss = -log_of(y[at], log_sum(y, n, probability), probability);
+    p->sums->loss += isfinite(loss) ? loss : INFINITY;
+    p->sums->labels++;
+}
+
+static void compare_classes(struct pair *p, const struct pare_tensor *label,
+                            const struct pare_tensor *x, const struct pare_tensor *y)
 {
     int64_t n = x->rank == 2 ? x->dim[1] : 0, known = p->h->data->y.data ? p->h->data->classes : 0;
 
@@ -146,6 +163,7 @@ static void compare_classes(struct pair *p, const struct pare_tensor *x,
         }
         p->sums->divergence += divergence_of(u, v, n, probability);
         p->sums->rows++;
+        add_loss(p, label, i, v, n);
     }
 }
 
@@ -164,7 +182,7 @@ static int run_batch(struct pair *p, const struct pare_batch *b, struct pare_err
     for (int i = 0; i < p->n_out; i++)
         compare(p, i, &out[0][i], &out[1][i]);
     if (p->n_out > 0)
-        compare_classes(p, &out[0][0], &out[1][0]);
+        compare_classes(p, &b->y, &out[0][0], &out[1][0]);
     return 0;
 }
 
@@ -201,16 +219,17 @@ static int finish(struct pair *p, struct pare_output_distance *d, struct pare_er
 {
     struct sums *s = p->sums;
     struct pare_dist *all = p->h->dist;
-    double n = p->n_out, sum = 0, v[3] = { s->divergence, s->rows, s->others };
+    double n = p->n_out, sum = 0, v[] = { s->divergence, s->rows, s->others, s->loss, s->labels };
 
     PARE_TRY(pare_dist_merge(all, PARE_MERGE_MAX, PARE_F64, &n, 1, err));
-    PARE_TRY(pare_dist_merge(all, PARE_MERGE_SUM, PARE_F64, v, 3, err));
+    PARE_TRY(pare_dist_merge(all, PARE_MERGE_SUM, PARE_F64, v, 5, err));
     PARE_TRY(pare_dist_merge(all, PARE_MERGE_SUM, PARE_F64, s->signal, PARE_DATA_OUTPUTS, err));
     PARE_TRY(pare_dist_merge(all, PARE_MERGE_SUM, PARE_F64, s->noise, PARE_DATA_OUTPUTS, err));
     for (int i = 0; i < (int)n; i++)
         sum += s->signal[i] > 0 ? s->noise[i] / s->signal[i] : s->noise[i] > 0;
     d->noise = n > 0 ? sum / n : INFINITY;
     d->divergence = v[1] > 0 && v[2] == 0 ? v[0] / v[1] : NAN;
+    d->loss = v[1] > 0 && v[2] == 0 && v[4] == v[1] ? v[3] / v[4] : NAN;
     return 0;
 }
 
@@ -250,7 +269,7 @@ int pare_held_out_compare(const struct pare_held_out *h, const struct pare_model
     struct pair p = { .h = h, .a = pare_arena_new(1 << 16) };
     int rc;
 
-    *d = (struct pare_output_distance){ INFINITY, NAN };
+    *d = (struct pare_output_distance){ INFINITY, NAN, NAN };
     if (!p.a)
         return pare_no_memory(err, "to compare outputs");
     rc = compare_models(&p, m, d, err);

@@ -33,6 +33,9 @@ struct pare_output_distance {
     /* Of class scores: the mean of the Kullback-Leibler divergence of the class probabilities from
      * the original's, in nats; NaN: output 0 has no class scores. */
     double divergence;
+
+    /* Of class scores: the mean cross-entropy of y' with the labels, in nats; NaN: no labels. */
+    double loss;
 };
 
 /* Output 0 has class scores if the set has labels of as many classes as there are columns, or if
@@ -40,8 +43,10 @@ struct pare_output_distance {
 int pare_held_out_compare(const struct pare_held_out *h, const struct pare_model *m,
                           struct pare_output_distance *d, struct pare_err *err);
 
-/* Which is closer?  Divergence where there is one: a change of scale or a common shift is noise,
- * but leaves the classes as they are. */
+/* Which is better: by the loss where there are labels, else by the divergence where there are class
+ * scores (a change of scale or a common shift is noise, but leaves the classes as they are), else
+ * by the noise.  The loss also tells where a model becomes better than the original, whose own
+ * statistics may be those of a moving average at the end of a training. */
 double pare_output_cost(const struct pare_output_distance *d);
 
 /* The signal-to-noise ratio in dB, at most 200. */

@@ -109,6 +109,9 @@ const struct pare_opt pare_data_options[] = {
     PARE_INT("pad", AT(pad),
         "in training, pad images by N black pixels on each side before cropping", 0, 0, MAX_PAD),
     PARE_FLAG("flip", AT(flip), "in training, mirror images at random", 0),
+    PARE_INT("cutout", AT(cutout),
+        "in training, set a square of N x N pixels at a random place to the mean (0: none)", 0, 0,
+        MAX_SIDE),
     PARE_FLOAT("holdout", AT(holdout),
         "fraction of the training items to use for validation", 0, 0, 0.99),
     PARE_INT("limit", AT(limit), "use at most N randomly chosen items; 0: all", 0, 0, 1e15),
@@ -258,11 +261,11 @@ static int check_plain(const struct pare_data_opts *o, struct pare_err *err)
 {
     bool norm = strcmp(o->norm, "auto") && strcmp(o->norm, "none");
 
-    if (o->resize.n || o->crop.n || o->pad || o->flip || o->mean.n || o->std.n || o->scale > 0 ||
+    if (o->resize.n || o->crop.n || o->pad || o->flip || o->cutout || o->mean.n || o->std.n || o->scale > 0 ||
         norm || strcmp(o->pixels, "auto") || strcmp(o->channels, "rgb"))
         return pare_fail(err, PARE_ECONFIG,
                          "the model's inputs get its arrays as stored: 'resize', 'crop', 'pad', "
-                         "'flip', 'norm', 'pixels', 'channels', 'mean', 'std' and 'scale' do not "
+                         "'flip', 'cutout', 'norm', 'pixels', 'channels', 'mean', 'std' and 'scale' do not "
                          "apply");
     return 0;
 }
@@ -279,9 +282,9 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
     PARE_TRY(check_sides("crop", &o->crop, err));
     if (d->n_inputs)
         return check_plain(o, err);
-    if (!p->is_image && (o->resize.n || o->crop.n || o->pad || o->flip))
+    if (!p->is_image && (o->resize.n || o->crop.n || o->pad || o->flip || o->cutout))
         return pare_fail(err, PARE_ECONFIG,
-                         "'resize', 'crop', 'pad' and 'flip' are for images, but items have %d "
+                         "'resize', 'crop', 'pad', 'flip' and 'cutout' are for images, but items have %d "
                          "dimension%s",
                          d->item.rank, d->item.rank == 1 ? "" : "s");
     if (o->resize.n && d->dtype != PARE_U8)
@@ -480,8 +483,10 @@ static int take_opts(const struct pare_data_opts *from, struct pare_data_opts *t
     to->pixels = to->pixels ? to->pixels : usual.pixels;
     to->channels = to->channels ? to->channels : usual.channels;
     to->batch = to->batch ? to->batch : usual.batch;
-    if (to->pad < 0 || to->pad > MAX_PAD || to->limit < 0 || !(to->holdout >= 0))
-        return pare_fail(err, PARE_ECONFIG, "option 'pad', 'limit' or 'holdout' is out of range");
+    if (to->pad < 0 || to->pad > MAX_PAD || to->limit < 0 || !(to->holdout >= 0) ||
+        to->cutout < 0 || to->cutout > MAX_SIDE)
+        return pare_fail(err, PARE_ECONFIG,
+                         "option 'pad', 'limit', 'holdout' or 'cutout' is out of range");
     return 0;
 }
 

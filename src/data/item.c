@@ -147,6 +147,21 @@ static int open_item(const struct pare_data *d, int64_t i, struct pare_arena *a,
     return h != p->h || w != p->w ? pare_rescale(a, p, h, w, err) : 0;
 }
 
+/* Cutout (DeVries and Taylor 2017): a square at a random center, clipped at the borders, becomes 0,
+ * which is the mean after normalization. */
+static void cut_out(const struct window *v, int64_t channels, int64_t side, struct pare_rng *rng,
+                    float *out)
+{
+    int64_t y = (int64_t)pare_rng_below(rng, (uint64_t)v->H) - side / 2;
+    int64_t x = (int64_t)pare_rng_below(rng, (uint64_t)v->W) - side / 2;
+    int64_t top = y > 0 ? y : 0, bottom = y + side < v->H ? y + side : v->H;
+    int64_t left = x > 0 ? x : 0, right = x + side < v->W ? x + side : v->W;
+
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t i = top; i < bottom && left < right; i++)
+            memset(out + (c * v->H + i) * v->W + left, 0, (size_t)(right - left) * sizeof(*out));
+}
+
 /* A window of v->H x v->W of an image, (C, H, W). */
 static int load_window(const struct pare_data *d, struct pare_image *p, struct pare_rng *rng,
                        struct window *v, float *out, struct pare_arena *a, struct pare_err *err)
@@ -156,6 +171,8 @@ static int load_window(const struct pare_data *d, struct pare_image *p, struct p
         PARE_TRY(to_floats(a, p, err));
     for (int64_t c = 0; c < p->c; c++)
         plane(d, p, v, c, out + c * v->H * v->W);
+    if (rng && d->opts.cutout)
+        cut_out(v, p->c, d->opts.cutout, rng, out);
     return 0;
 }
 

@@ -56,6 +56,10 @@ int pare_finetune_options(struct pare_finetune *f, struct pare_err *err)
     PARE_TRY(pare_train_options_make(f->given, f->n_given, f->tutor != NULL, f->arena, &f->options,
                                      err));
     s = f->options;
+    if (s->c.ema > 0 && f->quantized)
+        return pare_fail(err, PARE_ECONFIG,
+                         "ema averages float weights, which quantized training does not keep: "
+                         "quantize without --ema");
     if (s->c.resume && !s->c.checkpoint)
         return pare_fail(err, PARE_ECONFIG, "--resume needs --checkpoint: the file to resume from");
     s->trainer.dist = f->dist;

@@ -137,6 +137,7 @@ static int measure(struct chooser *s, enum pare_repair_way w, bool estimated, st
     PARE_TRY(pare_held_out_compare(&s->held, c->model, &d, err));
     c->db[w] = pare_held_out_db(d.noise);
     c->divergence[w] = d.divergence;
+    c->loss[w] = d.loss;
     if (w != PARE_WAY_NONE && !(pare_output_cost(&d) < BETTER * s->best))
         return 0;
     s->best = pare_output_cost(&d);
@@ -190,7 +191,7 @@ static void prepare(struct chooser *s)
     c->fitted = c->corrected = 0;
     c->estimated = false;
     for (int i = 0; i < PARE_REPAIR_WAYS; i++)
-        c->db[i] = c->divergence[i] = NAN;
+        c->db[i] = c->divergence[i] = c->loss[i] = NAN;
 }
 
 int pare_repair_choose(struct pare_repair_choice *c, struct pare_err *err)
@@ -218,7 +219,9 @@ const char *pare_repair_choice_text(const struct pare_repair_choice *c, struct p
             continue;
         text = pare_sprintf(a, "%s%s %s %.1f dB", text, i ? "," : "",
                             pare_repair_way_name((enum pare_repair_way)i), c->db[i]);
-        if (text && !isnan(c->divergence[i]))
+        if (text && !isnan(c->loss[i]))
+            text = pare_sprintf(a, "%s (loss %.3g)", text, c->loss[i]);
+        else if (text && !isnan(c->divergence[i]))
             text = pare_sprintf(a, "%s (KL %.3g)", text, c->divergence[i]);
     }
     return text ? pare_sprintf(a, "%s; kept: %s", text, pare_repair_way_name(c->kept)) : NULL;

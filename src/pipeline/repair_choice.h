@@ -30,7 +30,8 @@ struct pare_repair_choice {
 
     /* Results. */
     double db[PARE_REPAIR_WAYS]; /* of the outputs on held-out items; NaN: not tried */
-    double divergence[PARE_REPAIR_WAYS]; /* of class probabilities, which decide; NaN: none */
+    double divergence[PARE_REPAIR_WAYS]; /* of class probabilities, see held_out.h; NaN: none */
+    double loss[PARE_REPAIR_WAYS];       /* with labels; NaN: there are none */
     enum pare_repair_way kept;
     int64_t items;  /* held out */
     int fitted;     /* layers, of what was kept */

@@ -16,6 +16,8 @@
 
 #include "../base/clock.h"
 #include "checkpoint.h"
+#include "ema.h"
+#include "mixup.h"
 #include "param_layout.h"
 
 struct run {
@@ -34,6 +36,8 @@ struct run {
     double loss_sum, seen, right; /* sums over the epoch so far */
     bool classes;                 /* items have one label each, so there is an accuracy */
     bool stopping;                /* some process has asked to stop */
+    struct pare_ema *ema;         /* NULL: none */
+    struct pare_mixup *mixup;     /* NULL: none */
 };
 
 /* Has the limit of updates been reached? */
@@ -114,6 +118,8 @@ static int save_numbers(struct pare_checkpoint *k, const struct run *r, struct p
 
     PARE_TRY(pare_checkpoint_set(k, "optimizer", r->t->o.optimizer->name, err));
     PARE_TRY(pare_checkpoint_set(k, "precision", precision_of(r), err));
+    PARE_TRY(pare_checkpoint_set_float(k, "ema", r->c->ema, err));
+    PARE_TRY(pare_checkpoint_set_float(k, "mixup", r->c->mixup, err));
     PARE_TRY(pare_checkpoint_set_int(k, "epoch", r->epoch, err));
     PARE_TRY(pare_checkpoint_set_int(k, "step", r->t->optim->step, err));
     PARE_TRY(pare_checkpoint_set_int(k, "born", r->t->optim->born, err));
@@ -142,6 +148,7 @@ static int save_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
         if (r->kept)
             PARE_TRY(pare_checkpoint_add(k, "best", all_name(r, i), &r->kept[i], err));
     }
+    PARE_TRY(pare_ema_save(r->ema, k, err));
     PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
     for (int i = 0; i < n; i++)
         PARE_TRY(pare_checkpoint_add(k, "optim", slot[i].name, &slot[i].t, err));
@@ -205,6 +212,7 @@ static int load_tensors(struct pare_checkpoint *k, struct run *r, struct pare_er
         if (r->kept)
             PARE_TRY(pare_checkpoint_load(k, "best", all_name(r, i), &r->kept[i], err));
     }
+    PARE_TRY(pare_ema_load(r->ema, k, err));
     PARE_TRY(pare_optim_state(r->t->optim, k->arena, &slot, &n, err));
     for (int i = 0; i < n; i++)
         PARE_TRY(pare_checkpoint_load(k, "optim", slot[i].name, &slot[i].t, err));
@@ -228,12 +236,30 @@ static int check_setting(const struct pare_checkpoint *k, const char *key, const
                      key, of, now, key);
 }
 
+/* The same for a number; a checkpoint of an earlier version has none, which is 0. */
+static int check_number(const struct pare_checkpoint *k, const char *key, double now,
+                        struct pare_err *err)
+{
+    double of = 0;
+
+    if (pare_checkpoint_get(k, key))
+        PARE_TRY(pare_checkpoint_get_float(k, key, &of, err));
+    if (of == now)
+        return 0;
+    return pare_fail(err, PARE_ECONFIG,
+                     "the checkpoint is of a training with %s %g, this one has %g; set the same, "
+                     "or start from the beginning",
+                     key, of, now);
+}
+
 /* The optimizer's state is of no use to another one; another precision computes other bits. */
 static int check_settings(const struct pare_checkpoint *k, const struct run *r,
                           struct pare_err *err)
 {
     PARE_TRY(check_setting(k, "optimizer", r->t->o.optimizer->name, err));
-    return check_setting(k, "precision", precision_of(r), err);
+    PARE_TRY(check_setting(k, "precision", precision_of(r), err));
+    PARE_TRY(check_number(k, "ema", r->c->ema, err));
+    return check_number(k, "mixup", r->c->mixup, err);
 }
 
 static int load(struct run *r, struct pare_err *err)
@@ -290,9 +316,13 @@ static int one_step(struct run *r, const struct pare_batch *b, struct pare_err *
 
     pare_dist_batch(r->t->o.dist, b->own, b->whole);
     r->t->stop = stop_requested(r);
-    PARE_TRY(pare_trainer_gradient(r->t, b->in, &b->y, &s, err));
+    if (r->mixup)
+        PARE_TRY(pare_mixup_batch(r->mixup, b, r->t->optim->step, err));
+    r->t->mixup = r->mixup;
+    PARE_TRY(pare_trainer_gradient(r->t, r->mixup ? r->mixup->in : b->in, &b->y, &s, err));
     r->stopping = r->t->stop;
     PARE_TRY(pare_trainer_update(r->t, lr_of(r, r->t->optim->step), err));
+    pare_ema_update(r->ema);
     r->loss_sum += s.loss * (double)s.n;
     r->seen += (double)s.n;
     r->right += (double)s.top1;
@@ -330,7 +360,7 @@ static int run_batches(struct run *r, double start, bool *ended, struct pare_err
         if (r->c->checkpoint_steps && r->t->optim->step % r->c->checkpoint_steps == 0) {
             pare_trainer_block_params(r->t, false);
             PARE_TRY(save(r, err));
-            pare_trainer_block_params(r->t, pare_params_may_block(r->t));
+            pare_trainer_block_params(r->t, !r->ema && pare_params_may_block(r->t));
         }
     }
     return 0;
@@ -341,7 +371,7 @@ static int batches(struct run *r, double start, bool *ended, struct pare_err *er
 {
     int rc;
 
-    pare_trainer_block_params(r->t, pare_params_may_block(r->t));
+    pare_trainer_block_params(r->t, !r->ema && pare_params_may_block(r->t));
     rc = run_batches(r, start, ended, err);
     pare_trainer_block_params(r->t, false);
     return rc;
@@ -374,7 +404,8 @@ static bool is_better(const struct pare_metric_value *m, double than)
     return m->lower_is_better ? m->value < than : m->value > than;
 }
 
-static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
+/* With averages, of the model that has these. */
+static int validate_now(struct run *r, struct pare_epoch *e, struct pare_err *err)
 {
     struct pare_eval_opts o = {
         .threads = r->t->o.threads,
@@ -412,6 +443,16 @@ static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
             PARE_TRY(copy_all(r, false, err));
     }
     return 0;
+}
+
+static int validate(struct run *r, struct pare_epoch *e, struct pare_err *err)
+{
+    int rc;
+
+    pare_ema_swap(r->ema);
+    rc = validate_now(r, e, err);
+    pare_ema_swap(r->ema);
+    return rc;
 }
 
 static int one_epoch(struct run *r, struct pare_err *err)
@@ -468,6 +509,8 @@ static int prepare(struct run *r, struct pare_err *err)
     r->best_epoch = -1;
     if (r->c->keep_best && r->valid && r->valid->y.data)
         PARE_TRY(make_kept(r, err));
+    if (r->c->ema > 0)
+        PARE_TRY(pare_ema_new(r->t, r->c->ema, r->arena, &r->ema, err));
     if (r->c->resume && r->c->checkpoint)
         PARE_TRY(is_there(r, r->c->checkpoint, &there, err));
     if (there)
@@ -487,6 +530,8 @@ static int loop(struct run *r, struct pare_err *err)
         return save(r, err);
     if (r->kept && r->best_epoch >= 0)
         PARE_TRY(copy_all(r, true, err));
+    else
+        pare_ema_swap(r->ema);
     /* Hooks that act at the end of an epoch, for example pruners, also see the end of the last one;
      * what they change is not undone. */
     if (r->epoch >= r->c->epochs && r->t->o.hooks.at_epoch)
@@ -531,8 +576,12 @@ int pare_train(struct pare_trainer *t, const struct pare_data *train, const stru
                        err, PARE_ECONFIG,
                        "'%s' has no labels to train with; give a teacher to train without them",
                        train->name);
+    if (!rc && c->mixup > 0)
+        rc = pare_mixup_new(c->mixup, c->seed, &r.mixup, err);
     if (!rc)
         rc = loop(&r, err);
+    t->mixup = NULL;
+    pare_mixup_free(r.mixup);
     *result = (struct pare_train_result){ .epochs = r.epoch,
                                           .steps = t->optim->step,
                                           .best = r.best_epoch < 0 ? NAN : r.best,

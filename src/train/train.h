@@ -95,6 +95,8 @@ struct pare_train_conf {
     bool only_stopped;        /* write it only when stopped */
     bool resume;              /* resume from `checkpoint` if it exists */
     uint64_t seed;            /* of shuffling and augmentation */
+    double ema;               /* decay of the averages that are validated and kept; 0: none */
+    double mixup;             /* alpha, see mixup.h; 0: items are not mixed */
     const volatile int *stop; /* if it becomes not 0, write the checkpoint and return */
     void *user;               /* for the callbacks, which may be NULL */
     void (*on_batch)(void *user, const struct pare_train_status *p);

@@ -66,6 +66,13 @@ static const struct pare_opt train_opts[] = {
              "batches to re-estimate the statistics of batch normalizations with, for train "
              "--bn-only and for prune without fine-tuning (0 = off)",
              100, 0, 1e9),
+    PARE_FLOAT("ema", AT(ema),
+               "validate and keep an exponential moving average of the weights with this decay, "
+               "0.999 for example (0 = off)",
+               0, 0, 0.999999),
+    PARE_FLOAT("mixup", AT(mixup),
+               "mix pairs of items and their labels, by shares from Beta(X, X) (0 = off)", 0, 0,
+               100),
     PARE_INT("seed", AT(seed), "seed of shuffling, augmentation and Dropout", 0, 0, 9e15),
     PARE_INT("threads", AT(threads), "threads to use (0 = all cores)", 0, 0, 1024),
     PARE_CHOICE(
@@ -260,6 +267,8 @@ static void copy_conf(struct pare_train_options *s)
     s->train.checkpoint_steps = c->checkpoint_steps;
     s->train.resume = c->resume;
     s->train.seed = (uint64_t)c->seed;
+    s->train.ema = c->ema;
+    s->train.mixup = c->mixup;
 }
 
 static int make_links(struct setup *u, struct pare_err *err)

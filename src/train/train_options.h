@@ -24,6 +24,7 @@ struct pare_train_options_conf {
     int64_t seed, threads;
     const char *precision;
     int64_t recalibrate; /* batches; 0: none */
+    double ema, mixup;   /* 0: none */
 };
 
 struct pare_train_options {

@@ -1,5 +1,6 @@
 /* trainer.c - train a model step by step: forward, loss, backward, update, hooks. */
 #include "trainer.h"
+#include "mixup.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -474,6 +475,9 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
                                 &score->loss, err));
     else
         PARE_TRY(loss_without_labels(t, score, err));
+    if (t->mixup)
+        PARE_TRY(pare_mixup_loss(t->mixup, t, pare_plan_out_grad(t->plan[t->at]), &score->loss,
+                                 err));
     if (t->o.dist)
         weight_loss(t, score);
     if (t->teacher[t->at])

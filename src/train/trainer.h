@@ -23,6 +23,7 @@
 struct pare_trainer;
 
 struct pare_checkpoint;
+struct pare_mixup;
 
 /* Callbacks of training; each may be NULL.  An error ends the training. */
 struct pare_hooks {
@@ -128,6 +129,7 @@ struct pare_trainer {
     struct pare_tensor out; /* output 0 of the current batch; data NULL: consumed */
     struct pare_allreduce allreduce;
     struct pare_blocked_param blocked;
+    const struct pare_mixup *mixup; /* of the current batch; NULL: its items are not mixed */
     struct pare_score whole; /* of the batch of all processes, after the backward pass */
     bool stop;               /* a vote to stop; after the backward pass: some process voted */
 };

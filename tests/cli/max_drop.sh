@@ -3,9 +3,9 @@ pare new lenet --input 1,8,8 --seed 1 -o m.onnx >/dev/null
 pare train m.onnx --data digits --epochs 5 --threads 1 -q -o t.onnx
 numbers() { sed 's/[0-9][0-9]*\.[0-9]*/N/g'; }
 try() { echo "--- $*"; pare "$@" --threads 1 -q -o out.onnx 2>&1 | numbers; ls | grep ^out; rm -rf out*; }
-try prune t.onnx --pruner l1 --sparsity 0.8 --data digits
-try prune t.onnx --pruner l1 --sparsity 0.8 --data digits --max-drop 3
-try prune t.onnx --pruner l1 --sparsity 0.8 --data digits --max-drop 3 --valid none
+try prune t.onnx --pruner l1 --sparsity 0.8 --no-repair --data digits
+try prune t.onnx --pruner l1 --sparsity 0.8 --no-repair --data digits --max-drop 3
+try prune t.onnx --pruner l1 --sparsity 0.8 --no-repair --data digits --max-drop 3 --valid none
 try prune t.onnx --pruner l1 --sparsity 0.8 --speedup --no-bench --no-verify --data digits --epochs 2 --max-drop 50 |
     grep -v "^parameters\|^MACs\|^file"
 try train t.onnx --data digits --lr 0.3 --epochs 1
@@ -23,7 +23,7 @@ rm plain.onnx limited.onnx
 cat >recipe.json <<EOF
 {"model": "t.onnx", "data": "digits", "output": "out.onnx", "seconds": 0, "max_drop": 3, "threads": 1,
  "steps": [{"step": "prune", "pruner": "level", "sparsity": 0.1},
-           {"step": "prune", "pruner": "l1", "sparsity": 0.8}]}
+           {"step": "prune", "pruner": "l1", "sparsity": 0.8, "repair": false}]}
 EOF
 pare compress recipe.json -q 2>&1 | numbers
 ls out.steps

@@ -14,7 +14,7 @@ r, s = json.load(open("r.json")), json.load(open("s.json"))
 print("pruned below 0.8 of the accuracy:", r["masked"]["accuracy"] < 0.8 * r["before"]["accuracy"])
 print("repaired above 0.9 of it:", r["after"]["accuracy"] > 0.9 * r["before"]["accuracy"])
 for v in r["repair"], s["repair"]:
-    kl = v["divergence"]
+    kl = v["loss"]
     print("ways:", ", ".join(kl), "- kept the best:", kl[v["kept"]] <= 1.001 * min(kl.values()))
 PY
 pare prune t.onnx --pruner level --sparsity 0.5 --data digits --threads 1 -o e.onnx | sed -n 's/.*: as it is .*, statistics .*kept: .*/level: statistics only/p'

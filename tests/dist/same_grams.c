@@ -4,8 +4,39 @@
 #include <stdio.h>
 
 #include "base/arena.h"
+#include "compress/fisher.h"
 #include "compress/grams.h"
 #include "compress/wrap.h"
+
+/* Fisher information by all processes and by one, with and without labels. */
+static int collect_fisher(struct pare_model *m, struct pare_data *data, struct pare_gram *g, int n,
+                          struct pare_dist *dist, double *worst, struct pare_err *err)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+
+    for (int own = 0; own < 2; own++) {
+        struct pare_fisher_source s = { .model = m, .data = data, .items = 300, .own = own,
+                                        .threads = 1 };
+        struct pare_fisher shared[8] = { 0 }, alone[8] = { 0 };
+
+        for (int i = 0; i < n; i++)
+            shared[i].layer = alone[i].layer = g[i].layer;
+        PARE_TRY(pare_fisher_collect(&s, a, alone, n, err));
+        s.dist = dist;
+        PARE_TRY(pare_fisher_collect(&s, a, shared, n, err));
+        for (int i = 0; i < n; i++) {
+            double size = 0, off = fabs(alone[i].count - shared[i].count);
+
+            for (int64_t k = 0; k < alone[i].n; k++) {
+                size = fmax(size, fabs(alone[i].f[k]));
+                off = fmax(off, fabs(alone[i].f[k] - shared[i].f[k]));
+            }
+            *worst = fmax(*worst, size > 0 ? off / size : 1);
+        }
+    }
+    pare_arena_free(a);
+    return 0;
+}
 
 static int collect(const char *path, struct pare_dist *dist, double *worst, struct pare_err *err)
 {
@@ -40,6 +71,7 @@ static int collect(const char *path, struct pare_dist *dist, double *worst, stru
         }
         *worst = fmax(*worst, off / size);
     }
+    PARE_TRY(collect_fisher(m, data, alone, count, dist, worst, err));
     pare_data_free(data);
     pare_model_free(m);
     pare_arena_free(a);
@@ -58,7 +90,7 @@ int main(int argc, char **argv)
     if (rc)
         fprintf(stderr, "same_grams: %s\n", err.msg);
     else if (pare_dist_rank(dist) == 0)
-        printf("%d processes: Grams agree to %s\n", pare_dist_size(dist),
+        printf("%d processes: Grams and Fisher information agree to %s\n", pare_dist_size(dist),
                worst < 1e-12 ? "1e-12" : "less than 1e-12");
     rc = rc || !(worst < 1e-12);
     pare_dist_close(dist);

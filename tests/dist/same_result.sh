@@ -21,8 +21,13 @@ compare() {
 compare sgd 1e-6 train m.onnx
 compare momentum 1e-6 train m.onnx --momentum 0.9 --weight-decay 1e-3 --clip-norm 1
 compare syncbn 3e-5 train bn.onnx --sync-bn
+compare ema 1e-6 train m.onnx --ema 0.9
+compare repair 1e-5 prune m.onnx --pruner l1 --sparsity 0.4 --dependency-aware
 compare level 1e-6 prune m.onnx --pruner level --sparsity 0.6
 compare taylor 1e-6 prune m.onnx --pruner taylor --sparsity 0.4 --training-steps 10
 compare apoz 1e-6 prune m.onnx --pruner apoz --sparsity 0.4 --training-steps 10
 compare qat 1e-6 quantize m.onnx --quantizer qat --config "$config"
 compare lsq 1e-6 quantize m.onnx --quantizer lsq --config "$config"
+# Pairs are in one process if its part of every batch has an even size.
+opts=$(echo "$opts" | sed 's/402/400/')
+compare mixup 1e-6 train m.onnx --mixup 0.4 --cutout 3

@@ -69,6 +69,32 @@ static void test_rates_at_extreme_steps(void **state)
     pare_arena_free(a);
 }
 
+/* PyTorch's CosineAnnealingWarmRestarts(T_0=2, T_mult=2). */
+static void test_cosine_restarts(void **state)
+{
+    static const double want[] = { 1, 0.5, 1, 0.85355339, 0.5, 0.14644661, 1, 0.96193977 };
+    struct pare_arena *a = pare_arena_new(1 << 14);
+    struct case_name c = { .name = "cosine", .n = 2 };
+    struct pare_lr s = { .base = 1, .epoch_steps = 3, .total_steps = 100 };
+    struct pare_err err;
+
+    (void)state;
+    c.key[0] = "restart";
+    c.value[0] = "2";
+    c.key[1] = "restart_mult";
+    c.value[1] = "2";
+    assert_int_equal(pare_find_schedule(c.name, &s.type, &err), 0);
+    s.conf = case_conf(a, &c, s.type->opts, s.type->conf_size);
+    for (int64_t t = 0; t < 8; t++)
+        assert_true(fabs(pare_lr(&s, 3 * t) - want[t]) < 1e-7);
+    c.value[1] = "1";
+    s.conf = case_conf(a, &c, s.type->opts, s.type->conf_size);
+    for (int64_t t = 0; t < 60; t++)
+        assert_true(fabs(pare_lr(&s, t) - pare_lr(&s, t % 6)) < 1e-12);
+    assert_true(pare_lr(&s, INT64_MAX / 2) <= 1);
+    pare_arena_free(a);
+}
+
 static void test_unknown_names_are_errors(void **state)
 {
     const struct pare_schedule *s;
@@ -86,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rates_match_pytorch),
         cmocka_unit_test(test_rates_at_extreme_steps),
+        cmocka_unit_test(test_cosine_restarts),
         cmocka_unit_test(test_unknown_names_are_errors),
     };
 

@@ -38,18 +38,21 @@ int pare_repair_print(const struct pare_repair_choice *r, struct pare_arena *a,
 
 json_t *pare_repair_json(const struct pare_repair_choice *r)
 {
-    json_t *db = json_object(), *kl = json_object();
+    json_t *db = json_object(), *kl = json_object(), *loss = json_object();
 
-    for (int i = 0; i < PARE_REPAIR_WAYS && db && kl; i++) {
+    for (int i = 0; i < PARE_REPAIR_WAYS && db && kl && loss; i++) {
         const char *name = pare_repair_way_name((enum pare_repair_way)i);
 
         if (!isnan(r->db[i]))
             json_object_set_new(db, name, pare_json_real(r->db[i]));
         if (!isnan(r->divergence[i]))
             json_object_set_new(kl, name, pare_json_real(r->divergence[i]));
+        if (!isnan(r->loss[i]))
+            json_object_set_new(loss, name, pare_json_real(r->loss[i]));
     }
-    return json_pack("{s:s, s:o, s:o, s:I, s:i, s:i, s:b}", "kept", pare_repair_way_name(r->kept),
-                     "db", db, "divergence", kl, "items", (json_int_t)r->items, "layers", r->fitted, "corrected",
+    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:i, s:i, s:b}", "kept",
+                     pare_repair_way_name(r->kept), "db", db, "divergence", kl, "loss", loss,
+                     "items", (json_int_t)r->items, "layers", r->fitted, "corrected",
                      r->corrected, "recalibrated", r->estimated);
 }
 
