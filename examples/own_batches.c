@@ -50,7 +50,9 @@ static int score(struct pare_compression *c, struct pare_layer *l, float *score,
     return !sum ? err->code : pare_compression_steps(c) < 10 ? PARE_NOT_YET : 0;
 }
 
-static const struct pare_pruner prune = { sizeof(prune), "out_channel", NULL, NULL, score };
+static const struct pare_pruner prune = { .size = sizeof(prune),
+                                          .granularity = "out_channel",
+                                          .score = score };
 static const struct pare_algorithm active = { .abi = PARE_ABI,
                                               .size = sizeof(active),
                                               .name = "active",
