@@ -20,11 +20,11 @@ struct job {
     const struct pare_input_gram *m;
     const struct pare_obs_options *o;
     struct pare_arena *a;
-    struct pare_hessian *h;            /* by group of the convolution */
-    int64_t block, parts, rows;        /* rows of a unit; groups that it has rows of; rows of each */
-    int32_t *group, *most;             /* of the pattern, by column; by group */
-    double *inverse, *w;               /* of the span: (groups, k, k), (rows, k) */
-    int64_t from, k;                   /* the span */
+    struct pare_hessian *h;     /* by group of the convolution */
+    int64_t block, parts, rows; /* rows of a unit; groups that it has rows of; rows of each */
+    int32_t *group, *most;      /* of the pattern, by column; by group */
+    double *inverse, *w;        /* of the span: (groups, k, k), (rows, k) */
+    int64_t from, k;            /* the span */
     int threads;
     float *score;
     double scale; /* of the layer */
