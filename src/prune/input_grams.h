@@ -33,8 +33,7 @@ struct pare_input_grams {
 /* An error if the layer has no Gram matrix, or if other layers use its weight. */
 int pare_input_gram_check(struct pare_layer *l, struct pare_err *err);
 
-/* Sizes and strides of a layer: of its info, weight, w, bias and axes; false: it has no Gram matrix.
- */
+/* Sizes and strides of a layer, by its info, weight, w, bias and axes; false: it has no Gram. */
 bool pare_input_gram_of(struct pare_layer *l, struct pare_input_gram *m);
 
 /* Collect the Grams of n layers in one pass over the data; memory is from the arena. */

@@ -50,7 +50,7 @@ static double cost_in(const struct pare_obs_columns *m, int64_t i, double *room)
     if (!s)
         return 0;
     if (!factor(m, i, room, 1))
-        return INFINITY;
+        return (double)INFINITY;
     for (int64_t r = 0; r < m->rows; r++)
         for (int64_t e = 0; e < s; e++)
             x[r * s + e] = m->w[r * m->k + c[e]];

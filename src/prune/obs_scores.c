@@ -179,7 +179,7 @@ static void trace_unit(const struct job *j, int64_t unit, double *cost, double *
 
     pare_obs_trace(&t, room);
     if (j->m->l->bias && j->k == g->k && !j->group)
-        cost[last_of(cost, j->k)] = INFINITY;
+        cost[last_of(cost, j->k)] = (double)INFINITY;
     put_scores(j, unit, cost);
 }
 

@@ -167,8 +167,7 @@ static void test_trace_of_nothing_keeps_the_weights(void **state)
 
     (void)state;
     make_gram(3);
-    t.cost = cost;
-    t.fitted = fitted;
+    t.cost = cost, t.fitted = fitted;
     pare_obs_trace(&t, room);
     assert_memory_equal(fitted, weight, sizeof(weight));
 }
@@ -183,8 +182,7 @@ static void test_trace_of_several_inverses(void **state)
     make_gram(4);
     memcpy(two, inverse, sizeof(inverse));
     memcpy(two + K * K, inverse, sizeof(inverse));
-    t.w = weight;
-    t.cost = cost[0];
+    t.w = weight, t.cost = cost[0];
     pare_obs_trace(&t, room);
     t.parts = 2;
     t.rows = 1;
