@@ -71,10 +71,10 @@ PARE_API int pare_compression_update_masks(struct pare_compression *c, struct pa
 
 /* Bits of pare_algorithm.flags. */
 enum pare_pruner_flag {
-    PARE_ONE_SHOT = 1,  /* after a mask was made, ask again only after pare_layer_aim() */
-    PARE_REGROW = 2,    /* rank removed units again; default: they stay removed */
-    PARE_MAGNITUDE = 4, /* the score of an element is |weight|; score() is for larger units */
-    PARE_USES_BASE = 8, /* works over another pruner, which the setting `base` names */
+    PARE_ONE_SHOT = 1,    /* after a mask was made, ask again only after pare_layer_aim() */
+    PARE_REGROW = 2,      /* rank removed units again; default: they stay removed */
+    PARE_MAGNITUDE = 4,   /* the score of an element is |weight|; score() is for larger units */
+    PARE_USES_BASE = 8,   /* works over another pruner, which the setting `base` names */
     PARE_USES_GRAMS = 64, /* needs second moments of a layer's inputs: skip layers without them */
 };
 

@@ -90,8 +90,9 @@ static int open_collector(struct run *r, struct collector *c, struct pare_err *e
 
     c->room = BLOCK_BYTES / (int64_t)(matrix * sizeof(float));
     c->room = c->room > BLOCK ? BLOCK : c->room < LEAST ? LEAST : c->room;
-    *(r->s->diagonal ? &g->diagonal : &g->g) = pare_alloc(
-        r->a, matrix * (r->s->diagonal ? 1 : (size_t)g->k), sizeof(double));
+    *(r->s->diagonal
+          ? &g->diagonal
+          : &g->g) = pare_alloc(r->a, matrix * (r->s->diagonal ? 1 : (size_t)g->k), sizeof(double));
     g->mean = pare_alloc(r->a, matrix, sizeof(double));
     for (int i = 0; i < 1 + cross; i++)
         c->block[i] = pare_alloc_raw(r->a, matrix * (size_t)(c->room + SKEW), sizeof(float));

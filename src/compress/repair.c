@@ -332,8 +332,7 @@ static int fit_lists(const struct repairer *s, const struct part *p, const struc
         bool fitted = false;
         struct same_rows rows = { r->order + r->start[i], r->start[i + 1] - r->start[i],
                                   outer > 1 ? 1 : s->threads };
-        int code = a ? fit_rows(p, &rows, a, &fitted, &e)
-                     : pare_no_memory(&e, "to repair layers");
+        int code = a ? fit_rows(p, &rows, a, &fitted, &e) : pare_no_memory(&e, "to repair layers");
 
         pare_arena_free(a);
 #pragma omp critical

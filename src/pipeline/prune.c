@@ -174,6 +174,15 @@ static bool removes_channels(struct pare_compression *c)
     return false;
 }
 
+/* Whether least squares are tried: always for channels; for single weights, if asked for; not after
+ * a pruner that has done it. */
+static bool repairs(const struct pare_prune_job *j)
+{
+    if (j->o.repair == PARE_REPAIR_OFF || fits(j))
+        return false;
+    return j->o.repair == PARE_REPAIR_ON || removes_channels(j->compression);
+}
+
 /* Repair without training: what is closest to the original is kept.  Training re-estimates the
  * statistics of normalizations anyway. */
 static int repair(struct pare_prune_job *j, struct pare_err *err)
@@ -182,22 +191,21 @@ static int repair(struct pare_prune_job *j, struct pare_err *err)
     const struct pare_train_options *s = f->options;
     struct pare_repair_choice *c = &j->choice;
 
-    *c = (struct pare_repair_choice){
-        .model = f->model,
-        .dense = j->dense,
-        .compression = j->compression,
-        .trainer = f->trainer,
-        .data = f->data[0],
-        .recalibrate = { .batches = is_tuned(j) ? 0 : s->c.recalibrate,
-                         .batch = s->train.batch,
-                         .seed = (uint64_t)s->c.seed,
-                         .progress = j->o.progress,
-                         .user = j->o.user },
-        .fit = removes_channels(j->compression) && !fits(j) && j->o.repair != PARE_REPAIR_OFF,
-        .corrects = j->o.repair != PARE_REPAIR_OFF,
-        .dist = f->dist,
-        .threads = (int)s->c.threads
-    };
+    *c = (struct pare_repair_choice){ .model = f->model,
+                                      .dense = j->dense,
+                                      .compression = j->compression,
+                                      .trainer = f->trainer,
+                                      .data = f->data[0],
+                                      .recalibrate = { .batches = is_tuned(j) ? 0
+                                                                              : s->c.recalibrate,
+                                                       .batch = s->train.batch,
+                                                       .seed = (uint64_t)s->c.seed,
+                                                       .progress = j->o.progress,
+                                                       .user = j->o.user },
+                                      .fit = repairs(j),
+                                      .corrects = j->o.repair != PARE_REPAIR_OFF,
+                                      .dist = f->dist,
+                                      .threads = (int)s->c.threads };
     if (!c->fit && !(f->trainer && c->recalibrate.batches && pare_recalibrate_count(f->trainer)))
         return 0;
     PARE_TRY(pare_repair_choose(c, err));

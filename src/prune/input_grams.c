@@ -263,8 +263,7 @@ int pare_hessian_invert(struct pare_hessian *h, double *u, int threads, int *rai
         mean += h->h[i * k + i] / (double)k;
     for (; more <= 1.5 && !done; more *= 10) {
         memcpy(room[0], h->h, (size_t)(k * k) * sizeof(double));
-        done = u ? pare_inverse_factor(room[0], k, u, threads)
-                 : pare_cholesky(room[0], k, threads);
+        done = u ? pare_inverse_factor(room[0], k, u, threads) : pare_cholesky(room[0], k, threads);
         for (int64_t i = 0; i < k && !done; i++)
             h->h[i * k + i] += more * mean;
         *raised += !done;
@@ -272,8 +271,9 @@ int pare_hessian_invert(struct pare_hessian *h, double *u, int threads, int *rai
     if (done && !u)
         inverse_of(room[0], k, room[1], h->h, threads);
     pare_rewind(a, mark);
-    return done ? 0
-                : pare_fail(err, PARE_EFORMAT,
-                            "the second moments of its inputs are not finite, so its weights cannot "
-                            "be ranked");
+    return done
+               ? 0
+               : pare_fail(err, PARE_EFORMAT,
+                           "the second moments of its inputs are not finite, so its weights cannot "
+                           "be ranked");
 }

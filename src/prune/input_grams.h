@@ -21,20 +21,19 @@ typedef int pare_input_gram_fn(const struct pare_input_gram *m, void *user, stru
 
 struct pare_input_grams {
     struct pare_compression *c;
-    int64_t items;  /* of the data, at most */
-    bool diagonal;  /* see struct pare_gram_source */
-    bool in_order;  /* the inputs are those of the model with the layers before it pruned: each()
+    int64_t items; /* of the data, at most */
+    bool diagonal; /* see struct pare_gram_source */
+    bool in_order; /* the inputs are those of the model with the layers before it pruned: each()
                      * changes mask and weight of its layer */
-    bool due;       /* only layers whose mask is due */
-    pare_input_gram_fn *each; /* not for pare_input_grams_collect() */
+    bool due;      /* only layers whose mask is due */
+    pare_input_gram_fn *each;
     void *user;
 };
 
 /* An error if the layer has no Gram matrix, or if other layers use its weight. */
 int pare_input_gram_check(struct pare_layer *l, struct pare_err *err);
 
-/* Sizes and strides of a layer: of its info, weight, w, bias and axes; false: it has no Gram matrix.
- */
+/* Sizes and strides of a layer, by its info, weight, w, bias and axes; false: it has no Gram. */
 bool pare_input_gram_of(struct pare_layer *l, struct pare_input_gram *m);
 
 /* Collect the Grams of n layers in one pass over the data; memory is from the arena. */
@@ -49,9 +48,9 @@ int pare_input_grams(const struct pare_input_grams *s, struct pare_err *err);
 /* Matrices of one group of a layer, in double. */
 struct pare_hessian {
     int64_t rows, k;
-    double *w;     /* (rows, k): the masked weight; 0 where an input is always 0 */
-    double *h;     /* (k, k): G, centered where the layer is, plus damping */
-    bool *dead;    /* (k): inputs that are always 0, or constant where the layer is centered; they
+    double *w;      /* (rows, k): the masked weight; 0 where an input is always 0 */
+    double *h;      /* (k, k): G, centered where the layer is, plus damping */
+    bool *dead;     /* (k): inputs that are always 0, or constant where the layer is centered; they
                     * have rows and columns of 0, and the mean of the others in the diagonal */
     double *output; /* (rows): w h w' without damping, the mean square of an output */
 };

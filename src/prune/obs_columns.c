@@ -31,7 +31,7 @@ static bool factor(const struct pare_obs_columns *m, int64_t i, double *h, int t
 {
     const int64_t s = size_of(m, i), *c = m->column + m->start[i];
 
-    for (double more = 0; more < 1; more = more > 0 ? more * 100 : 1e-9) {
+    for (double more = 0; more<1; more = more> 0 ? more * 100 : 1e-9) {
         for (int64_t x = 0; x < s; x++)
             for (int64_t y = 0; y < s; y++)
                 h[x * s + y] = m->inverse[c[x] * m->k + c[y]] * (x == y ? 1 + more : 1);
@@ -50,7 +50,7 @@ static double cost_in(const struct pare_obs_columns *m, int64_t i, double *room)
     if (!s)
         return 0;
     if (!factor(m, i, room, 1))
-        return INFINITY;
+        return (double)INFINITY;
     for (int64_t r = 0; r < m->rows; r++)
         for (int64_t e = 0; e < s; e++)
             x[r * s + e] = m->w[r * m->k + c[e]];

@@ -9,7 +9,8 @@ struct pare_obs_columns {
     int64_t rows, k;
     double *w;       /* (rows, k); is overwritten by what is left */
     double *inverse; /* (k, k); is overwritten */
-    const int64_t *start, *column; /* columns of group i: column[start[i]] to column[start[i + 1]] */
+    const int64_t *start,
+        *column; /* columns of group i: column[start[i]] to column[start[i + 1]] */
     int threads;
 };
 

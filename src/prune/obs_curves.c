@@ -263,11 +263,12 @@ static int curve_of(struct job *j, struct pare_obs_curve *v, struct pare_err *er
     for (int i = 0; i < j->n_readers && v->readers && !rc; i++)
         for (int64_t g = 0; g < j->reader[i].gram.gram.groups && !rc; g++)
             if (channels_read(j, &j->reader[i]))
-                rc = pare_at(err, open_columns(j, &j->reader[i], g, &m[n++], a, err),
-                             "layer '%s'", j->reader[i].layer.info.name);
+                rc = pare_at(err, open_columns(j, &j->reader[i], g, &m[n++], a, err), "layer '%s'",
+                             j->reader[i].layer.info.name);
     if (!rc && v->readers)
-        rc = pare_obs_remove_columns(
-            &(struct pare_obs_removal){ m, n, v->set->n, v->order, v->error }, a, err);
+        rc = pare_obs_remove_columns(&(struct pare_obs_removal){ m, n, v->set->n, v->order,
+                                                                 v->error },
+                                     a, err);
     else if (!rc)
         rc = curve_of_weights(j, v, a, err);
     pare_arena_free(a);

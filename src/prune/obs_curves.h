@@ -5,8 +5,8 @@
  *
  *     sum over rows o of  w_oS inverse(H_SS) w_oS'
  *
- * after the other columns have made up for it.  A dependency group (dependency_groups.h) costs what
- * it costs in all layers that read its channels.  The order is nested: the channels that are left
+ * after the other columns have been fitted.  A dependency group (dependency_groups.h) costs what it
+ * costs in all layers that read its channels.  The order is nested: the channels that are left
  * at one count contain those at every smaller count.
  */
 #ifndef PARE_PRUNE_OBS_CURVES_H
@@ -18,10 +18,10 @@
 struct pare_obs_curve {
     const struct pare_unit_groups *set; /* groups that are ranked against each other */
     int64_t *order;                     /* (set->n): groups, in the order of removal */
-    double *error;  /* (set->n + 1): after i removals, never less than after i - 1; sum over the
+    double *error; /* (set->n + 1): after i removals, never less than after i - 1; sum over the
                      * layers that read the channels, each by the option `scale` relative to the
                      * mean square of its outputs */
-    int readers;    /* layers that read the channels and whose errors are known; 0: the error is
+    int readers;   /* layers that read the channels and whose errors are known; 0: the error is
                      * the part of the squares of the group's own weights that is removed */
     double params, macs; /* that one group has, in its own layers and in readers */
 };

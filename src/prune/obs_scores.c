@@ -20,11 +20,11 @@ struct job {
     const struct pare_input_gram *m;
     const struct pare_obs_options *o;
     struct pare_arena *a;
-    struct pare_hessian *h;            /* by group of the convolution */
-    int64_t block, parts, rows;        /* rows of a unit; groups that it has rows of; rows of each */
-    int32_t *group, *most;             /* of the pattern, by column; by group */
-    double *inverse, *w;               /* of the span: (groups, k, k), (rows, k) */
-    int64_t from, k;                   /* the span */
+    struct pare_hessian *h;     /* by group of the convolution */
+    int64_t block, parts, rows; /* rows of a unit; groups that it has rows of; rows of each */
+    int32_t *group, *most;      /* of the pattern, by column; by group */
+    double *inverse, *w;        /* of the span: (groups, k, k), (rows, k) */
+    int64_t from, k;            /* the span */
     int threads;
     float *score;
     double scale; /* of the layer */
@@ -179,7 +179,7 @@ static void trace_unit(const struct job *j, int64_t unit, double *cost, double *
 
     pare_obs_trace(&t, room);
     if (j->m->l->bias && j->k == g->k && !j->group)
-        cost[last_of(cost, j->k)] = INFINITY;
+        cost[last_of(cost, j->k)] = (double)INFINITY;
     put_scores(j, unit, cost);
 }
 

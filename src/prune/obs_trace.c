@@ -131,7 +131,7 @@ static struct trace open_trace(const struct pare_obs_trace *t, double *room)
     memset(s.lost, 0, (size_t)k * sizeof(*room));
     for (int64_t j = 0; j < k; j++) {
         s.at[j] = (double)j;
-        t->cost[j] = INFINITY;
+        t->cost[j] = (double)INFINITY;
     }
     return s;
 }

@@ -25,7 +25,7 @@ struct pare_obs_trace {
     int32_t first;
     double *cost;   /* out, (k): of the column's removal, not less than those before it; INFINITY:
                      * its group may not lose it */
-    double *fitted; /* out, (parts, rows, k): what is left of w after `steps` removals; NULL: not asked */
+    double *fitted; /* out, (parts, rows, k): what is left of w after `steps` removals; or NULL */
     int64_t steps;  /* removals; -1: as many as there are */
 };
 

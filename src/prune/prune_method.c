@@ -85,7 +85,8 @@ const struct pare_opt pare_goal_keys[] = {
         "granularity head",
         1, 1, 1e6),
     PARE_TEXT("pattern", AT(pattern), "N:M",
-              "instead of a sparsity: keep n of every m consecutive input channels, for example 2:4",
+              "instead of a sparsity: keep n of every m consecutive input channels, for example "
+              "2:4",
               NULL),
     PARE_OPT_END
 };

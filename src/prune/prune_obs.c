@@ -1,6 +1,6 @@
-/* prune_obs.c - optimal brain surgeon pruner: remove what changes the outputs of layers least, after
- * the weights that are left have made up for it.  Frantar et al., "Optimal brain compression", 2022,
- * arXiv 2208.11580; channels as in Kurtic et al., "ZipLM", 2023, arXiv 2302.04089.
+/* prune_obs.c - optimal brain surgeon pruner: remove what changes the outputs of layers least,
+ * after the weights that are left have been fitted.  Frantar et al., "Optimal brain compression",
+ * 2022, arXiv 2208.11580; channels as in Kurtic et al., "ZipLM", 2023, arXiv 2302.04089.
  *
  * Scores are what removals cost, in the order in which they are cheapest (obs_trace.h for single
  * weights, obs_curves.h for channels), from the inputs of the dense model.  After the masks are
@@ -29,8 +29,8 @@ static const struct pare_opt opts[] = {
              "inputs whose correlations count together when single weights are ranked", 640, 1,
              1e6),
     PARE_CHOICE("scale", AT(scale),
-                "divide costs by the mean square of the layer's outputs, or of each output", "layer",
-                "none|layer|row"),
+                "divide costs by the mean square of the layer's outputs, or of each output",
+                "layer", "none|layer|row"),
     PARE_CHOICE("price", AT(price),
                 "divide costs of channels by the parameters or multiply-accumulates that they free",
                 "macs", "none|params|macs"),

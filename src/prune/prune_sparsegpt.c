@@ -1,10 +1,10 @@
 /* prune_sparsegpt.c - SparseGPT pruner: remove weights column by column, and let the columns that
- * follow make up for them.  Frantar, Alistarh, "SparseGPT: massive language models can be accurately
- * pruned in one-shot", 2023, arXiv 2301.00774.
+ * follow make up for them.  Frantar, Alistarh, "SparseGPT: massive language models can be
+ * accurately pruned in one-shot", 2023, arXiv 2301.00774.
  *
- * With inverse(H) = U' U, U upper, removing w_j changes the columns after it by -w_j / U_jj U_j:.  At
- * the start of each block of columns the weights of it with the smallest w_j^2 / U_jj^2 are chosen,
- * in all rows of the layer together; of a pattern n:m, those of every m columns of a row.
+ * With inverse(H) = U' U, U upper, removing w_j changes the columns after it by -w_j / U_jj U_j:.
+ * At the start of each block of columns the weights of it with the smallest w_j^2 / U_jj^2 are
+ * chosen, in all rows of the layer together; of a pattern n:m, those of every m columns of a row.
  * Second moments are not centered, and biases stay.  Layers are pruned in order, each with the
  * inputs of the layers that are pruned already, unless batch normalizations still have the
  * statistics of the dense model: their outputs drift until those are re-estimated.
@@ -39,8 +39,8 @@ static const struct pare_opt opts[] = {
                "convolutions, else 0.01)", -1, -1, 1),
     PARE_INT("columns", AT(block), "columns in which weights are chosen together", 128, 1, 1e9),
     PARE_CHOICE("inputs", AT(inputs),
-                "inputs of layers: of the model before pruning, or with the layers before it pruned "
-                "(default: dense if there are batch normalizations)", "default",
+                "inputs of layers: of the model before pruning, or with the layers before it "
+                "pruned (default: dense if there are batch normalizations)", "default",
                 "default|dense|pruned"),
     PARE_OPT_END
 };
@@ -264,9 +264,10 @@ static int check_units(const struct pare_input_gram *m, int64_t *unit, struct pa
 
     *unit = u->block[l->out_axis];
     if (u->rank != l->w.rank || pare_units_size(u) != *unit)
-        return pare_fail(err, PARE_ECONFIG,
-                         "pruner sparsegpt removes single weights or blocks of output channels; use "
-                         "granularity element, block_4x1 or block_8x1");
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "pruner sparsegpt removes single weights or blocks of output channels; use "
+            "granularity element, block_4x1 or block_8x1");
     if (m->gram.rows % *unit)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "blocks of %lld output channels overlap groups of %lld; use granularity "

@@ -22,7 +22,7 @@ struct pare_goal {
 
 /* The options of all pruners. */
 struct pare_prune_settings {
-    const char *mode;      /* default, normal, row, global, balance, dependency_aware, global_aware */
+    const char *mode; /* default, normal, row, global, balance, dependency_aware, global_aware */
     const char *normalize; /* default, none, mean, max, lamp; NULL: default */
     double min_keep;
     bool isomorphic;

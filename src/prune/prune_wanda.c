@@ -47,8 +47,9 @@ static int score_layer(const struct pare_input_gram *m, void *user, struct pare_
             double power = g->diagonal[r / g->rows * g->k + k];
 
             if (!(power >= 0 && power < 1e300))
-                return pare_fail(err, PARE_EFORMAT, "its inputs are not finite for the data: check "
-                                                  "the model with pare eval");
+                return pare_fail(err, PARE_EFORMAT,
+                                 "its inputs are not finite for the data: check "
+                                 "the model with pare eval");
             pare_f32_mut(&product)[at] = pare_f32(&m->l->w)[at] * (float)sqrt(power);
         }
     pare_units_sum(pare_layer_units(m->l), &product, 1, pare_f32_mut(b));
