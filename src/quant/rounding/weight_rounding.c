@@ -354,7 +354,7 @@ static int round_wave(const struct rounder *s, int from, int to, struct pare_err
     struct pare_arena *a = pare_arena_new(1 << 20);
     struct pare_gram *g = a ? pare_alloc(a, (size_t)(to - from), sizeof(*g)) : NULL;
     struct pare_gram_source source = { .model = c->model,
-                                       .other = s->dense,
+                                       .other = strcmp(s->o->toward, "float") ? NULL : s->dense,
                                        .data = c->data,
                                        .items = s->o->items,
                                        .flops = FLOPS,

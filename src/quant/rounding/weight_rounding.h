@@ -14,17 +14,22 @@
 /* The part of a quantizer's options that it names with PARE_ROUNDING_OPTIONS. */
 struct pare_rounding {
     const char *how, *scales; /* names of methods */
+    const char *toward;       /* float, layer */
     int64_t items, passes, steps;
     double damping;
 };
 
 /* clang-format off */
-#define PARE_ROUNDING_OPTIONS(opts, field, usual)                                               \
+#define PARE_ROUNDING_OPTIONS(opts, field, usual, goal)                                         \
     PARE_CHOICE("rounding", offsetof(struct opts, field.how), pare_rounding_help, usual,        \
                 PARE_ROUNDING_NAMES),                                                           \
     PARE_CHOICE("rounding_scales", offsetof(struct opts, field.scales),                         \
                 "how gptq and adaround choose the scales of groups", "mse",                     \
                 PARE_ROUNDING_SCALES),                                                          \
+    PARE_CHOICE("rounding_toward", offsetof(struct opts, field.toward),                         \
+                "float: toward the outputs of the float model, so that layers make up for the " \
+                "errors of those before them; layer: toward what the float layer makes of the " \
+                "inputs that it has", goal, "float|layer"),                                     \
     PARE_INT("rounding_items", offsetof(struct opts, field.items),                              \
              "number of items for rounding by the data", 1024, 1, 1e9),                         \
     PARE_INT("rounding_passes", offsetof(struct opts, field.passes),                            \
