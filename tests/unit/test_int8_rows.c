@@ -53,6 +53,7 @@ static void test_convolutions_read_rows(void **state)
     for (uint64_t seed = 0; seed < 8; seed++) {
         check_conv(seed, 7, 70, 70);
         check_conv(seed, 5, 64, 64);
+        check_conv(seed, 9, 40, 40); /* more taps than are listed at a time */
         check_conv(seed, 3, 32, 1);
         check_conv(seed, 1, 24, 1);
     }

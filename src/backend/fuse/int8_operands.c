@@ -326,17 +326,26 @@ PARE_SIMD_PART float scaled_sum(int32_t acc, float b, float f, const float bound
     return v < bounds[1] ? v : bounds[1];
 }
 
+/* The same with bounds of the type's range (pare_int8_bounds()), rounded half to even. */
+PARE_SIMD_PART int rounded_sum(int32_t acc, float b, float f, const float bounds[2], int zero)
+{
+    const float magic = 12582912.0f; /* see pare_int8_round() */
+
+    return (int)(scaled_sum(acc, b, f, bounds) + magic - magic) + zero;
+}
+
 /* A loop for each type, and restrict: otherwise compilers do not vectorize. */
 PARE_SIMD void pare_int8_finish(const struct pare_int8_out *o, const int32_t *restrict acc,
                                 int64_t channel, int64_t n, void *restrict y)
 {
     const float *restrict f = o->f + channel, *restrict b = o->b + channel;
-    const float bounds[2] = { o->lo, o->hi };
-    const struct pare_int8 q = o->q;
+    const int zero = o->q.zero;
+    float bounds[2];
     float *restrict f32 = y;
     uint8_t *restrict u8 = y;
     int8_t *restrict i8 = y;
 
+    pare_int8_bounds(o, &bounds[0], &bounds[1]);
     switch ((int)o->out->t.dtype) {
     case PARE_I32: memcpy(y, acc, (size_t)n * sizeof(*acc)); break;
     case PARE_F32:
@@ -345,11 +354,11 @@ PARE_SIMD void pare_int8_finish(const struct pare_int8_out *o, const int32_t *re
         break;
     case PARE_U8:
         for (int64_t i = 0; i < n; i++)
-            u8[i] = (uint8_t)(int)pare_int8_round(&q, scaled_sum(acc[i], b[i], f[i], bounds));
+            u8[i] = (uint8_t)rounded_sum(acc[i], b[i], f[i], bounds, zero);
         break;
     default:
         for (int64_t i = 0; i < n; i++)
-            i8[i] = (int8_t)(int)pare_int8_round(&q, scaled_sum(acc[i], b[i], f[i], bounds));
+            i8[i] = (int8_t)rounded_sum(acc[i], b[i], f[i], bounds, zero);
         break;
     }
 }

@@ -13,7 +13,7 @@
 
 #include "../../base/simd.h"
 
-#define PLACES 32   /* pixels at a time */
+#define PLACES 48   /* pixels at a time */
 #define CHANNELS 64 /* output channels at a time */
 #define CHUNK 256   /* channels of a depthwise convolution at a time */
 #define SHORT 128   /* products in a sum */
@@ -25,7 +25,7 @@ struct conv_exact {
     int64_t taps, K;      /* of the window; elements of an int16 row */
     bool depthwise;
     struct pare_value *zero; /* x_zero, if it is known at run time only; or NULL */
-    int16_t *weights;        /* (O, K), or depthwise (taps, O) */
+    int16_t *weights;        /* panels of int8_dot.h by group, or depthwise (taps, O) */
     struct pare_int8_out out;
 };
 
@@ -111,25 +111,46 @@ static bool conv_int8_exact_match(const struct pare_match *v, struct pare_node *
     return true;
 }
 
+/* Elements of the weights of a group. */
+static int64_t group_size(const struct conv_exact *d)
+{
+    return (int64_t)pare_dot_packed(d->K, d->O / d->w.group);
+}
+
+/* The weights to channel o: element i, tap after tap, is at i / 2 * pair + i % 2 * next. */
+static int16_t *column_of(const struct conv_exact *d, int64_t o, int64_t *pair, int64_t *next)
+{
+    int64_t per = d->O / d->w.group;
+
+    *pair = 2 * (d->depthwise ? d->O : PARE_DOT_COLUMNS);
+    *next = d->depthwise ? d->O : 1;
+    if (d->depthwise)
+        return d->weights + o;
+    return d->weights + o / per * group_size(d) + pare_dot_at(d->K, 0, o % per);
+}
+
 static int init_weights(struct conv_exact *d, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_value *wz = d->c.w.zero;
     const uint8_t *w = pare_const_raw(d->c.w.v);
     bool is_signed = d->c.w.v->t.dtype == PARE_I8, each = wz && pare_numel(&wz->t) > 1;
 
-    d->weights = pare_alloc(b->arena, (size_t)(d->O * (d->depthwise ? d->taps : d->K)),
+    d->weights = pare_alloc(b->arena,
+                            (size_t)(d->depthwise ? d->O * d->taps : d->w.group * group_size(d)),
                             sizeof(*d->weights));
     if (!d->weights)
         return pare_no_memory(err, "for the weights");
     for (int64_t o = 0; o < d->O; o++) {
         int zero = wz ? (int)pare_get_int(&wz->t, each ? o : 0) : 0;
+        int64_t pair, next;
+        int16_t *to = column_of(d, o, &pair, &next);
 
         for (int64_t k = 0; k < d->I; k++)
             for (int64_t t = 0; t < d->taps; t++) {
                 uint8_t u = w[(o * d->I + k) * d->taps + t];
+                int64_t i = t * d->I + k;
 
-                d->weights[d->depthwise ? t * d->O + o : o * d->K + t * d->I + k] =
-                    (int16_t)((is_signed ? (int8_t)u : u) - zero);
+                to[i / 2 * pair + i % 2 * next] = (int16_t)((is_signed ? (int8_t)u : u) - zero);
             }
     }
     return 0;
@@ -240,10 +261,11 @@ static void run_pixels(const struct conv_exact *d, const void *x, int64_t first,
     for (int64_t g = 0; g < d->w.group; g++) {
         for (int64_t i = 0; i < n; i++)
             copy_window(d, x, first + i, g, rows + i * d->K);
-        for (int64_t o = g * per; o < (g + 1) * per; o += CHANNELS) {
-            int64_t m = (g + 1) * per - o < CHANNELS ? (g + 1) * per - o : CHANNELS;
+        for (int64_t c = 0; c < per; c += CHANNELS) {
+            int64_t m = per - c < CHANNELS ? per - c : CHANNELS, o = g * per + c;
+            const int16_t *w = d->weights + g * group_size(d) + c * d->K;
 
-            pare_dot_block(&(struct pare_dot){ rows, d->weights + o * d->K, n, m, d->K }, acc);
+            pare_dot_block(&(struct pare_dot){ rows, w, n, m, d->K }, acc);
             for (int64_t i = 0; i < n; i++)
                 pare_int8_finish(&d->out, acc + i * m, o, m,
                                  y + (size_t)((first + i) * d->O + o) * size);
@@ -251,42 +273,45 @@ static void run_pixels(const struct conv_exact *d, const void *x, int64_t first,
     }
 }
 
-PARE_SIMD static void add_tap(const struct pare_int8 *q, const void *x, int64_t from,
-                              const int16_t *restrict w, int32_t *restrict acc, int64_t n)
+/* List the taps from `*tap` on that are not padding; true: there may be more. */
+static bool list_taps(const struct conv_exact *d, const uint8_t *x, const struct spot *p,
+                      int64_t *tap, struct pare_dot_taps *list)
 {
-    const uint8_t *u = (const uint8_t *)x + from;
-    const int8_t *i8 = (const int8_t *)x + from;
-    int zero = q->zero;
+    const struct pare_window *w = &d->w;
+    int64_t lo, hi;
 
-    if (q->v->t.dtype == PARE_U8)
-        for (int64_t i = 0; i < n; i++)
-            acc[i] += (u[i] - zero) * w[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            acc[i] += (i8[i] - zero) * w[i];
+    valid_taps(w, p, &lo, &hi);
+    for (list->n = 0; *tap < d->taps && list->n < PARE_DOT_TAPS; ++*tap) {
+        int64_t k = *tap % w->kernel[2], line = *tap / w->kernel[2];
+        int64_t at = row_offset(d, p, line / w->kernel[1], line % w->kernel[1]);
+
+        if (at < 0 || k < lo || k >= hi)
+            continue;
+        list->x[list->n] = x + at + (p->at[2] + k * w->dilation[2]) * d->C;
+        list->w[list->n++] = d->weights + *tap * d->O;
+    }
+    return *tap < d->taps;
 }
 
 static void run_depthwise(const struct conv_exact *d, const void *x, int64_t place, char *y)
 {
-    const struct pare_window *w = &d->w;
+    struct pare_dot_taps list = { .zero = d->c.x.zero, .is_signed = d->c.x.v->t.dtype == PARE_I8 };
     struct spot p = window_of(d, place);
     size_t size = pare_dtype_size(d->c.out->t.dtype);
-    int64_t lo, hi;
+    int64_t first = 0;
+    bool more = list_taps(d, x, &p, &first, &list);
 
-    valid_taps(w, &p, &lo, &hi);
     for (int64_t c = 0; c < d->C; c += CHUNK) {
         int64_t n = d->C - c < CHUNK ? d->C - c : CHUNK;
-        const int16_t *row = d->weights + c;
         int32_t acc[CHUNK] = { 0 };
 
-        for (int64_t z = 0; z < w->kernel[0]; z++)
-            for (int64_t h = 0; h < w->kernel[1]; h++, row += w->kernel[2] * d->O) {
-                int64_t at = row_offset(d, &p, z, h);
+        pare_dot_add_taps(&list, c, n, acc);
+        for (int64_t tap = first; more && tap < d->taps;) {
+            struct pare_dot_taps next = { .zero = list.zero, .is_signed = list.is_signed };
 
-                for (int64_t k = lo; k < hi && at >= 0; k++)
-                    add_tap(&d->c.x, x, at + (p.at[2] + k * w->dilation[2]) * d->C + c,
-                            row + k * d->O, acc, n);
-            }
+            list_taps(d, x, &p, &tap, &next);
+            pare_dot_add_taps(&next, c, n, acc);
+        }
         pare_int8_finish(&d->out, acc, c, n, y + (size_t)(place * d->O + c) * size);
     }
 }

@@ -3,7 +3,7 @@
 
 #include "../../base/simd.h"
 
-#define ROWS 2 /* of AVX2: 8 sums, 2 rows, a column and a product in 16 registers */
+#define ROWS 6 /* of AVX2: 12 sums, 2 vectors of w, a pair of x and a product in 16 registers */
 
 PARE_SIMD void pare_dot_widen(const struct pare_int8 *q, const void *x, int64_t from, int16_t *y,
                               int64_t n)
@@ -20,64 +20,49 @@ PARE_SIMD void pare_dot_widen(const struct pare_int8 *q, const void *x, int64_t 
             y[i] = (int16_t)(i8[i] - zero);
 }
 
-/* Two rows with four columns: six loads for eight products. */
-PARE_SIMD static void dot_2x4(const int16_t *restrict x, const int16_t *restrict w, int64_t K,
-                              int32_t *restrict y)
+/* Columns of a panel from c on, one row. */
+PARE_SIMD static void plain_row(const int16_t *restrict x, const int16_t *restrict w, int64_t K,
+                                int32_t *restrict y)
 {
-    const int16_t *x1 = x + K, *w1 = w + K, *w2 = w1 + K, *w3 = w2 + K;
-    int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0;
+    int32_t sum[PARE_DOT_COLUMNS] = { 0 };
 
-    for (int64_t k = 0; k < K; k++) {
-        a0 += x[k] * w[k];
-        a1 += x[k] * w1[k];
-        a2 += x[k] * w2[k];
-        a3 += x[k] * w3[k];
-        b0 += x1[k] * w[k];
-        b1 += x1[k] * w1[k];
-        b2 += x1[k] * w2[k];
-        b3 += x1[k] * w3[k];
+    for (int64_t k = 0; k < K; k += 2, w += 2 * PARE_DOT_COLUMNS)
+        for (int i = 0; i < PARE_DOT_COLUMNS; i++)
+            sum[i] += x[k] * w[2 * i] + x[k + 1] * w[2 * i + 1];
+    memcpy(y, sum, sizeof(sum));
+}
+
+static int64_t width_of(const struct pare_dot *d, int64_t c)
+{
+    return d->columns - c < PARE_DOT_COLUMNS ? d->columns - c : PARE_DOT_COLUMNS;
+}
+
+static void plain_panel(const struct pare_dot *d, int64_t c, int32_t *y)
+{
+    int32_t row[PARE_DOT_COLUMNS];
+
+    for (int64_t r = 0; r < d->rows; r++) {
+        plain_row(d->x + r * d->K, d->w + c * d->K, d->K, row);
+        memcpy(y + r * d->columns + c, row, (size_t)width_of(d, c) * sizeof(*y));
     }
-    y[0] = a0;
-    y[1] = a1;
-    y[2] = a2;
-    y[3] = a3;
-    y[4] = b0;
-    y[5] = b1;
-    y[6] = b2;
-    y[7] = b3;
 }
 
-PARE_SIMD static int32_t dot_1x1(const int16_t *restrict x, const int16_t *restrict w, int64_t K)
+PARE_SIMD static void plain_taps(const struct pare_dot_taps *d, int64_t c, int64_t n, int32_t *acc)
 {
-    int32_t sum = 0;
+    int zero = d->zero;
 
-    for (int64_t k = 0; k < K; k++)
-        sum += x[k] * w[k];
-    return sum;
-}
+    for (int t = 0; t < d->n; t++) {
+        const uint8_t *u = d->x[t] + c;
+        const int8_t *i8 = (const int8_t *)u;
+        const int16_t *w = d->w[t] + c;
 
-static void plain_block(const struct pare_dot *d, int64_t r, int64_t c, int32_t *y)
-{
-    const int16_t *x = d->x + r * d->K, *w = d->w + c * d->K;
-    const int64_t rows = d->rows - r < 2 ? 1 : 2, columns = d->columns - c < 4 ? d->columns - c : 4;
-    int32_t part[8];
-
-    y += r * d->columns + c;
-    if (rows == 2 && columns == 4) {
-        dot_2x4(x, w, d->K, part);
-        memcpy(y, part, 4 * sizeof(*y));
-        memcpy(y + d->columns, part + 4, 4 * sizeof(*y));
-        return;
+        if (d->is_signed)
+            for (int64_t i = 0; i < n; i++)
+                acc[i] += (i8[i] - zero) * w[i];
+        else
+            for (int64_t i = 0; i < n; i++)
+                acc[i] += (u[i] - zero) * w[i];
     }
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t k = 0; k < columns; k++)
-            y[i * d->columns + k] = dot_1x1(x + i * d->K, w + k * d->K, d->K);
-}
-
-static void plain_columns(const struct pare_dot *d, int64_t c, int32_t *y)
-{
-    for (int64_t r = 0; r < d->rows; r += 2)
-        plain_block(d, r, c, y);
 }
 
 #if defined(__x86_64__)
@@ -90,50 +75,91 @@ bool pare_dot_fast(void)
     return __builtin_cpu_supports("avx2");
 }
 
-/* n rows with four columns; n is a constant at each inlined call. */
+/* n rows from `first` on; n is a constant at each inlined call. */
 TARGET static inline __attribute__((always_inline)) void
 tile(const struct pare_dot *d, int64_t first, int64_t c, int32_t *y, const int n)
 {
     const int16_t *x = d->x + first * d->K, *w = d->w + c * d->K;
-    __m256i sum[ROWS][4];
+    int64_t width = width_of(d, c);
+    __m256i sum[ROWS][2];
 
+#pragma GCC unroll 6
     for (int r = 0; r < n; r++)
-        for (int i = 0; i < 4; i++)
-            sum[r][i] = _mm256_setzero_si256();
-    for (int64_t k = 0; k < d->K; k += 16) {
-        __m256i a[ROWS];
+        sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+    for (int64_t k = 0; k < d->K; k += 2, w += 2 * PARE_DOT_COLUMNS) {
+        __m256i a = _mm256_loadu_si256((const __m256i *)w);
+        __m256i b = _mm256_loadu_si256((const __m256i *)(w + PARE_DOT_COLUMNS));
 
-#pragma GCC unroll 2
-        for (int r = 0; r < n; r++)
-            a[r] = _mm256_loadu_si256((const __m256i *)(x + r * d->K + k));
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {
-            __m256i b = _mm256_loadu_si256((const __m256i *)(w + i * d->K + k));
+#pragma GCC unroll 6
+        for (int r = 0; r < n; r++) {
+            __m256i pair;
+            int32_t two;
 
-            __asm__("" : "+x"(b)); /* load it once for all rows */
-#pragma GCC unroll 2
-            for (int r = 0; r < n; r++)
-                sum[r][i] = _mm256_add_epi32(sum[r][i], _mm256_madd_epi16(a[r], b));
+            memcpy(&two, x + r * d->K + k, sizeof(two));
+            pair = _mm256_set1_epi32(two);
+            sum[r][0] = _mm256_add_epi32(sum[r][0], _mm256_madd_epi16(pair, a));
+            sum[r][1] = _mm256_add_epi32(sum[r][1], _mm256_madd_epi16(pair, b));
+            __asm__("" : "+x"(sum[r][0]), "+x"(sum[r][1])); /* row after row, without spills */
         }
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 6
     for (int r = 0; r < n; r++) {
-        __m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(sum[r][0], sum[r][1]),
-                                      _mm256_hadd_epi32(sum[r][2], sum[r][3]));
+        int32_t *to = y + (first + r) * d->columns + c, part[PARE_DOT_COLUMNS];
+        int32_t *at = width == PARE_DOT_COLUMNS ? to : part;
 
-        _mm_storeu_si128((__m128i *)(y + (first + r) * d->columns + c),
-                         _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1)));
+        _mm256_storeu_si256((__m256i *)at, sum[r][0]);
+        _mm256_storeu_si256((__m256i *)(at + 8), sum[r][1]);
+        if (at == part)
+            memcpy(to, part, (size_t)width * sizeof(*to));
     }
 }
 
-TARGET static void fast_columns(const struct pare_dot *d, int64_t c, int32_t *y)
+TARGET static void fast_panel(const struct pare_dot *d, int64_t c, int32_t *y)
 {
     int64_t r = 0;
 
     for (; r + ROWS <= d->rows; r += ROWS)
         tile(d, r, c, y, ROWS);
-    if (r < d->rows)
-        tile(d, r, c, y, 1);
+    switch (d->rows - r) {
+    case 5: tile(d, r, c, y, 5); break;
+    case 4: tile(d, r, c, y, 4); break;
+    case 3: tile(d, r, c, y, 3); break;
+    case 2: tile(d, r, c, y, 2); break;
+    case 1: tile(d, r, c, y, 1); break;
+    default: break;
+    }
+}
+
+/* 16 channels of tap t, minus the zero point. */
+TARGET static inline __attribute__((always_inline)) __m256i widen16(const struct pare_dot_taps *d,
+                                                                    int t, int64_t c, __m256i zero)
+{
+    __m128i x = _mm_loadu_si128((const __m128i *)(d->x[t] + c));
+
+    return _mm256_sub_epi16(d->is_signed ? _mm256_cvtepi8_epi16(x) : _mm256_cvtepu8_epi16(x), zero);
+}
+
+/* Two taps at a time, 16 channels: lanes hold channels 0..3 and 8..11, 4..7 and 12..15. */
+TARGET static void fast_taps(const struct pare_dot_taps *d, int64_t c, int32_t *acc)
+{
+    const __m256i zero = _mm256_set1_epi16((short)d->zero), none = _mm256_setzero_si256();
+    __m256i lo = none, hi = none, *to = (__m256i *)acc;
+
+    for (int t = 0; t < d->n; t += 2) {
+        bool two = t + 1 < d->n;
+        __m256i x0 = widen16(d, t, c, zero), x1 = two ? widen16(d, t + 1, c, zero) : none;
+        __m256i w0 = _mm256_loadu_si256((const __m256i *)(d->w[t] + c));
+        __m256i w1 = two ? _mm256_loadu_si256((const __m256i *)(d->w[t + 1] + c)) : none;
+
+        lo = _mm256_add_epi32(lo, _mm256_madd_epi16(_mm256_unpacklo_epi16(x0, x1),
+                                                    _mm256_unpacklo_epi16(w0, w1)));
+        hi = _mm256_add_epi32(hi, _mm256_madd_epi16(_mm256_unpackhi_epi16(x0, x1),
+                                                    _mm256_unpackhi_epi16(w0, w1)));
+    }
+    _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to),
+                                             _mm256_permute2x128_si256(lo, hi, 0x20)));
+    _mm256_storeu_si256(to + 1, _mm256_add_epi32(_mm256_loadu_si256(to + 1),
+                                                 _mm256_permute2x128_si256(lo, hi, 0x31)));
 }
 
 #else
@@ -143,7 +169,12 @@ bool pare_dot_fast(void)
     return false;
 }
 
-#define fast_columns plain_columns
+#define fast_panel plain_panel
+
+static void fast_taps(const struct pare_dot_taps *d, int64_t c, int32_t *acc)
+{
+    plain_taps(d, c, 16, acc);
+}
 
 #endif
 
@@ -151,9 +182,19 @@ void pare_dot_block(const struct pare_dot *d, int32_t *y)
 {
     const bool fast = pare_dot_fast();
 
-    for (int64_t c = 0; c < d->columns; c += 4)
-        if (fast && c + 4 <= d->columns)
-            fast_columns(d, c, y);
+    for (int64_t c = 0; c < d->columns; c += PARE_DOT_COLUMNS)
+        if (fast)
+            fast_panel(d, c, y);
         else
-            plain_columns(d, c, y);
+            plain_panel(d, c, y);
+}
+
+void pare_dot_add_taps(const struct pare_dot_taps *d, int64_t c, int64_t n, int32_t *acc)
+{
+    int64_t i = 0;
+
+    for (; i + 16 <= n && pare_dot_fast(); i += 16)
+        fast_taps(d, c + i, acc + i);
+    if (i < n)
+        plain_taps(d, c + i, n - i, acc + i);
 }

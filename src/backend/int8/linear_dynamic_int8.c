@@ -175,7 +175,7 @@ static int init_weights(struct linear_dynamic *l, struct pare_backend *b, struct
     if (l->panel)
         l->packed = packed = pare_alloc_raw(b->arena, pare_gemm_int8_bytes(l->K, l->N), 1);
     else
-        l->wider = pare_alloc(b->arena, (size_t)(l->N * length), sizeof(*l->wider));
+        l->wider = pare_alloc(b->arena, pare_dot_packed(length, l->N), sizeof(*l->wider));
     if (!l->column || (!packed && !l->wider))
         return pare_no_memory(err, "for the weights");
     if (l->panel)
@@ -184,7 +184,7 @@ static int init_weights(struct linear_dynamic *l, struct pare_backend *b, struct
         for (int64_t i = 0; i < l->N; i++) {
             l->column[i] += d.u[k * l->N + i];
             if (l->wider)
-                l->wider[i * length + k] = d.u[k * l->N + i];
+                l->wider[pare_dot_at(length, k, i)] = d.u[k * l->N + i];
         }
     return 0;
 }

@@ -30,7 +30,7 @@ struct linear_int8 {
     struct pare_int8_end end;
     struct pare_value *out;
     const int8_t *weights; /* minus their zero points; for the plain loop as (N, K) */
-    int16_t *wider;        /* the same for int8_dot.h, with padded rows */
+    int16_t *wider;        /* the same in panels of int8_dot.h */
     int32_t *sum;          /* see gemm_int8.h */
     struct pare_int8_out finish;
 };
@@ -207,12 +207,12 @@ static int init_wide(struct linear_int8 *l, struct pare_backend *b, struct pare_
     const int8_t *w = pare_int8_centered(&l->w, b->scratch);
     int64_t length = pare_dot_length(l->K);
 
-    l->wider = pare_alloc(b->arena, (size_t)(l->N * length), sizeof(*l->wider));
+    l->wider = pare_alloc(b->arena, pare_dot_packed(length, l->N), sizeof(*l->wider));
     if (!w || !l->wider)
         return pare_no_memory(err, "for the weights");
     for (int64_t i = 0; i < l->N; i++)
         for (int64_t k = 0; k < l->K; k++)
-            l->wider[i * length + k] = l->tb ? w[i * l->K + k] : w[k * l->N + i];
+            l->wider[pare_dot_at(length, k, i)] = l->tb ? w[i * l->K + k] : w[k * l->N + i];
     return 0;
 }
 
