@@ -1,4 +1,4 @@
-/* test_outside_training.c - layers that another framework computes: weights, masks and quantization. */
+/* test_outside_training.c - layers that another framework computes: weights, masks, quantizers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
