@@ -133,7 +133,7 @@ PARE_API int pare_model_list_layers(const struct pare_model *model, struct pare_
 PARE_API int pare_model_tensor(const struct pare_model *model, const char *name,
                                struct pare_tensor *t, struct pare_err *err);
 
-/* Replace the value of an initializer of the main graph, by a tensor of its type and shape, which is
+/* Replace the value of an initializer of the main graph by a tensor of its type and shape, which is
  * copied.  Plans that exist keep the old value. */
 PARE_API int pare_model_set_tensor(struct pare_model *model, const char *name,
                                    const struct pare_tensor *t, struct pare_err *err);

@@ -105,7 +105,7 @@ PARE_API bool pare_layer_is_named(const struct pare_layer *l);
 PARE_API const char *pare_compression_skipped(const struct pare_compression *c, int i,
                                               const char **why);
 
-/* ---- a training loop outside of the library --------------------------------------------------- */
+/* ---- a training loop outside of the library ------------------------------------------------- */
 
 /* For layers that another framework computes and trains.  Replace the weight, neither masked nor
  * quantized, by float32 values of its shape, which are copied; pare_compression_update_masks(),

@@ -437,6 +437,15 @@ class Registry(Handle):
             raise_error(err)
         super().__init__(c_void_p(p))
         self._descriptors: List[_Descriptor] = []
+        self._users: List[List[Any]] = []        # compressions that use the descriptors, one [pointer] each
+
+    def close(self) -> None:
+        # The collector of reference cycles calls finalizers in any order.
+        for user in getattr(self, "_users", []):
+            if user[0]:
+                lib.pare_compression_free(user[0])
+                user[0] = None
+        super().close()
 
     def add(self, algorithm: Any, kind: Optional[str] = None) -> str:
         """Add a Pruner or Quantizer, as a class or an object; returns its name."""
@@ -485,8 +494,20 @@ class Compression(Handle):
         o.seed, o.threads = seed, threads
         call("pare_compression_new", model.pointer, byref(o), byref(p))
         super().__init__(p)
+        self._cell: List[Any] = [p]
+        if self.registry is not None:
+            self.registry._users.append(self._cell)
         self._layers: Dict[int, Layer] = {}
         self._keep: Dict[int, Any] = {}
+
+    def close(self) -> None:
+        cell = getattr(self, "_cell", None)
+        if cell is not None and cell[0]:
+            lib.pare_compression_free(cell[0])
+            cell[0] = None
+        self._pointer = None
+        if cell is not None and self.registry is not None and cell in self.registry._users:
+            self.registry._users.remove(cell)
 
     def layer_at(self, p: int) -> Layer:
         if p not in self._layers:
@@ -503,8 +524,8 @@ class Compression(Handle):
         self.training = training
 
     def use_data(self, data: DataLike, batch: int = 64) -> None:
-        set_ = data_of(data)
-        call("pare_compression_use_data", self.pointer, set_.pointer if set_ else None, batch)
+        self._data = data_of(data)
+        call("pare_compression_use_data", self.pointer, self._data.pointer if self._data else None, batch)
 
     def compress(self, progress: Any = None) -> None:
         with Watch(progress) as fn:

@@ -169,7 +169,7 @@ static int dmap_tensor(const struct pare_node *n, const float *x, const float *g
     return backward_site(n->attr, &in, &from, &to, err);
 }
 
-/* ---- layers that another framework computes --------------------------------------------------- */
+/* ---- layers that another framework computes ------------------------------------------------- */
 
 static int check_outside(const struct pare_layer *l, enum pare_quant_site site,
                          const struct pare_tensor *x, const struct pare_tensor *y,

@@ -162,6 +162,20 @@ class Models(Folder):
         c.compress(progress=False)
         self.assertEqual({n: a for n, (a, _) in Filters.seen.items() if n in address}, address)
 
+    def test_registry_is_freed_before_or_after_its_compression(self):
+        for first in (True, False):
+            r = pare.Registry()
+            c = pare.Compression(self.model.copy(), pruner=r.add(Filters), registry=r,
+                                 config=[{"sparsity": 0.5, "op_types": ["Conv2d"]}])
+            c.compress(progress=False)
+            c.data_cycle = [c, r]
+            (r if first else c).close()
+            (c if first else r).close()
+            with self.assertRaisesRegex(pare.Error, "was closed"):
+                c.update_masks()
+            del c, r
+            gc.collect()
+
     def test_options_are_checked_by_the_library(self):
         pare.prune(self.model, Filters, sparsity=0.5, power=2, progress=False)
         with self.assertRaisesRegex(pare.Error, r"option 'power' is 9, must be in \[0.5, 4\]"):
