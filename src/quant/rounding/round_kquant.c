@@ -67,19 +67,16 @@ static double error_on_grid(const struct pare_fit *f, double rms, double scale, 
     return sum;
 }
 
-/* Takes the scale and zero point if they are better. */
-static void offer(const struct pare_fit *f, double rms, double s, double z, double *error,
-                  float *scale, float *zero)
+/* Takes the scale and zero point if they are better than what there is. */
+static void offer(const struct pare_fit *f, double s, double z, float *scale, float *zero)
 {
+    double rms = rms_of(f);
     float to = (float)s;
-    double e;
 
-    if (!(to > 0) || !isfinite(to))
+    if (!(to > 0) || !isfinite(to) ||
+        !(error_on_grid(f, rms, (double)to, z) <
+          error_on_grid(f, rms, (double)*scale, (double)*zero)))
         return;
-    e = error_on_grid(f, rms, (double)to, z);
-    if (!(e < *error))
-        return;
-    *error = e;
     *scale = to;
     *zero = (float)z;
 }
@@ -87,12 +84,11 @@ static void offer(const struct pare_fit *f, double rms, double s, double z, doub
 static void fit(const struct pare_fit *f, float *scale, float *zero)
 {
     const struct pare_round_grid *g = f->grid;
-    double lo, hi, rms = rms_of(f), levels = (double)(g->qmax - g->qmin), best, base, error;
+    double lo, hi, rms = rms_of(f), levels = (double)(g->qmax - g->qmin), best, base;
     double range, s, z;
 
     pare_row_range(f->w, f->n, &lo, &hi);
     pare_grid_fit(g, lo, hi, scale, zero);
-    error = error_on_grid(f, rms, (double)*scale, (double)*zero);
     range = g->symmetric ? levels * (double)*scale : hi - lo;
     if (!(rms > 0) || !(range > 0) || !isfinite(range))
         return;
@@ -117,12 +113,12 @@ static void fit(const struct pare_fit *f, float *scale, float *zero)
         z = rint((double)g->qmin - base / s);
         z = z < (double)g->qmin ? (double)g->qmin : z > (double)g->qmax ? (double)g->qmax : z;
     }
-    offer(f, rms, s, z, &error, scale, zero);
+    offer(f, s, z, scale, zero);
     /* The zero point was rounded: fit the scale again. */
     {
         struct sums m = sums_of(f, rms, 1 / s, 0, z);
 
-        offer(f, rms, m.xl / m.l2, z, &error, scale, zero);
+        offer(f, m.xl / m.l2, z, scale, zero);
     }
 }
 
