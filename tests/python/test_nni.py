@@ -129,6 +129,25 @@ class OnModel(Folder):
         w = model["conv1.weight"] * 64
         np.testing.assert_allclose(w, np.round(w), atol=1e-4)
 
+    def test_training_of_the_library_drives_masks_and_scales(self):
+        model = lenet()
+        training = pare.Training(model, digits(), epochs=4, threads=1, progress=False)
+        nni.AGPPruner(model, [{"initial_sparsity": 0.0, "final_sparsity": 0.8, "start_epoch": 0, "end_epoch": 3,
+                               "frequency": 1, "op_types": ["Conv2d", "Linear"]}], training).compress()
+        training.run()
+        self.assertAlmostEqual(float((model["fc1.weight"] == 0).mean()), 0.8, 2)
+        model = lenet()
+        training = pare.Training(model, digits(), epochs=1, threads=1, progress=False)
+        q = nni.QAT_Quantizer(model, [{"quant_types": ["weight", "output"], "quant_bits": 8,
+                                       "op_types": ["Conv2d", "Linear"]}], training)
+        q.compress()
+        training.run()
+        scale = float(q.get_modules_wrapper()[0].module.scale)
+        self.assertGreater(scale, 0)
+        files = q.export_model("q.npz", onnx_path="q.onnx", input_shape=[1, 1, 8, 8])
+        self.assertIn("conv1", files)
+        self.assertEqual(pare.load("q.onnx").run(np.zeros((1, 1, 8, 8), np.float32))["output"].shape, (1, 10))
+
     def test_model_speedup(self):
         model = lenet()
         nni.L1FilterPruner(model, [{"sparsity": 0.5, "op_types": ["Conv2d"]}]).compress()
