@@ -146,7 +146,8 @@ static bool is_tuned(const struct pare_prune_job *j)
     return pare_finetune_given(&j->tune, "epochs") && j->tune.options->c.epochs > 0;
 }
 
-/* Whether a removed unit is a channel, so that the layers after it can be fitted to what is left. */
+/* Whether a removed unit is a channel, so that the layers after it can be fitted to what is
+ * left. */
 static bool removes_channels(struct pare_compression *c)
 {
     for (int i = 0; i < pare_compression_layers(c); i++) {
@@ -169,21 +170,22 @@ static int repair(struct pare_prune_job *j, struct pare_err *err)
     const struct pare_train_options *s = f->options;
     struct pare_repair_choice *c = &j->choice;
 
-    *c = (struct pare_repair_choice){ .model = f->model,
-                                      .dense = j->dense,
-                                      .compression = j->compression,
-                                      .trainer = f->trainer,
-                                      .data = f->data[0],
-                                      .recalibrate = { .batches = is_tuned(j) ? 0
-                                                                              : s->c.recalibrate,
-                                                       .batch = s->train.batch,
-                                                       .seed = (uint64_t)s->c.seed,
-                                                       .progress = j->o.progress,
-                                                       .user = j->o.user },
-                                      .fit = removes_channels(j->compression) && j->o.repair != PARE_REPAIR_OFF,
-                                      .corrects = j->o.repair != PARE_REPAIR_OFF,
-                                      .dist = f->dist,
-                                      .threads = (int)s->c.threads };
+    *c = (struct pare_repair_choice){
+        .model = f->model,
+        .dense = j->dense,
+        .compression = j->compression,
+        .trainer = f->trainer,
+        .data = f->data[0],
+        .recalibrate = { .batches = is_tuned(j) ? 0 : s->c.recalibrate,
+                         .batch = s->train.batch,
+                         .seed = (uint64_t)s->c.seed,
+                         .progress = j->o.progress,
+                         .user = j->o.user },
+        .fit = removes_channels(j->compression) && j->o.repair != PARE_REPAIR_OFF,
+        .corrects = j->o.repair != PARE_REPAIR_OFF,
+        .dist = f->dist,
+        .threads = (int)s->c.threads
+    };
     if (!c->fit && !(f->trainer && c->recalibrate.batches && pare_recalibrate_count(f->trainer)))
         return 0;
     PARE_TRY(pare_repair_choose(c, err));
