@@ -117,8 +117,8 @@ static int add_value(struct target *t, int k, const struct pare_tensor *y, struc
     const float *x;
 
     if (y->dtype != PARE_F32 || axis >= y->rank || y->dim[axis] != t->n)
-        return pare_fail(err, PARE_ESHAPE, "layer '%s' has an output of another shape than expected",
-                         t->name);
+        return pare_fail(err, PARE_ESHAPE,
+                         "layer '%s' has an output of another shape than expected", t->name);
     for (int i = 0; i < y->rank; i++) {
         inner *= i > axis ? y->dim[i] : 1;
         outer *= i < axis ? y->dim[i] : 1;

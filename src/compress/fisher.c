@@ -104,8 +104,8 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
     int64_t inner = 1, outer = 1;
 
     if (axis < 0 || axis >= y->rank || y->dim[axis] != f->n)
-        return pare_fail(err, PARE_ESHAPE, "layer '%s' has an output of another shape than expected",
-                         f->layer->name);
+        return pare_fail(err, PARE_ESHAPE,
+                         "layer '%s' has an output of another shape than expected", f->layer->name);
     for (int d = 0; d < y->rank; d++) {
         outer *= d < axis ? y->dim[d] : 1;
         inner *= d > axis ? y->dim[d] : 1;
@@ -178,8 +178,7 @@ static void remove_all(struct pare_graph *g)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static int run_batches(struct run *r, struct pare_loader *l, int64_t batches,
-                       struct pare_err *err)
+static int run_batches(struct run *r, struct pare_loader *l, int64_t batches, struct pare_err *err)
 {
     for (int64_t k = 0; k < batches; k++) {
         const struct pare_batch *b;

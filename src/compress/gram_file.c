@@ -176,8 +176,9 @@ static int take_all(const struct pare_safetensors *st, struct pare_gram *g, stru
     for (int i = 0; i < st->n_meta; i++)
         known |= !strcmp(st->meta[i].key, "format") && !strcmp(st->meta[i].value, FORMAT);
     if (!known)
-        return pare_fail(err, PARE_EFORMAT, "the file has no Gram matrices: its metadata has no "
-                                            "format '" FORMAT "'");
+        return pare_fail(err, PARE_EFORMAT,
+                         "the file has no Gram matrices: its metadata has no "
+                         "format '" FORMAT "'");
     for (int i = 0; i < n; i++) {
         PARE_TRY(take_gram(st, &g[i], err));
         if (f)

@@ -15,8 +15,8 @@ struct pare_repair {
     pare_progress_fn *progress;
     void *user;
 
-    int layers;  /* out: layers that were fitted */
-    int skipped; /* out: layers whose inputs changed and that could not be */
+    int layers;    /* out: layers that were fitted */
+    int skipped;   /* out: layers whose inputs changed and that could not be */
     int corrected; /* out: layers of pare_correct_statistics() */
 };
 

@@ -261,12 +261,13 @@ static int check_plain(const struct pare_data_opts *o, struct pare_err *err)
 {
     bool norm = strcmp(o->norm, "auto") && strcmp(o->norm, "none");
 
-    if (o->resize.n || o->crop.n || o->pad || o->flip || o->cutout || o->mean.n || o->std.n || o->scale > 0 ||
-        norm || strcmp(o->pixels, "auto") || strcmp(o->channels, "rgb"))
-        return pare_fail(err, PARE_ECONFIG,
-                         "the model's inputs get its arrays as stored: 'resize', 'crop', 'pad', "
-                         "'flip', 'cutout', 'norm', 'pixels', 'channels', 'mean', 'std' and 'scale' do not "
-                         "apply");
+    if (o->resize.n || o->crop.n || o->pad || o->flip || o->cutout || o->mean.n || o->std.n ||
+        o->scale > 0 || norm || strcmp(o->pixels, "auto") || strcmp(o->channels, "rgb"))
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "the model's inputs get its arrays as stored: 'resize', 'crop', 'pad', "
+            "'flip', 'cutout', 'norm', 'pixels', 'channels', 'mean', 'std' and 'scale' do not "
+            "apply");
     return 0;
 }
 
@@ -283,10 +284,11 @@ static int set_window(struct pare_data *d, const struct pare_data_opts *o, struc
     if (d->n_inputs)
         return check_plain(o, err);
     if (!p->is_image && (o->resize.n || o->crop.n || o->pad || o->flip || o->cutout))
-        return pare_fail(err, PARE_ECONFIG,
-                         "'resize', 'crop', 'pad', 'flip' and 'cutout' are for images, but items have %d "
-                         "dimension%s",
-                         d->item.rank, d->item.rank == 1 ? "" : "s");
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "'resize', 'crop', 'pad', 'flip' and 'cutout' are for images, but items have %d "
+            "dimension%s",
+            d->item.rank, d->item.rank == 1 ? "" : "s");
     if (o->resize.n && d->dtype != PARE_U8)
         return pare_fail(err, PARE_EUNSUPPORTED, "'resize' is for images of bytes, these are %s",
                          pare_dtype_name(d->dtype));

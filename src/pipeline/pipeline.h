@@ -25,9 +25,9 @@ struct pare_prune_job {
 
     struct pare_compression *compression;
     struct pare_metrics before, masked, after; /* n is 0: not evaluated */
-    struct pare_model *dense;         /* the original, with data */
-    struct pare_repair_choice choice; /* if repaired */
-    bool repaired;                    /* ways to repair the model were tried */
+    struct pare_model *dense;                  /* the original, with data */
+    struct pare_repair_choice choice;          /* if repaired */
+    bool repaired;                             /* ways to repair the model were tried */
     bool trained;
     bool recalibrated; /* statistics of normalizations are new */
 };

@@ -159,7 +159,8 @@ static bool is_tuned(const struct pare_prune_job *j)
     return pare_finetune_given(&j->tune, "epochs") && j->tune.options->c.epochs > 0;
 }
 
-/* Whether a removed unit is a channel, so that the layers after it can be fitted to what is left. */
+/* Whether a removed unit is a channel, so that the layers after it can be fitted to what is
+ * left. */
 static bool removes_channels(struct pare_compression *c)
 {
     for (int i = 0; i < pare_compression_layers(c); i++) {

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../compress/held_out.h"
+#include "../compress/repair.h"
 #include "../compress/wrap.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"

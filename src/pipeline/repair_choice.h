@@ -4,9 +4,9 @@
 #ifndef PARE_PIPELINE_REPAIR_CHOICE_H
 #define PARE_PIPELINE_REPAIR_CHOICE_H
 
-#include "../compress/held_out.h"
-#include "../compress/repair.h"
 #include "../train/recalibrate.h"
+
+struct pare_compression;
 
 enum pare_repair_way {
     PARE_WAY_NONE,
@@ -29,7 +29,7 @@ struct pare_repair_choice {
     int threads;
 
     /* Results. */
-    double db[PARE_REPAIR_WAYS]; /* of the outputs on held-out items; NaN: not tried */
+    double db[PARE_REPAIR_WAYS];         /* of the outputs on held-out items; NaN: not tried */
     double divergence[PARE_REPAIR_WAYS]; /* of class probabilities, see held_out.h; NaN: none */
     double loss[PARE_REPAIR_WAYS];       /* with labels; NaN: there are none */
     enum pare_repair_way kept;

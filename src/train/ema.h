@@ -1,7 +1,8 @@
 /* ema.h - exponential moving average of parameters and running statistics during training.
  *
- * After each step average = d average + (1 - d) value, with d = min(decay, (1 + n) / (10 + n)) after
- * n steps, so that the first steps count less (as TensorFlow's ExponentialMovingAverage does).
+ * After each step average = d average + (1 - d) value, with d = min(decay, (1 + n) / (10 + n))
+ * after n steps, so that the first steps count less, as in TensorFlow's
+ * ExponentialMovingAverage.
  */
 #ifndef PARE_TRAIN_EMA_H
 #define PARE_TRAIN_EMA_H

@@ -1,10 +1,11 @@
-/* mixup.h - batches of mixed items: Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018.
+/* mixup.h - batches of mixed items: Zhang et al., "mixup: Beyond Empirical Risk Minimization",
+ * 2018.
  *
- *     x = l x_i + (1 - l) x_j,   loss = l L(x, y_i) + (1 - l) L(x, y_j),   l from Beta(alpha, alpha)
+ *     x = l x_i + (1 - l) x_j,  loss = l L(x, y_i) + (1 - l) L(x, y_j),  l from Beta(alpha, alpha)
  *
  * i and j are neighbors, items 0 and 1, 2 and 3, ... of the batch, which is in random order; a last
- * one is alone.  l is drawn once per step, from the seed and the step, so that a resumed training and
- * all processes have the same.  Each process mixes its part of the batch: with parts of an even
+ * one is alone.  l is drawn once per step, from the seed and the step, so that a resumed training
+ * and all processes have the same.  Each process mixes its part of the batch: with parts of an even
  * size, the pairs are the same for any number of processes.
  */
 #ifndef PARE_TRAIN_MIXUP_H

@@ -476,8 +476,8 @@ int pare_trainer_loss(struct pare_trainer *t, const struct pare_tensor *y, struc
     else
         PARE_TRY(loss_without_labels(t, score, err));
     if (t->mixup)
-        PARE_TRY(pare_mixup_loss(t->mixup, t, pare_plan_out_grad(t->plan[t->at]), &score->loss,
-                                 err));
+        PARE_TRY(
+            pare_mixup_loss(t->mixup, t, pare_plan_out_grad(t->plan[t->at]), &score->loss, err));
     if (t->o.dist)
         weight_loss(t, score);
     if (t->teacher[t->at])

@@ -130,8 +130,8 @@ struct pare_trainer {
     struct pare_allreduce allreduce;
     struct pare_blocked_param blocked;
     const struct pare_mixup *mixup; /* of the current batch; NULL: its items are not mixed */
-    struct pare_score whole; /* of the batch of all processes, after the backward pass */
-    bool stop;               /* a vote to stop; after the backward pass: some process voted */
+    struct pare_score whole;        /* of the batch of all processes, after the backward pass */
+    bool stop; /* a vote to stop; after the backward pass: some process voted */
 };
 
 /* Makes all trainable initializers owned, see pare_model_own.  The model (and teacher) must outlive

@@ -15,7 +15,10 @@ static int collect_fisher(struct pare_model *m, struct pare_data *data, struct p
     struct pare_arena *a = pare_arena_new(1 << 16);
 
     for (int own = 0; own < 2; own++) {
-        struct pare_fisher_source s = { .model = m, .data = data, .items = 300, .own = own,
+        struct pare_fisher_source s = { .model = m,
+                                        .data = data,
+                                        .items = 300,
+                                        .own = own,
                                         .threads = 1 };
         struct pare_fisher shared[8] = { 0 }, alone[8] = { 0 };
 

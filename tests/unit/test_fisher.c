@@ -1,5 +1,5 @@
-/* test_fisher.c - Fisher information of layer outputs against differences of the loss; files of Gram
- * matrices: round trip, broken files, failing allocations. */
+/* test_fisher.c - Fisher information of layer outputs against differences of the loss; files of
+ * Gram matrices: round trip, broken files, failing allocations. */
 #include "make_model.h"
 
 #include <math.h>
@@ -245,8 +245,8 @@ static void test_files_hold_the_same_numbers(void **state)
 /* Each way to break the file is an error that says what is wrong. */
 static void test_broken_files_are_errors(void **state)
 {
-    static const char *const want[] = { "not finite", "second moments", "second moments",
-                                        "not above 0", "below 0", "another type or shape",
+    static const char *const want[] = { "not finite",  "second moments", "second moments",
+                                        "not above 0", "below 0",        "another type or shape",
                                         "is missing" };
     struct pare_model *m = network();
     struct pare_arena *a = pare_arena_new(1 << 16);

@@ -122,8 +122,7 @@ static void test_averages_follow_the_parameters(void **state)
     struct pare_arena *a = pare_arena_new(1 << 12);
     float value[2] = { 1, -2 };
     struct pare_optim optim = { .step = 0 };
-    struct pare_optim_param p = { .name = "w",
-                                  .value = { PARE_F32, 1, { 2 }, value } };
+    struct pare_optim_param p = { .name = "w", .value = { PARE_F32, 1, { 2 }, value } };
     struct pare_trainer t = { .param = &p, .n_params = 1, .optim = &optim };
     struct pare_ema *e = NULL;
     double want[2] = { 1, -2 };

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/rng.h"
+#include "compress/held_out.h"
 #include "compress/least_squares.h"
 #include "compress/repair.h"
 #include "pipeline/repair_choice.h"
@@ -515,8 +516,7 @@ static struct pare_data *noise(int64_t n, uint64_t seed)
 
     pare_rng_init(&rng, seed);
     for (int64_t i = 0; i < pare_numel(&in.t); i++)
-        pare_f32_mut(&in.t)[i] = (float)(pare_rng_normal(&rng) *
-                                         exp(2 * pare_rng_normal(&rng)));
+        pare_f32_mut(&in.t)[i] = (float)(pare_rng_normal(&rng) * exp(2 * pare_rng_normal(&rng)));
     ok(pare_data_from_arrays(&a, &set, &err));
     return set;
 }

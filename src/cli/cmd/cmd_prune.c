@@ -49,11 +49,12 @@ static const struct pare_opt prune_opts[] = {
               "remove the masked channels from the written model, see 'pare speedup'; coupled "
               "layers lose the same channels",
               0),
-    PARE_FLAG("repair", offsetof(struct prune, repair),
-              "fit the layers after removed channels to what is left, by least squares on --data, if "
-              "the outputs are closer to the original's then (default with --data; --no-repair: "
-              "not)",
-              0),
+    PARE_FLAG(
+        "repair", offsetof(struct prune, repair),
+        "fit the layers after removed channels to what is left, by least squares on --data, if "
+        "the outputs are closer to the original's then (default with --data; --no-repair: "
+        "not)",
+        0),
     PARE_INT("round-to", offsetof(struct prune, round_to),
              "with --speedup: keep a multiple of N channels", 1, 1, 4096),
     PARE_TEXTS("shape", offsetof(struct prune, shape), "NAME=N,N,...",

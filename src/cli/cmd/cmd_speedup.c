@@ -73,8 +73,9 @@ static int check_data(struct pare_cli *c, struct pare_err *err)
     if (o->repair && !o->data)
         return pare_misuse(c, err, "--repair needs --data");
     if (o->repair && !o->masks && !o->original)
-        return pare_misuse(c, err, "--repair needs the model before pruning: --original FILE, or "
-                                   "MODEL with --masks FILE");
+        return pare_misuse(c, err,
+                           "--repair needs the model before pruning: --original FILE, or "
+                           "MODEL with --masks FILE");
     if (o->original && !o->repair)
         return pare_misuse(c, err, "--original needs --repair");
     return 0;

@@ -45,18 +45,19 @@ int pare_repair_job_run(struct pare_cli *c, struct pare_repair_job *j, struct pa
     if (!rc)
         rc = open_trainer(c, j, masked, &trainer, err);
     if (!rc) {
-        j->choice = (struct pare_repair_choice){ .model = masked,
-                                                 .dense = j->dense,
-                                                 .trainer = trainer,
-                                                 .data = data,
-                                                 .recalibrate = { .batches = BATCHES,
-                                                                  .seed = 1,
-                                                                  .progress =
-                                                                      pare_progress_line_show,
-                                                                  .user = j->line },
-                                                 .fit = true,
-                                                 .corrects = true,
-                                                 .threads = j->threads };
+        j->choice = (struct pare_repair_choice){
+            .model = masked,
+            .dense = j->dense,
+            .trainer = trainer,
+            .data = data,
+            .recalibrate = { .batches = BATCHES,
+                             .seed = 1,
+                             .progress = pare_progress_line_show,
+                             .user = j->line },
+            .fit = true,
+            .corrects = true,
+            .threads = j->threads
+        };
         rc = pare_repair_choose(&j->choice, err);
     }
     pare_progress_line_end(j->line);

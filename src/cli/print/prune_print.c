@@ -52,8 +52,8 @@ json_t *pare_repair_json(const struct pare_repair_choice *r)
     }
     return json_pack("{s:s, s:o, s:o, s:o, s:I, s:i, s:i, s:b}", "kept",
                      pare_repair_way_name(r->kept), "db", db, "divergence", kl, "loss", loss,
-                     "items", (json_int_t)r->items, "layers", r->fitted, "corrected",
-                     r->corrected, "recalibrated", r->estimated);
+                     "items", (json_int_t)r->items, "layers", r->fitted, "corrected", r->corrected,
+                     "recalibrated", r->estimated);
 }
 
 /* ---- text -------------------------------------------------------------------------- */
