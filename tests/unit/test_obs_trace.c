@@ -1,4 +1,4 @@
-/* test_obs_trace.c - removal of weights and channels by optimal brain surgeon against brute force. */
+/* test_obs_trace.c - removal of weights and channels by optimal brain surgeon, by brute force. */
 #include "prune_rig.h"
 
 #include "base/rng.h"
