@@ -62,7 +62,7 @@ for what; do
         ;;
     block) of_weights "80 % in 4x1 blocks" '[{"op_types": ["Conv2d"], "sparsity": 0.8, "granularity": "block_4x1"}]' level ;;
     channels)
-        for s in "0.14 0.19" "0.3 0.36"; do
+        for s in "0.14 0.17" "0.3 0.35"; do
             one "channels, l1" --pruner l1 --speedup --no-bench --sparsity "${s% *}"
             one "channels, l1 --repair" --pruner l1 --speedup --no-bench --repair --sparsity "${s% *}"
             one "channels, obs" --pruner obs --speedup --no-bench --sparsity "${s#* }"
