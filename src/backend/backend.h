@@ -140,13 +140,12 @@ struct pare_backend {
     struct pare_arena *arena;
     struct pare_arena *scratch; /* emptied after each init() */
     int threads;
-    int block;          /* channel block of the machine's vectors: 8 or 16 */
-    bool vnni;          /* the CPU sums int8 products without saturating (VNNI) */
-    bool has_bf16;      /* the CPU multiplies bf16 (AVX512_BF16) */
-    bool bf16;          /* operands of products are rounded to bf16 (gemm/bf16_pairs.h) */
-    int sparse_rows;    /* rows of a block of sparse weights; 0: the fastest; -1: dense */
-    bool compact;       /* no weights that are stored in several times their bytes */
-    size_t const_bytes; /* of all constants of the graph: do they fit in a cache? */
+    int block;       /* channel block of the machine's vectors: 8 or 16 */
+    bool vnni;       /* the CPU sums int8 products without saturating (VNNI) */
+    bool has_bf16;   /* the CPU multiplies bf16 (AVX512_BF16) */
+    bool bf16;       /* operands of products are rounded to bf16 (gemm/bf16_pairs.h) */
+    int sparse_rows; /* rows of a block of sparse weights; 0: the fastest; -1: dense */
+    bool compact;    /* no weights that are stored in several times their bytes */
     unsigned
         isa; /* bits of the instruction sets in use (oneDNN: dnnl_cpu_isa_t); part of tuning keys */
     struct pare_onednn *onednn; /* engine and stream; NULL without oneDNN */

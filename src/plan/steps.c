@@ -90,21 +90,6 @@ static void mark_lazy(struct pare_plan *p)
             p->view.lazy[i] = is_lazy(&p->view, p->graph->node[i]);
 }
 
-/* Bytes of the constants that nodes of the plan read, each counted once per node. */
-static size_t constant_bytes(const struct pare_plan *p)
-{
-    size_t all = 0;
-
-    for (int i = 0; i < p->graph->n_nodes; i++)
-        for (int k = 0; !p->view.claimed[i] && k < p->graph->node[i]->n_in; k++) {
-            const struct pare_value *v = p->graph->node[i]->in[k];
-
-            if (v && pare_is_const(v) && pare_is_tensor(&v->t))
-                all += pare_packed_size(&v->t);
-        }
-    return all;
-}
-
 static int make_view(struct pare_plan *p, struct pare_err *err)
 {
     size_t values = (size_t)p->graph->n_values;
@@ -126,7 +111,6 @@ static int make_view(struct pare_plan *p, struct pare_err *err)
         !p->buf)
         return pare_no_memory(err, "for the plan");
     mark_needed(p, need);
-    p->backend.const_bytes = constant_bytes(p);
     PARE_TRY(count_uses(p, err));
     mark_lazy(p);
     return pare_graph_attention(p->graph, &p->view.attention, err);

@@ -1,24 +1,16 @@
 /* conv_winograd.c - Conv with constant 3x3 filters by Winograd's F(4x4, 3x3).
  *
- * BatchNormalization is folded; residual sum and activations are post-ops.  Transformed filters
- * have four times their size.  They are kept, or transformed again in each run: that takes about as
- * long as reading kept ones that are in no cache, and saves their memory.
+ * BatchNormalization is folded; residual sum and activations are post-ops.  The filters are
+ * transformed once, to four times their size.
  */
 #include "../fuse/conv_fuse.h"
 #include "winograd.h"
-
-#include "../../base/cpu_cache.h"
-
-#define MANY_TILES 64 /* of one run, so that the products take longer than either */
 
 struct conv {
     struct pare_conv_fuse fuse;
     struct pare_winograd geo;
     struct pare_post_op post[PARE_MAX_POST];
-    float *u, *bias; /* u NULL: transformed in each run, from w and scale */
-    const float *w;
-    float *scale;
-    bool again;
+    float *u, *bias;
 };
 
 static int64_t padded(int64_t channels, int block)
@@ -57,29 +49,6 @@ static bool conv_winograd_usable(const struct pare_match *v, const struct pare_n
                                      c->post) >= 0;
 }
 
-/* Floats from one position of the filters to the next. */
-static int64_t u_step(const struct conv *c)
-{
-    const int64_t from = c->geo.from.channels;
-
-    return pare_winograd_step(c->geo.to.channels, c->geo.bf16 ? from / 2 : from);
-}
-
-static size_t u_floats(const struct conv *c)
-{
-    return (size_t)(PARE_WINOGRAD * u_step(c));
-}
-
-/* Transform the filters in each run?  Reading transformed filters from memory takes as long as
- * transforming them, and with many tiles the products take much longer than either. */
-static bool transforms_again(const struct pare_match *v, const struct pare_node *n,
-                             const struct conv *c)
-{
-    return !c->geo.bf16 && pare_winograd_tiles(&c->geo) >= MANY_TILES && pare_is_f32(n->in[1]) &&
-           pare_is_const(n->in[1]) &&
-           v->backend->const_bytes * (PARE_WINOGRAD / 9) > pare_cache_bytes();
-}
-
 static bool conv_winograd_match(const struct pare_match *v, struct pare_node *n,
                                 struct pare_step *s)
 {
@@ -107,45 +76,17 @@ static bool conv_winograd_match(const struct pare_match *v, struct pare_node *n,
     if ((!v->ignore_cost && !conv_winograd_pays(&c->geo, x->dim[1])) ||
         !pare_conv_fuse_step(v, n, &c->fuse, block, block, s))
         return false;
-    c->again = transforms_again(v, n, c);
     s->state = c;
-    s->work_bytes[0] = (pare_winograd_work(&c->geo) + (c->again ? u_floats(c) : 0)) * sizeof(float);
+    s->work_bytes[0] = pare_winograd_work(&c->geo) * sizeof(float);
     return true;
 }
 
-/* The filters as pare_winograd_filters() reads them. */
-static struct pare_winograd_filters filters_of(const struct pare_step *s, const float *w,
-                                               const float *scale)
+/* Floats from one position of the filters to the next. */
+static int64_t u_step(const struct conv *c)
 {
-    const struct conv *c = s->state;
-    const struct pare_tensor *t = &s->node->in[1]->t;
+    const int64_t from = c->geo.from.channels;
 
-    return (struct pare_winograd_filters){
-        .w = w,
-        .O = t->dim[0],
-        .I = t->dim[1],
-        .o = c->geo.to.channels,
-        .i = c->geo.from.channels,
-        .block = c->geo.block,
-        .threads = c->geo.threads,
-        .bf16 = c->geo.bf16,
-        .scale = scale,
-    };
-}
-
-/* Keep what each run transforms: the filters of the model, and their scales. */
-static int init_again(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
-{
-    struct conv *c = s->state;
-    size_t to = (size_t)c->geo.to.channels;
-
-    c->scale = pare_alloc(b->arena, to, sizeof(*c->scale));
-    c->bias = pare_alloc(b->arena, to, sizeof(*c->bias));
-    if (!c->scale || !c->bias)
-        return pare_no_memory(err, "for the weights");
-    PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, c->scale, c->bias, err));
-    c->w = pare_const_f32(b, s->node->in[1], err);
-    return c->w ? 0 : err->code;
+    return pare_winograd_step(c->geo.to.channels, c->geo.bf16 ? from / 2 : from);
 }
 
 static int conv_winograd_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -156,19 +97,23 @@ static int conv_winograd_init(struct pare_step *s, struct pare_backend *b, struc
     size_t size = (size_t)(PARE_WINOGRAD * pare_winograd_step(to, from));
     float *scale = pare_alloc(b->scratch, (size_t)to, sizeof(*scale));
     float *u, *weights = pare_alloc_raw(b->scratch, (size_t)pare_numel(w), sizeof(*weights));
-    struct pare_winograd_filters f = filters_of(s, weights, scale);
+    struct pare_winograd_filters f = {
+        .w = weights,
+        .O = w->dim[0],
+        .I = w->dim[1],
+        .o = to,
+        .i = from,
+        .block = c->geo.block,
+        .threads = c->geo.threads,
+        .bf16 = c->geo.bf16,
+        .scale = scale,
+    };
 
-    if (s->share_from && ((const struct conv *)s->share_from->state)->again == c->again) {
-        const struct conv *like = s->share_from->state;
-
-        c->u = like->u;
-        c->bias = like->bias;
-        c->w = like->w;
-        c->scale = like->scale;
+    if (s->share_from) {
+        c->u = ((const struct conv *)s->share_from->state)->u;
+        c->bias = ((const struct conv *)s->share_from->state)->bias;
         return 0;
     }
-    if (c->again)
-        return init_again(s, b, err);
     u = pare_alloc_raw(c->geo.bf16 ? b->scratch : b->arena, size, sizeof(float));
     c->u = c->geo.bf16 ? pare_alloc_raw(b->arena, (size_t)(PARE_WINOGRAD * u_step(c)), sizeof(*u))
                        : u;
@@ -201,13 +146,6 @@ static int conv_winograd_run(struct pare_step *s, struct pare_backend *b, struct
 
     (void)b;
     (void)err;
-    if (c->again) {
-        struct pare_winograd_filters f = filters_of(s, c->w, c->scale);
-        float *u = r.work + pare_winograd_work(&c->geo);
-
-        pare_winograd_filters(&f, u);
-        r.u = u;
-    }
     pare_winograd_run(&c->geo, &r);
     return 0;
 }
