@@ -94,6 +94,7 @@ PARE_ONE_SHOT = 1
 PARE_REGROW = 2
 PARE_MAGNITUDE = 4
 PARE_USES_BASE = 8
+PARE_USES_GRAMS = 64
 
 # enum pare_quant_site
 PARE_WEIGHT = 0
@@ -104,6 +105,11 @@ PARE_OUTPUT = 2
 PARE_LEARNS = 64
 PARE_ANY_ORDER = 128
 PARE_TRAINED = 256
+
+# enum pare_repair_use
+PARE_REPAIR_AUTO = 0
+PARE_REPAIR_ON = 1
+PARE_REPAIR_OFF = 2
 
 
 class pare_err(Structure):
@@ -426,7 +432,8 @@ pare_units._fields_ = [("rank", c_int), ("block", (c_int64 * PARE_MAX_RANK)),
 
 pare_pruner._fields_ = [("size", c_uint32), ("granularity", c_char_p), ("mode", c_char_p),
     ("calc_mask", CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(pare_err))),
-    ("score", CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(c_float), POINTER(pare_err)))]
+    ("score", CFUNCTYPE(c_int, c_void_p, c_void_p, POINTER(c_float), POINTER(pare_err))),
+    ("fit", CFUNCTYPE(c_int, c_void_p, POINTER(pare_err)))]
 
 pare_quant._fields_ = [("bits", c_int), ("has_sign", c_bool), ("symmetric", c_bool),
     ("per_channel", c_bool), ("axis", c_int), ("qmin", c_int64), ("qmax", c_int64),
@@ -446,7 +453,7 @@ pare_data_opts._fields_ = [("size", c_size_t), ("resize", pare_ints), ("crop", p
     ("holdout", c_double), ("limit", c_int64), ("batch", c_int64), ("shuffle", c_bool),
     ("drop_last", c_bool), ("prefetch", c_bool), ("label", c_char_p), ("columns", c_char_p),
     ("fill", c_char_p), ("rate", c_int64), ("pixels", c_char_p), ("channels", c_char_p),
-    ("mono", c_bool), ("progress", pare_progress_fn), ("user", c_void_p)]
+    ("mono", c_bool), ("progress", pare_progress_fn), ("user", c_void_p), ("cutout", c_int64)]
 
 pare_input._fields_ = [("name", c_char_p), ("t", pare_tensor)]
 
@@ -590,11 +597,12 @@ pare_prune_opts._fields_ = [("size", c_size_t), ("pruner", c_char_p), ("sparsity
     ("rule", POINTER(pare_rule)), ("n_rules", c_int), ("config", c_char_p), ("settings", c_char_p),
     ("registry", c_void_p), ("tuning", pare_tuning), ("speedup", c_bool),
     ("shrink", POINTER(pare_speedup_opts)), ("progress", pare_progress_fn), ("user", c_void_p),
-    ("repair", c_bool)]
+    ("repair", c_int)]
 
 pare_prune_report._fields_ = [("before", pare_metrics), ("masked", pare_metrics),
     ("after", pare_metrics), ("weights", c_int64), ("zeros", c_int64), ("params", c_int64),
-    ("params_left", c_int64), ("macs", c_double), ("macs_left", c_double)]
+    ("params_left", c_int64), ("macs", c_double), ("macs_left", c_double),
+    ("repair_db", (c_double * 4)), ("repair_kept", c_char_p), ("repaired", c_int)]
 
 pare_quantize_opts._fields_ = [("size", c_size_t), ("preset", c_char_p), ("quantizer", c_char_p),
     ("rule", POINTER(pare_rule)), ("n_rules", c_int), ("config", c_char_p), ("settings", c_char_p),

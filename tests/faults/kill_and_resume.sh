@@ -42,7 +42,7 @@ survive() {
     shift 2
     measure "$@" || { wrong "$1 fails without a signal: $(cat err)"; return; }
     ended=0 tries=0
-    while [ $ended -lt "$count" ] && [ $tries -lt $((4 * count)) ]; do
+    while [ $ended -lt "$count" ] && [ $tries -lt $((4 * count + 12)) ]; do
         rm -rf out.* c.safetensors
         tries=$((tries + 1))
         wait=$((RANDOM * took / 32768))

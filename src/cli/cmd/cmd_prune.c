@@ -203,12 +203,14 @@ static int work(struct pare_compress_job *common, struct pare_err *err)
     struct job *j = (struct job *)common;
 
     PARE_TRY(pare_prune_work(&j->prune, err));
-    PARE_TRY(pare_train_job_drop(common->c, &common->train, &j->prune.before,
-                                 pare_prune_result(&j->prune),
-                                 pare_finetune_given(&j->prune.tune, "epochs")
-                                     ? "more --epochs or a lower --sparsity keep more of it"
-                                     : "--epochs 5 fine-tunes the model",
-                                 err));
+    PARE_TRY(pare_train_job_drop(
+        common->c, &common->train, &j->prune.before, pare_prune_result(&j->prune),
+        pare_finetune_given(&j->prune.tune, "epochs")
+            ? "more --epochs or a lower --sparsity keep more of it"
+        : j->prune.repaired
+            ? "--epochs 5 fine-tunes the model"
+            : "--repair fits the weights that are left, --epochs 5 fine-tunes the model",
+        err));
     j->files.onnx = common->train.output;
     if (!pare_dist_rank(common->c->dist))
         pare_skipped_print(j->prune.compression);
