@@ -182,6 +182,9 @@ static int check_outside(const struct pare_layer *l, enum pare_quant_site site,
         return pare_fail(err, PARE_ESHAPE,
                          "%s of layer '%s': both tensors must be float32 and have the same shape",
                          pare_quant_site_name(site), l->info.name);
+    if (site == PARE_WEIGHT && !pare_same_shape(x, &l->w))
+        return pare_fail(err, PARE_ESHAPE, "weight of layer '%s': the tensor has another shape",
+                         l->info.name);
     return 0;
 }
 

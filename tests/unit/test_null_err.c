@@ -55,6 +55,7 @@ static void test_base_and_models(void **state)
 {
     const struct pare_model_layer *layer;
     const int64_t dim[1] = { -1 };
+    const struct pare_tensor empty = { .dtype = PARE_F32, .rank = 1 };
     const char *const *name;
     struct pare_model_quant q;
     struct pare_model *m;
@@ -77,6 +78,7 @@ static void test_base_and_models(void **state)
     FAILS(pare_model_new("no_such_network", shape, 10, 1, &m, NULL));
     FAILS_WITHOUT_MEMORY(1, pare_model_list_layers(model, arena, &layer, &n, NULL));
     FAILS(pare_model_tensor(model, "no_such_tensor", &t, NULL));
+    FAILS(pare_model_set_tensor(model, "no_such_tensor", &empty, NULL));
     FAILS_WITHOUT_MEMORY(1, pare_model_list_tensors(model, arena, &name, &n, NULL));
     FAILS(pare_model_layer_quant(model, "no_such_layer", 'w', &q, NULL));
     FAILS(pare_data_open("/nowhere", "test", NULL, &d, NULL));
@@ -195,6 +197,7 @@ static void test_pruning_session(void **state)
 static void test_quantizing_session(void **state)
 {
     struct pare_compression_opts o = { .quantizer = "ptq", .config = weights_8bit };
+    struct pare_tensor empty = { .dtype = PARE_F32, .rank = 1 };
     struct pare_quantized_tensor t;
     struct pare_budget_report report;
     struct pare_training *training;
@@ -214,6 +217,9 @@ static void test_quantizing_session(void **state)
     FAILS(pare_compression_observe(c, 1, false, NULL)); /* no data */
     FAILS(pare_compression_mixed_precision(c, &(struct pare_budget){ .least = 2 }, &report, NULL));
     FAILS_WITHOUT_MEMORY(1, pare_layer_quantized(l, PARE_WEIGHT, &t, NULL));
+    FAILS(pare_layer_set_weight(l, &empty, NULL));
+    FAILS(pare_layer_quantize(l, PARE_WEIGHT, true, &empty, &empty, NULL));
+    FAILS(pare_layer_quantize_back(l, PARE_WEIGHT, &empty, &empty, &empty, NULL));
     assert_int_equal(pare_compression_compress(c, NULL), 0);
     FAILS(pare_compression_use_data(c, data, 8, NULL)); /* too late */
     assert_int_equal(pare_model_new("lenet", shape, 10, 1, &m, NULL), 0);

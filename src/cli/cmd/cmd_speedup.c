@@ -85,7 +85,6 @@ static int data_options(struct pare_cli *c, struct pare_data_opts *opts, struct 
 {
     struct pare_option_group part = { "data", NULL, pare_data_options, opts };
 
-    *opts = (struct pare_data_opts){ 0 };
     return pare_option_group_fill(&part, c->given, c->n_given, c->arena, err);
 }
 
@@ -94,7 +93,7 @@ static int open_data(struct pare_cli *c, const struct pare_model *m, struct pare
 {
     const struct speedup *o = c->opts;
     struct pare_data_request r = { .spec = o->data, .split = o->split };
-    struct pare_data_opts opts;
+    struct pare_data_opts opts = { 0 };
 
     if (!o->data)
         return 0;
@@ -108,7 +107,6 @@ static int mask_and_repair(struct pare_cli *c, struct pare_repair_job *r, struct
                            struct pare_err *err)
 {
     const struct speedup *o = c->opts;
-    struct pare_data_opts opts;
 
     if (o->repair && !o->original)
         PARE_TRY(pare_model_duplicate(m, &r->dense, err));
@@ -116,8 +114,7 @@ static int mask_and_repair(struct pare_cli *c, struct pare_repair_job *r, struct
         PARE_TRY(pare_apply_masks(m, o->masks, err));
     if (!o->repair)
         return 0;
-    PARE_TRY(data_options(c, &opts, err));
-    r->opts = &opts;
+    PARE_TRY(data_options(c, &r->opts, err));
     return pare_at(err, pare_repair_job_run(c, r, m, err), "%s", c->arg[0]);
 }
 

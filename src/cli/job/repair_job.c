@@ -13,7 +13,7 @@ static int open_data(struct pare_cli *c, const struct pare_repair_job *j,
     struct pare_data_request r = { .spec = j->data, .split = j->split ? j->split : "train" };
 
     r.n_io = pare_model_inputs(m, &r.io);
-    return pare_cli_data_open(c, &r, j->opts, j->quiet, data, err);
+    return pare_cli_data_open(c, &r, &j->opts, j->quiet, data, err);
 }
 
 /* A trainer re-estimates statistics; a model that cannot be trained has none to estimate. */

@@ -7,12 +7,12 @@
 #include "../print/progress_line.h"
 
 struct pare_repair_job {
-    const char *data;                  /* set, of which the training part is used */
-    const char *split;                 /* NULL: train */
-    const char *original;              /* file of the model before pruning */
-    struct pare_model *dense;          /* or the model itself; owned */
-    const struct pare_data_opts *opts; /* options of the set */
-    int threads;                       /* 0: all cores */
+    const char *data;           /* set, of which the training part is used */
+    const char *split;          /* NULL: train */
+    const char *original;       /* file of the model before pruning */
+    struct pare_model *dense;   /* or the model itself; owned */
+    struct pare_data_opts opts; /* options of the set */
+    int threads;                /* 0: all cores */
     bool quiet;
     struct pare_progress_line *line;
 
