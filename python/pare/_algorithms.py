@@ -479,6 +479,8 @@ class Compression(Handle):
                  config: Optional[ConfigList] = None, registry: Optional[Registry] = None, seed: int = 0,
                  threads: int = 0, **options: Any) -> None:
         self.model, self.registry, self.training = model, registry, None
+        if (pruner is None) == (quantizer is None):
+            raise Error("a compression has either a pruner or a quantizer; pass one of them")
         algorithm = pruner if pruner is not None else quantizer
         if not isinstance(algorithm, str):
             self.registry = registry or Registry()

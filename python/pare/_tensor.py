@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -88,21 +88,3 @@ def tensor(array: np.ndarray, name: str = "the array") -> Any:
     t = d.pare_tensor()
     t._array = fill(t, array, name)
     return t
-
-
-def shape_tensor(dtype: int, shape: Sequence[int]) -> Any:
-    """A struct pare_tensor without data."""
-    t = d.pare_tensor()
-    t.dtype, t.rank = dtype, len(shape)
-    for i, n in enumerate(shape):
-        t.dim[i] = n
-    return t
-
-
-def torch_module() -> Optional[Any]:
-    """PyTorch, if it is installed."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    return torch
