@@ -11,7 +11,7 @@ import unittest
 
 import numpy as np
 
-from common import ROOT, Folder, digits, pare
+from common import Folder, command, digits, pare
 
 try:
     import torch
@@ -132,12 +132,10 @@ class Models(Folder):
         self.assertIn("top-1", r._repr_html_())
 
     def test_same_masks_as_the_command(self):
-        command = os.path.join(os.environ.get("PARE_BUILD", os.path.join(ROOT, "build")), "pare")
-        if not os.path.exists(command):
-            self.skipTest("needs the command")
+        pare_command = command(self)
         self.model.save("m.onnx")
         for pruner in ("level", "l1", "fpgm"):
-            subprocess.run([command, "prune", "m.onnx", "--pruner", pruner, "--sparsity", "0.5", "-o", "p.onnx"],
+            subprocess.run([pare_command, "prune", "m.onnx", "--pruner", pruner, "--sparsity", "0.5", "-o", "p.onnx"],
                            check=True, capture_output=True)
             got, expected = pare.prune("m.onnx", pruner, sparsity=0.5, progress=False), pare.load("p.onnx")
             for name in expected.tensors():

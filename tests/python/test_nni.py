@@ -1,11 +1,13 @@
 # test_nni.py - NNI's names on pare.Model and torch.nn.Module: masks and scales equal those of the command and NNI's formulas.
 import inspect
+import json
+import subprocess
 import unittest
 import warnings
 
 import numpy as np
 
-from common import Folder, digits, pare
+from common import Folder, command, digits, pare
 
 from pare.nni.compression import pytorch, torch as nni
 from pare.nni.compression._names import PRUNERS, QUANTIZERS
@@ -217,6 +219,34 @@ class OnModel(Folder):
         files = q.export_model("q.npz", onnx_path="q.onnx", input_shape=[1, 1, 8, 8])
         self.assertIn("conv1", files)
         self.assertEqual(pare.load("q.onnx").run(np.zeros((1, 1, 8, 8), np.float32))["output"].shape, (1, 10))
+
+    def test_scales_of_qat_equal_the_command_s(self):
+        """One epoch of training with quantized values: pare.quantize() and QAT_Quantizer against `pare quantize`."""
+        config = [{"quant_types": ["weight", "input", "output"], "quant_bits": 8, "op_types": ["Conv2d", "Linear"]}]
+        options = {"threads": 1, "optimizer": "sgd", "lr": 0.01, "schedule": "constant"}
+        lenet().save("m.onnx")
+        with open("config.json", "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        subprocess.run([command(self), "quantize", "m.onnx", "--quantizer", "qat", "--config", "config.json", "--data",
+                        "digits", "--epochs", "1", "--calibration", "expected.json", "-o", "q.onnx"] +
+                       [word for k, v in options.items() for word in ("--" + k, str(v))], check=True, capture_output=True,
+                       cwd=self.folder)
+        got, expected = (pare.quantize("m.onnx", quantizer="qat", config=config, data="digits", epochs=1, train=options,
+                                       progress=False), pare.load("q.onnx"))
+        self.assertEqual(set(got.tensors()), set(expected.tensors()))
+        self.assertGreater(len([n for n in got.tensors() if "scale" in n]), 8)
+        for name in expected.tensors():
+            np.testing.assert_array_equal(got[name], expected[name])
+        model = pare.load("m.onnx")
+        training = pare.Training(model, "digits", epochs=1, progress=False, **options)
+        q = nni.QAT_Quantizer(model, config, training)
+        q.compress()
+        training.run()
+        scales = q.export_model("q.npz", "scales.json")
+        with open("expected.json", encoding="utf-8") as f:
+            self.assertEqual(scales, json.load(f))
+        for w in q.get_modules_wrapper():
+            self.assertAlmostEqual(float(w.module.scale), scales[w.name]["weight_scale"], 9)
 
     def test_model_speedup(self):
         model = lenet()
