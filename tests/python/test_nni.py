@@ -285,6 +285,8 @@ class OnModule(Folder):
                               ("ActivationAPoZRankPruner", {"activation": "gelu"})):
             with self.assertRaisesRegex(pare.Error, "of a torch.nn.Module .* pass a pare.Model"):
                 self.masks(name, **options)
+        with self.assertRaisesRegex(pare.Error, "unknown option 'activation'"):
+            self.masks("TaylorFOWeightFilterPruner", activation="relu6")
         with self.assertRaisesRegex(pare.Error, "has no 'equalize'"):
             nni.QAT_Quantizer(self.net(), [{"quant_types": ["weight"], "quant_bits": 8, "op_types": ["Conv2d"]}],
                               equalize=True)

@@ -140,7 +140,9 @@ class BuiltinPruner(core.Pruner):
                         % type(self).__name__, "UNSUPPORTED")
         options = dict(self._options)
         if name in OBSERVED:
-            self._batches, self._activation = int(options.pop("training_steps")), options.pop("activation", "relu")
+            self._batches, self._activation = int(options.pop("training_steps")), "relu"
+            if name != "taylor":                         # it has no such option
+                self._activation = options.pop("activation", "relu")
             if self._activation not in ("relu", "relu6"):
                 raise Error("%s of a torch.nn.Module has no activation '%s', only relu and relu6; pass a pare.Model for "
                             "others" % (type(self).__name__, self._activation), "UNSUPPORTED")
