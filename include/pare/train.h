@@ -110,7 +110,8 @@ struct pare_training_opts {
                                        to validate with, NULL: no validation */
 
     /* Options of `pare train`: pairs, or words "name=value" (or only "name" for a switch).  Later
-     * ones win. */
+     * ones win.  The texts of the pairs must outlive the training; the array `given` itself and
+     * `settings` are not needed after pare_training_new(). */
     const struct pare_given *given;
     int n_given;
     const char *settings; /* NULL: none */

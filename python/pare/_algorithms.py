@@ -25,12 +25,16 @@ from ._library import Error, Handle, call, lib, pend, raise_error, string, text
 from ._model import Model
 from ._progress import Watch
 from ._settings import ConfigList, config_json, given
-from ._tensor import as_array, tensor, view
+from ._tensor import as_array, tensor, view, view_of
 
 NOT_YET = d.PARE_NOT_YET
 SITES = ("weight", "input", "output")
 _FIELDS = {bool: (d.PARE_OPT_BOOL, ctypes.c_bool), int: (d.PARE_OPT_INT, c_int64),
            float: (d.PARE_OPT_FLOAT, c_double), str: (d.PARE_OPT_STR, ctypes.c_char_p)}
+
+
+_weight, _units = lib.pare_layer_weight, lib.pare_layer_units    # called for every layer
+_ALGORITHM, _PRUNER = dict(d.pare_algorithm._fields_), dict(d.pare_pruner._fields_)
 
 
 class Layer:
@@ -59,10 +63,10 @@ class Layer:
     @property
     def weight(self) -> np.ndarray:
         """The weight, neither masked nor quantized; read only."""
-        w = self._view("pare_layer_weight")
-        if w is None:
+        t = _weight(self.pointer)
+        if not t:
             raise Error("layer '%s' has no weight" % self.name)
-        return w
+        return view(t.contents, self._owner)
 
     @property
     def bias(self) -> Optional[np.ndarray]:
@@ -181,10 +185,13 @@ class Algorithm:
         return [self.layer(lib.pare_compression_layer(c, i)) for i in range(lib.pare_compression_layers(c))]
 
     def layer(self, pointer: int) -> Layer:
-        known = self.__dict__.setdefault("_layers", {})
-        if pointer not in known:
-            known[pointer] = Layer(pointer)
-        return known[pointer]
+        known = self.__dict__.get("_layers")
+        if known is None:
+            known = self.__dict__["_layers"] = {}
+        found = known.get(pointer)
+        if found is None:
+            found = known[pointer] = Layer(pointer)
+        return found
 
     def key(self, layer: Layer, name: str) -> Any:
         """A key of the config_list entry that chose the layer."""
@@ -244,16 +251,20 @@ class Quantizer(Algorithm):
     backward: Optional[Callable[..., Any]] = None
 
 
+def _fail(err: Any, e: BaseException) -> int:
+    pend(e)
+    if err:
+        err.contents.code = d.PARE_ECANCEL
+        err.contents.msg = ("Python: %s: %s" % (type(e).__name__, e)).encode()[:511]
+    return d.PARE_ECANCEL
+
+
 def _guard(err: Any, body: Callable[[], Any]) -> Any:
     """Run a callback; an exception is kept for the caller, and ends the C function with an error."""
     try:
         result = body()
     except BaseException as e:
-        pend(e)
-        if err:
-            err.contents.code = d.PARE_ECANCEL
-            err.contents.msg = ("Python: %s: %s" % (type(e).__name__, e)).encode()[:511]
-        return d.PARE_ECANCEL
+        return _fail(err, e)
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
@@ -299,13 +310,12 @@ class _Descriptor:
             s.opts, s.opts_size = table, sizeof(a._option_struct)
             self.keep.append(table)
         s.flags = (d.PARE_NEEDS_DATA if a.needs_data else 0) | (d.PARE_NEEDS_STEPS if a.needs_training else 0)
-        types = dict(d.pare_algorithm._fields_)
         hooks = {"start": lambda c: a.start and a.start(), "on_epoch": lambda c, n: a.on_epoch(n),
                  "before_step": lambda c: a.before_step(), "on_step": lambda c, n: a.on_step(n),
                  "loss": self._loss}
         for hook, body in hooks.items():
             if hook == "start" or getattr(a, hook) is not None:
-                thunk = types[hook](self._hook(body))
+                thunk = _ALGORITHM[hook](self._hook(body))
                 self.keep.append(thunk)
                 setattr(s, hook, thunk)
 
@@ -337,11 +347,10 @@ class _Descriptor:
         a, p = self.algorithm, d.pare_pruner(size=sizeof(d.pare_pruner))
         assert isinstance(a, Pruner)
         p.granularity, p.mode = text(a.granularity), text(a.mode)
-        types = dict(d.pare_pruner._fields_)
         if a.calc_mask is not None:
-            p.calc_mask = types["calc_mask"](self._calc_mask)
+            p.calc_mask = _PRUNER["calc_mask"](self._calc_mask)
         elif a.score is not None:
-            p.score = types["score"](self._score)
+            p.score = _PRUNER["score"](self._score)
         self.struct.flags |= (d.PARE_ONE_SHOT if a.one_shot else 0) | (d.PARE_REGROW if a.regrow else 0)
         self.struct.pruner = pointer(p)
         self.keep.append(p)
@@ -362,20 +371,22 @@ class _Descriptor:
         return int(_guard(err, run))
 
     def _score(self, c: int, l: int, to: Any, err: Any) -> int:
-        def run() -> int:
-            self.enter(c)
+        try:                                         # _guard() without a closure: called for every layer
+            if self.algorithm.compression != c:
+                self.enter(c)
             layer = self.algorithm.layer(l)
             score = self.algorithm.score(layer)      # type: ignore[attr-defined]
             if score is None:
                 return NOT_YET
             score = as_array(score)
-            n = lib.pare_layer_units(l).contents.n
+            n = _units(l).contents.n
             if score.size != n:
                 raise ValueError("score() of layer '%s' returned %d numbers for %d units of shape %s"
                                  % (layer.name, score.size, n, layer.units))
-            np.ctypeslib.as_array(to, (n,))[:] = score.reshape(-1)
+            view_of(to, n)[:] = score if score.ndim == 1 else score.reshape(-1)
             return 0
-        return int(_guard(err, run))
+        except BaseException as e:
+            return _fail(err, e)
 
     # ---- quantizers ----
     def quantizer(self) -> None:
@@ -446,6 +457,9 @@ class Registry(Handle):
                 lib.pare_compression_free(user[0])
                 user[0] = None
         super().close()
+        for descriptor in getattr(self, "_descriptors", []):     # its thunks refer to it
+            descriptor.struct = None
+            descriptor.keep.clear()
 
     def add(self, algorithm: Any, kind: Optional[str] = None) -> str:
         """Add a Pruner or Quantizer, as a class or an object; returns its name."""
@@ -479,6 +493,8 @@ class Compression(Handle):
                  config: Optional[ConfigList] = None, registry: Optional[Registry] = None, seed: int = 0,
                  threads: int = 0, **options: Any) -> None:
         self.model, self.registry, self.training = model, registry, None
+        if (pruner is None) == (quantizer is None):
+            raise Error("a compression has either a pruner or a quantizer; pass one of them")
         algorithm = pruner if pruner is not None else quantizer
         if not isinstance(algorithm, str):
             self.registry = registry or Registry()

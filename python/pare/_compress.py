@@ -42,10 +42,12 @@ def _tuning(o: Any, data: Any, valid: Any, train: Optional[Mapping[str, Any]],
     return first, second
 
 
-def _named(algorithm: Any, kind: str) -> Any:
+def _named(algorithm: Any, kind: str, registry: Any) -> Any:
     """Name and registry of an algorithm: a name, or a class or object of pare.Pruner / pare.Quantizer."""
     if algorithm is None or isinstance(algorithm, str):
-        return algorithm, None
+        return algorithm, registry
+    if registry is not None:
+        raise Error("registry goes with a name; pass the name that registry.add() returns as %s" % kind)
     from ._algorithms import Registry
     registry = Registry()
     return registry.add(algorithm, kind), registry
@@ -61,13 +63,13 @@ def prune(model: Any, pruner: Any = None, sparsity: float = 0, *, config: Option
     masked channels.  train: options of `pare train` for fine-tuning; epochs is a shorthand.  Other
     options are the pruner's."""
     source = load(model).copy()
-    name, own = _named(pruner, "pruner")
+    name, registry = _named(pruner, "pruner", registry)
     o, out, r = d.pare_prune_opts(), c_void_p(), d.pare_prune_report()
     if epochs is not None:
         train = {**(train or {}), "epochs": epochs}
     o.size, o.pruner, o.sparsity = sizeof(o), text(name), sparsity
     o.config, o.settings = config_json(config), words(settings)
-    o.registry = (own or registry).pointer if own or registry else None
+    o.registry = registry.pointer if registry else None
     o.speedup, o.repair = speedup, repair
     keep = _tuning(o, data, valid, train, teacher)
     with Watch(progress) as fn:
@@ -92,13 +94,13 @@ def quantize(model: Any, preset: Any = None, *, quantizer: Any = None, config: O
 
     preset: see pare.presets(); else quantizer (a name or a subclass of pare.Quantizer) and config."""
     source = load(model).copy()
-    name, own = _named(quantizer, "quantizer")
+    name, registry = _named(quantizer, "quantizer", registry)
     o, out, r = d.pare_quantize_opts(), c_void_p(), d.pare_quantize_report()
     if epochs is not None:
         train = {**(train or {}), "epochs": epochs}
     o.size, o.preset, o.quantizer = sizeof(o), text(preset), text(name)
     o.config, o.settings = config_json(config), words(settings)
-    o.registry = (own or registry).pointer if own or registry else None
+    o.registry = registry.pointer if registry else None
     o.fold, o.keep_zeros, o.qoperator, o.nbits, o.dynamic = fold, keep_zeros, qoperator, nbits, dynamic
     o.max_drop, o.compute = max_drop, text(compute)
     keep = _tuning(o, data, valid, train, teacher)
@@ -151,17 +153,17 @@ def speedup(model: Any, *, inputs: Any = None, round_to: int = 0, verify: bool =
 
 def compress(model: Any, preset: str = "balanced", *, data: DataLike, valid: DataLike = None,
              max_drop: float = 0, train: Optional[Mapping[str, Any]] = None, threads: int = 0, seed: int = 0,
-             progress: Any = None, budget: Optional[str] = None) -> Model:
+             progress: Any = None) -> Model:
     """A whole recipe: prune channels, shrink, fine-tune with distillation, quantize.
 
-    preset: "tiny", "balanced" or "int8"; `budget` is another name of it.  max_drop: an error if the
-    accuracy drops by more percentage points."""
+    preset: "tiny", "balanced" or "int8".  max_drop: an error if the accuracy drops by more percentage
+    points."""
     source = load(model).copy()
     o, out, r = d.pare_compress_opts(), c_void_p(), d.pare_compress_report()
     first, second = split_pair(data, valid)
     if first is None:
         raise Error("compress needs data")
-    o.size, o.preset, o.data = sizeof(o), text(budget or preset), first.pointer
+    o.size, o.preset, o.data = sizeof(o), text(preset), first.pointer
     o.valid = second.pointer if second else None
     o.train, o.threads, o.seed, o.max_drop = words(train) if train else None, threads, seed, max_drop
     with Watch(progress) as fn:

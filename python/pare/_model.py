@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import sys
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p, sizeof, string_at
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -13,7 +13,7 @@ from ._data import DataLike, data_of
 from ._library import Arena, Error, Handle, call, lib, string, text
 from ._progress import Watch
 from ._settings import given
-from ._tensor import as_array, dtype_name, fill, numpy_type, tensor, torch_module, view
+from ._tensor import as_array, dtype_name, fill, numpy_type, tensor, view
 
 
 class Layer(NamedTuple):
@@ -298,15 +298,22 @@ def _copy(t: Any, name: str) -> np.ndarray:
     return view(t).copy()
 
 
-def load(model: Any, *example: Any, threads: int = 0, widen: bool = True, **options: Any) -> Model:
+def load(model: Any, *example: Any, widen: bool = True, **options: Any) -> Model:
     """A model from a path, bytes, an onnx.ModelProto or a torch.nn.Module.
 
     A module needs an example of its inputs, pare.load(net, x), or input_shape=(1, 1, 28, 28); it is
-    exported in eval mode, with a free batch."""
-    del threads
+    exported in eval mode, with a free batch.  widen=False: layers of a file with weights in half or
+    double precision compute as they are."""
+    torch = sys.modules.get("torch")             # a module exists only if it was imported
+    module, path = torch is not None and isinstance(model, torch.nn.Module), isinstance(model, (str, os.PathLike))
+    if (example or options) and not module:
+        raise Error("load() got %s, which only a torch.nn.Module takes, not a %s"
+                    % ("'%s'" % next(iter(options)) if options else "an example of inputs", type(model).__name__))
+    if not widen and not path:
+        raise Error("widen=False needs the path of a file, not a %s" % type(model).__name__)
     if isinstance(model, Model):
         return model
-    if isinstance(model, (str, os.PathLike)):
+    if path:
         o, pointer = d.pare_load_opts(), c_void_p()
         o.size, o.widen = sizeof(o), widen
         call("pare_model_load_with", text(os.fspath(model)), byref(o), byref(pointer))
@@ -317,8 +324,7 @@ def load(model: Any, *example: Any, threads: int = 0, widen: bool = True, **opti
         data, pointer = bytes(model), c_void_p()
         call("pare_model_parse", data, len(data), None, byref(pointer))
         return Model(pointer, data)
-    torch = torch_module()
-    if torch is not None and isinstance(model, torch.nn.Module):
+    if module:
         from .torch import export
         return export(model, *example, **options)
     raise Error("a %s is not a model; pass a path, bytes, an onnx.ModelProto or a torch.nn.Module"

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _declarations as d
 from ._library import Error
@@ -64,8 +64,3 @@ def config_json(config: Optional[ConfigList]) -> Optional[bytes]:
     if isinstance(config, Mapping):
         raise Error("a config_list is a list of dictionaries; put the dictionary in a list")
     return json.dumps([_plain(dict(e)) for e in config]).encode()
-
-
-def split_options(options: Dict[str, Any], names: Sequence[str]) -> Dict[str, Any]:
-    """Take the options of these names out of a dictionary."""
-    return {n: options.pop(n) for n in names if n in options}

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional, Sequence
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ _NUMPY = {
     d.PARE_I2: np.dtype(np.int8),
     d.PARE_BF16: np.dtype(np.uint16),           # the bits; numpy has no bfloat16
 }
+_TYPESTR = {n: t.str for n, t in _NUMPY.items()}
 _PARE = {t: n for n, t in reversed(list(_NUMPY.items())) if n not in (d.PARE_U4, d.PARE_I4, d.PARE_U2,
                                                                      d.PARE_I2, d.PARE_BF16)}
 _NAMES = {d.PARE_F32: "float32", d.PARE_U8: "uint8", d.PARE_I8: "int8", d.PARE_I32: "int32",
@@ -40,21 +41,29 @@ def numpy_type(number: int, name: str = "the tensor") -> np.dtype:
                     "UNSUPPORTED") from None
 
 
+class _Memory:
+    """Memory of the library, as numpy asks for it; an array keeps this object, and so the owner.  A ctypes array would
+    need a new type for each size."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, address: int, shape: Tuple[int, ...], typestr: str, writable: bool, owner: Any) -> None:
+        self.__array_interface__ = {"data": (address, not writable), "shape": shape, "typestr": typestr, "version": 3}
+        self.owner = owner
+
+
 def view(t: Any, owner: Any = None, writable: bool = False, name: str = "the tensor") -> np.ndarray:
     """The elements of a struct pare_tensor as an array on the same memory.  The array keeps `owner`."""
-    shape = tuple(t.dim[:t.rank])
-    dtype = numpy_type(t.dtype, name)
-    n = 1
-    for s in shape:
-        n *= s
-    if n == 0 or not t.data:
-        return np.empty(shape, dtype)
-    buffer = (ctypes.c_char * (n * dtype.itemsize)).from_address(t.data)
-    buffer._owner = owner                        # type: ignore[attr-defined]  # numpy keeps the buffer
-    array = np.frombuffer(buffer, dtype=dtype).reshape(shape)
-    if not writable:
-        array.flags.writeable = False
-    return array
+    shape, address = tuple(t.dim[:t.rank]), t.data
+    typestr = _TYPESTR.get(t.dtype) or numpy_type(t.dtype, name).str
+    if not address or 0 in shape:
+        return np.empty(shape, typestr)
+    return np.asarray(_Memory(address, shape, typestr, writable, owner))
+
+
+def view_of(pointer: Any, n: int) -> np.ndarray:
+    """The n elements that a pointer to float points to, to be written."""
+    return np.asarray(_Memory(ctypes.addressof(pointer.contents), (n,), _TYPESTR[d.PARE_F32], True, None))
 
 
 def as_array(value: Any) -> np.ndarray:
@@ -88,21 +97,3 @@ def tensor(array: np.ndarray, name: str = "the array") -> Any:
     t = d.pare_tensor()
     t._array = fill(t, array, name)
     return t
-
-
-def shape_tensor(dtype: int, shape: Sequence[int]) -> Any:
-    """A struct pare_tensor without data."""
-    t = d.pare_tensor()
-    t.dtype, t.rank = dtype, len(shape)
-    for i, n in enumerate(shape):
-        t.dim[i] = n
-    return t
-
-
-def torch_module() -> Optional[Any]:
-    """PyTorch, if it is installed."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    return torch

@@ -39,3 +39,11 @@ def digits(part="train"):
 
     x = read("images-idx3").astype(np.float32)
     return (x / x.max())[:, None], read("labels-idx1").astype(np.int64)
+
+
+def command(test):
+    """The path of the command; the test is skipped if it is not built."""
+    path = os.path.join(os.environ.get("PARE_BUILD", os.path.join(ROOT, "build")), "pare")
+    if not os.path.exists(path):
+        test.skipTest("needs the command")
+    return path

@@ -11,7 +11,7 @@ import unittest
 
 import numpy as np
 
-from common import ROOT, Folder, digits, pare
+from common import Folder, command, digits, pare
 
 try:
     import torch
@@ -98,6 +98,20 @@ class Models(Folder):
         onnx.checker.check_model(proto)
         self.assertEqual(pare.load(proto).params, self.model.params)
 
+    def test_arguments_without_effect_are_errors(self):
+        with self.assertRaisesRegex(pare.Error, "'input_shape', which only a torch.nn.Module takes"):
+            pare.load(self.model.to_bytes(), input_shape=(1, 1, 8, 8))
+        with self.assertRaisesRegex(pare.Error, "an example of inputs"):
+            pare.load("m.onnx", np.zeros(3))
+        with self.assertRaisesRegex(pare.Error, "widen=False needs the path"):
+            pare.load(self.model.to_bytes(), widen=False)
+        with self.assertRaises(TypeError):
+            pare.compress(self.model, budget="tiny", data=digits())
+        with self.assertRaisesRegex(pare.Error, "either a pruner or a quantizer"):
+            pare.Compression(self.model, pruner="l1", quantizer="qat", config=[{"sparsity": 0.5}])
+        with self.assertRaisesRegex(pare.Error, "registry goes with a name"):
+            pare.prune(self.model, Filters, sparsity=0.5, registry=pare.Registry())
+
     def test_wrong_inputs_are_errors(self):
         with self.assertRaisesRegex(pare.Error, "no input 'y'"):
             self.model.run({"y": np.zeros(3)})
@@ -118,12 +132,10 @@ class Models(Folder):
         self.assertIn("top-1", r._repr_html_())
 
     def test_same_masks_as_the_command(self):
-        command = os.path.join(os.environ.get("PARE_BUILD", os.path.join(ROOT, "build")), "pare")
-        if not os.path.exists(command):
-            self.skipTest("needs the command")
+        pare_command = command(self)
         self.model.save("m.onnx")
         for pruner in ("level", "l1", "fpgm"):
-            subprocess.run([command, "prune", "m.onnx", "--pruner", pruner, "--sparsity", "0.5", "-o", "p.onnx"],
+            subprocess.run([pare_command, "prune", "m.onnx", "--pruner", pruner, "--sparsity", "0.5", "-o", "p.onnx"],
                            check=True, capture_output=True)
             got, expected = pare.prune("m.onnx", pruner, sparsity=0.5, progress=False), pare.load("p.onnx")
             for name in expected.tensors():

@@ -1,11 +1,13 @@
 # test_nni.py - NNI's names on pare.Model and torch.nn.Module: masks and scales equal those of the command and NNI's formulas.
 import inspect
+import json
+import subprocess
 import unittest
 import warnings
 
 import numpy as np
 
-from common import Folder, digits, pare
+from common import Folder, command, digits, pare
 
 from pare.nni.compression import pytorch, torch as nni
 from pare.nni.compression._names import PRUNERS, QUANTIZERS
@@ -40,6 +42,33 @@ class Names(unittest.TestCase):
         with self.assertRaisesRegex(pare.Error, "use pare.compress"):
             nni.AutoCompressPruner(None, [])
 
+    def test_options_without_effect_are_accepted(self):
+        config = [{"sparsity": 0.5, "op_types": ["Conv2d"]}]
+        for options in ({"dummy_input": np.zeros(3)}, {"device": "cpu"}, {"evaluator": object()}, {"mode": None}):
+            nni.L1FilterPruner(pare.new("lenet", (1, 8, 8)), config, **options).compress()
+
+    def test_other_options_are_errors(self):
+        model, config = pare.new("lenet", (1, 8, 8)), [{"sparsity": 0.5, "op_types": ["Conv2d"]}]
+        for name, arguments, options, what in (
+                ("L1FilterPruner", (), {"dependency_awear": True}, "unknown option 'dependency_awear'"),
+                ("L1FilterPruner", (), {"activation": "relu"}, "unknown option 'activation'"),
+                ("L1FilterPruner", (None, False, None, 3), {}, "does not take '3' by position"),
+                ("L1FilterPruner", (None, True), {"dependency_aware": True}, "twice"),
+                ("L1FilterPruner", (object(),), {}, "optimizer of L1FilterPruner is a object"),
+                ("LinearPruner", (), {"speedup": True}, "has no 'speedup'"),
+                ("ActivationAPoZRankPruner", (), {"trainer": print}, "compress.. does not train"),
+                ("ActivationAPoZRankPruner", (), {"training_batches": 1, "training_steps": 2}, "under two names"),
+                ("ActivationAPoZRankPruner", (), {"activation": "selu"}, "selu"),
+                ("QAT_Quantizer", (), {"statistics_batch_num": 3}, "unknown option 'training_steps'")):
+            with self.assertRaisesRegex(pare.Error, what):
+                getattr(nni, name)(model, config, *arguments, **options)
+        with self.assertRaises(TypeError):
+            nni.Pruner(model, config, None, unknown=3)
+        with self.assertRaisesRegex(ValueError, "batch_dim is 1"):
+            nni.ModelSpeedup(model, None, None, batch_dim=1)
+        with self.assertRaisesRegex(ValueError, "masks of a pare.Model are a file"):
+            nni.ModelSpeedup(model, None, {"conv1": {}}).speedup_model()
+
     def test_quant_type_has_both_spellings(self):
         self.assertEqual(nni.QuantType.QUANT_OUTPUT, nni.QuantType.OUTPUT)
         self.assertEqual({nni.QuantType.INPUT, nni.QuantType.WEIGHT, nni.QuantType.OUTPUT}.__len__(), 3)
@@ -58,6 +87,49 @@ class OnModel(Folder):
             expected = pare.prune(b, pruner, config=config)
             for w in p.get_modules_wrapper():
                 np.testing.assert_array_equal(a[w.name + ".weight"], expected[w.name + ".weight"])
+
+    def test_dependency_aware(self):
+        config = [{"sparsity": 0.5, "op_types": ["Conv2d"]}]
+
+        def masked(*arguments, name="L1FilterPruner", **options):
+            model = pare.new("resnet20", (3, 32, 32), seed=1)
+            p = getattr(nni, name)(model, config, *arguments, **options)
+            p.compress()
+            return [np.asarray(w.weight_mask).copy() for w in p.get_modules_wrapper()]
+
+        def same(a, b):
+            return all(np.array_equal(x, y) for x, y in zip(a, b))
+
+        def expected(**options):
+            model = pare.prune(pare.new("resnet20", (3, 32, 32), seed=1), "l1", config=config, progress=False, **options)
+            return [model[l.weight] != 0 for l in model.layers if l.type == "Conv2d"]
+
+        aware = masked(dependency_aware=True, dummy_input=np.zeros((1, 3, 32, 32)))
+        self.assertTrue(same(aware, expected(mode="dependency_aware")))
+        self.assertTrue(same(aware, masked(None, True)))                 # by position, as NNI 1.x
+        self.assertTrue(same(aware, masked("dependency_aware", name="L1NormPruner")))    # NNI 2.x
+        self.assertFalse(same(aware, masked()))
+        self.assertTrue(same(masked(dependency_aware=False), expected()))
+        self.assertTrue(same(masked(dependency_aware=True, mode="global"), expected(mode="global_aware")))
+
+    def test_statistics_and_activation(self):
+        def masked(batches, **options):
+            model = lenet()
+            training = pare.Training(model, optimizer="sgd", lr=1e-6, progress=False, threads=1)
+            p = nni.ActivationMeanRankFilterPruner(model, [{"sparsity": 0.5, "op_types": ["Conv2d"]}], training,
+                                                   **options)
+            p.compress()
+            x, y = digits()
+            seen = []
+            for i in range(batches):
+                training.step(50 * x[i * 64:i * 64 + 64], y[i * 64:i * 64 + 64])
+                seen.append(float((np.asarray(p.get_modules_wrapper()[0].weight_mask) == 0).mean()))
+            return seen, [np.asarray(w.weight_mask).copy() for w in p.get_modules_wrapper()]
+
+        self.assertEqual(masked(2)[0], [0.5, 0.5])                       # NNI's default is one batch
+        self.assertEqual(masked(3, statistics_batch_num=2)[0], [0, 0.5, 0.5])
+        relu, relu6 = masked(1)[1], masked(1, activation="relu6")[1]
+        self.assertFalse(all(np.array_equal(a, b) for a, b in zip(relu, relu6)))
 
     def test_custom_masker_sees_the_library_s_memory(self):
         seen = {}
@@ -148,6 +220,34 @@ class OnModel(Folder):
         self.assertIn("conv1", files)
         self.assertEqual(pare.load("q.onnx").run(np.zeros((1, 1, 8, 8), np.float32))["output"].shape, (1, 10))
 
+    def test_scales_of_qat_equal_the_command_s(self):
+        """One epoch of training with quantized values: pare.quantize() and QAT_Quantizer against `pare quantize`."""
+        config = [{"quant_types": ["weight", "input", "output"], "quant_bits": 8, "op_types": ["Conv2d", "Linear"]}]
+        options = {"threads": 1, "optimizer": "sgd", "lr": 0.01, "schedule": "constant"}
+        lenet().save("m.onnx")
+        with open("config.json", "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        subprocess.run([command(self), "quantize", "m.onnx", "--quantizer", "qat", "--config", "config.json", "--data",
+                        "digits", "--epochs", "1", "--calibration", "expected.json", "-o", "q.onnx"] +
+                       [word for k, v in options.items() for word in ("--" + k, str(v))], check=True, capture_output=True,
+                       cwd=self.folder)
+        got, expected = (pare.quantize("m.onnx", quantizer="qat", config=config, data="digits", epochs=1, train=options,
+                                       progress=False), pare.load("q.onnx"))
+        self.assertEqual(set(got.tensors()), set(expected.tensors()))
+        self.assertGreater(len([n for n in got.tensors() if "scale" in n]), 8)
+        for name in expected.tensors():
+            np.testing.assert_array_equal(got[name], expected[name])
+        model = pare.load("m.onnx")
+        training = pare.Training(model, "digits", epochs=1, progress=False, **options)
+        q = nni.QAT_Quantizer(model, config, training)
+        q.compress()
+        training.run()
+        scales = q.export_model("q.npz", "scales.json")
+        with open("expected.json", encoding="utf-8") as f:
+            self.assertEqual(scales, json.load(f))
+        for w in q.get_modules_wrapper():
+            self.assertAlmostEqual(float(w.module.scale), scales[w.name]["weight_scale"], 9)
+
     def test_model_speedup(self):
         model = lenet()
         nni.L1FilterPruner(model, [{"sparsity": 0.5, "op_types": ["Conv2d"]}]).compress()
@@ -178,6 +278,18 @@ class OnModule(Folder):
         net = self.net()
         getattr(nni, name)(net, [{"sparsity": sparsity, "op_types": ["Conv2d"]}], **options).compress()
         return [net[i].weight_mask for i in (0, 2)], [self.net()[i].weight.detach() for i in (0, 2)]
+
+    def test_what_a_module_cannot_have_is_an_error(self):
+        for name, options in (("L1FilterPruner", {"dependency_aware": True}), ("L1NormPruner", {"mode": "dependency_aware"}),
+                              ("AGPPruner", {"pruning_params": {"mode": "global_aware"}}), ("SlimPruner", {"scale": 0.1}),
+                              ("ActivationAPoZRankPruner", {"activation": "gelu"})):
+            with self.assertRaisesRegex(pare.Error, "of a torch.nn.Module .* pass a pare.Model"):
+                self.masks(name, **options)
+        with self.assertRaisesRegex(pare.Error, "unknown option 'activation'"):
+            self.masks("TaylorFOWeightFilterPruner", activation="relu6")
+        with self.assertRaisesRegex(pare.Error, "has no 'equalize'"):
+            nni.QAT_Quantizer(self.net(), [{"quant_types": ["weight"], "quant_bits": 8, "op_types": ["Conv2d"]}],
+                              equalize=True)
 
     def test_filter_norms(self):
         for name, power in (("L1FilterPruner", 1), ("L2FilterPruner", 2)):

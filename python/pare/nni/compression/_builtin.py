@@ -12,18 +12,70 @@ from ..._train import Training
 from . import _core as core
 from ._engine import PareEngine
 from ._layers import layers_model
-from ._names import ABSENT, BASES, GRADUAL, OBSERVED, OPTIONS, PRUNERS, QUANTIZERS
+from ._names import (ABSENT, BASES, GRADUAL, NEED_TRAINING, NO_EFFECT, OBSERVED, OPTIONS, POSITIONS, PRUNERS, QUANTIZERS,
+                     TEXT_POSITIONS, TRAINERS)
 
 torch = core.torch
 
 
-def library_options(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """NNI's options under the library's names."""
+def by_name(name: str, third: Any, more: Sequence[Any], options: Dict[str, Any]) -> Any:
+    """Arguments by position under their names, in options; returns the optimizer."""
+    text = isinstance(third, str)
+    names = (TEXT_POSITIONS if text else POSITIONS).get(name, ())
+    values = [third, *more] if text else list(more)
+    if len(values) > len(names):
+        raise Error("%s does not take '%s' by position; pass it with its name" % (name, values[len(names)]))
+    for key, value in zip(names, values):
+        if key in options:
+            raise Error("%s got '%s' twice" % (name, key))
+        options[key] = value
+    if text or third is None or isinstance(third, Training) or hasattr(third, "param_groups"):
+        return None if text else third
+    raise Error("the optimizer of %s is a %s; expected a torch optimizer, a pare.Training or None; what trains the "
+                "model in NNI's compress() is a loop of yours here" % (name, type(third).__name__))
+
+
+def check_trainers(c: Any, options: Dict[str, Any]) -> None:
+    """compress() trains nothing, so what NNI would train with is only refused where masks depend on it."""
+    for key in TRAINERS:
+        if options.pop(key, None) is not None and c.algorithm in NEED_TRAINING:
+            raise Error("'%s' of %s is not used: compress() does not train; leave it out and train the model after "
+                        "compress(), in a loop of yours or with a pare.Training" % (key, type(c).__name__), "UNSUPPORTED")
+
+
+def check_module(c: Any, options: Mapping[str, Any]) -> None:
+    """Of a torch.nn.Module the library knows the layers, neither their connections nor the training."""
+    instead = "pass a pare.Model instead, pare.load(model, dummy_input), and get the weights back with to_torch()"
+    if str(options.get("mode")).endswith("_aware"):
+        raise Error("%s of a torch.nn.Module cannot rank coupled channels together (dependency_aware); %s"
+                    % (type(c).__name__, instead), "UNSUPPORTED")
+    for key in ("equalize", "fold_bn") + (("training_epochs", "scale") if c.algorithm == "slim" else ()):
+        if options.get(key):
+            raise Error("%s of a torch.nn.Module has no '%s'; %s" % (type(c).__name__, key, instead), "UNSUPPORTED")
+
+
+def library_options(c: Any, model: Any, options: Dict[str, Any]) -> Dict[str, Any]:
+    """NNI's options under the library's names, which refuses unknown ones; an error for what would not be computed as
+    asked."""
+    name = type(c).__name__
+    check_trainers(c, options)
+    options.update(dict(options.pop("pruning_params", None) or {}))
+    for key in ("speedup", "keep_intermediate_result"):
+        if options.pop(key, False):
+            raise Error("%s has no '%s'; call ModelSpeedup, export_model() after compress()" % (name, key), "UNSUPPORTED")
+    if options.pop("dependency_aware", False):
+        aware = {"global": "global_aware"}.get(options.get("mode") or "normal", "dependency_aware")
+        options["mode"] = aware
+    if core.is_torch(model):
+        check_module(c, options)
     result = {}
-    for name, value in options.items():
-        to = OPTIONS.get(name, name)
-        if to and value is not None:
-            result[to] = BASES.get(value, value) if to == "base" else value
+    for key, value in options.items():
+        to = OPTIONS.get(key, key)
+        if key in NO_EFFECT or value is None:
+            continue
+        if to in result:
+            raise Error("%s got '%s' under two names" % (name, to))
+        result[to] = BASES.get(value, value) if to == "base" else value
     return result
 
 
@@ -69,11 +121,10 @@ class BuiltinPruner(core.Pruner):
 
     def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], optimizer: Any = None, *more: Any,
                  **options: Any) -> None:
-        if isinstance(optimizer, str):                   # NNI 2.x: (model, config_list, mode)
-            options.setdefault("mode", optimizer)
-            optimizer = None
-        self._batches = int(options.get("statistics_batch_num") or options.get("training_batches") or 1)
-        self._options = library_options(options)
+        optimizer = by_name(type(self).__name__, optimizer, more, options)
+        self._options = library_options(self, model, options)
+        if self.algorithm in OBSERVED:
+            self._options.setdefault("training_steps", 1)    # NNI's default
         self._sums: Dict[str, Any] = {}
         self._seen: Dict[str, int] = {}
         super().__init__(model, config_list, optimizer)
@@ -87,15 +138,23 @@ class BuiltinPruner(core.Pruner):
         if name in GRADUAL[2:]:
             raise Error("%s needs the library's training: pass a pare.Model (pare.load(model, x)) and a pare.Training"
                         % type(self).__name__, "UNSUPPORTED")
+        options = dict(self._options)
         if name in OBSERVED:
+            self._batches, self._activation = int(options.pop("training_steps")), "relu"
+            if name != "taylor":                         # it has no such option
+                self._activation = options.pop("activation", "relu")
+            if self._activation not in ("relu", "relu6"):
+                raise Error("%s of a torch.nn.Module has no activation '%s', only relu and relu6; pass a pare.Model for "
+                            "others" % (type(self).__name__, self._activation), "UNSUPPORTED")
             name = _Statistic(self)
-        self.compression, self.training = layer_compression(self, "pruner", name, self._options, name in GRADUAL)
+        self.compression, self.training = layer_compression(self, "pruner", name, options, name in GRADUAL)
         if self.algorithm in ("apoz", "mean_rank"):
             self._collector = self.add_activation_collector(self._collect)
 
     # ---- statistics ----
     def _collect(self, wrapper: Any, inputs: Any, output: Any) -> None:
         x = torch.relu(output.detach())
+        x = x.clamp(max=6) if self._activation == "relu6" else x
         axes = [i for i in range(x.dim()) if i != 1]
         value = (x > 0).float().mean(axes) if self.algorithm == "apoz" else x.mean(axes)
         self._add(wrapper.name, value)
@@ -170,7 +229,8 @@ class BuiltinQuantizer(core.Quantizer):
 
     def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], optimizer: Any = None, *more: Any,
                  **options: Any) -> None:
-        self._options = library_options(options)
+        optimizer = by_name(type(self).__name__, optimizer, more, options)
+        self._options = library_options(self, model, options)
         super().__init__(model, config_list, optimizer)
 
     def _prepare(self) -> None:
@@ -282,6 +342,8 @@ class OneshotPruner(core.Pruner):
         made = masker if masker is not None else type(self).masker
         super().__init__(model, config_list, optimizer)
         self.set_wrappers_attribute("if_calculated", False)
+        if kwargs and not isinstance(made, type):
+            raise Error("'%s' is an option of the masker, which was already made" % next(iter(kwargs)))
         self.masker = made(model, self, **kwargs) if isinstance(made, type) else made
 
     def calc_mask(self, wrapper: Any, wrapper_idx: Optional[int] = None) -> Any:  # type: ignore[override]

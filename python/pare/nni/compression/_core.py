@@ -188,7 +188,7 @@ class Compressor:
 
     wrapper_class: Any = ModuleWrapper
 
-    def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], optimizer: Any = None, **kwargs: Any) -> None:
+    def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], optimizer: Any = None) -> None:
         if not is_torch(model):
             model = load(model)
         self.bound_model, self.config_list, self.optimizer = model, config_list, optimizer

@@ -45,7 +45,7 @@ def _value(name: str, shape: Tuple[Any, ...]) -> bytes:
     return _bytes(1, name) + _bytes(2, _bytes(1, _int(1, 1) + _bytes(2, dims)))
 
 
-def _conv(m: Any, rank: int, transposed: bool) -> Tuple[str, Dict[str, Any], Tuple[Any, ...]]:
+def _conv(m: Any, transposed: bool) -> Tuple[str, Dict[str, Any], Tuple[Any, ...]]:
     """Operator, attributes, shape of the input."""
     a: Dict[str, Any] = {"kernel_shape": list(m.kernel_size), "group": m.groups, "strides": list(m.stride),
                          "dilations": list(m.dilation)}
@@ -57,9 +57,9 @@ def _describe(m: Any) -> Any:
     """Operator, attributes, input shape, names of parameters and buffers; None: not a layer that is known."""
     kind = type(m).__name__
     if kind in ("Conv1d", "Conv2d", "Conv3d"):
-        return _conv(m, int(kind[4]), False) + (("weight", "bias"),)
+        return _conv(m, False) + (("weight", "bias"),)
     if kind in ("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"):
-        return _conv(m, int(kind[13]), True) + (("weight", "bias"),)
+        return _conv(m, True) + (("weight", "bias"),)
     if kind == "Linear":
         return "Gemm", {"transB": 1}, ("N", m.in_features), ("weight", "bias")
     if kind in ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d") and m.affine:

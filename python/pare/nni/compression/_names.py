@@ -40,12 +40,36 @@ ABSENT: Dict[str, str] = {
     "AMCPruner": "pare.compress()",
 }
 
-# NNI's option -> the library's; "": it has no meaning here and is ignored.
+# NNI's option -> the library's, where the names differ.
 OPTIONS: Dict[str, str] = {
-    "pruning_algorithm": "base", "base_algo": "base",
-    "dependency_aware": "", "dummy_input": "", "pruning_params": "", "evaluator": "", "trainer": "",
-    "criterion": "", "traced_optimizer": "", "device": "", "model_inputs": "", "training_batches": "",
-    "training_steps": "", "training_epochs": "", "statistics_batch_num": "", "activation": "",
+    "pruning_algorithm": "base", "base_algo": "base", "num_iterations": "iterations",
+    "statistics_batch_num": "training_steps", "training_batches": "training_steps",
+    "sparsifying_training_batches": "training_steps", "sparsifying_training_epochs": "training_epochs",
+}
+
+# Options that change no result: an example of inputs (the library reads shapes from the graph), a place for
+# intermediate files, which are not written.
+NO_EFFECT: Tuple[str, ...] = ("dummy_input", "device", "log_dir")
+
+# What NNI trains with in compress(); here a training is a loop of the caller's or a pare.Training.
+TRAINERS: Tuple[str, ...] = ("evaluator", "trainer", "finetuner", "criterion", "traced_optimizer", "lr_scheduler")
+
+# Arguments after the optimizer, by position, in NNI 1.x; after a text as third argument (NNI 2.x) these are others.
+_FILTER: Tuple[str, ...] = ("dependency_aware", "dummy_input")
+POSITIONS: Dict[str, Tuple[str, ...]] = {
+    "L1FilterPruner": _FILTER, "L2FilterPruner": _FILTER, "FPGMPruner": _FILTER,
+    "ActivationAPoZRankFilterPruner": ("activation", "statistics_batch_num") + _FILTER,
+    "ActivationMeanRankFilterPruner": ("activation", "statistics_batch_num") + _FILTER,
+    "TaylorFOWeightFilterPruner": ("statistics_batch_num",) + _FILTER,
+    "AGP_Pruner": ("pruning_algorithm",), "AGPPruner": ("pruning_algorithm",),
+    "LotteryTicketPruner": ("lr_scheduler", "reset_weights"),
+    "QAT_Quantizer": ("dummy_input",), "LsqQuantizer": ("dummy_input",),
+}
+TEXT_POSITIONS: Dict[str, Tuple[str, ...]] = {
+    "LevelPruner": ("mode", "balance_gran"),
+    "L1NormPruner": ("mode", "dummy_input"), "L2NormPruner": ("mode", "dummy_input"), "FPGMPruner": ("mode", "dummy_input"),
+    "AGPPruner": ("pruning_algorithm", "total_iteration", "log_dir"),
+    "LinearPruner": ("pruning_algorithm", "total_iteration", "log_dir"),
 }
 
 BASES: Dict[str, str] = {"slim": "slim", "apoz": "apoz", "mean_activation": "mean_rank", "taylorfo": "taylor"}
@@ -54,3 +78,5 @@ BASES: Dict[str, str] = {"slim": "slim", "apoz": "apoz", "mean_activation": "mea
 OBSERVED: Tuple[str, ...] = ("apoz", "mean_rank", "taylor")
 # Pruners that change masks during training.
 GRADUAL: Tuple[str, ...] = ("agp", "linear", "lottery_ticket", "admm", "movement")
+# Pruners whose masks NNI computes by training in compress().
+NEED_TRAINING: Tuple[str, ...] = OBSERVED + GRADUAL + ("slim",)

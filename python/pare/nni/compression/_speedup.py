@@ -39,7 +39,12 @@ class ModelSpeedup:
     """Remove the masked channels of a model: of a torch.nn.Module in place; speedup_model() returns a smaller
     pare.Model of a pare.Model."""
 
-    def __init__(self, model: Any, dummy_input: Any, masks_file: Any, map_location: Any = None, **kwargs: Any) -> None:
+    def __init__(self, model: Any, dummy_input: Any, masks_file: Any, map_location: Any = None, batch_dim: int = 0,
+                 confidence: int = 8) -> None:
+        # confidence: the size of the batch that NNI finds masks with; here they follow from the graph.
+        if batch_dim != 0:
+            raise ValueError("batch_dim is %s; only models whose batch is the first dimension are made smaller" % batch_dim)
+        self.confidence = confidence
         self.bound_model, self.dummy_input = model, dummy_input
         self.masks_file, self.map_location = masks_file, map_location
 
@@ -47,7 +52,9 @@ class ModelSpeedup:
         model = self.bound_model
         if not core.is_torch(model):
             model = load(model)
-            if isinstance(self.masks_file, (str, os.PathLike)):
+            if self.masks_file is not None:              # None: the weights are masked already
+                if not isinstance(self.masks_file, (str, os.PathLike)):
+                    raise ValueError("the masks of a pare.Model are a file, not a %s" % type(self.masks_file).__name__)
                 apply_masks(model, self.masks_file)
             x = None if self.dummy_input is None else np.asarray(as_array(self.dummy_input), dtype=np.float32)
             return speedup(model, inputs=x, progress=False)
