@@ -5,12 +5,11 @@
 # pattern (2:4), element (80 %), block (80 % in 4x1 blocks), channels (about 0.73 and half of the
 # multiply-accumulates of ResNet-20); default: all.  Each line is one command; times are those of the whole
 # command.  PARE is the command (default: build/pare); THREADS the number of threads (default: one per core);
-# HOLDOUT=0.04 evaluates on that part of the training items instead of the test items; EXTRA has more
-# options, for example "--items 256".
+# HOLDOUT=0.04 evaluates on that part of the training items instead of the test items.
 set -eu
 pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
 if [ $# -lt 2 ]; then
-    sed -n '3,9s/^# //p' "$0"
+    sed -n '3,8s/^# //p' "$0"
     exit 2
 fi
 model=$1 data=$2
@@ -25,7 +24,7 @@ one() {
     shift
     start=$(date +%s)
     # shellcheck disable=SC2086
-    if ! "$pare" prune "$model" --data "$data" --threads "${THREADS:-0}" ${HOLDOUT:+--holdout "$HOLDOUT"} ${EXTRA:-} \
+    if ! "$pare" prune "$model" --data "$data" --threads "${THREADS:-0}" ${HOLDOUT:+--holdout "$HOLDOUT"} \
         "$@" --max-drop 100 --quiet --json -o "$tmp/out.onnx" >"$tmp/json" 2>"$tmp/err"; then
         echo "| $name | $(tail -1 "$tmp/err") |"
         return
@@ -62,9 +61,9 @@ for what; do
         ;;
     block) of_weights "80 % in 4x1 blocks" '[{"op_types": ["Conv2d"], "sparsity": 0.8, "granularity": "block_4x1"}]' level ;;
     channels)
-        for s in "0.14 0.17" "0.3 0.35"; do
+        for s in "0.16 0.18" "0.32 0.36"; do
+            one "channels, l1 --no-repair" --pruner l1 --speedup --no-bench --no-repair --sparsity "${s% *}"
             one "channels, l1" --pruner l1 --speedup --no-bench --sparsity "${s% *}"
-            one "channels, l1 --repair" --pruner l1 --speedup --no-bench --repair --sparsity "${s% *}"
             one "channels, obs" --pruner obs --speedup --no-bench --sparsity "${s#* }"
         done
         ;;
