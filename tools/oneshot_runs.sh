@@ -61,7 +61,7 @@ for what; do
         ;;
     block) of_weights "80 % in 4x1 blocks" '[{"op_types": ["Conv2d"], "sparsity": 0.8, "granularity": "block_4x1"}]' level ;;
     channels)
-        for s in "0.16 0.18" "0.32 0.36"; do
+        for s in "0.16 0.13" "0.32 0.29"; do
             one "channels, l1 --no-repair" --pruner l1 --speedup --no-bench --no-repair --sparsity "${s% *}"
             one "channels, l1" --pruner l1 --speedup --no-bench --sparsity "${s% *}"
             one "channels, obs" --pruner obs --speedup --no-bench --sparsity "${s#* }"
