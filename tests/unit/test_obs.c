@@ -145,7 +145,7 @@ static void test_errors_are_below_those_of_magnitude(void **state)
     };
 
     (void)state;
-    for (int kind = 0; kind < KINDS; kind++)
+    for (enum kind kind = 0; kind < KINDS; kind++)
         for (int k = 0; k < 4; k++) {
             int64_t zeros[3];
             double level = error_of(kind, "level", keys[k], &zeros[0]), other;
@@ -165,7 +165,7 @@ static void test_errors_are_below_those_of_magnitude(void **state)
 static void test_wanda_removes_the_same_part_of_each_output(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (enum kind kind = 0; kind < KINDS; kind++) {
         struct pare_model *m = one_layer(kind);
         struct pare_compression *c = prune(m, "wanda", "\"sparsity\": 0.5", type_of[kind], 1);
         struct pare_layer *l = pare_compression_layer(c, 0);
@@ -192,7 +192,7 @@ static void test_patterns_are_exact(void **state)
 
     (void)state;
     for (int p = 0; p < 4; p++)
-        for (int kind = 0; kind < KINDS; kind++) {
+        for (enum kind kind = 0; kind < KINDS; kind++) {
             struct pare_model *m = one_layer(kind);
             struct pare_compression *c = prune(m, pruners[p], "\"pattern\": \"2:4\"", type_of[kind],
                                                1);
@@ -223,7 +223,7 @@ static void test_keeping_everything_changes_nothing(void **state)
 
     (void)state;
     for (int p = 0; p < 3; p++)
-        for (int kind = 0; kind < KINDS; kind++) {
+        for (enum kind kind = 0; kind < KINDS; kind++) {
             struct pare_model *dense = one_layer(kind), *m = one_layer(kind);
             struct pare_compression *c = prune(m, pruners[p],
                                                "\"sparsity\": 0, \"granularity\": \"element\"",
