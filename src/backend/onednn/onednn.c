@@ -1,6 +1,7 @@
 /* onednn.c - oneDNN engine and stream, memory descriptors, packed constants. */
 #include "onednn.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../../base/cpu_limit.h"
@@ -27,7 +28,10 @@ static bool has_isa(dnnl_cpu_isa_t isa)
 
 const bool pare_has_onednn = true;
 
-/* PARE_ISA limits oneDNN, too, which accepts a limit only before its first use. */
+/* PARE_ISA limits oneDNN, too, which accepts a limit only before its first use.  Without it, oneDNN
+ * does not use AMX: int8 convolutions of oneDNN 2.6 with few channels execute tile instructions
+ * without a tile configuration there, which is an illegal instruction.  A limit by oneDNN's own
+ * variables stays. */
 static int limit_isa(struct pare_err *err)
 {
     static const dnnl_cpu_isa_t isa[] = {
@@ -42,6 +46,8 @@ static int limit_isa(struct pare_err *err)
     PARE_TRY(pare_isa_limit(&limit, err));
     if (limit != PARE_ISA_ANY)
         dnnl_set_max_cpu_isa(isa[limit]);
+    else if (!getenv("ONEDNN_MAX_CPU_ISA") && !getenv("DNNL_MAX_CPU_ISA"))
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
     return 0;
 }
 
