@@ -37,7 +37,7 @@ static void draw_class(const float *out, int64_t n, struct pare_rng *rng, float 
     int64_t label = -1;
 
     for (int64_t i = 0; i < n; i++)
-        most = fmax(most, (double)out[i]);
+        most = (double)out[i] > most ? (double)out[i] : most;
     for (int64_t i = 0; i < n; i++)
         sum += exp((double)out[i] - most);
     for (int64_t i = 0; i < n; i++)
