@@ -105,7 +105,7 @@ static double log_sum(const float *x, int64_t n, bool probability)
     if (probability)
         return 0;
     for (int64_t i = 0; i < n; i++)
-        most = fmax(most, (double)x[i]);
+        most = (double)x[i] > most ? (double)x[i] : most;
     for (int64_t i = 0; i < n; i++)
         sum += exp((double)x[i] - most);
     return most + log(sum);
