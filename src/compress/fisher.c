@@ -119,6 +119,7 @@ static int backward(struct pare_node *n, struct pare_ctx *c, struct pare_err *er
             f->f[k] += sum * *s->scale * *s->scale;
         }
     f->count += (double)(outer * inner);
+    f->items += (double)y->dim[0];
     return pare_backward_copy(n, c, err);
 }
 
@@ -227,6 +228,7 @@ static int finish(const struct run *r, struct pare_err *err)
         struct pare_fisher *f = &r->f[i];
 
         PARE_TRY(pare_dist_merge(r->s->dist, PARE_MERGE_SUM, PARE_F64, &f->count, 1, err));
+        PARE_TRY(pare_dist_merge(r->s->dist, PARE_MERGE_SUM, PARE_F64, &f->items, 1, err));
         PARE_TRY(pare_dist_merge(r->s->dist, PARE_MERGE_SUM, PARE_F64, f->f, f->n, err));
         for (int64_t c = 0; c < f->n && f->count > 0; c++)
             f->f[c] /= f->count;
@@ -255,7 +257,7 @@ static int open_layers(struct run *r, struct pare_err *err)
                              f->layer->name);
         f->layer->node->op->axes(f->layer->node, &out, &in);
         f->n = out >= 0 && out < w->t.rank ? w->t.dim[out] : 0;
-        f->count = 0;
+        f->count = f->items = 0;
         f->f = pare_alloc(r->a, (size_t)f->n + 1, sizeof(*f->f));
         if (!f->f)
             return pare_no_memory(err, "for Fisher information");

@@ -19,7 +19,7 @@
 struct pare_fisher {
     const struct pare_layer_info *layer; /* set by the caller */
     int64_t n;                           /* output channels */
-    double count;                        /* positions */
+    double count, items;                 /* positions; items that they are of */
     double *f;                           /* (n); memory is from the arena */
 };
 

@@ -9,6 +9,7 @@
 
 #include "../base/arena.h"
 #include "../base/map.h"
+#include "../compress/fisher.h"
 #include "../compress/wrap.h"
 #include "../graph/free_dims.h"
 #include "../graph/removal_units.h"
@@ -16,7 +17,8 @@
 #include "../tensor/tensor.h"
 #include "obs_columns.h"
 
-#define WAVE_BYTES 768e6 /* Grams of the layers that read some sets */
+#define WAVE_BYTES 768e6  /* Grams of the layers that read some sets */
+#define FISHER_ITEMS 512 /* for scale fisher */
 
 /* A layer that reads channels; it need not be wrapped. */
 struct reader {
@@ -24,6 +26,7 @@ struct reader {
     struct pare_input_gram gram;
     int64_t in, kernel; /* input channels of a group; columns of each */
     int64_t *unit;      /* (in): removal units; -1: unknown */
+    struct pare_fisher fisher; /* with scale fisher; else f is NULL */
 };
 
 struct job {
@@ -155,6 +158,13 @@ static int list_columns(const struct job *j, const struct reader *r, struct pare
     return 0;
 }
 
+/* What the mean square of an output's error costs an item: half of the Fisher information of its
+ * positions. */
+static double loss_per_square(const struct pare_fisher *f, int64_t o)
+{
+    return o < f->n && f->items > 0 ? 0.5 * f->f[o] * f->count / f->items : 0;
+}
+
 static int open_columns(const struct job *j, const struct reader *r, int64_t g,
                         struct pare_obs_columns *m, struct pare_arena *a, struct pare_err *err)
 {
@@ -168,7 +178,10 @@ static int open_columns(const struct job *j, const struct reader *r, int64_t g,
     for (int64_t i = 0; i < h.rows * h.k; i++) {
         double p = strcmp(j->o->scale, "row") ? power : h.output[i / h.k];
 
-        h.w[i] *= !strcmp(j->o->scale, "none") ? 1 : p > 0 ? sqrt(1 / (p * (double)h.rows)) : 0;
+        if (r->fisher.f)
+            h.w[i] *= sqrt(loss_per_square(&r->fisher, g * h.rows + i / h.k));
+        else
+            h.w[i] *= !strcmp(j->o->scale, "none") ? 1 : p > 0 ? sqrt(1 / (p * (double)h.rows)) : 0;
     }
     PARE_TRY(pare_hessian_invert(&h, NULL, threads, &raised, a, err));
     *m = (struct pare_obs_columns){ .rows = h.rows,
@@ -193,7 +206,8 @@ static void add_price(const struct job *j, struct pare_obs_curve *v)
         const struct reader *r = &j->reader[i];
         double part = (double)channels_read(j, r) / (double)(r->in * v->set->n);
 
-        v->readers += part > 0;
+        if (part > 0)
+            v->reader[v->readers++] = (struct pare_obs_reader){ r->layer.info.name, part };
         v->params += part * (double)pare_numel(&r->layer.w);
         v->macs += part * (r->layer.info.macs > 0 ? r->layer.info.macs : 0);
     }
@@ -321,7 +335,8 @@ static int open_curves(struct job *j, struct pare_obs_curves *v, struct pare_err
         c->set = &j->d->list[i];
         c->order = pare_alloc(j->a, (size_t)c->set->n + 1, sizeof(*c->order));
         c->error = pare_alloc(j->a, (size_t)c->set->n + 1, sizeof(*c->error));
-        if (!c->order || !c->error)
+        c->reader = pare_alloc(j->a, (size_t)j->n_readers + 1, sizeof(*c->reader));
+        if (!c->order || !c->error || !c->reader)
             return pare_no_memory(err, "for error curves");
         number_groups(j, c->set);
         add_price(j, c);
@@ -340,6 +355,26 @@ static double bytes_of(struct job *j, const struct pare_obs_curve *v)
     return bytes;
 }
 
+/* The Fisher information of the outputs of all readers. */
+static int find_fisher(struct job *j, struct pare_err *err)
+{
+    struct pare_fisher *f = pare_alloc(j->a, (size_t)j->n_readers + 1, sizeof(*f));
+    struct pare_fisher_source s = { .model = j->c->model,
+                                    .data = j->c->data,
+                                    .items = FISHER_ITEMS,
+                                    .dist = j->c->dist,
+                                    .threads = j->c->threads };
+
+    if (!f)
+        return pare_no_memory(err, "for error curves");
+    for (int i = 0; i < j->n_readers; i++)
+        f[i].layer = &j->reader[i].layer.info;
+    PARE_TRY(pare_fisher_collect(&s, j->a, f, j->n_readers, err));
+    for (int i = 0; i < j->n_readers; i++)
+        j->reader[i].fisher = f[i];
+    return 0;
+}
+
 static int all_curves(struct job *j, struct pare_obs_curves *v, struct pare_err *err)
 {
     struct pare_all_sizes sizes;
@@ -354,6 +389,8 @@ static int all_curves(struct job *j, struct pare_obs_curves *v, struct pare_err 
     if (!j->group)
         return pare_no_memory(err, "for error curves");
     PARE_TRY(find_readers(j, err));
+    if (!strcmp(j->o->scale, "fisher") && j->n_readers)
+        PARE_TRY(find_fisher(j, err));
     PARE_TRY(open_curves(j, v, err));
     for (int from = 0, to; from < v->n; from = to) {
         double bytes = 0;

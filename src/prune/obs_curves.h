@@ -15,14 +15,21 @@
 #include "dependency_groups.h"
 #include "obs_scores.h"
 
+/* A layer that reads channels of a set. */
+struct pare_obs_reader {
+    const char *layer;
+    double part; /* of its input channels that belong to the set */
+};
+
 struct pare_obs_curve {
     const struct pare_unit_groups *set; /* groups that are ranked against each other */
     int64_t *order;                     /* (set->n): groups, in the order of removal */
     double *error; /* (set->n + 1): after i removals, never less than after i - 1; sum over the
                      * layers that read the channels, each by the option `scale` relative to the
-                     * mean square of its outputs */
+                     * mean square of its outputs, or the increase of the loss in nats */
     int readers;   /* layers that read the channels and whose errors are known; 0: the error is
                      * the part of the squares of the group's own weights that is removed */
+    struct pare_obs_reader *reader; /* (readers) */
     double params, macs; /* that one group has, in its own layers and in readers */
 };
 

@@ -7,7 +7,8 @@
 struct pare_obs_options {
     struct pare_gram_options gram;
     int64_t span;      /* columns that are traced together, at most */
-    const char *scale; /* none, layer, row: costs relative to the output's power */
+    const char *scale; /* none, layer, row: costs relative to the output's power; fisher: of
+                        * channels, the expected increase of the loss */
     const char *price; /* none, params, macs: costs of channels per what they free */
 };
 

@@ -29,8 +29,9 @@ static const struct pare_opt opts[] = {
              "inputs whose correlations count together when single weights are ranked", 640, 1,
              1e6),
     PARE_CHOICE("scale", AT(scale),
-                "divide costs by the mean square of the layer's outputs, or of each output",
-                "layer", "none|layer|row"),
+                "divide costs by the mean square of the layer's outputs, or of each output; "
+                "fisher: costs of channels are the expected increase of the loss",
+                "layer", "none|layer|row|fisher"),
     PARE_CHOICE("price", AT(price),
                 "divide costs of channels by the parameters or multiply-accumulates that they free",
                 "macs", "none|params|macs"),
