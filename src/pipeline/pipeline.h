@@ -46,9 +46,10 @@ int pare_prune_work(struct pare_prune_job *j, struct pare_err *err);
 void pare_prune_close(struct pare_prune_job *j);
 
 /* Searches for the sparsity of each layer (src/search/ defines them).  check() finds mistakes in
- * the options of the search that o.pruner names.  run() searches, on held-out items of the data, and
- * changes the job so that pare_prune_work() prunes as it found best: o.pruner is the base pruner,
- * o.config the sparsities, and tune.model another one if the search trained or shrank it. */
+ * the options of the search that o.pruner names.  run() searches, on held-out items of the data,
+ * and changes the job so that pare_prune_work() prunes as it found best: o.pruner is the base
+ * pruner, o.config the sparsities, and tune.model another one if the search trained or shrank
+ * it. */
 int pare_search_check(const struct pare_prune_job *j, struct pare_err *err);
 int pare_search_run(struct pare_prune_job *j, struct pare_err *err);
 

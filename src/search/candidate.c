@@ -13,6 +13,12 @@
 
 const char *pare_candidate_config(const struct pare_search *s, const double *sparsity)
 {
+    return pare_candidate_config_with(s, sparsity, "");
+}
+
+const char *pare_candidate_config_with(const struct pare_search *s, const double *sparsity,
+                                       const char *more)
+{
     char *text = pare_strdup(s->arena, "[");
     bool any = false;
 
@@ -22,10 +28,10 @@ const char *pare_candidate_config(const struct pare_search *s, const double *spa
 
         if (v < NOTHING)
             continue;
-        text = pare_sprintf(s->arena,
-                            "%s%s{\"sparsity\": %.6f, \"op_types\": [\"%s\"], \"op_names\": [%s]}",
-                            text, any ? ", " : "", v < 0.999999 ? v : 0.999999, l->type,
-                            pare_json_quoted(s->arena, l->name));
+        text = pare_sprintf(
+            s->arena, "%s%s{\"sparsity\": %.6f, \"op_types\": [\"%s\"], \"op_names\": [%s]%s}",
+            text, any ? ", " : "", v < 0.999999 ? v : 0.999999, l->type,
+            pare_json_quoted(s->arena, l->name), more);
         any = true;
     }
     return text ? pare_sprintf(s->arena, "%s]", text) : NULL;
@@ -56,6 +62,15 @@ int pare_candidate_open(struct pare_search *s, const double *sparsity, struct pa
         *c = NULL;
     }
     return rc;
+}
+
+int pare_candidate_apply(struct pare_search *s, const double *sparsity, struct pare_err *err)
+{
+    struct pare_compression *c;
+
+    PARE_TRY(pare_candidate_open(s, sparsity, &c, err));
+    pare_compression_free(c);
+    return 0;
 }
 
 void pare_candidate_close(struct pare_compression *c)
@@ -92,9 +107,12 @@ int pare_candidate_measure(struct pare_search *s, const struct pare_model *m, do
 
 bool pare_search_better(const struct pare_search *s, double a, double b)
 {
-    if (isnan(a) || isnan(b))
-        return !isnan(a);
-    return strcmp(s->o->optimize_mode, "minimize") ? a > b : a < b;
+    return isnan(a) || isnan(b) ? !isnan(a) : pare_search_worse(s, a, b) < 0;
+}
+
+double pare_search_worse(const struct pare_search *s, double a, double b)
+{
+    return strcmp(s->o->optimize_mode, "minimize") ? b - a : a - b;
 }
 
 int pare_search_progress(struct pare_search *s, struct pare_err *err)
@@ -132,8 +150,8 @@ static int measure(struct pare_search *s, const double *sparsity, double *perfor
     return rc;
 }
 
-int pare_candidate_try(struct pare_search *s, const double *sparsity, double *performance,
-                       struct pare_err *err)
+int pare_candidate_score(struct pare_search *s, const double *sparsity, double *performance,
+                         struct pare_err *err)
 {
     struct pare_history_row row = { .sparsity = overall(s, sparsity),
                                     .config = pare_candidate_config(s, sparsity) };
@@ -149,6 +167,13 @@ int pare_candidate_try(struct pare_search *s, const double *sparsity, double *pe
         PARE_TRY(pare_history_add(&s->history, &row, err));
     }
     s->tried++;
+    return 0;
+}
+
+int pare_candidate_try(struct pare_search *s, const double *sparsity, double *performance,
+                       struct pare_err *err)
+{
+    PARE_TRY(pare_candidate_score(s, sparsity, performance, err));
     if (isnan(s->best[0]) || pare_search_better(s, *performance, s->best_performance)) {
         memcpy(s->best, sparsity, (size_t)s->n * sizeof(*sparsity));
         s->best_performance = *performance;

@@ -97,6 +97,8 @@ struct pare_search {
     double *weight; /* by part: parameters, or multiply-accumulates, of its layers */
     int n;          /* parts */
     double target;  /* overall sparsity */
+    double total;   /* resource of the original model; 0: not measured yet */
+    bool channels;  /* masks are of output channels */
     struct pare_history history;
     struct pare_rng rng;
     double start;  /* time */
@@ -107,13 +109,17 @@ struct pare_search {
     double *best; /* by part; NAN in best[0]: none yet */
     double best_performance;
     struct pare_model *found;      /* owned; NULL: the original */
+    const char *more;              /* see pare_candidate_config_with(); NULL: nothing */
     const char *pruner;            /* of the last step; NULL: the base pruner */
     const struct pare_given *last; /* its options; NULL: `given` */
     int n_last;
 };
 
-/* config_list as JSON; parts below 1e-6 are left out.  NULL: no memory. */
+/* config_list as JSON; parts below 1e-6 are left out.  NULL: no memory.  more: further members of
+ * each entry, ", \"rho\": 1e-4" for example. */
 const char *pare_candidate_config(const struct pare_search *s, const double *sparsity);
+const char *pare_candidate_config_with(const struct pare_search *s, const double *sparsity,
+                                       const char *more);
 
 /* Mask s->model; then restore it. */
 int pare_candidate_open(struct pare_search *s, const double *sparsity, struct pare_compression **c,
@@ -124,16 +130,76 @@ void pare_candidate_close(struct pare_compression *c);
 int pare_candidate_measure(struct pare_search *s, const struct pare_model *m, double *performance,
                            struct pare_err *err);
 
-/* Mask, measure, restore, with the history: a candidate that it has is not measured.  A better
- * performance than the best one replaces it. */
+/* Mask, measure, restore, with the history: a candidate that it has is not measured. */
+int pare_candidate_score(struct pare_search *s, const double *sparsity, double *performance,
+                         struct pare_err *err);
+
+/* The same; a better candidate than the best one replaces it. */
 int pare_candidate_try(struct pare_search *s, const double *sparsity, double *performance,
                        struct pare_err *err);
+
+/* How much worse performance a is than b; below 0: it is better. */
+double pare_search_worse(const struct pare_search *s, double a, double b);
 
 /* Is performance a better than b?  NAN is the worst. */
 bool pare_search_better(const struct pare_search *s, double a, double b);
 
 /* Report progress; an error if it is canceled. */
 int pare_search_progress(struct pare_search *s, struct pare_err *err);
+
+/* ---- the resource --------------------------------------------------------------------------- */
+
+/* The fraction of the parameters or multiply-accumulates that the candidate removes: of channels,
+ * what speedup would really remove from s->model, with the inputs of later layers; of single
+ * weights, the masked ones. */
+int pare_search_gone(struct pare_search *s, const double *sparsity, double *gone,
+                     struct pare_err *err);
+
+/* The least factor k for which the candidate to[i] = from[i] + (1 - from[i]) * k * step[i] removes
+ * `aim`.  k * step[i] is at most 0.95; *reached is false if that is not enough. */
+int pare_search_reach(struct pare_search *s, const double *from, const double *step, double aim,
+                      double *to, bool *reached, struct pare_err *err);
+
+/* Mask s->model permanently. */
+int pare_candidate_apply(struct pare_search *s, const double *sparsity, struct pare_err *err);
+
+/* Train a model for some steps on the items that are not held out, with the options of the job;
+ * weights that are 0 stay 0. */
+int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
+                     struct pare_err *err);
+
+/* Wrap the layers of s->model once, as the base pruner would: parts, their weights, target. */
+int pare_search_layers(struct pare_search *s, struct pare_err *err);
+
+/* ---- simulated annealing ------------------------------------------------------------------- */
+
+struct pare_annealing {
+    const char *temperature;
+    double start_temperature, stop_temperature, cool_down_rate, perturbation_magnitude;
+    bool nni;
+};
+
+/* Rows of an option table; `at` is the offset of a struct pare_annealing. */
+/* clang-format off */
+#define PARE_ANNEALING_AT(at, field) ((at) + offsetof(struct pare_annealing, field))
+#define PARE_ANNEALING_OPTS(at) \
+    PARE_CHOICE("temperature", PARE_ANNEALING_AT(at, temperature), \
+                "auto: from the differences of the first candidates; fixed: start_temperature to " \
+                "stop_temperature", "auto", "auto|fixed"), \
+    PARE_FLOAT("start_temperature", PARE_ANNEALING_AT(at, start_temperature), \
+               "first temperature, if it is fixed", 100, 1e-12, 1e12), \
+    PARE_FLOAT("stop_temperature", PARE_ANNEALING_AT(at, stop_temperature), \
+               "end below this temperature, if it is fixed", 20, 1e-12, 1e12), \
+    PARE_FLOAT("cool_down_rate", PARE_ANNEALING_AT(at, cool_down_rate), \
+               "factor of the temperature after a step", 0.9, 1e-3, 0.9999), \
+    PARE_FLOAT("perturbation_magnitude", PARE_ANNEALING_AT(at, perturbation_magnitude), \
+               "largest change of a sparsity in the first step", 0.35, 1e-9, 1), \
+    PARE_FLAG("nni", PARE_ANNEALING_AT(at, nni), \
+              "NNI's rules: temperature fixed, and cooled after accepted candidates only", 0)
+/* clang-format on */
+
+int pare_annealing_check(const struct pare_annealing *o, struct pare_err *err);
+int pare_annealing_run(struct pare_search *s, const struct pare_annealing *o, struct pare_err *err);
 
 /* ---- searches ------------------------------------------------------------------------------- */
 

@@ -22,36 +22,15 @@
 
 struct opts {
     struct pare_search_opts common; /* first */
-    const char *temperature;
-    double start_temperature, stop_temperature, cool_down_rate, perturbation_magnitude;
-    bool nni;
+    struct pare_annealing annealing;
 };
 
-/* clang-format off */
-static const struct pare_opt opts[] = {
-    PARE_SEARCH_OPTS,
-    PARE_CHOICE("temperature", offsetof(struct opts, temperature),
-                "auto: from the differences of the first candidates; fixed: start_temperature to "
-                "stop_temperature",
-                "auto", "auto|fixed"),
-    PARE_FLOAT("start_temperature", offsetof(struct opts, start_temperature),
-               "first temperature, if it is fixed", 100, 1e-12, 1e12),
-    PARE_FLOAT("stop_temperature", offsetof(struct opts, stop_temperature),
-               "end below this temperature, if it is fixed", 20, 1e-12, 1e12),
-    PARE_FLOAT("cool_down_rate", offsetof(struct opts, cool_down_rate),
-               "factor of the temperature after a step", 0.9, 1e-3, 0.9999),
-    PARE_FLOAT("perturbation_magnitude", offsetof(struct opts, perturbation_magnitude),
-               "largest change of a sparsity in the first step", 0.35, 1e-9, 1),
-    PARE_FLAG("nni", offsetof(struct opts, nni),
-              "NNI's rules: temperature fixed, and cooled after accepted candidates only", 0),
-    PARE_OPT_END
-};
-/* clang-format on */
+static const struct pare_opt opts[] = { PARE_SEARCH_OPTS,
+                                        PARE_ANNEALING_OPTS(offsetof(struct opts, annealing)),
+                                        PARE_OPT_END };
 
-static int check(const void *given, struct pare_err *err)
+int pare_annealing_check(const struct pare_annealing *o, struct pare_err *err)
 {
-    const struct opts *o = given;
-
     if (o->stop_temperature >= o->start_temperature)
         return pare_fail(err, PARE_ECONFIG,
                          "stop_temperature is %g, must be less than start_temperature, %g",
@@ -59,21 +38,20 @@ static int check(const void *given, struct pare_err *err)
     return 0;
 }
 
+static int check(const void *given, struct pare_err *err)
+{
+    return pare_annealing_check(&((const struct opts *)given)->annealing, err);
+}
+
 struct walk {
     struct pare_search *s;
-    const struct opts *o;
+    const struct pare_annealing *o;
     struct pare_sparsity_space space;
     double *now, *next; /* sparsities by part */
     double performance; /* of `now` */
     double t, first, last;
     bool fixed;
 };
-
-/* A positive number if a is worse than b. */
-static double worse(const struct walk *w, double a, double b)
-{
-    return strcmp(w->s->o->optimize_mode, "minimize") ? b - a : a - b;
-}
 
 static void move(struct walk *w, double performance)
 {
@@ -99,7 +77,7 @@ static int start(struct walk *w, struct pare_err *err)
     pare_sparsity_draw(&w->space, &s->rng, w->now);
     w->t = w->first = w->o->start_temperature;
     w->last = w->o->stop_temperature;
-    s->most = 1 + (w->fixed ? 0 : FIRST) +
+    s->most = s->tried + 1 + (w->fixed ? 0 : FIRST) +
               (int64_t)ceil(log(w->fixed ? w->first / w->last : HOTTEST) /
                             -log(w->o->cool_down_rate));
     return pare_candidate_try(s, w->now, &w->performance, err);
@@ -122,9 +100,8 @@ static int find_temperature(struct walk *w, struct pare_err *err)
     return 0;
 }
 
-static int run(struct pare_search *s, struct pare_err *err)
+int pare_annealing_run(struct pare_search *s, const struct pare_annealing *o, struct pare_err *err)
 {
-    const struct opts *o = (const struct opts *)s->o;
     struct walk w = { .s = s, .o = o, .fixed = o->nni || !strcmp(o->temperature, "fixed") };
     int64_t refused = 0;
 
@@ -138,7 +115,7 @@ static int run(struct pare_search *s, struct pare_err *err)
         pare_sparsity_perturb(&w.space, &s->rng, w.t / w.first * o->perturbation_magnitude, w.now,
                               w.next);
         PARE_TRY(pare_candidate_try(s, w.next, &p, err));
-        accepted = pare_annealing_accepts(worse(&w, p, w.performance), w.t,
+        accepted = pare_annealing_accepts(pare_search_worse(s, p, w.performance), w.t,
                                           pare_rng_uniform(&s->rng));
         if (accepted)
             move(&w, p);
@@ -147,6 +124,11 @@ static int run(struct pare_search *s, struct pare_err *err)
             w.t *= o->cool_down_rate;
     }
     return 0;
+}
+
+static int run(struct pare_search *s, struct pare_err *err)
+{
+    return pare_annealing_run(s, &((const struct opts *)s->o)->annealing, err);
 }
 
 const struct pare_search_kind pare_search_annealing = {

@@ -162,6 +162,7 @@ static int number_parts(struct pare_search *s, struct pare_compression *c, const
 
         if (l->is_second)
             continue;
+        s->channels |= pare_layer_by_channels(l);
         if (number[part[i]] < 0)
             number[part[i]] = s->n++;
         to->part = number[part[i]];
@@ -181,8 +182,7 @@ static int number_parts(struct pare_search *s, struct pare_compression *c, const
                : pare_fail(err, PARE_ECONFIG, "there are no weights to search sparsities for");
 }
 
-/* Wrap the layers once as the base pruner would. */
-static int find_layers(struct pare_search *s, struct pare_err *err)
+int pare_search_layers(struct pare_search *s, struct pare_err *err)
 {
     struct pare_prune_job probe = {
         .o = s->job->o,
@@ -192,6 +192,7 @@ static int find_layers(struct pare_search *s, struct pare_err *err)
     };
     int rc, n, *part = NULL;
 
+    s->n = s->n_layers = 0;
     probe.o.pruner = s->o->base_algo;
     probe.o.settings = NULL;
     rc = pare_prune_open(&probe, err);
@@ -270,7 +271,7 @@ static int open_search(struct pare_search *s, struct pare_err *err)
     PARE_TRY(pare_data_part(f->data[0], n, true, &s->held, err));
     PARE_TRY(pare_data_part(f->data[0], n, false, &s->rest, err));
     PARE_TRY(pare_model_duplicate(f->model, &s->model, err));
-    PARE_TRY(find_layers(s, err));
+    PARE_TRY(pare_search_layers(s, err));
     pare_rng_init(&s->rng, (uint64_t)f->options->c.seed);
     s->history = (struct pare_history){ .arena = s->arena,
                                         .folder = o->experiment_data_dir,
@@ -329,7 +330,8 @@ static int hand_over(struct pare_search *s, struct pare_err *err)
         return pare_fail(err, PARE_ECONFIG, "the search found no candidate that can be evaluated");
     PARE_TRY(pare_history_result(&s->history, &best, err));
     PARE_TRY(replace_model(s, err));
-    j->o.config = pare_strdup(a, config);
+    config = pare_candidate_config_with(s, s->best, s->more ? s->more : "");
+    j->o.config = config ? pare_strdup(a, config) : NULL;
     j->o.pruner = pare_strdup(a, s->pruner ? s->pruner : s->o->base_algo);
     if (!j->o.config || !j->o.pruner)
         return pare_no_memory(err, "for a search");

@@ -23,6 +23,19 @@ head -8 a/search_history.csv >d/search_history.csv
 search d --cool-down-rate 0.7
 cmp a/search_history.csv d/search_history.csv && cmp a/search_result.json d/search_result.json && cmp a.onnx d.onnx &&
     echo "resumed: the same"
+
+# killed, then resumed
+pare prune t.onnx --pruner simulated_annealing --sparsity 0.5 --data digits --threads 1 --no-repair -q -o k.onnx \
+    --cool-down-rate 0.97 --experiment-data-dir k >/dev/null 2>&1 &
+until [ "$(wc -l 2>/dev/null <k/search_history.csv || echo 0)" -gt 5 ]; do sleep 0.02; done
+kill -9 $!
+wait $! 2>/dev/null
+[ -e k.onnx ] || echo "killed"
+for out in k l; do
+    pare prune t.onnx --pruner simulated_annealing --sparsity 0.5 --data digits --threads 1 --no-repair -q -o $out.onnx \
+        --cool-down-rate 0.97 --experiment-data-dir $out >/dev/null 2>&1
+done
+cmp k/search_history.csv l/search_history.csv && cmp k.onnx l.onnx && echo "resumed after a kill: the same"
 search e --nni --speedup --no-bench
 echo "as NNI: $(($(wc -l <e/search_history.csv) - 1)) candidates"
 search f --resource macs --optimize-mode minimize --cool-down-rate 0.5 --speedup --no-bench && echo "loss and MACs"
