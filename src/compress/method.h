@@ -11,13 +11,14 @@
 #include "compression.h"
 
 struct pare_method {
-    const char *name;                            /* "pruner", "quantizer": for messages */
-    const char *group;                           /* "pruning": option group of `settings` */
-    const struct pare_opt *settings;             /* settings that all algorithms share */
-    const struct pare_opt *keys;                 /* config_list keys that all algorithms share */
-    size_t keys_size;                            /* size of the struct that `keys` fills */
-    const struct pare_algorithm *const *builtin; /* built-in algorithms; ends with NULL */
-    bool all_layers;                             /* also wrap nodes without weights */
+    const char *name;                             /* "pruner", "quantizer": for messages */
+    const char *group;                            /* "pruning": option group of `settings` */
+    const struct pare_opt *settings;              /* settings that all algorithms share */
+    const struct pare_opt *keys;                  /* config_list keys that all algorithms share */
+    size_t keys_size;                             /* size of the struct that `keys` fills */
+    const struct pare_algorithm *const *builtin;  /* built-in algorithms; ends with NULL */
+    const struct pare_algorithm *const *searches; /* the same, of searches; NULL: none */
+    bool all_layers;                              /* also wrap nodes without weights */
     bool skips_layers; /* layers that are not supported and that no entry names are skipped */
     bool paged;        /* float weights are in scratch pages; masks are created when needed */
 

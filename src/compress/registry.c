@@ -48,6 +48,9 @@ const struct pare_algorithm *pare_algorithm_at(const struct pare_registry *g,
     for (int k = 0; m->builtin[k]; k++)
         if (!i--)
             return m->builtin[k];
+    for (int k = 0; m->searches && m->searches[k]; k++)
+        if (!i--)
+            return m->searches[k];
     for (int k = 0; g && k < g->n; k++)
         if (g->list[k].method == m && !i--)
             return g->list[k].algorithm;

@@ -573,6 +573,8 @@ void pare_data_retain(struct pare_data *data)
 
 void pare_data_free(struct pare_data *data)
 {
-    if (data && atomic_fetch_sub(&data->references, 1) == 1)
+    if (data && atomic_fetch_sub(&data->references, 1) == 1) {
+        pare_data_free(data->whole);
         pare_arena_free(data->arena);
+    }
 }

@@ -49,8 +49,14 @@ struct pare_data {
     const struct pare_input *input; /* (n_inputs) arrays named as the model's inputs; the
                                      * first is `item` */
     int n_inputs;                   /* 0: the set has one input */
+    struct pare_data *whole;        /* the set that this is a part of, retained; or NULL */
     atomic_int references;
 };
+
+/* A part of a set: n items chosen at random, always the same ones, or (`those` false) all others.
+ * Labels are copied; the files are those of `whole`, to which it keeps a reference. */
+int pare_data_part(struct pare_data *whole, int64_t n, bool those, struct pare_data **part,
+                   struct pare_err *err);
 
 /* Open a set for a model: an archive of arrays may then have one array per input. */
 struct pare_data_request {

@@ -23,6 +23,8 @@ struct pare_prune_job {
     pare_job_train_fn *train;
     void *user;
 
+    struct pare_model *found; /* by a search: tune.model is this one; NULL: the original */
+    bool searched;            /* o.pruner and o.config are what a search found */
     struct pare_compression *compression;
     struct pare_metrics before, masked, after; /* n is 0: not evaluated */
     struct pare_model *dense;                  /* the original, with data */
@@ -42,6 +44,17 @@ int pare_prune_open(struct pare_prune_job *j, struct pare_err *err);
  * afterward. */
 int pare_prune_work(struct pare_prune_job *j, struct pare_err *err);
 void pare_prune_close(struct pare_prune_job *j);
+
+/* Searches for the sparsity of each layer (src/search/ defines them).  check() finds mistakes in
+ * the options of the search that o.pruner names.  run() searches, on held-out items of the data,
+ * and changes the job so that pare_prune_work() prunes as it found best: o.pruner is the base
+ * pruner, o.config the sparsities, and tune.model another one if the search trained or shrank
+ * it. */
+int pare_search_check(const struct pare_prune_job *j, struct pare_err *err);
+int pare_search_run(struct pare_prune_job *j, struct pare_err *err);
+
+/* The base pruner of the search that o.pruner names. */
+const char *pare_search_base(const struct pare_prune_job *j);
 
 /* Metrics of the model as it is written. */
 const struct pare_metrics *pare_prune_result(const struct pare_prune_job *j);

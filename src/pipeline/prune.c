@@ -109,6 +109,16 @@ static int make_rules(const struct pare_prune_job *j, struct pare_compression_op
     return 0;
 }
 
+static bool is_search(const struct pare_prune_job *j)
+{
+    const struct pare_algorithm *p;
+    struct pare_err ignored;
+
+    return !j->searched &&
+           !pare_find_pruner(j->o.registry, pare_prune_pruner(&j->o), &p, &ignored) &&
+           pare_is_search(p);
+}
+
 int pare_prune_open(struct pare_prune_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
@@ -123,6 +133,8 @@ int pare_prune_open(struct pare_prune_job *j, struct pare_err *err)
     };
     struct pare_graph *g;
 
+    if (is_search(j))
+        return pare_search_check(j, err);
     PARE_TRY(join_options(j, err));
     co.given = j->given;
     co.n_given = j->n_given;
@@ -140,8 +152,9 @@ void pare_prune_close(struct pare_prune_job *j)
     pare_compression_free(j->compression);
     pare_finetune_close(&j->tune);
     pare_model_free(j->dense);
+    pare_model_free(j->found);
     j->compression = NULL;
-    j->dense = NULL;
+    j->dense = j->found = NULL;
 }
 
 /* ---- work ----------------------------------------------------------------------------------- */
@@ -281,8 +294,14 @@ int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
 
+    if (is_search(j)) {
+        PARE_TRY(pare_search_check(j, err));
+        PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
+        PARE_TRY(pare_search_run(j, err));
+    }
     PARE_TRY(pare_prune_open(j, err));
-    PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
+    if (!j->searched)
+        PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
     PARE_TRY(mask(j, err));
     if (pare_finetune_has_data(f)) {
         PARE_TRY(repair_masked(j, err));
@@ -337,6 +356,11 @@ int pare_prune_estimate(struct pare_prune_job *j, struct pare_err *err)
     const char *name = pare_prune_pruner(&j->o);
     const struct pare_algorithm *p;
 
+    if (is_search(j)) { /* about as many weights are removed, from other layers */
+        PARE_TRY(pare_search_check(j, err));
+        j->o.pruner = name = pare_search_base(j);
+        return try_masks(j, name, false, err);
+    }
     PARE_TRY(pare_find_pruner(j->o.registry, name, &p, err));
     PARE_TRY(join_options(j, err));
     if (!(p->flags & (PARE_USES_BASE | PARE_NEEDS_DATA | PARE_NEEDS_STEPS)) &&

@@ -105,6 +105,19 @@ int pare_add_pruner(struct pare_registry *g, const struct pare_algorithm *a, str
     return pare_registry_add(g, &pare_method_prune, a, err);
 }
 
+const struct pare_algorithm *pare_pruner_at(int i)
+{
+    return pare_algorithm_at(NULL, &pare_method_prune, i);
+}
+
+bool pare_is_search(const struct pare_algorithm *a)
+{
+    for (int i = 0; pare_searches[i]; i++)
+        if (pare_searches[i] == a)
+            return true;
+    return false;
+}
+
 static int check_pruner(struct pare_registry *g, struct pare_algorithm *a, struct pare_err *err)
 {
     const struct pare_pruner *p = a->pruner;
@@ -122,12 +135,12 @@ static int check_pruner(struct pare_registry *g, struct pare_algorithm *a, struc
 int pare_prune_option_groups(struct pare_arena *a, const char *pruner,
                              struct pare_option_group **group, int *n, struct pare_err *err)
 {
-    const struct pare_algorithm *mine = NULL;
+    const struct pare_algorithm *mine = NULL, *p;
     int all = 0;
 
-    while (pare_pruners[all]) {
-        if (pruner && !strcmp(pare_pruners[all]->name, pruner))
-            mine = pare_pruners[all];
+    while ((p = pare_pruner_at(all)) != NULL) {
+        if (pruner && !strcmp(p->name, pruner))
+            mine = p;
         all++;
     }
     *group = pare_alloc(a, (size_t)all + 1, sizeof(**group));
@@ -136,10 +149,11 @@ int pare_prune_option_groups(struct pare_arena *a, const char *pruner,
     (*group)[0] = (struct pare_option_group){ "pruning", NULL, pare_prune_options, NULL };
     *n = 1;
     for (int i = 0; i < all; i++) {
-        const struct pare_algorithm *p = pare_pruners[i];
-        bool takes = !pruner || p == mine ||
-                     (mine && mine->flags & PARE_USES_BASE && !(p->flags & PARE_USES_BASE));
+        bool takes;
 
+        p = pare_pruner_at(i);
+        takes = !pruner || p == mine ||
+                (mine && mine->flags & PARE_USES_BASE && !(p->flags & PARE_USES_BASE));
         if (takes && p->opts)
             (*group)[(*n)++] = (struct pare_option_group){ "pruner", p->name, p->opts, NULL };
     }
@@ -169,6 +183,10 @@ static int open_state(struct pare_compression *c, const struct pare_compression_
         return pare_no_memory(err, "for a compression");
     *settings = &c->prune->settings;
     PARE_TRY(pare_find_pruner(o->registry, o->pruner, &c->algorithm[0], err));
+    if (pare_is_search(c->algorithm[0]))
+        return pare_fail(err, PARE_ECONFIG,
+                         "%s is a search that prunes many times: call pare_prune() or 'pare prune'",
+                         c->algorithm[0]->name);
     if (!(c->algorithm[0]->flags & PARE_USES_BASE)) {
         if (base)
             return pare_fail(err, PARE_ECONFIG,
@@ -466,6 +484,7 @@ const struct pare_method pare_method_prune = {
     .keys = pare_goal_keys,
     .keys_size = sizeof(struct pare_goal),
     .builtin = pare_pruners,
+    .searches = pare_searches,
     .check = check_pruner,
     .open = open_state,
     .wrap = wrap_all,

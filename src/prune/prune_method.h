@@ -6,9 +6,17 @@
 #include "../compress/registry.h"
 
 extern const struct pare_algorithm *const pare_pruners[]; /* built-in pruners; ends with NULL */
-extern const struct pare_opt pare_prune_options[];        /* options of struct
+/* Searches for the sparsity of each layer, which pare_prune() runs; src/search/ defines them.  The
+ * list ends with NULL. */
+extern const struct pare_algorithm *const pare_searches[];
+bool pare_is_search(const struct pare_algorithm *a);
+
+/* The i-th built-in pruner or search; NULL past the end. */
+const struct pare_algorithm *pare_pruner_at(int i);
+
+extern const struct pare_opt pare_prune_options[]; /* options of struct
                                                            * pare_prune_settings */
-extern const struct pare_opt pare_goal_keys[];            /* config keys of struct pare_goal */
+extern const struct pare_opt pare_goal_keys[];     /* config keys of struct pare_goal */
 
 /* Finds a pruner by name; the error for an unknown name contains the nearest one.  g may be
  * NULL. */

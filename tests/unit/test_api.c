@@ -418,7 +418,7 @@ static void test_models_are_freed_in_any_order(void **state)
     pare_arena_free(arena);
     for (n = 0; pare_list_pruner(NULL, n, &info); n++)
         assert_non_null(info.doc);
-    assert_int_equal(n, 18);
+    assert_int_equal(n, 23);
     assert_true(pare_list_quantizer(NULL, 0, &info));
 }
 

@@ -14,7 +14,9 @@
 
 static const char *pruner(int i)
 {
-    return pare_pruners[i] ? pare_pruners[i]->name : NULL;
+    const struct pare_algorithm *p = pare_pruner_at(i);
+
+    return p ? p->name : NULL;
 }
 
 static const char *quantizer(int i)

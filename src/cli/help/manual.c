@@ -73,8 +73,8 @@ void pare_manual_all(FILE *f)
     for (int i = 0; pare_commands[i]; i++)
         entry(f, pare_commands[i]->name, pare_commands[i]->doc);
     fputs(".SH PRUNERS\n", f);
-    for (int i = 0; pare_pruners[i]; i++)
-        entry(f, pare_pruners[i]->name, pare_pruners[i]->doc);
+    for (int i = 0; pare_pruner_at(i); i++)
+        entry(f, pare_pruner_at(i)->name, pare_pruner_at(i)->doc);
     fputs(".SH QUANTIZERS\n", f);
     for (int i = 0; pare_quantizers[i]; i++)
         entry(f, pare_quantizers[i]->name, pare_quantizers[i]->doc);

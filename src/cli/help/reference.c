@@ -49,13 +49,13 @@ static void title(FILE *f, const char *mark, const char *name, const char *doc)
 
 static void pruners(FILE *f)
 {
+    const struct pare_algorithm *p;
+
     fputs("## Pruning\n\nKeys of config\\_list entries for every pruner:\n\n", f);
     rows(f, "key", pare_goal_keys, false);
     fputs("Settings of every pruner (options of `pare prune`):\n\n", f);
     rows(f, "setting", pare_prune_options, false);
-    for (int i = 0; pare_pruners[i]; i++) {
-        const struct pare_algorithm *p = pare_pruners[i];
-
+    for (int i = 0; (p = pare_pruner_at(i)) != NULL; i++) {
         fprintf(f, "### pruner %s\n\n", p->name);
         put_markdown(f, p->doc);
         fputs("  Layers: ", f);

@@ -1,0 +1,62 @@
+/* short_tuning.c - fine-tuning of a candidate for a few steps, on items that are not held out. */
+#include <string.h>
+
+#include "search.h"
+
+#include "../base/arena.h"
+
+/* Options that are about the training of the job as a whole. */
+static bool is_of_job(const char *name)
+{
+    static const char *const own[] = { "epochs",           "checkpoint", "resume", "max-drop",
+                                       "checkpoint-steps", "patience",   "valid",  NULL };
+
+    for (int i = 0; own[i]; i++)
+        if (!strcmp(own[i], name))
+            return true;
+    return !strcmp(name, "max_drop") || !strcmp(name, "checkpoint_steps");
+}
+
+static int train(struct pare_finetune *f, int64_t steps, struct pare_err *err)
+{
+    struct pare_train_conf *k;
+    int64_t batch, each;
+
+    PARE_TRY(pare_finetune_options(f, err));
+    PARE_TRY(pare_finetune_open(f, err));
+    k = &f->options->train;
+    batch = k->batch ? k->batch : f->data[0]->opts.batch;
+    each = batch > 0 ? (f->data[0]->n + batch - 1) / batch : 1;
+    k->max_steps = steps;
+    k->epochs = (steps + each - 1) / each;
+    k->checkpoint = NULL;
+    k->keep_best = false;
+    return pare_finetune_train(f, err);
+}
+
+int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
+                     struct pare_err *err)
+{
+    const struct pare_finetune *of = &s->job->tune;
+    struct pare_finetune f = { .arena = pare_arena_new(1 << 16),
+                               .dist = of->dist,
+                               .model = m,
+                               .path = of->path,
+                               .set = { s->rest, NULL },
+                               .tutor = of->teacher,
+                               .keep_zeros = true };
+    struct pare_given *given;
+    int rc;
+
+    if (!f.arena)
+        return pare_no_memory(err, "for a search");
+    given = pare_alloc(f.arena, (size_t)of->n_given + 1, sizeof(*given));
+    for (int i = 0; i < of->n_given && given; i++)
+        if (!is_of_job(of->given[i].name) && strcmp(of->given[i].name, "teacher") != 0)
+            given[f.n_given++] = of->given[i];
+    f.given = given;
+    rc = given ? train(&f, steps, err) : pare_no_memory(err, "for a search");
+    pare_finetune_close(&f);
+    pare_arena_free(f.arena);
+    return rc;
+}
