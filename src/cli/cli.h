@@ -34,6 +34,7 @@ struct pare_cli {
     const char *const *arg;   /* arguments that are not options */
     int n_args;
     bool usage;               /* the error is a usage error: exit code 2 */
+    bool missed;              /* a bound or a budget is missed: exit code 3 */
     bool incomplete;          /* something is missing: print the usage line after the error */
     struct pare_given *given; /* options of the command's option groups, unparsed */
     int n_given;

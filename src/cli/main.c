@@ -109,7 +109,7 @@ static int run_command(const struct pare_command *cmd, int argc, char **argv)
     pare_resource_limits_end();
     pare_dist_close(c.dist);
     pare_arena_free(c.arena);
-    return !rc ? 0 : c.usage ? 2 : 1;
+    return !rc ? (c.missed ? 3 : 0) : c.usage ? 2 : 1;
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,21 @@
+/* budget_job.h - pare compress --budget: search, write the model, print. */
+#ifndef PARE_CLI_JOB_BUDGET_JOB_H
+#define PARE_CLI_JOB_BUDGET_JOB_H
+
+#include "../cli.h"
+
+struct pare_budget_job {
+    const char *model, *data, *valid; /* valid NULL: the data set's own test part */
+    const char *output;               /* NULL: derived from the model's name */
+    struct pare_strs budget;
+    const char *methods, *solver, *table;
+    double max_drop; /* in points; below 0: no bound */
+    int64_t finetune, batch, threads, seed;
+    double search_time;
+    bool json, quiet;
+};
+
+/* c->missed is set if the budget or the bound is missed: the nearest model is written. */
+int pare_budget_job_run(struct pare_cli *c, const struct pare_budget_job *j, struct pare_err *err);
+
+#endif

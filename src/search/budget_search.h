@@ -1,0 +1,52 @@
+/* budget_search.h - compress to a budget: internals of compress_budget.c and its parts.
+ *
+ *     budget_limits.c   "latency=0.5 size=400KB" to limits
+ *     budget_curves.c   the expected increase of the loss by the channels of each group
+ *     budget_problem.c  these and the cost table as a problem for the solver
+ *     budget_model.c    the real model of an assignment: removed, repaired, trained, rounded
+ *     compress_budget.c the search
+ */
+#ifndef PARE_SEARCH_BUDGET_SEARCH_H
+#define PARE_SEARCH_BUDGET_SEARCH_H
+
+#include <pare/budget.h>
+
+#include "cost_table.h"
+#include "solver.h"
+
+/* A limit is a part of the original's cost, or absolute (part 0); infinite: none. */
+struct pare_budget_limits {
+    double part[PARE_BUDGET_KINDS], absolute[PARE_BUDGET_KINDS];
+};
+int pare_budget_limits_parse(const char *text, struct pare_budget_limits *l, struct pare_err *err);
+
+/* What an assignment is. */
+struct pare_assignment {
+    int64_t *count;                /* by group of the table */
+    enum pare_cost_format *format; /* by layer */
+};
+
+struct pare_budget_search {
+    const struct pare_compress_budget_opts *o;
+    struct pare_arena *arena;
+    struct pare_model *model; /* the original */
+    struct pare_data *held, *rest;
+    bool channels, int8; /* methods */
+    struct pare_cost_table *table;
+
+    double **error; /* by group, by its choices: the expected increase of the loss */
+    double *power;  /* by layer: what the loss would increase by without the layer's inputs */
+};
+
+/* Fill error and power. */
+int pare_budget_curves(struct pare_budget_search *s, struct pare_err *err);
+
+/* The assignment with the least error within limits. */
+int pare_budget_solve(const struct pare_budget_search *s, const double limit[PARE_BUDGET_KINDS],
+                      struct pare_assignment *x, struct pare_alloc_result *r, struct pare_err *err);
+
+/* The real model; epochs 0: not trained. */
+int pare_budget_build(struct pare_budget_search *s, const struct pare_assignment *x, int64_t epochs,
+                      struct pare_model **out, struct pare_err *err);
+
+#endif

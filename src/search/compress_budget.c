@@ -1,0 +1,395 @@
+/* compress_budget.c - pare_compress_budget(): the search for a model within a budget. */
+#include <math.h>
+#include <string.h>
+
+#include "budget_search.h"
+#include "model_race.h"
+
+#include "../base/arena.h"
+#include "../base/sized.h"
+#include "../compress/held_out.h"
+#include "../data/data.h"
+
+#define HELD_PART 10    /* of the items of the data, one in so many decides */
+#define HELD_MOST 5000  /* items */
+#define ROUNDS 6        /* models that are built for timing, for one limit */
+#define REAL_ROUNDS 3   /* models that are built in full, for one limit */
+#define RACE_SECONDS 0.8
+#define MARGIN 0.985    /* of the latency limit, that the first model aims at */
+#define BISECTIONS 6    /* limits that are tried for a bound of the accuracy alone */
+
+/* A model that was built in full. */
+struct trial {
+    struct pare_model *model;
+    struct pare_assignment x;
+    double cost[PARE_BUDGET_KINDS], predicted[PARE_BUDGET_KINDS];
+    double accuracy; /* on the held-out items; -1: none */
+    double distance; /* pare_output_cost() */
+    struct pare_output_distance d;
+    bool budget_met, drop_met;
+};
+
+struct search {
+    struct pare_budget_search s;
+    struct pare_compress_budget_report *r;
+    struct pare_budget_limits limits;
+    double dense[PARE_BUDGET_KINDS]; /* costs of the original; latency in microseconds */
+    double accuracy;                 /* of the original on the held-out items; -1: none */
+    double cost_of_original;         /* pare_output_cost() of the original itself */
+    struct trial best;
+};
+
+static void say(const struct search *w, const char *line)
+{
+    if (w->s.o->say && line)
+        w->s.o->say(w->s.o->user, line);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static bool has_method(const char *methods, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *p = methods; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == len && !strncmp(p, name, len))
+            return true;
+    return !methods;
+}
+
+static int check_methods(const char *methods, struct pare_err *err)
+{
+    for (const char *p = methods; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        size_t len = strcspn(p, ",");
+
+        if (!(len == 8 && !strncmp(p, "channels", 8)) && !(len == 4 && !strncmp(p, "int8", 4)))
+            return pare_fail(err, PARE_ECONFIG, "method '%.*s' is unknown; expected channels, int8",
+                             (int)len, p);
+    }
+    return 0;
+}
+
+/* Items that decide are never fitted to. */
+static int divide(struct search *w, struct pare_err *err)
+{
+    struct pare_data *data = w->s.o->data;
+    int64_t n = data->n / HELD_PART;
+
+    n = n > HELD_MOST ? HELD_MOST : n < 1 ? 1 : n;
+    if (data->n < 2)
+        return pare_fail(err, PARE_ECONFIG, "the data set has %lld items, and a search needs more",
+                         (long long)data->n);
+    PARE_TRY(pare_data_part(data, n, true, &w->s.held, err));
+    return pare_data_part(data, n, false, &w->s.rest, err);
+}
+
+static int accuracy_of(struct search *w, const struct pare_model *m, double *accuracy,
+                       struct pare_err *err)
+{
+    struct pare_evaluate_opts eo = { .threads = w->s.o->threads };
+    struct pare_metrics metrics = { 0 };
+
+    *accuracy = -1;
+    if (!w->s.held->y.data)
+        return 0;
+    PARE_TRY(pare_evaluate(m, w->s.held, &eo, &metrics, err));
+    *accuracy = metrics.top1;
+    return 0;
+}
+
+static int distance_of(struct search *w, const struct pare_model *m, struct pare_output_distance *d,
+                       struct pare_err *err)
+{
+    struct pare_held_out h = { .dense = w->s.model,
+                               .data = w->s.held,
+                               .items = w->s.held->n,
+                               .threads = w->s.o->threads };
+
+    return pare_held_out_compare(&h, m, d, err);
+}
+
+static int measure_layers(struct search *w, struct pare_err *err)
+{
+    const struct pare_compress_budget_opts *o = w->s.o;
+    struct pare_cost_opts co = { .batch = o->batch,
+                                 .threads = o->threads,
+                                 .seconds = o->seconds,
+                                 .formats = 1u << PARE_COST_F32 |
+                                            (w->s.int8 ? 1u << PARE_COST_INT8 : 0),
+                                 .seed = o->seed,
+                                 .cache = o->cache,
+                                 .read_table = o->table,
+                                 .progress = o->progress,
+                                 .user = o->user };
+    struct pare_output_distance d;
+    struct pare_cost whole;
+    int64_t *count;
+
+    PARE_TRY(pare_cost_table_measure(w->s.model, &co, w->s.arena, &w->s.table, err));
+    count = pare_alloc(w->s.arena, (size_t)w->s.table->n_groups + 1, sizeof(*count));
+    if (!count)
+        return pare_no_memory(err, "for a search");
+    for (int g = 0; g < w->s.table->n_groups; g++)
+        count[g] = w->s.table->group[g].full;
+    whole = pare_cost_predict(w->s.table, count, NULL);
+    w->dense[PARE_BUDGET_LATENCY] = whole.us;
+    w->dense[PARE_BUDGET_SIZE] = pare_model_message_bytes(w->s.model);
+    w->dense[PARE_BUDGET_MACS] = whole.macs;
+    PARE_TRY(accuracy_of(w, w->s.model, &w->accuracy, err));
+    PARE_TRY(distance_of(w, w->s.model, &d, err));
+    w->cost_of_original = pare_output_cost(&d);
+    return 0;
+}
+
+/* ---- one limit ------------------------------------------------------------------------------- */
+
+static int open_assignment(struct search *w, struct pare_assignment *x, struct pare_err *err)
+{
+    const struct pare_cost_table *t = w->s.table;
+
+    x->count = pare_alloc(w->s.arena, (size_t)t->n_groups + 1, sizeof(*x->count));
+    x->format = pare_alloc(w->s.arena, (size_t)t->n_layers + 1, sizeof(*x->format));
+    return x->count && x->format ? 0 : pare_no_memory(err, "for a search");
+}
+
+/* Latency relative to the original's, in the same race. */
+static int race(struct search *w, const struct pare_model *m, double seconds, double *part,
+                struct pare_err *err)
+{
+    struct pare_race r = { .batch = w->s.o->batch,
+                           .threads = w->s.o->threads,
+                           .seconds = seconds,
+                           .cache = w->s.o->cache,
+                           .seed = 1 };
+
+    PARE_TRY(pare_race_run(w->s.model, m, &r, err));
+    *part = r.us[1] / r.us[0];
+    w->r->rounds++;
+    return 0;
+}
+
+/* Limits in the units of the cost table.  A part of the latency is one of the table's own time of
+ * the original, so that a fast or slow moment of the machine cancels. */
+static void absolute_limits(const struct search *w, const double part[PARE_BUDGET_KINDS],
+                            double limit[PARE_BUDGET_KINDS])
+{
+    for (int k = 0; k < PARE_BUDGET_KINDS; k++)
+        limit[k] = fmin(part[k] * w->dense[k], w->limits.absolute[k]);
+}
+
+/* Solve, and measure a model of these shapes, until the measured latency holds.  aim: the factor of
+ * the latency limit that the solver gets; it is kept for the next call. */
+static int find_shapes(struct search *w, const double *limit, double *aim, struct trial *t,
+                       struct pare_err *err)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        double goal[PARE_BUDGET_KINDS], part, us;
+        struct pare_alloc_result result;
+        struct pare_model *model;
+        int rc;
+
+        memcpy(goal, limit, sizeof(goal));
+        goal[PARE_BUDGET_LATENCY] *= *aim;
+        PARE_TRY(pare_budget_solve(&w->s, goal, &t->x, &result, err));
+        memcpy(t->predicted, result.cost, sizeof(t->predicted));
+        if (!isfinite(limit[PARE_BUDGET_LATENCY]) || w->s.o->table)
+            return 0;
+        PARE_TRY(pare_cost_build(w->s.model, w->s.table, t->x.count, t->x.format, &model, err));
+        rc = race(w, model, RACE_SECONDS, &part, err);
+        pare_model_free(model);
+        if (rc)
+            return rc;
+        us = part * w->dense[PARE_BUDGET_LATENCY];
+        if (us <= limit[PARE_BUDGET_LATENCY] || !result.feasible)
+            return 0;
+        *aim *= fmax(0.7, MARGIN * limit[PARE_BUDGET_LATENCY] / us);
+    }
+    return 0;
+}
+
+static void close_trial(struct trial *t)
+{
+    pare_model_free(t->model);
+    t->model = NULL;
+}
+
+/* Costs, accuracy and distance of a model that was built in full. */
+static int assess(struct search *w, const double *limit, struct trial *t, struct pare_err *err)
+{
+    struct pare_cost c = pare_cost_predict(w->s.table, t->x.count, t->x.format);
+    double part = 0, drop;
+
+    if (w->s.o->table)
+        t->cost[PARE_BUDGET_LATENCY] = c.us;
+    else {
+        PARE_TRY(race(w, t->model, 2 * RACE_SECONDS, &part, err));
+        t->cost[PARE_BUDGET_LATENCY] = part * w->dense[PARE_BUDGET_LATENCY];
+    }
+    t->cost[PARE_BUDGET_SIZE] = pare_model_message_bytes(t->model);
+    t->cost[PARE_BUDGET_MACS] = c.macs;
+    PARE_TRY(accuracy_of(w, t->model, &t->accuracy, err));
+    PARE_TRY(distance_of(w, t->model, &t->d, err));
+    t->distance = pare_output_cost(&t->d);
+    t->budget_met = true;
+    for (int k = 0; k < PARE_BUDGET_KINDS; k++)
+        t->budget_met &= t->cost[k] <= limit[k];
+    drop = w->accuracy >= 0 ? 100 * (w->accuracy - t->accuracy) : 0;
+    t->drop_met = w->s.o->max_drop <= 0 || (w->accuracy >= 0 && drop <= w->s.o->max_drop);
+    say(w, pare_sprintf(w->s.arena,
+                        "model: latency %.3f, size %.3f, MACs %.3f of the original's%s%s",
+                        t->cost[0] / w->dense[0], t->cost[1] / w->dense[1],
+                        t->cost[2] / w->dense[2],
+                        w->accuracy >= 0 ? pare_sprintf(w->s.arena, ", drop %.2f points", drop) : "",
+                        t->budget_met ? "" : ", beyond the budget"));
+    return 0;
+}
+
+/* The model for these parts of the original's costs. */
+static int try_limit(struct search *w, const double part[PARE_BUDGET_KINDS], struct trial *t,
+                     struct pare_err *err)
+{
+    double limit[PARE_BUDGET_KINDS], aim = MARGIN;
+
+    absolute_limits(w, part, limit);
+    PARE_TRY(open_assignment(w, &t->x, err));
+    for (int i = 0; i < REAL_ROUNDS; i++) {
+        PARE_TRY(find_shapes(w, limit, &aim, t, err));
+        close_trial(t);
+        PARE_TRY(pare_budget_build(&w->s, &t->x, w->s.o->finetune, &t->model, err));
+        PARE_TRY(assess(w, limit, t, err));
+        if (t->budget_met)
+            break;
+        aim *= fmax(0.7, MARGIN * fmin(1, limit[0] / t->cost[0]));
+    }
+    return 0;
+}
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
+static void keep(struct search *w, struct trial *t)
+{
+    close_trial(&w->best);
+    w->best = *t;
+    t->model = NULL;
+}
+
+/* The fastest model that keeps the bound: bisection of the logarithm of the latency. */
+static int fastest(struct search *w, struct pare_err *err)
+{
+    double part[PARE_BUDGET_KINDS] = { INFINITY, INFINITY, INFINITY }, low = 0.02, high = 1;
+    int most = w->s.o->finetune > 0 ? 3 : BISECTIONS;
+
+    for (int i = 0; i < most; i++) {
+        struct trial t = { 0 };
+        int rc;
+
+        part[PARE_BUDGET_LATENCY] = i || w->s.o->finetune > 0 ? sqrt(low * high) : 0.25;
+        rc = try_limit(w, part, &t, err);
+        if (!rc && (t.drop_met || !w->best.model)) {
+            if (t.drop_met)
+                high = part[PARE_BUDGET_LATENCY];
+            if (!w->best.model || !w->best.drop_met || t.cost[0] < w->best.cost[0])
+                keep(w, &t);
+        }
+        if (!rc && !t.drop_met && w->best.model && !w->best.drop_met && t.accuracy >= 0 &&
+            t.model && t.accuracy > w->best.accuracy)
+            keep(w, &t);
+        if (!t.drop_met)
+            low = part[PARE_BUDGET_LATENCY];
+        close_trial(&t);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int run(struct search *w, struct pare_err *err)
+{
+    say(w, "times of layers");
+    PARE_TRY(measure_layers(w, err));
+    say(w, "expected increase of the loss");
+    PARE_TRY(pare_budget_curves(&w->s, err));
+    if (!w->s.o->budget)
+        return fastest(w, err);
+    return try_limit(w, w->limits.part, &w->best, err);
+}
+
+static int report(struct search *w, struct pare_err *err)
+{
+    struct pare_compress_budget_report *r = w->r;
+    const struct pare_cost_table *t = w->s.table;
+    double limit[PARE_BUDGET_KINDS];
+
+    absolute_limits(w, w->limits.part, limit);
+    for (int k = 0; k < PARE_BUDGET_KINDS; k++)
+        r->cost[k] = (struct pare_budget_cost){ w->dense[k], w->best.cost[k], w->best.predicted[k],
+                                                limit[k] };
+    r->n_layers = t->n_layers;
+    r->layer = pare_alloc(w->s.arena, (size_t)t->n_layers + 1, sizeof(*r->layer));
+    if (!r->layer)
+        return pare_no_memory(err, "for the report");
+    for (int i = 0; i < t->n_layers; i++)
+        r->layer[i] = (struct pare_compressed_layer){
+            .name = t->layer[i].name,
+            .format = pare_cost_format_names[w->best.x.format[i]],
+            .in = t->layer[i].cin,
+            .in_left = pare_cost_axis_count(&t->layer[i].in, w->best.x.count),
+            .out = t->layer[i].cout,
+            .out_left = pare_cost_axis_count(&t->layer[i].out, w->best.x.count)
+        };
+    r->held = w->s.held->n;
+    r->held_before = w->accuracy;
+    r->held_after = w->best.accuracy;
+    r->snr = pare_held_out_db(w->best.d.noise);
+    r->divergence = w->best.d.divergence;
+    r->budget_met = w->best.budget_met;
+    r->drop_met = w->best.drop_met;
+    if (!w->s.o->valid)
+        return 0;
+    PARE_TRY(pare_evaluate(w->s.model, w->s.o->valid, NULL, &r->before, err));
+    return pare_evaluate(w->best.model, w->s.o->valid, NULL, &r->after, err);
+}
+
+static int check(const struct pare_compress_budget_opts *o, struct pare_err *err)
+{
+    if (!o->data)
+        return pare_fail(err, PARE_ECONFIG, "compression to a budget needs a data set");
+    if (!o->budget && !(o->max_drop > 0))
+        return pare_fail(err, PARE_ECONFIG, "neither a budget nor a largest drop is given");
+    if (!o->budget && !o->data->y.data)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the data set has no labels, so that a drop of the accuracy is not known: "
+                         "give a budget");
+    return check_methods(o->methods, err);
+}
+
+int pare_compress_budget(struct pare_model *model, const struct pare_compress_budget_opts *opts,
+                         struct pare_arena *a, struct pare_model **out,
+                         struct pare_compress_budget_report *r, struct pare_err *err)
+{
+    PARE_ERR(err);
+    struct pare_compress_budget_opts o;
+    struct search w = { .s = { .o = &o, .arena = a, .model = model }, .r = r };
+    int rc;
+
+    *out = NULL;
+    *r = (struct pare_compress_budget_report){ .held_before = -1, .held_after = -1 };
+    PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
+    PARE_TRY(check(&o, err));
+    PARE_TRY(pare_budget_limits_parse(o.budget, &w.limits, err));
+    w.s.channels = has_method(o.methods, "channels");
+    w.s.int8 = has_method(o.methods, "int8");
+    rc = divide(&w, err);
+    if (!rc)
+        rc = run(&w, err);
+    if (!rc)
+        rc = report(&w, err);
+    if (!rc) {
+        *out = w.best.model;
+        w.best.model = NULL;
+    }
+    close_trial(&w.best);
+    pare_data_free(w.s.held);
+    pare_data_free(w.s.rest);
+    return rc;
+}

@@ -1,0 +1,121 @@
+/* cost_table.c - latency, size and MACs of a model as functions of channel counts and formats. */
+#include "cost_table.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "cost_samples.h"
+
+#include "../base/arena.h"
+
+const char *const pare_cost_format_names[PARE_COST_FORMATS] = { "float32", "int8" };
+
+#define ALL_FORMATS ((1u << PARE_COST_FORMATS) - 1)
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+int64_t pare_cost_axis_count(const struct pare_cost_axis *x, const int64_t *count)
+{
+    int64_t sum = x->fixed;
+
+    for (int i = 0; i < x->n; i++)
+        sum += x->times[i] * count[x->group[i]];
+    return sum;
+}
+
+double pare_cost_light(const struct pare_cost_table *t, int layer, int64_t cout,
+                       enum pare_cost_format f)
+{
+    return pare_cost_curve_at(pare_cost_samples_find(t->samples, t->layer[layer].light_key,
+                                                     pare_cost_format_names[f]),
+                              1, cout);
+}
+
+double pare_cost_time(const struct pare_cost_table *t, int layer, int64_t cin, int64_t cout,
+                      enum pare_cost_format f)
+{
+    return pare_cost_curve_at(pare_cost_samples_find(t->samples, t->layer[layer].key,
+                                                     pare_cost_format_names[f]),
+                              cin, cout) +
+           pare_cost_light(t, layer, cout, f);
+}
+
+double pare_cost_border(const struct pare_cost_table *t, int layer, int64_t cout,
+                        enum pare_cost_format own, enum pare_cost_format next)
+{
+    return own == next ? 0 : t->border[own] * t->layer[layer].positions * (double)cout;
+}
+
+/* The border cost of a layer counts once, however many consumers have the other format. */
+static double border_of(const struct pare_cost_table *t, int i, int64_t cout,
+                        const enum pare_cost_format *format)
+{
+    const struct pare_cost_layer *l = &t->layer[i];
+
+    for (int k = 0; format && k < l->n_next; k++)
+        if (format[l->next[k]] != format[i])
+            return pare_cost_border(t, i, cout, format[i], format[l->next[k]]);
+    return 0;
+}
+
+double pare_cost_sum(const struct pare_cost_table *t, const int64_t *count,
+                     const enum pare_cost_format *format)
+{
+    double sum = 0;
+
+    for (int i = 0; i < t->n_layers; i++) {
+        int64_t cin = pare_cost_axis_count(&t->layer[i].in, count);
+        int64_t cout = pare_cost_axis_count(&t->layer[i].out, count);
+
+        sum += pare_cost_time(t, i, cin, cout, format ? format[i] : PARE_COST_F32) +
+               border_of(t, i, cout, format);
+    }
+    return sum;
+}
+
+struct pare_cost pare_cost_predict(const struct pare_cost_table *t, const int64_t *count,
+                                   const enum pare_cost_format *format)
+{
+    struct pare_cost c = { t->fixed + t->alpha * pare_cost_sum(t, count, format), t->bytes_fixed,
+                           0 };
+
+    for (int i = 0; i < t->n_layers; i++) {
+        int64_t cin = pare_cost_axis_count(&t->layer[i].in, count);
+        int64_t cout = pare_cost_axis_count(&t->layer[i].out, count);
+
+        c.bytes += pare_cost_bytes(t, i, cin, cout, format ? format[i] : PARE_COST_F32);
+        c.macs += pare_cost_macs(t, i, cin, cout);
+    }
+    return c;
+}
+
+void pare_cost_refit(struct pare_cost_table *t, double predicted_us, double measured_us)
+{
+    if (!(predicted_us > 0) || !(measured_us > 0))
+        return;
+    t->fixed *= measured_us / predicted_us;
+    t->alpha *= measured_us / predicted_us;
+}
+
+/* ---- making a table -------------------------------------------------------------------------- */
+
+int pare_cost_table_measure(const struct pare_model *m, const struct pare_cost_opts *opts,
+                            struct pare_arena *a, struct pare_cost_table **out,
+                            struct pare_err *err)
+{
+    struct pare_cost_table *t = pare_alloc(a, 1, sizeof(*t));
+
+    *out = NULL;
+    if (!t || !(t->samples = pare_alloc(a, 1, sizeof(*t->samples))))
+        return pare_no_memory(err, "for a table of times");
+    t->arena = t->samples->arena = a;
+    t->formats = opts->formats ? opts->formats & ALL_FORMATS : ALL_FORMATS;
+    t->batch = opts->batch > 0 ? opts->batch : 1;
+    t->threads = opts->threads > 0 ? opts->threads : omp_get_max_threads();
+    t->alpha = 1;
+    t->error_median = t->error_worst = -1;
+    PARE_TRY(pare_cost_space(m, t, err));
+    PARE_TRY(pare_cost_profile(m, opts, t, err));
+    *out = t;
+    return 0;
+}
