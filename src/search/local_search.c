@@ -7,8 +7,8 @@
 
 /* A reduction that counts, relative to the sum. */
 #define EPSILON 1e-12
-/* Moves of one search; each reduces its goal, so that this is only a limit of time. */
-#define MOST_MOVES 2000
+/* Moves that one search evaluates: a limit of time, for problems with hundreds of variables. */
+#define MOST_OFFERS 5000000
 
 /* A search for the best move. */
 struct scan {
@@ -19,6 +19,7 @@ struct scan {
     bool repair;      /* reduce the violation; false: the error, within the limits */
     struct pare_alloc_move best;
     double value; /* of the best: smaller is better */
+    int64_t offers;
 };
 
 static void add_sums(struct pare_alloc_sums *a, const struct pare_alloc_sums *d)
@@ -71,6 +72,7 @@ static void offer(struct scan *x, const struct pare_alloc_move *m)
     struct pare_alloc_sums d, after = x->now;
     double value;
 
+    x->offers++;
     pare_alloc_change(x->s, x->choice, m, &d);
     add_sums(&after, &d);
     value = x->repair ? repair_value(x, &d, &after) : fill_value(x, m, &d, &after);
@@ -95,7 +97,7 @@ static bool scan_pairs(struct scan *x)
     const struct pare_alloc_var *vars = x->s->p->vars;
 
     x->value = INFINITY;
-    for (int v = 0; v < x->s->p->n_vars; v++)
+    for (int v = 0; v < x->s->p->n_vars && x->offers < MOST_OFFERS; v++)
         for (int u = v + 1; u < x->s->p->n_vars; u++)
             for (int c = 0; c < vars[v].n; c++)
                 for (int k = 0; k < vars[u].n && c != x->choice[v]; k++)
@@ -108,7 +110,7 @@ static void search(const struct pare_alloc_state *s, int *choice, bool repair)
 {
     struct scan x = { .s = s, .choice = choice, .repair = repair };
 
-    for (int i = 0; i < MOST_MOVES; i++) {
+    while (x.offers < MOST_OFFERS) {
         pare_alloc_sum(s, choice, &x.now);
         x.violation = pare_alloc_violation(s, &x.now);
         if (pare_alloc_feasible(s, &x.now) == repair || (!scan_singles(&x) && !scan_pairs(&x)))

@@ -91,6 +91,61 @@ static void test_forbidden_choices_are_avoided(void **state)
     assert_int_equal(equal, 100);
 }
 
+/* Factors of 0 to 4 variables, some twice; costs of both signs; every other graph in whole numbers,
+ * so that there are ties and sums equal to limits. */
+static void add_random_factors(struct rig *r, bool whole)
+{
+    int n = (int)pare_rng_below(&r->rng, 8) + 1;
+
+    for (int i = 0; i < n; i++) {
+        int var[4], k = (int)pare_rng_below(&r->rng, 5);
+        struct pare_alloc_factor *f;
+
+        for (int j = 0; j < k; j++)
+            var[j] = (int)pare_rng_below(&r->rng, (uint64_t)r->p.n_vars);
+        f = add_factor(r, k, var);
+        for (int c = 0; c < cells(r, f); c++) {
+            error_of(f)[c] = whole ? floor(uniform(r, -1, 4)) : uniform(r, -0.3, 1);
+            if (pare_rng_below(&r->rng, 8) == 0)
+                error_of(f)[c] = INFINITY;
+            for (int b = 0; b < r->p.n_budgets; b++)
+                cost_of(f, b)[c] = whole ? floor(uniform(r, -1, 5)) : uniform(r, -0.2, 1);
+        }
+    }
+}
+
+static void test_random_graphs_equal_brute_force(void **state)
+{
+    struct pare_mark mark = pare_mark(arena);
+    int feasible = 0;
+    struct rig r;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct table t;
+        double best;
+
+        begin(&r, seed, (int)(seed % 3) + 1);
+        for (int n = (int)pare_rng_below(&r.rng, 5) + 2; n > 0; n--)
+            add_var(&r, (int)pare_rng_below(&r.rng, 4) + 1);
+        add_random_factors(&r, seed % 2);
+        list_all(&r, &t);
+        for (int b = 0; b < r.p.n_budgets; b++) /* the costs of an assignment, or less */
+            r.p.limit[b] = t.cost[b][pare_rng_below(&r.rng, (uint64_t)t.n)] - (seed % 5 == 0);
+        best = least_error(&r, &t);
+        feasible += isfinite(best);
+        for (int i = 0; i < 5; i++) {
+            solve(&r, names[i]);
+            assert_int_equal(r.r.feasible, isfinite(best));
+            assert_int_equal(r.r.optimal, !i && r.r.feasible);
+            if (r.r.optimal)
+                assert_true(fabs(r.r.error - best) <= 1e-9);
+        }
+        pare_reset(arena, mark);
+    }
+    assert_in_range(feasible, 100, 290);
+}
+
 static void test_everything_forbidden_is_infeasible(void **state)
 {
     struct rig r;
@@ -437,6 +492,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_error_curves_need_not_be_monotone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_forbidden_choices_are_avoided, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_random_graphs_equal_brute_force, setup, teardown),
         cmocka_unit_test_setup_teardown(test_everything_forbidden_is_infeasible, setup, teardown),
         cmocka_unit_test_setup_teardown(test_infeasible_limits_give_the_smallest_violation, setup,
                                         teardown),
