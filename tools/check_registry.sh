@@ -48,6 +48,7 @@ registry src/prune/pruners.def PRUNER src/prune pare_algorithm:pare_pruner prune
 registry src/quant/quantizers.def QUANTIZER src/quant pare_algorithm:pare_quantizer quantize_
 registry src/quant/preset/presets.def PRESET src/quant/preset pare_preset preset_
 registry src/quant/rounding/roundings.def '[A-Z_]*ROUNDING' src/quant/rounding pare_rounding_method:pare_rounding round_
+registry src/search/solvers.def SOLVER src/search pare_alloc_solver solve_
 registry src/zoo/networks.def NETWORK src/zoo pare_network ""
 registry src/cli/cmd/commands.def COMMAND src/cli pare_command cmd_
 
