@@ -54,8 +54,11 @@ int pare_cost_samples_read(struct pare_cost_samples *c, const char *path, struct
 int pare_cost_samples_write(const struct pare_cost_samples *c, const char *path,
                             struct pare_err *err);
 
-/* Minimize the sum of weight[i] * (x[i] . w - y[i])^2 with a small ridge; x is (n, k), k <= 6. */
+/* Minimize the sum of weight[i] * (x[i] . w - y[i])^2 with a small ridge; x is (n, k), k <= 6.  The
+ * second one drops terms until no w is negative. */
 void pare_cost_solve(const double *x, const double *y, const double *weight, int n, int k,
                      double *w);
+void pare_cost_solve_positive(const double *x, const double *y, const double *weight, int n, int k,
+                              double *w);
 
 #endif

@@ -26,14 +26,14 @@ extern const char *const pare_cost_format_names[PARE_COST_FORMATS];
 struct pare_plan;
 
 struct pare_cost_opts {
-    int64_t batch;     /* 0: 1 */
-    int threads;       /* 0: all cores */
-    double seconds;    /* limit of the whole measurement; 0: 60 */
-    unsigned formats;  /* bits 1 << enum pare_cost_format; 0: float32 and int8 */
-    bool untuned;      /* plans choose kernels by rules, without timing them */
-    uint64_t seed;     /* of the assignments */
-    int models;        /* most models to build; 0: chosen */
-    const char *cache; /* folder of tables and kernel choices; NULL: none */
+    int64_t batch;           /* 0: 1 */
+    int threads;             /* 0: all cores */
+    double seconds;          /* limit of the whole measurement; 0: 60 */
+    unsigned formats;        /* bits 1 << enum pare_cost_format; 0: float32 and int8 */
+    bool untuned;            /* plans choose kernels by rules, without timing them */
+    uint64_t seed;           /* of the assignments */
+    int models;              /* most models to build; 0: chosen */
+    const char *cache;       /* folder of tables and kernel choices; NULL: none */
     const char *read_table;  /* file of times to use instead of measuring; NULL: measure */
     const char *write_table; /* file to write the times to; NULL: none */
     pare_progress_fn *progress;
@@ -64,9 +64,9 @@ struct pare_cost_axis {
 };
 
 struct pare_cost_layer {
-    const char *name; /* as in a config_list */
-    const char *key;  /* layers with the same key have the same times */
-    const char *light_key;   /* of the steps without weights after it */
+    const char *name;      /* as in a config_list */
+    const char *key;       /* layers with the same key have the same times */
+    const char *light_key; /* of the steps without weights after it */
     struct pare_cost_axis in, out;
     int in_group, out_group; /* the group of `in`, `out`; -1: fixed, or several groups */
     int64_t cin, cout;       /* in the model as it is */
@@ -77,7 +77,8 @@ struct pare_cost_layer {
     double positions;        /* elements of the output per channel */
     unsigned formats;        /* bits 1 << format */
     int n_next;
-    int *next; /* layers that read its output, perhaps through nodes without weights */
+    int *next; /* layers that read its output, perhaps through nodes without weights, or whose
+                * output is joined with it, as in a residual block */
 };
 
 struct pare_cost_samples;
@@ -90,13 +91,16 @@ struct pare_cost_table {
     unsigned formats;
     int64_t batch;
     int threads;
-    struct pare_cost_samples *samples; /* times by key, counts and format */
-    double fixed, alpha;               /* microseconds; 1 */
-    double border[PARE_COST_FORMATS];  /* microseconds per element: after a layer of this format
-                                        * whose consumer has the other one */
-    double bytes_fixed;                          /* of the file */
-    double bytes_layer[PARE_COST_FORMATS];       /* per layer of this format */
-    double bytes_channel[PARE_COST_FORMATS];     /* per output channel of a layer */
+    struct pare_cost_samples *samples;       /* times by key, counts and format */
+    double fixed, alpha;                     /* microseconds; 1 */
+    double border_us[PARE_COST_FORMATS];     /* microseconds of a conversion after a layer of this
+                                          * format whose consumer has another one: constant, */
+    double border[PARE_COST_FORMATS];        /* and per element */
+    double bytes_fixed;                      /* of the file */
+    double bytes_layer[PARE_COST_FORMATS];   /* per layer of this format */
+    double bytes_channel[PARE_COST_FORMATS]; /* per output channel of a layer */
+    double bytes_norm, bytes_norm_channel;   /* of normalizations, if all layers are float32: in the
+                                              * file, per output channel of a layer */
     double error_median, error_worst; /* relative, over the measured models; -1: not measured */
     int models, rounds;               /* that were measured; 0: read */
 };
@@ -159,7 +163,9 @@ struct pare_cost_units {
 int pare_cost_find_units(const struct pare_model *m, struct pare_arena *a,
                          struct pare_cost_units *u, struct pare_err *err);
 
-/* cost_profile.c: times of assignments. */
+/* cost_profile.c: times of assignments; the sizes of files alone. */
+int pare_cost_profile_sizes(const struct pare_model *m, const struct pare_cost_opts *o,
+                            struct pare_cost_table *t, struct pare_err *err);
 int pare_cost_profile(const struct pare_model *m, const struct pare_cost_opts *o,
                       struct pare_cost_table *t, struct pare_err *err);
 
@@ -171,6 +177,12 @@ struct pare_cost_file {
 };
 int pare_cost_fit_bytes(struct pare_cost_table *t, const struct pare_cost_file *f, int n,
                         struct pare_err *err);
+
+/* cost_whole.c: numbers of the whole model as samples, so that files have them, too; *found: the
+ * samples have them.  Then the file of the cache for this model and machine; NULL: none. */
+int pare_cost_whole_save(struct pare_cost_table *t, struct pare_err *err);
+int pare_cost_whole_load(struct pare_cost_table *t, bool *found, struct pare_err *err);
+const char *pare_cost_cache_file(const struct pare_cost_table *t, const char *folder, bool make);
 
 /* cost_table.c: the sum that alpha multiplies. */
 double pare_cost_sum(const struct pare_cost_table *t, const int64_t *count,
