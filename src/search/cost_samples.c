@@ -217,9 +217,9 @@ double pare_cost_curve_at(const struct pare_cost_curve *c, int64_t cin, int64_t 
 
         if (s->cin == cin && s->cout == cout)
             return us;
-        di = log2((double)cin / (double)s->cin);
-        d_out = log2((double)cout / (double)s->cout);
-        w = 1 / pow(di * di + d_out * d_out, 2);
+        di = log2((double)cin / fmax((double)s->cin, 1));
+        d_out = log2((double)cout / fmax((double)s->cout, 1));
+        w = 1 / fmax(pow(di * di + d_out * d_out, 2), 1e-12);
         sum += w * log(fmax(us, 1e-3) / base_at(c, s->cin, s->cout));
         weights += w;
     }

@@ -42,7 +42,8 @@ static uint64_t hash_model(const struct pare_cost_table *t)
         const uint64_t part[5] = { h, pare_hash(l->key, strlen(l->key)),
                                    pare_hash(l->name, strlen(l->name)),
                                    (uint64_t)(l->cin << 32 | l->cout),
-                                   (uint64_t)(l->in_group + 1) << 32 | (uint64_t)(l->out_group + 1) };
+                                   (uint64_t)(l->in_group + 1) << 32 |
+                                       (uint64_t)(l->out_group + 1) };
 
         h = pare_hash(part, sizeof(part));
     }
@@ -76,8 +77,7 @@ int pare_cost_whole_load(struct pare_cost_table *t, bool *found, struct pare_err
         return pare_no_memory(err, "for a table of times");
     *found = true;
     for (size_t i = 0; i < N; i++) {
-        const struct pare_cost_curve *c =
-            pare_cost_samples_find(t->samples, key, numbers[i].name);
+        const struct pare_cost_curve *c = pare_cost_samples_find(t->samples, key, numbers[i].name);
 
         if (c && c->n)
             *(double *)((char *)t + numbers[i].at) = c->s[0].us / c->s[0].n;
@@ -91,7 +91,8 @@ int pare_cost_whole_load(struct pare_cost_table *t, bool *found, struct pare_err
 const char *pare_cost_cache_file(const struct pare_cost_table *t, const char *folder, bool make)
 {
     const char *choices = pare_tune_cache_file(t->arena, folder, pare_kernels_hash, make);
-    const char *name = choices ? strrchr(choices, '/') : NULL, *end = name ? strrchr(name, '.') : NULL;
+    const char *name = choices ? strrchr(choices, '/') : NULL,
+               *end = name ? strrchr(name, '.') : NULL;
 
     if (!end || strncmp(name, "/choices-", 9) != 0)
         return NULL;
