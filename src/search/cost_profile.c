@@ -143,7 +143,7 @@ static int build(struct profile *p, struct pare_err *err)
             PARE_TRY(add_subject(p, count, FLOAT, err));
         if (int8 && p->n < most)
             PARE_TRY(add_subject(p, count, INT8, err));
-        if (f32 && int8 && r % 2 == 0 && p->n < most)
+        if (f32 && int8 && p->n < most)
             PARE_TRY(add_subject(p, count, MIXED, err));
         bytes += 4 * p->s[p->n - 1].bytes;
     }
@@ -231,6 +231,29 @@ static int fit_border(const struct profile *p, struct pare_err *err)
     return 0;
 }
 
+/* The same by key of layers, where they were measured. */
+static int add_borders(const struct profile *p, const struct pare_cost_subject *s,
+                       struct pare_err *err)
+{
+    const struct pare_cost_table *t = p->t;
+
+    for (int i = 0; i < t->n_layers; i++) {
+        const struct pare_cost_layer *l = &t->layer[i];
+        unsigned bits = pare_cost_at_border(t, i, s->format);
+        int64_t cin = pare_cost_axis_count(&l->in, s->count);
+        struct pare_cost_sample x = { 1, pare_cost_axis_count(&l->out, s->count), 0, 1 };
+
+        if (!bits)
+            continue;
+        x.us = fmax(s->layer_us[i] + s->layer_us[t->n_layers + i] -
+                        pare_cost_time(t, i, cin, x.cout, s->format[i]),
+                    0);
+        PARE_TRY(pare_cost_samples_add(t->samples, l->key,
+                                       pare_cost_border_name(s->format[i], bits), &x, err));
+    }
+    return 0;
+}
+
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -306,6 +329,10 @@ static int work(struct profile *p, struct pare_err *err)
             PARE_TRY(add_samples(p, &p->s[i], err));
     pare_cost_samples_fit(p->t->samples);
     PARE_TRY(fit_border(p, err));
+    for (int i = 0; i < p->n; i++)
+        if (p->s[i].mixed)
+            PARE_TRY(add_borders(p, &p->s[i], err));
+    pare_cost_samples_fit(p->t->samples);
     PARE_TRY(fit_bytes(p, err));
     p->t->models = p->n;
     p->t->rounds = p->rounds;

@@ -6,7 +6,7 @@
 
 #include "../base/arena.h"
 
-#define MOST_TERMS 6
+#define MOST_TERMS 8
 #define RIDGE 1e-6 /* of the mean of the diagonal */
 
 struct pare_cost_curve *pare_cost_samples_find(const struct pare_cost_samples *c, const char *key,
@@ -120,7 +120,7 @@ static void solve_some(const double *x, const double *y, const double *weight, i
 void pare_cost_solve(const double *x, const double *y, const double *weight, int n, int k,
                      double *w)
 {
-    static const bool all[MOST_TERMS] = { true, true, true, true, true, true };
+    static const bool all[MOST_TERMS] = { true, true, true, true, true, true, true, true };
 
     solve_some(x, y, weight, n, k, all, w);
 }
@@ -128,7 +128,7 @@ void pare_cost_solve(const double *x, const double *y, const double *weight, int
 void pare_cost_solve_positive(const double *x, const double *y, const double *weight, int n, int k,
                               double *w)
 {
-    bool use[MOST_TERMS] = { true, true, true, true, true, true };
+    bool use[MOST_TERMS] = { true, true, true, true, true, true, true, true };
     int worst;
 
     do {
@@ -186,11 +186,35 @@ static void fit_curve(struct pare_cost_curve *c, struct pare_arena *a)
         c->base[0] = c->base[3] = y[0] / 2;
 }
 
+static void fit_line(struct pare_cost_curve *c, struct pare_arena *a)
+{
+    double *x = pare_alloc(a, (size_t)c->n * 2 + 1, sizeof(*x));
+    double *y = pare_alloc(a, (size_t)c->n + 1, sizeof(*y));
+    double *weight = pare_alloc(a, (size_t)c->n + 1, sizeof(*weight));
+
+    memset(c->line, 0, sizeof(c->line));
+    for (int i = 0; x && y && weight && i < c->n; i++) {
+        x[2 * i] = 1;
+        x[2 * i + 1] = (double)c->s[i].cout / c->scale_out;
+        y[i] = mean_of(&c->s[i]);
+        weight[i] = c->s[i].n;
+    }
+    if (x && y && weight)
+        pare_cost_solve_positive(x, y, weight, c->n, 2, c->line);
+}
+
 void pare_cost_samples_fit(struct pare_cost_samples *c)
 {
     for (int i = 0; i < c->n; i++)
-        if (!c->curve[i]->fitted)
+        if (!c->curve[i]->fitted) {
             fit_curve(c->curve[i], c->arena);
+            fit_line(c->curve[i], c->arena);
+        }
+}
+
+double pare_cost_curve_line(const struct pare_cost_curve *c, int64_t cout)
+{
+    return c->line[0] + c->line[1] * (double)cout / c->scale_out;
 }
 
 static double base_at(const struct pare_cost_curve *c, int64_t cin, int64_t cout)

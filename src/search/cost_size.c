@@ -6,7 +6,7 @@
 
 #include "../base/arena.h"
 
-#define TERMS 6
+#define TERMS 8
 
 static double weights_of(const struct pare_cost_layer *l, int64_t cin, int64_t cout)
 {
@@ -33,7 +33,8 @@ double pare_cost_macs(const struct pare_cost_table *t, int layer, int64_t cin, i
 
 /* What a file has in addition to weights, by least squares: a constant, bytes per int8 layer, bytes
  * per output channel of float32 and of int8 layers; and what normalizations take in models without
- * int8 layers, in others they are folded: a constant, bytes per output channel. */
+ * int8 layers, in others they are folded: a constant, bytes per output channel.  Conversions at
+ * borders between formats have nodes and scales, too. */
 int pare_cost_fit_bytes(struct pare_cost_table *t, const struct pare_cost_file *f, int n,
                         struct pare_err *err)
 {
@@ -64,6 +65,7 @@ int pare_cost_fit_bytes(struct pare_cost_table *t, const struct pare_cost_file *
             row[1] += own == PARE_COST_INT8;
             row[own == PARE_COST_INT8 ? 3 : 2] += (double)cout;
             channels += (double)cout;
+            row[6 + own] += pare_cost_at_border(t, k, f[i].format) & 1u;
         }
         row[4] = row[1] > 0 ? 0 : 100;
         row[5] = row[1] > 0 ? 0 : channels;
@@ -75,6 +77,8 @@ int pare_cost_fit_bytes(struct pare_cost_table *t, const struct pare_cost_file *
     t->bytes_channel[PARE_COST_INT8] = fit[3];
     t->bytes_norm = 100 * fit[4];
     t->bytes_norm_channel = fit[5];
+    t->bytes_border[PARE_COST_F32] = fit[6];
+    t->bytes_border[PARE_COST_INT8] = fit[7];
     pare_arena_free(a);
     return 0;
 }

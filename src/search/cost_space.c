@@ -305,8 +305,10 @@ static void link_pair(struct pare_cost_table *t, int from, int to)
 
     while (k < l->n_next && l->next[k] != to)
         k++;
-    if (k == l->n_next && from != to)
+    if (k == l->n_next && from != to) {
         l->next[l->n_next++] = to;
+        t->layer[to].prev[t->layer[to].n_prev++] = from;
+    }
 }
 
 /* Which layers read each other's outputs.  A node without weights that joins outputs, such as an
@@ -318,7 +320,8 @@ static int link_layers(struct pare_cost_table *t, const struct pare_graph *g, st
 
     for (int i = 0; i < t->n_layers; i++) {
         t->layer[i].next = pare_alloc(t->arena, (size_t)t->n_layers + 1, sizeof(int));
-        if (!t->layer[i].next)
+        t->layer[i].prev = pare_alloc(t->arena, (size_t)t->n_layers + 1, sizeof(int));
+        if (!t->layer[i].next || !t->layer[i].prev)
             return pare_no_memory(err, "for the layers");
     }
     if (!source)

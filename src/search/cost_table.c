@@ -41,24 +41,51 @@ double pare_cost_time(const struct pare_cost_table *t, int layer, int64_t cin, i
            pare_cost_light(t, layer, cout, f);
 }
 
+/* ---- conversions between formats ------------------------------------------------------------- */
+
+unsigned pare_cost_at_border(const struct pare_cost_table *t, int layer,
+                             const enum pare_cost_format *format)
+{
+    const struct pare_cost_layer *l = &t->layer[layer];
+    unsigned bits = 0;
+
+    for (int k = 0; format && k < l->n_next; k++)
+        bits |= format[l->next[k]] != format[layer] ? 1u : 0;
+    for (int k = 0; format && k < l->n_prev; k++)
+        bits |= format[l->prev[k]] != format[layer] ? 2u : 0;
+    return bits;
+}
+
+const char *pare_cost_border_name(enum pare_cost_format own, unsigned bits)
+{
+    static const char *const name[PARE_COST_FORMATS][4] = {
+        { "float32", "float32 before other", "float32 after other", "float32 between others" },
+        { "int8", "int8 before other", "int8 after other", "int8 between others" },
+    };
+
+    return name[own][bits & 3u];
+}
+
+/* What the layer and the steps after it take in addition: of layers with the same key, or the mean
+ * of all. */
+static double border_at(const struct pare_cost_table *t, int layer, int64_t cout,
+                        enum pare_cost_format own, unsigned bits)
+{
+    const struct pare_cost_layer *l = &t->layer[layer];
+    const struct pare_cost_curve *c;
+
+    if (!bits)
+        return 0;
+    c = pare_cost_samples_find(t->samples, l->key, pare_cost_border_name(own, bits));
+    if (c)
+        return pare_cost_curve_line(c, cout);
+    return bits & 1u ? t->border_us[own] + t->border[own] * l->positions * (double)cout : 0;
+}
+
 double pare_cost_border(const struct pare_cost_table *t, int layer, int64_t cout,
                         enum pare_cost_format own, enum pare_cost_format next)
 {
-    if (own == next)
-        return 0;
-    return t->border_us[own] + t->border[own] * t->layer[layer].positions * (double)cout;
-}
-
-/* The border cost of a layer counts once, however many consumers have the other format. */
-static double border_of(const struct pare_cost_table *t, int i, int64_t cout,
-                        const enum pare_cost_format *format)
-{
-    const struct pare_cost_layer *l = &t->layer[i];
-
-    for (int k = 0; format && k < l->n_next; k++)
-        if (format[l->next[k]] != format[i])
-            return pare_cost_border(t, i, cout, format[i], format[l->next[k]]);
-    return 0;
+    return border_at(t, layer, cout, own, own != next);
 }
 
 double pare_cost_sum(const struct pare_cost_table *t, const int64_t *count,
@@ -71,7 +98,8 @@ double pare_cost_sum(const struct pare_cost_table *t, const int64_t *count,
         int64_t cout = pare_cost_axis_count(&t->layer[i].out, count);
 
         sum += pare_cost_time(t, i, cin, cout, format ? format[i] : PARE_COST_F32) +
-               border_of(t, i, cout, format);
+               border_at(t, i, cout, format ? format[i] : PARE_COST_F32,
+                         pare_cost_at_border(t, i, format));
     }
     return sum;
 }
@@ -91,6 +119,8 @@ struct pare_cost pare_cost_predict(const struct pare_cost_table *t, const int64_
         int64_t cout = pare_cost_axis_count(&t->layer[i].out, count);
 
         c.bytes += pare_cost_bytes(t, i, cin, cout, format ? format[i] : PARE_COST_F32);
+        if (format && pare_cost_at_border(t, i, format) & 1u)
+            c.bytes += t->bytes_border[format[i]];
         c.bytes += float32 ? t->bytes_norm_channel * (double)cout : 0;
         c.macs += pare_cost_macs(t, i, cin, cout);
     }

@@ -4,7 +4,7 @@
  * together.  Layers are its convolutions and linear layers, each with a format.  An assignment is a
  * count for each group and a format for each layer.  The time of an assignment is
  *
- *     fixed + alpha * (sum of pare_cost_time() over layers + sum of pare_cost_border() over layers)
+ *     fixed + alpha * (sum of pare_cost_time() over layers + sum of conversions between formats)
  *
  * Times of layers come from profiles of whole models: the model is built with fewer channels for
  * designed assignments, and the time of every step is attributed to the layer that it computes or,
@@ -76,7 +76,8 @@ struct pare_cost_layer {
     double macs;             /* of the model as it is, for the batch */
     double positions;        /* elements of the output per channel */
     unsigned formats;        /* bits 1 << format */
-    int n_next;
+    int n_next, n_prev;
+    int *prev; /* the converse of next */
     int *next; /* layers that read its output, perhaps through nodes without weights, or whose
                 * output is joined with it, as in a residual block */
 };
@@ -101,6 +102,7 @@ struct pare_cost_table {
     double bytes_channel[PARE_COST_FORMATS]; /* per output channel of a layer */
     double bytes_norm, bytes_norm_channel;   /* of normalizations, if all layers are float32: in the
                                               * file, per output channel of a layer */
+    double bytes_border[PARE_COST_FORMATS];  /* of a conversion after a layer of this format */
     double error_median, error_worst; /* relative, over the measured models; -1: not measured */
     int models, rounds;               /* that were measured; 0: read */
 };
@@ -120,7 +122,9 @@ double pare_cost_time(const struct pare_cost_table *t, int layer, int64_t cin, i
 double pare_cost_light(const struct pare_cost_table *t, int layer, int64_t cout,
                        enum pare_cost_format f);
 
-/* Microseconds of a conversion after the layer, if a consumer has another format. */
+/* Microseconds of a conversion after the layer, if a consumer has another format.  What
+ * pare_cost_predict() adds depends on the formats of both sides of a layer; this is for solvers
+ * that look at pairs. */
 double pare_cost_border(const struct pare_cost_table *t, int layer, int64_t cout,
                         enum pare_cost_format own, enum pare_cost_format next);
 
@@ -183,6 +187,13 @@ int pare_cost_fit_bytes(struct pare_cost_table *t, const struct pare_cost_file *
 int pare_cost_whole_save(struct pare_cost_table *t, struct pare_err *err);
 int pare_cost_whole_load(struct pare_cost_table *t, bool *found, struct pare_err *err);
 const char *pare_cost_cache_file(const struct pare_cost_table *t, const char *folder, bool make);
+
+/* cost_table.c: which neighbors of a layer have another format, bit 0: one of `next`, bit 1: one of
+ * `prev`; the name under which times of conversions are stored for these bits, with the layer's key
+ * and 1 as the number of input channels. */
+unsigned pare_cost_at_border(const struct pare_cost_table *t, int layer,
+                             const enum pare_cost_format *format);
+const char *pare_cost_border_name(enum pare_cost_format own, unsigned bits);
 
 /* cost_table.c: the sum that alpha multiplies. */
 double pare_cost_sum(const struct pare_cost_table *t, const int64_t *count,

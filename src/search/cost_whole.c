@@ -28,6 +28,8 @@ static const struct {
     { "bytes_channel int8", AT(bytes_channel[PARE_COST_INT8]) },
     { "bytes_norm", AT(bytes_norm) },
     { "bytes_norm_channel", AT(bytes_norm_channel) },
+    { "bytes_border float32", AT(bytes_border[PARE_COST_F32]) },
+    { "bytes_border int8", AT(bytes_border[PARE_COST_INT8]) },
 };
 
 #define N (sizeof(numbers) / sizeof(*numbers))

@@ -83,8 +83,9 @@ static void test_groups_of_residual_network(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_model *m = make_network("resnet20", 3, 32);
-    struct pare_cost_table *t = measure(
-        m, a, &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32, .models = 3 });
+    struct pare_cost_table *t = measure(m, a,
+                                        &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32,
+                                                                  .models = 3 });
     const struct pare_cost_layer *first = find(t, "layer1.0.conv1"),
                                  *second = find(t, "layer1.0.conv2"), *stem = find(t, "conv1");
 
@@ -110,8 +111,9 @@ static void test_flattened_channels_count_several_times(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_model *m = make_network("lenet", 1, 28);
-    struct pare_cost_table *t = measure(
-        m, a, &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32, .models = 2 });
+    struct pare_cost_table *t = measure(m, a,
+                                        &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32,
+                                                                  .models = 2 });
     int64_t count[16];
 
     (void)state;
@@ -137,8 +139,9 @@ static void test_fit_recovers_the_timer(void **state)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
     struct pare_model *m = make_network("lenet", 1, 28), *small;
-    struct pare_cost_table *t =
-        measure(m, a, &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32, .models = 24 });
+    struct pare_cost_table *t = measure(m, a,
+                                        &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32,
+                                                                  .models = 24 });
     int64_t count[16];
     struct pare_cost c;
     double macs;
@@ -253,20 +256,20 @@ static void test_table_survives_save_and_load(void **state)
                 &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32,
                                           .models = 6,
                                           .write_table = path });
-    read = measure(
-        m, a, &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32, .read_table = path });
+    read = measure(m, a,
+                   &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32, .read_table = path });
     for (int i = 0; i < t->n_groups; i++)
         count[i] = t->group[i].choice[0];
-    assert_true(fabs(pare_cost_predict(t, count, NULL).us / pare_cost_predict(read, count, NULL).us -
-                     1) < 1e-5);
-    assert_true(fabs(pare_cost_predict(t, count, NULL).bytes /
-                         pare_cost_predict(read, count, NULL).bytes -
-                     1) < 1e-5);
-    assert_int_not_equal(pare_cost_table_measure(other,
-                                                 &(struct pare_cost_opts){ .threads = 1,
-                                                                           .read_table = path },
-                                                 a, &none, &err),
-                         0);
+    assert_true(
+        fabs(pare_cost_predict(t, count, NULL).us / pare_cost_predict(read, count, NULL).us - 1) <
+        1e-5);
+    assert_true(
+        fabs(pare_cost_predict(t, count, NULL).bytes / pare_cost_predict(read, count, NULL).bytes -
+             1) < 1e-5);
+    assert_int_not_equal(
+        pare_cost_table_measure(other, &(struct pare_cost_opts){ .threads = 1, .read_table = path },
+                                a, &none, &err),
+        0);
     assert_non_null(strstr(err.msg, "has no times of layer"));
     unlink(path);
     pare_model_free(other);
