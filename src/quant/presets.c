@@ -141,8 +141,16 @@ static bool reads_inner(const struct pare_int8_scan *s, const struct pare_layer_
            s->inner[l->in->id];
 }
 
-static int find_layers(struct pare_graph *g, struct pare_arena *a, struct scan *s,
-                       struct pare_err *err)
+static bool is_left(const char *const *leave, const char *name)
+{
+    for (; leave && *leave; leave++)
+        if (!strcmp(*leave, name))
+            return true;
+    return false;
+}
+
+static int find_layers(struct pare_graph *g, const char *const *leave, struct pare_arena *a,
+                       struct scan *s, struct pare_err *err)
 {
     struct pare_layer_info *list;
     int64_t all;
@@ -159,7 +167,7 @@ static int find_layers(struct pare_graph *g, struct pare_arena *a, struct scan *
     PARE_TRY(pare_graph_inner_values(g, s->flow.inner, err));
     all = all_weights(list, n);
     for (int i = 0; i < n; i++) {
-        s->choice[i] = choose(&list[i], all);
+        s->choice[i] = is_left(leave, list[i].name) ? LEAVE : choose(&list[i], all);
         if (s->choice[i] == QUANTIZE && reads_inner(&s->flow, &list[i]))
             s->choice[i] = INNER;
         s->flow.chosen[i] = s->choice[i] == QUANTIZE && !list[i].body;
@@ -271,17 +279,25 @@ const char *pare_preset_settings(const char *name)
     return name && !pare_find_preset(name, &p, &err) ? p->settings : NULL;
 }
 
-int pare_preset(const char *name, struct pare_graph *g, struct pare_arena *a,
-                const char **quantizer, struct pare_rules *rules, struct pare_err *err)
+int pare_preset_part(const struct pare_preset_part *part, struct pare_graph *g,
+                     struct pare_arena *a, const char **quantizer, struct pare_rules *rules,
+                     struct pare_err *err)
 {
     const struct pare_preset *p;
     struct scan s;
 
-    PARE_TRY(pare_find_preset(name, &p, err));
+    PARE_TRY(pare_find_preset(part->preset, &p, err));
     if (p->half != PARE_NONE)
         return pare_fail(err, PARE_ECONFIG, "preset %s converts to half precision and has no rules",
-                         name);
+                         part->preset);
     *quantizer = p->quantizer;
-    PARE_TRY(find_layers(g, a, &s, err));
+    PARE_TRY(find_layers(g, part->leave, a, &s, err));
     return make_rules(p, &s, a, rules, err);
+}
+
+int pare_preset(const char *name, struct pare_graph *g, struct pare_arena *a,
+                const char **quantizer, struct pare_rules *rules, struct pare_err *err)
+{
+    return pare_preset_part(&(struct pare_preset_part){ .preset = name }, g, a, quantizer, rules,
+                            err);
 }

@@ -43,4 +43,14 @@ const char *pare_preset_settings(const char *name);
 int pare_preset(const char *name, struct pare_graph *g, struct pare_arena *a,
                 const char **quantizer, struct pare_rules *rules, struct pare_err *err);
 
+/* The same, except that the layers of these names stay float, so that outputs are quantized only
+ * where an int8 layer reads them. */
+struct pare_preset_part {
+    const char *preset;
+    const char *const *leave; /* ends with NULL; NULL: none */
+};
+int pare_preset_part(const struct pare_preset_part *part, struct pare_graph *g,
+                     struct pare_arena *a, const char **quantizer, struct pare_rules *rules,
+                     struct pare_err *err);
+
 #endif

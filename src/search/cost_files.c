@@ -101,7 +101,8 @@ static int write_lines(const struct pare_cost_samples *c, FILE *f, struct pare_a
         if (!key || !format)
             return pare_no_memory(err, "for a table of times");
         for (int k = 0; k < x->n; k++)
-            fprintf(f, "{\"key\": %s, \"cin\": %lld, \"cout\": %lld, \"format\": %s, \"us\": %.7g}\n",
+            fprintf(f,
+                    "{\"key\": %s, \"cin\": %lld, \"cout\": %lld, \"format\": %s, \"us\": %.7g}\n",
                     key, (long long)x->s[k].cin, (long long)x->s[k].cout, format,
                     x->s[k].us / x->s[k].n);
     }

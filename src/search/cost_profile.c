@@ -143,7 +143,7 @@ static int build(struct profile *p, struct pare_err *err)
             PARE_TRY(add_subject(p, count, FLOAT, err));
         if (int8 && p->n < most)
             PARE_TRY(add_subject(p, count, INT8, err));
-        if (f32 && int8 && r % 2 == 0 && p->n < most)
+        if (f32 && int8 && p->n < most)
             PARE_TRY(add_subject(p, count, MIXED, err));
         bytes += 4 * p->s[p->n - 1].bytes;
     }
@@ -186,28 +186,28 @@ static int add_samples(const struct profile *p, const struct pare_cost_subject *
     return 0;
 }
 
-/* Elements that are converted after layers of a format because a consumer has the other. */
-static double border_elements(const struct pare_cost_table *t, const struct pare_cost_subject *s,
-                              enum pare_cost_format own)
+/* Add the conversions after layers whose consumers have another format: their number and their
+ * elements, by format of the layer. */
+static void count_borders(const struct pare_cost_table *t, const struct pare_cost_subject *s,
+                          double x[4])
 {
-    double sum = 0;
-
+    memset(x, 0, 4 * sizeof(*x));
     for (int i = 0; i < t->n_layers; i++)
         for (int k = 0; k < t->layer[i].n_next; k++)
-            if (s->format[i] == own && s->format[t->layer[i].next[k]] != own) {
-                sum += t->layer[i].positions *
-                       (double)pare_cost_axis_count(&t->layer[i].out, s->count);
+            if (s->format[t->layer[i].next[k]] != s->format[i]) {
+                x[s->format[i]] += t->layer[i].positions *
+                                   (double)pare_cost_axis_count(&t->layer[i].out, s->count);
+                x[2 + s->format[i]] += 1000; /* of the order of the elements */
                 break;
             }
-    return sum;
 }
 
 /* Conversions at borders: what mixed models take in addition. */
 static int fit_border(const struct profile *p, struct pare_err *err)
 {
-    double *x = pare_alloc(p->arena, (size_t)p->n * 2 + 1, sizeof(*x));
+    double *x = pare_alloc(p->arena, (size_t)p->n * 4 + 4, sizeof(*x));
     double *y = pare_alloc(p->arena, (size_t)p->n + 1, sizeof(*y));
-    double *w = pare_alloc(p->arena, (size_t)p->n + 1, sizeof(*w)), fit[2] = { 0, 0 };
+    double *w = pare_alloc(p->arena, (size_t)p->n + 1, sizeof(*w)), fit[4] = { 0 };
     int n = 0;
 
     if (!x || !y || !w)
@@ -218,16 +218,39 @@ static int fit_border(const struct profile *p, struct pare_err *err)
 
         for (int k = 0; k < 2 * p->t->n_layers; k++)
             sum += s->layer_us[k];
-        x[2 * n] = border_elements(p->t, s, PARE_COST_F32);
-        x[2 * n + 1] = border_elements(p->t, s, PARE_COST_INT8);
+        count_borders(p->t, s, &x[4 * n]);
         y[n] = sum - known;
         w[n] = sum > 0 ? 1 / (sum * sum) : 1;
         n += s->mixed;
     }
-    if (n)
-        pare_cost_solve(x, y, w, n, 2, fit);
-    for (int f = 0; f < PARE_COST_FORMATS; f++)
-        p->t->border[f] = fmax(fit[f], 0);
+    pare_cost_solve_positive(x, y, w, n, 4, fit);
+    for (int f = 0; f < PARE_COST_FORMATS; f++) {
+        p->t->border[f] = fit[f];
+        p->t->border_us[f] = 1000 * fit[2 + f];
+    }
+    return 0;
+}
+
+/* The same by key of layers, where they were measured. */
+static int add_borders(const struct profile *p, const struct pare_cost_subject *s,
+                       struct pare_err *err)
+{
+    const struct pare_cost_table *t = p->t;
+
+    for (int i = 0; i < t->n_layers; i++) {
+        const struct pare_cost_layer *l = &t->layer[i];
+        unsigned bits = pare_cost_at_border(t, i, s->format);
+        int64_t cin = pare_cost_axis_count(&l->in, s->count);
+        struct pare_cost_sample x = { 1, pare_cost_axis_count(&l->out, s->count), 0, 1 };
+
+        if (!bits)
+            continue;
+        x.us = fmax(s->layer_us[i] + s->layer_us[t->n_layers + i] -
+                        pare_cost_time(t, i, cin, x.cout, s->format[i]),
+                    0);
+        PARE_TRY(pare_cost_samples_add(t->samples, l->key,
+                                       pare_cost_border_name(s->format[i], bits), &x, err));
+    }
     return 0;
 }
 
@@ -254,13 +277,7 @@ static int fit_total(const struct profile *p, struct pare_err *err)
         y[i] = p->s[i].total_us;
         w[i] = y[i] > 0 ? 1 / (y[i] * y[i]) : 1;
     }
-    pare_cost_solve(x, y, w, p->n, 2, fit);
-    if (fit[0] < 0 || fit[1] <= 0) { /* through 0 */
-        for (int i = 0; i < p->n; i++)
-            x[i] = x[2 * i + 1];
-        fit[0] = 0;
-        pare_cost_solve(x, y, w, p->n, 1, fit + 1);
-    }
+    pare_cost_solve_positive(x, y, w, p->n, 2, fit);
     t->fixed = fit[0];
     t->alpha = fit[1];
     for (int i = 0; i < p->n; i++)
@@ -282,6 +299,23 @@ static int fit_bytes(const struct profile *p, struct pare_err *err)
     return pare_cost_fit_bytes(p->t, f, p->n, err);
 }
 
+/* The largest and the least model in all formats. */
+static int build_few(struct profile *p, struct pare_err *err)
+{
+    int64_t *count = pare_alloc(p->arena, (size_t)p->t->n_groups + 1, sizeof(*count));
+
+    p->s = pare_alloc(p->arena, MOST_MODELS + 3, sizeof(*p->s));
+    if (!count || !p->s)
+        return pare_no_memory(err, "for assignments");
+    for (int r = 0; r < 2; r++) {
+        set_counts(p, r, count);
+        for (int kind = FLOAT; kind <= MIXED; kind++)
+            if (p->t->formats & 1u << PARE_COST_INT8 || kind == FLOAT)
+                PARE_TRY(add_subject(p, count, (enum kind)kind, err));
+    }
+    return fit_bytes(p, err);
+}
+
 static int work(struct profile *p, struct pare_err *err)
 {
     p->s = pare_alloc(p->arena, MOST_MODELS + 3, sizeof(*p->s));
@@ -295,23 +329,41 @@ static int work(struct profile *p, struct pare_err *err)
             PARE_TRY(add_samples(p, &p->s[i], err));
     pare_cost_samples_fit(p->t->samples);
     PARE_TRY(fit_border(p, err));
+    for (int i = 0; i < p->n; i++)
+        if (p->s[i].mixed)
+            PARE_TRY(add_borders(p, &p->s[i], err));
+    pare_cost_samples_fit(p->t->samples);
     PARE_TRY(fit_bytes(p, err));
     p->t->models = p->n;
     p->t->rounds = p->rounds;
     return fit_total(p, err);
 }
 
-int pare_cost_profile(const struct pare_model *m, const struct pare_cost_opts *o,
-                      struct pare_cost_table *t, struct pare_err *err)
+static int run(const struct pare_model *m, const struct pare_cost_opts *o,
+               struct pare_cost_table *t, bool sizes, struct pare_err *err)
 {
     struct profile p = { .m = m, .o = o, .t = t, .start = pare_now() };
     int rc;
 
     p.arena = pare_arena_new(1 << 16);
     pare_rng_init(&p.rng, o->seed + 1);
-    rc = p.arena ? work(&p, err) : pare_no_memory(err, "for assignments");
+    rc = !p.arena ? pare_no_memory(err, "for assignments")
+         : sizes  ? build_few(&p, err)
+                  : work(&p, err);
     for (int i = 0; i < p.n; i++)
         pare_cost_subject_close(&p.s[i]);
     pare_arena_free(p.arena);
     return rc;
+}
+
+int pare_cost_profile(const struct pare_model *m, const struct pare_cost_opts *o,
+                      struct pare_cost_table *t, struct pare_err *err)
+{
+    return run(m, o, t, false, err);
+}
+
+int pare_cost_profile_sizes(const struct pare_model *m, const struct pare_cost_opts *o,
+                            struct pare_cost_table *t, struct pare_err *err)
+{
+    return run(m, o, t, true, err);
 }

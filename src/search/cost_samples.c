@@ -6,7 +6,7 @@
 
 #include "../base/arena.h"
 
-#define MOST_TERMS 6
+#define MOST_TERMS 8
 #define RIDGE 1e-6 /* of the mean of the diagonal */
 
 struct pare_cost_curve *pare_cost_samples_find(const struct pare_cost_samples *c, const char *key,
@@ -98,22 +98,48 @@ static void eliminate(double m[MOST_TERMS][MOST_TERMS + 1], int k, double *w)
         w[i] = fabs(m[i][i]) > 0 ? m[i][k] / m[i][i] : 0;
 }
 
-void pare_cost_solve(const double *x, const double *y, const double *weight, int n, int k,
-                     double *w)
+/* Solve for the terms of `use`; the others are 0. */
+static void solve_some(const double *x, const double *y, const double *weight, int n, int k,
+                       const bool *use, double *w)
 {
     double m[MOST_TERMS][MOST_TERMS + 1] = { { 0 } }, trace = 0;
 
     for (int s = 0; s < n; s++)
         for (int i = 0; i < k; i++) {
-            for (int j = 0; j < k; j++)
-                m[i][j] += weight[s] * x[s * k + i] * x[s * k + j];
-            m[i][k] += weight[s] * x[s * k + i] * y[s];
+            for (int j = 0; j < k && use[i]; j++)
+                m[i][j] += use[j] ? weight[s] * x[s * k + i] * x[s * k + j] : 0;
+            m[i][k] += use[i] ? weight[s] * x[s * k + i] * y[s] : 0;
         }
     for (int i = 0; i < k; i++)
         trace += m[i][i];
     for (int i = 0; i < k; i++)
         m[i][i] += RIDGE * trace / k;
     eliminate(m, k, w);
+}
+
+void pare_cost_solve(const double *x, const double *y, const double *weight, int n, int k,
+                     double *w)
+{
+    static const bool all[MOST_TERMS] = { true, true, true, true, true, true, true, true };
+
+    solve_some(x, y, weight, n, k, all, w);
+}
+
+void pare_cost_solve_positive(const double *x, const double *y, const double *weight, int n, int k,
+                              double *w)
+{
+    bool use[MOST_TERMS] = { true, true, true, true, true, true, true, true };
+    int worst;
+
+    do {
+        solve_some(x, y, weight, n, k, use, w);
+        worst = -1;
+        for (int i = 0; i < k; i++)
+            if (w[i] < 0 && (worst < 0 || w[i] < w[worst]))
+                worst = i;
+        if (worst >= 0)
+            use[worst] = false;
+    } while (worst >= 0);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
@@ -133,11 +159,9 @@ static void terms_of(const struct pare_cost_curve *c, int64_t cin, int64_t cout,
     x[3] = i * o;
 }
 
-/* Fit by relative errors.  Terms are left out that a few points do not determine, or whose
- * coefficient would be negative. */
+/* Fit by relative errors, without negative terms. */
 static void fit_curve(struct pare_cost_curve *c, struct pare_arena *a)
 {
-    bool use[4] = { true, true, true, true };
     double *x = pare_alloc(a, (size_t)c->n * 4 + 1, sizeof(*x));
     double *y = pare_alloc(a, (size_t)c->n + 1, sizeof(*y));
     double *weight = pare_alloc(a, (size_t)c->n + 1, sizeof(*weight));
@@ -151,43 +175,46 @@ static void fit_curve(struct pare_cost_curve *c, struct pare_arena *a)
     }
     if (!x || !y || !weight)
         return; /* then samples are interpolated alone */
-    use[0] = c->n > 1;
-    use[1] = use[2] = c->n > 3;
-    for (bool again = true; again;) {
-        double w[4];
-        int k = 0;
-
-        for (int i = 0; i < 4; i++)
-            k += use[i];
-        for (int s = 0; s < c->n; s++) {
-            double all[4];
-            int at = s * k;
-
-            terms_of(c, c->s[s].cin, c->s[s].cout, all);
-            for (int i = 0; i < 4; i++)
-                if (use[i])
-                    x[at++] = all[i];
-            y[s] = mean_of(&c->s[s]);
-            weight[s] = y[s] > 0 ? 1 / (y[s] * y[s]) : 1;
-        }
-        pare_cost_solve(x, y, weight, c->n, k, w);
-        again = false;
-        for (int i = 0, at = 0; i < 4; i++) {
-            c->base[i] = use[i] ? w[at++] : 0;
-            if (use[i] && c->base[i] < 0 && k > 1) {
-                use[i] = false;
-                again = true;
-                break;
-            }
-        }
+    for (int i = 0; i < c->n; i++) {
+        terms_of(c, c->s[i].cin, c->s[i].cout, &x[4 * i]);
+        y[i] = mean_of(&c->s[i]);
+        weight[i] = y[i] > 0 ? 1 / (y[i] * y[i]) : 1;
     }
+    if (c->n > 1)
+        pare_cost_solve_positive(x, y, weight, c->n, 4, c->base);
+    else if (c->n) /* half of it constant */
+        c->base[0] = c->base[3] = y[0] / 2;
+}
+
+static void fit_line(struct pare_cost_curve *c, struct pare_arena *a)
+{
+    double *x = pare_alloc(a, (size_t)c->n * 2 + 1, sizeof(*x));
+    double *y = pare_alloc(a, (size_t)c->n + 1, sizeof(*y));
+    double *weight = pare_alloc(a, (size_t)c->n + 1, sizeof(*weight));
+
+    memset(c->line, 0, sizeof(c->line));
+    for (int i = 0; x && y && weight && i < c->n; i++) {
+        x[2 * i] = 1;
+        x[2 * i + 1] = (double)c->s[i].cout / c->scale_out;
+        y[i] = mean_of(&c->s[i]);
+        weight[i] = c->s[i].n;
+    }
+    if (x && y && weight)
+        pare_cost_solve_positive(x, y, weight, c->n, 2, c->line);
 }
 
 void pare_cost_samples_fit(struct pare_cost_samples *c)
 {
     for (int i = 0; i < c->n; i++)
-        if (!c->curve[i]->fitted)
+        if (!c->curve[i]->fitted) {
             fit_curve(c->curve[i], c->arena);
+            fit_line(c->curve[i], c->arena);
+        }
+}
+
+double pare_cost_curve_line(const struct pare_cost_curve *c, int64_t cout)
+{
+    return c->line[0] + c->line[1] * (double)cout / c->scale_out;
 }
 
 static double base_at(const struct pare_cost_curve *c, int64_t cin, int64_t cout)
@@ -214,9 +241,9 @@ double pare_cost_curve_at(const struct pare_cost_curve *c, int64_t cin, int64_t 
 
         if (s->cin == cin && s->cout == cout)
             return us;
-        di = log2((double)cin / (double)s->cin);
-        d_out = log2((double)cout / (double)s->cout);
-        w = 1 / pow(di * di + d_out * d_out, 2);
+        di = log2((double)cin / fmax((double)s->cin, 1));
+        d_out = log2((double)cout / fmax((double)s->cout, 1));
+        w = 1 / fmax(pow(di * di + d_out * d_out, 2), 1e-12);
         sum += w * log(fmax(us, 1e-3) / base_at(c, s->cin, s->cout));
         weights += w;
     }

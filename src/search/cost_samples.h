@@ -20,6 +20,7 @@ struct pare_cost_curve {
     struct pare_cost_sample *s;
     int n, cap;
     double scale_in, scale_out, base[4];
+    double line[2]; /* the same by absolute errors, without cin: for small times with much noise */
     bool fitted;
 };
 
@@ -45,6 +46,9 @@ void pare_cost_samples_fit(struct pare_cost_samples *c);
  * to it, weighted by closeness.  Never negative. */
 double pare_cost_curve_at(const struct pare_cost_curve *c, int64_t cin, int64_t cout);
 
+/* The line a + b * cout. */
+double pare_cost_curve_line(const struct pare_cost_curve *c, int64_t cout);
+
 /* Read lines of text or of a file; the message of an error has the line's number. */
 int pare_cost_samples_parse(struct pare_cost_samples *c, const char *text, size_t len,
                             struct pare_err *err);
@@ -54,8 +58,11 @@ int pare_cost_samples_read(struct pare_cost_samples *c, const char *path, struct
 int pare_cost_samples_write(const struct pare_cost_samples *c, const char *path,
                             struct pare_err *err);
 
-/* Minimize the sum of weight[i] * (x[i] . w - y[i])^2 with a small ridge; x is (n, k), k <= 6. */
+/* Minimize the sum of weight[i] * (x[i] . w - y[i])^2 with a small ridge; x is (n, k), k <= 8.  The
+ * second one drops terms until no w is negative. */
 void pare_cost_solve(const double *x, const double *y, const double *weight, int n, int k,
                      double *w);
+void pare_cost_solve_positive(const double *x, const double *y, const double *weight, int n, int k,
+                              double *w);
 
 #endif

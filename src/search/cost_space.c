@@ -288,8 +288,8 @@ static int fill_layer(const struct pare_cost_units *u, struct pare_cost_table *t
     y->positions = (double)pare_numel(&n->out[0]->t) / (double)y->cout * (double)t->batch;
     y->formats = t->formats;
     y->key = make_key(t, g, n, &l, y);
-    y->light_key = pare_sprintf(t->arena, "after %.200s b%lld t%d", info->name,
-                                (long long)t->batch, t->threads);
+    y->light_key = pare_sprintf(t->arena, "after %.200s b%lld t%d", info->name, (long long)t->batch,
+                                t->threads);
     if (!y->name || !y->key || !y->light_key)
         return pare_no_memory(err, "for the layers");
     t->n_layers++;
@@ -298,47 +298,47 @@ static int fill_layer(const struct pare_cost_units *u, struct pare_cost_table *t
 
 /* ---- consumers ------------------------------------------------------------------------------- */
 
-/* Add layer `to` to the list of each layer that v comes from, through nodes without weights. */
-static int trace_back(struct pare_cost_table *t, const int *layer_of, const struct pare_value *v,
-                      int to, uint8_t *seen)
+static void link_pair(struct pare_cost_table *t, int from, int to)
 {
-    const struct pare_node *n = v ? v->maker : NULL;
-    int from, k = 0;
+    struct pare_cost_layer *l = &t->layer[from];
+    int k = 0;
 
-    if (!n || seen[n->id])
-        return 0;
-    seen[n->id] = 1;
-    from = layer_of[n->id];
-    if (from < 0) {
-        for (int i = 0; i < n->n_in; i++)
-            trace_back(t, layer_of, n->in[i], to, seen);
-        return 0;
-    }
-    while (k < t->layer[from].n_next && t->layer[from].next[k] != to)
+    while (k < l->n_next && l->next[k] != to)
         k++;
-    if (k == t->layer[from].n_next)
-        t->layer[from].next[t->layer[from].n_next++] = to;
-    return 0;
+    if (k == l->n_next && from != to) {
+        l->next[l->n_next++] = to;
+        t->layer[to].prev[t->layer[to].n_prev++] = from;
+    }
 }
 
+/* Which layers read each other's outputs.  A node without weights that joins outputs, such as an
+ * addition, belongs to the last layer before it, so that one reads those of the others. */
 static int link_layers(struct pare_cost_table *t, const struct pare_graph *g, struct pare_arena *a,
                        const int *layer_of, struct pare_err *err)
 {
-    uint8_t *seen = pare_alloc(a, (size_t)g->n_nodes + 1, 1);
+    int *source = pare_alloc(a, (size_t)g->n_values + 1, sizeof(*source)); /* by value, from 1 */
 
     for (int i = 0; i < t->n_layers; i++) {
         t->layer[i].next = pare_alloc(t->arena, (size_t)t->n_layers + 1, sizeof(int));
-        if (!t->layer[i].next)
+        t->layer[i].prev = pare_alloc(t->arena, (size_t)t->n_layers + 1, sizeof(int));
+        if (!t->layer[i].next || !t->layer[i].prev)
             return pare_no_memory(err, "for the layers");
     }
-    if (!seen)
+    if (!source)
         return pare_no_memory(err, "for the layers");
     for (int i = 0; i < g->n_nodes; i++) {
-        if (layer_of[i] < 0)
-            continue;
-        memset(seen, 0, (size_t)g->n_nodes);
-        for (int k = 0; k < g->node[i]->n_in; k++)
-            trace_back(t, layer_of, g->node[i]->in[k], layer_of[i], seen);
+        const struct pare_node *n = g->node[i];
+        int last = layer_of[i] + 1;
+
+        for (int k = 0; k < n->n_in && layer_of[i] < 0; k++)
+            if (n->in[k] && n->in[k]->id < g->n_values && source[n->in[k]->id] > last)
+                last = source[n->in[k]->id];
+        for (int k = 0; k < n->n_in && last; k++)
+            if (n->in[k] && n->in[k]->id < g->n_values && source[n->in[k]->id])
+                link_pair(t, source[n->in[k]->id] - 1, last - 1);
+        for (int k = 0; k < n->n_out; k++)
+            if (n->out[k] && n->out[k]->id < g->n_values)
+                source[n->out[k]->id] = last;
     }
     return 0;
 }

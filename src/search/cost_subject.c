@@ -38,8 +38,8 @@ static int map_layers(struct tracer *r, const struct pare_model *m, struct pare_
         r->number[i] = i + 1;
         for (int k = 0; k < n; k++)
             if (!strcmp(list[k].name, r->t->layer[i].name) && list[k].node->out[0])
-                PARE_TRY(pare_map_set(&r->layers, a, list[k].node->out[0]->name, &r->number[i],
-                                      err));
+                PARE_TRY(
+                    pare_map_set(&r->layers, a, list[k].node->out[0]->name, &r->number[i], err));
     }
     return 0;
 }
@@ -47,7 +47,8 @@ static int map_layers(struct tracer *r, const struct pare_model *m, struct pare_
 /* -1: not a layer. */
 static int layer_of(const struct tracer *r, const struct pare_node *n)
 {
-    const int *number = n && n->n_out && n->out[0] ? pare_map_get(&r->layers, n->out[0]->name) : NULL;
+    const int *number = n && n->n_out && n->out[0] ? pare_map_get(&r->layers, n->out[0]->name)
+                                                   : NULL;
 
     return number ? *number - 1 : -1;
 }

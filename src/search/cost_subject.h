@@ -13,12 +13,12 @@ struct pare_cost_subject {
     struct pare_tensor *in, *out;
     int n_in, n_out;
     int n_steps;
-    int *layer;         /* by step: the layer, or n_layers + the layer after which it comes;
+    int *layer;       /* by step: the layer, or n_layers + the layer after which it comes;
                          * -1: it comes before all layers */
-    double *step_us;    /* least median so far */
-    double *run_us;     /* scratch: runs of a round */
-    double total_us;    /* the same of the whole plan */
-    double *layer_us;   /* by layer: sum of its steps; 2 * n_layers, then steps after it */
+    double *step_us;  /* least median so far */
+    double *run_us;   /* scratch: runs of a round */
+    double total_us;  /* the same of the whole plan */
+    double *layer_us; /* by layer: sum of its steps; 2 * n_layers, then steps after it */
 };
 
 /* Build the model and its plan; count and format are set.  Close it in any case. */

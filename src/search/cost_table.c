@@ -3,6 +3,7 @@
 
 #include <omp.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cost_samples.h"
 
@@ -40,22 +41,51 @@ double pare_cost_time(const struct pare_cost_table *t, int layer, int64_t cin, i
            pare_cost_light(t, layer, cout, f);
 }
 
+/* ---- conversions between formats ------------------------------------------------------------- */
+
+unsigned pare_cost_at_border(const struct pare_cost_table *t, int layer,
+                             const enum pare_cost_format *format)
+{
+    const struct pare_cost_layer *l = &t->layer[layer];
+    unsigned bits = 0;
+
+    for (int k = 0; format && k < l->n_next; k++)
+        bits |= format[l->next[k]] != format[layer] ? 1u : 0;
+    for (int k = 0; format && k < l->n_prev; k++)
+        bits |= format[l->prev[k]] != format[layer] ? 2u : 0;
+    return bits;
+}
+
+const char *pare_cost_border_name(enum pare_cost_format own, unsigned bits)
+{
+    static const char *const name[PARE_COST_FORMATS][4] = {
+        { "float32", "float32 before other", "float32 after other", "float32 between others" },
+        { "int8", "int8 before other", "int8 after other", "int8 between others" },
+    };
+
+    return name[own][bits & 3u];
+}
+
+/* What the layer and the steps after it take in addition: of layers with the same key, or the mean
+ * of all. */
+static double border_at(const struct pare_cost_table *t, int layer, int64_t cout,
+                        enum pare_cost_format own, unsigned bits)
+{
+    const struct pare_cost_layer *l = &t->layer[layer];
+    const struct pare_cost_curve *c;
+
+    if (!bits)
+        return 0;
+    c = pare_cost_samples_find(t->samples, l->key, pare_cost_border_name(own, bits));
+    if (c)
+        return pare_cost_curve_line(c, cout);
+    return bits & 1u ? t->border_us[own] + t->border[own] * l->positions * (double)cout : 0;
+}
+
 double pare_cost_border(const struct pare_cost_table *t, int layer, int64_t cout,
                         enum pare_cost_format own, enum pare_cost_format next)
 {
-    return own == next ? 0 : t->border[own] * t->layer[layer].positions * (double)cout;
-}
-
-/* The border cost of a layer counts once, however many consumers have the other format. */
-static double border_of(const struct pare_cost_table *t, int i, int64_t cout,
-                        const enum pare_cost_format *format)
-{
-    const struct pare_cost_layer *l = &t->layer[i];
-
-    for (int k = 0; format && k < l->n_next; k++)
-        if (format[l->next[k]] != format[i])
-            return pare_cost_border(t, i, cout, format[i], format[l->next[k]]);
-    return 0;
+    return border_at(t, layer, cout, own, own != next);
 }
 
 double pare_cost_sum(const struct pare_cost_table *t, const int64_t *count,
@@ -68,7 +98,8 @@ double pare_cost_sum(const struct pare_cost_table *t, const int64_t *count,
         int64_t cout = pare_cost_axis_count(&t->layer[i].out, count);
 
         sum += pare_cost_time(t, i, cin, cout, format ? format[i] : PARE_COST_F32) +
-               border_of(t, i, cout, format);
+               border_at(t, i, cout, format ? format[i] : PARE_COST_F32,
+                         pare_cost_at_border(t, i, format));
     }
     return sum;
 }
@@ -78,12 +109,19 @@ struct pare_cost pare_cost_predict(const struct pare_cost_table *t, const int64_
 {
     struct pare_cost c = { t->fixed + t->alpha * pare_cost_sum(t, count, format), t->bytes_fixed,
                            0 };
+    bool float32 = true;
 
+    for (int i = 0; format && i < t->n_layers; i++)
+        float32 &= format[i] == PARE_COST_F32;
+    c.bytes += float32 ? t->bytes_norm : 0;
     for (int i = 0; i < t->n_layers; i++) {
         int64_t cin = pare_cost_axis_count(&t->layer[i].in, count);
         int64_t cout = pare_cost_axis_count(&t->layer[i].out, count);
 
         c.bytes += pare_cost_bytes(t, i, cin, cout, format ? format[i] : PARE_COST_F32);
+        if (format && pare_cost_at_border(t, i, format) & 1u)
+            c.bytes += t->bytes_border[format[i]];
+        c.bytes += float32 ? t->bytes_norm_channel * (double)cout : 0;
         c.macs += pare_cost_macs(t, i, cin, cout);
     }
     return c;
@@ -98,6 +136,56 @@ void pare_cost_refit(struct pare_cost_table *t, double predicted_us, double meas
 }
 
 /* ---- making a table -------------------------------------------------------------------------- */
+
+/* Which formats have times; a layer without times of float32 is an error. */
+static int check_layers(struct pare_cost_table *t, struct pare_err *err)
+{
+    for (int i = 0; i < t->n_layers; i++) {
+        struct pare_cost_layer *l = &t->layer[i];
+
+        l->formats = 0;
+        for (int f = 0; f < PARE_COST_FORMATS; f++)
+            if (t->formats & 1u << f &&
+                pare_cost_samples_find(t->samples, l->key, pare_cost_format_names[f]))
+                l->formats |= 1u << f;
+        if (!l->formats)
+            return pare_fail(err, PARE_EFORMAT, "has no times of layer '%s', whose key is \"%s\"",
+                             l->name, l->key);
+    }
+    return 0;
+}
+
+static int read_times(const struct pare_model *m, const char *path, struct pare_cost_table *t,
+                      struct pare_err *err)
+{
+    const struct pare_cost_opts few = { .threads = t->threads, .untuned = true };
+    bool found;
+
+    PARE_TRY(pare_cost_samples_read(t->samples, path, err));
+    pare_cost_samples_fit(t->samples);
+    PARE_TRY(pare_at(err, check_layers(t, err), "%s", path));
+    PARE_TRY(pare_cost_whole_load(t, &found, err));
+    return found ? 0 : pare_cost_profile_sizes(m, &few, t, err);
+}
+
+static int measure(const struct pare_model *m, const struct pare_cost_opts *o,
+                   struct pare_cost_table *t, struct pare_err *err)
+{
+    const char *cached = o->cache && !o->timer ? pare_cost_cache_file(t, o->cache, true) : NULL;
+    struct pare_err ignored;
+
+    if (cached && !access(cached, R_OK)) {
+        if (!read_times(m, cached, t, &ignored))
+            return 0;
+        *t->samples = (struct pare_cost_samples){ .arena = t->arena };
+    }
+    PARE_TRY(pare_cost_profile(m, o, t, err));
+    PARE_TRY(check_layers(t, err));
+    PARE_TRY(pare_cost_whole_save(t, err));
+    if (cached)
+        pare_cost_samples_write(t->samples, cached, &ignored); /* a cache may fail */
+    return 0;
+}
 
 int pare_cost_table_measure(const struct pare_model *m, const struct pare_cost_opts *opts,
                             struct pare_arena *a, struct pare_cost_table **out,
@@ -115,7 +203,9 @@ int pare_cost_table_measure(const struct pare_model *m, const struct pare_cost_o
     t->alpha = 1;
     t->error_median = t->error_worst = -1;
     PARE_TRY(pare_cost_space(m, t, err));
-    PARE_TRY(pare_cost_profile(m, opts, t, err));
+    PARE_TRY(opts->read_table ? read_times(m, opts->read_table, t, err) : measure(m, opts, t, err));
+    if (opts->write_table)
+        PARE_TRY(pare_cost_samples_write(t->samples, opts->write_table, err));
     *out = t;
     return 0;
 }

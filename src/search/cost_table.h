@@ -4,7 +4,7 @@
  * together.  Layers are its convolutions and linear layers, each with a format.  An assignment is a
  * count for each group and a format for each layer.  The time of an assignment is
  *
- *     fixed + alpha * (sum of pare_cost_time() over layers + sum of pare_cost_border() over layers)
+ *     fixed + alpha * (sum of pare_cost_time() over layers + sum of conversions between formats)
  *
  * Times of layers come from profiles of whole models: the model is built with fewer channels for
  * designed assignments, and the time of every step is attributed to the layer that it computes or,
@@ -26,14 +26,14 @@ extern const char *const pare_cost_format_names[PARE_COST_FORMATS];
 struct pare_plan;
 
 struct pare_cost_opts {
-    int64_t batch;     /* 0: 1 */
-    int threads;       /* 0: all cores */
-    double seconds;    /* limit of the whole measurement; 0: 60 */
-    unsigned formats;  /* bits 1 << enum pare_cost_format; 0: float32 and int8 */
-    bool untuned;      /* plans choose kernels by rules, without timing them */
-    uint64_t seed;     /* of the assignments */
-    int models;        /* most models to build; 0: chosen */
-    const char *cache; /* folder of tables and kernel choices; NULL: none */
+    int64_t batch;           /* 0: 1 */
+    int threads;             /* 0: all cores */
+    double seconds;          /* limit of the whole measurement; 0: 60 */
+    unsigned formats;        /* bits 1 << enum pare_cost_format; 0: float32 and int8 */
+    bool untuned;            /* plans choose kernels by rules, without timing them */
+    uint64_t seed;           /* of the assignments */
+    int models;              /* most models to build; 0: chosen */
+    const char *cache;       /* folder of tables and kernel choices; NULL: none */
     const char *read_table;  /* file of times to use instead of measuring; NULL: measure */
     const char *write_table; /* file to write the times to; NULL: none */
     pare_progress_fn *progress;
@@ -64,9 +64,9 @@ struct pare_cost_axis {
 };
 
 struct pare_cost_layer {
-    const char *name; /* as in a config_list */
-    const char *key;  /* layers with the same key have the same times */
-    const char *light_key;   /* of the steps without weights after it */
+    const char *name;      /* as in a config_list */
+    const char *key;       /* layers with the same key have the same times */
+    const char *light_key; /* of the steps without weights after it */
     struct pare_cost_axis in, out;
     int in_group, out_group; /* the group of `in`, `out`; -1: fixed, or several groups */
     int64_t cin, cout;       /* in the model as it is */
@@ -76,8 +76,10 @@ struct pare_cost_layer {
     double macs;             /* of the model as it is, for the batch */
     double positions;        /* elements of the output per channel */
     unsigned formats;        /* bits 1 << format */
-    int n_next;
-    int *next; /* layers that read its output, perhaps through nodes without weights */
+    int n_next, n_prev;
+    int *prev; /* the converse of next */
+    int *next; /* layers that read its output, perhaps through nodes without weights, or whose
+                * output is joined with it, as in a residual block */
 };
 
 struct pare_cost_samples;
@@ -90,13 +92,17 @@ struct pare_cost_table {
     unsigned formats;
     int64_t batch;
     int threads;
-    struct pare_cost_samples *samples; /* times by key, counts and format */
-    double fixed, alpha;               /* microseconds; 1 */
-    double border[PARE_COST_FORMATS];  /* microseconds per element: after a layer of this format
-                                        * whose consumer has the other one */
-    double bytes_fixed;                          /* of the file */
-    double bytes_layer[PARE_COST_FORMATS];       /* per layer of this format */
-    double bytes_channel[PARE_COST_FORMATS];     /* per output channel of a layer */
+    struct pare_cost_samples *samples;       /* times by key, counts and format */
+    double fixed, alpha;                     /* microseconds; 1 */
+    double border_us[PARE_COST_FORMATS];     /* microseconds of a conversion after a layer of this
+                                          * format whose consumer has another one: constant, */
+    double border[PARE_COST_FORMATS];        /* and per element */
+    double bytes_fixed;                      /* of the file */
+    double bytes_layer[PARE_COST_FORMATS];   /* per layer of this format */
+    double bytes_channel[PARE_COST_FORMATS]; /* per output channel of a layer */
+    double bytes_norm, bytes_norm_channel;   /* of normalizations, if all layers are float32: in the
+                                              * file, per output channel of a layer */
+    double bytes_border[PARE_COST_FORMATS];  /* of a conversion after a layer of this format */
     double error_median, error_worst; /* relative, over the measured models; -1: not measured */
     int models, rounds;               /* that were measured; 0: read */
 };
@@ -116,7 +122,9 @@ double pare_cost_time(const struct pare_cost_table *t, int layer, int64_t cin, i
 double pare_cost_light(const struct pare_cost_table *t, int layer, int64_t cout,
                        enum pare_cost_format f);
 
-/* Microseconds of a conversion after the layer, if a consumer has another format. */
+/* Microseconds of a conversion after the layer, if a consumer has another format.  What
+ * pare_cost_predict() adds depends on the formats of both sides of a layer; this is for solvers
+ * that look at pairs. */
 double pare_cost_border(const struct pare_cost_table *t, int layer, int64_t cout,
                         enum pare_cost_format own, enum pare_cost_format next);
 
@@ -166,7 +174,9 @@ struct pare_cost_units {
 int pare_cost_find_units(const struct pare_model *m, struct pare_arena *a,
                          struct pare_cost_units *u, struct pare_err *err);
 
-/* cost_profile.c: times of assignments. */
+/* cost_profile.c: times of assignments; the sizes of files alone. */
+int pare_cost_profile_sizes(const struct pare_model *m, const struct pare_cost_opts *o,
+                            struct pare_cost_table *t, struct pare_err *err);
 int pare_cost_profile(const struct pare_model *m, const struct pare_cost_opts *o,
                       struct pare_cost_table *t, struct pare_err *err);
 
@@ -178,6 +188,19 @@ struct pare_cost_file {
 };
 int pare_cost_fit_bytes(struct pare_cost_table *t, const struct pare_cost_file *f, int n,
                         struct pare_err *err);
+
+/* cost_whole.c: numbers of the whole model as samples, so that files have them, too; *found: the
+ * samples have them.  Then the file of the cache for this model and machine; NULL: none. */
+int pare_cost_whole_save(struct pare_cost_table *t, struct pare_err *err);
+int pare_cost_whole_load(struct pare_cost_table *t, bool *found, struct pare_err *err);
+const char *pare_cost_cache_file(const struct pare_cost_table *t, const char *folder, bool make);
+
+/* cost_table.c: which neighbors of a layer have another format, bit 0: one of `next`, bit 1: one of
+ * `prev`; the name under which times of conversions are stored for these bits, with the layer's key
+ * and 1 as the number of input channels. */
+unsigned pare_cost_at_border(const struct pare_cost_table *t, int layer,
+                             const enum pare_cost_format *format);
+const char *pare_cost_border_name(enum pare_cost_format own, unsigned bits);
 
 /* cost_table.c: the sum that alpha multiplies. */
 double pare_cost_sum(const struct pare_cost_table *t, const int64_t *count,

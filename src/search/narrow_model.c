@@ -142,30 +142,25 @@ int pare_cost_rules(const struct pare_cost_table *t, const enum pare_cost_format
                     struct pare_graph *g, struct pare_arena *a, struct pare_rules *rules,
                     struct pare_err *err)
 {
-    const char **name = pare_alloc(a, (size_t)t->n_layers + 1, sizeof(*name));
-    struct pare_rule *rule;
-    const char *quantizer;
+    const char **name = pare_alloc(a, (size_t)t->n_layers + 1, sizeof(*name)), *quantizer;
     int n = 0;
 
-    PARE_TRY(pare_preset("int8", g, a, &quantizer, rules, err));
-    rule = pare_alloc(a, (size_t)rules->n + 1, sizeof(*rule));
-    if (!name || !rule)
+    if (!name)
         return pare_no_memory(err, "for a configuration");
-    memcpy(rule, rules->rule, (size_t)rules->n * sizeof(*rule));
     for (int i = 0; i < t->n_layers; i++)
         if (format[i] == PARE_COST_F32)
             name[n++] = t->layer[i].name;
-    if (n)
-        rule[rules->n++] = (struct pare_rule){ .op_names = name, .exclude = true };
-    rules->rule = rule;
-    return 0;
+    return pare_preset_part(&(struct pare_preset_part){ "int8", name }, g, a, &quantizer, rules,
+                            err);
 }
 
 static int quantize(struct pare_model *m, const struct pare_cost_table *t, struct pare_arena *a,
                     const enum pare_cost_format *format, struct pare_model **out,
                     struct pare_err *err)
 {
-    struct pare_quantize_opts qo = { .quantizer = "ptq", .settings = "observer=minmax" };
+    struct pare_quantize_opts qo = { .quantizer = "ptq",
+                                     .settings = "observer=minmax weight_observer=minmax",
+                                     .tuning.settings = "threads=1" };
     struct pare_model *folded;
     struct pare_rules rules;
     struct pare_graph *g;
