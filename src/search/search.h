@@ -195,7 +195,8 @@ struct pare_annealing {
     PARE_FLOAT("perturbation_magnitude", PARE_ANNEALING_AT(at, perturbation_magnitude), \
                "largest change of a sparsity in the first step", 0.35, 1e-9, 1), \
     PARE_FLAG("nni", PARE_ANNEALING_AT(at, nni), \
-              "NNI's rules: temperature fixed, and cooled after accepted candidates only", 0)
+              "NNI's rules: temperature fixed, cooled after accepted candidates only, a random " \
+              "start, larger layers get higher sparsities, which are of masked weights", 0)
 /* clang-format on */
 
 int pare_annealing_check(const struct pare_annealing *o, struct pare_err *err);

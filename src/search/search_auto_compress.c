@@ -155,6 +155,7 @@ static int run(struct pare_search *s, struct pare_err *err)
         if (i == o->num_iterations)
             break;
         PARE_TRY(next_model(s, i, err));
+        s->total = 0; /* fractions are of this model */
         PARE_TRY(pare_search_layers(s, err));
     }
     if (o->num_iterations > 1) {

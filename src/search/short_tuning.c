@@ -8,8 +8,10 @@
 /* Options that are about the training of the job as a whole. */
 static bool is_of_job(const char *name)
 {
-    static const char *const own[] = { "epochs",           "checkpoint", "resume", "max-drop",
-                                       "checkpoint-steps", "patience",   "valid",  NULL };
+    static const char *const own[] = {
+        "epochs",   "checkpoint", "resume", "max-drop", "checkpoint-steps",
+        "patience", "valid",      "ema",    NULL
+    };
 
     for (int i = 0; own[i]; i++)
         if (!strcmp(own[i], name))
@@ -44,6 +46,7 @@ int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
                                .path = of->path,
                                .set = { s->rest, NULL },
                                .tutor = of->teacher,
+                               .quantized = true, /* a lower default rate, as for quantization */
                                .keep_zeros = true };
     struct pare_given *given;
     int rc;

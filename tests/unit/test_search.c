@@ -12,7 +12,7 @@ static const double weights[] = { 500, 25000, 400000, 5000 };
 
 static struct pare_sparsity_space space_of(double target, int *order)
 {
-    struct pare_sparsity_space s = { weights, 4, target, order };
+    struct pare_sparsity_space s = { weights, 4, target, order, true };
 
     pare_sparsity_order(&s);
     return s;
