@@ -76,10 +76,6 @@ int pare_recipe_step_add(struct pare_arena *a, struct pare_recipe_steps *list,
 int pare_recipe_repeat(struct pare_arena *a, const struct pare_json *j, const struct pare_recipe *r,
                        struct pare_recipe_steps *list, struct pare_err *err);
 
-/* The sparsity of round i of n, from 1; the aim in a model of which the fraction c is gone. */
-double pare_repeat_sparsity(const char *schedule, double goal, int64_t i, int64_t n);
-double pare_repeat_aim(double t, double c);
-
 /* The record of the model that the step after step i reads, of which `run` has the results: that of
  * step i, or of the best round.  NULL: the same as step i. */
 struct json_t;

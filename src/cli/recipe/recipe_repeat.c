@@ -1,11 +1,10 @@
-/* recipe_repeat.c - {"repeat": N, ...} in a recipe: rounds of the same steps with a rising sparsity.
+/* recipe_repeat.c - {"repeat": N, ...} in a recipe: rounds of steps with a rising sparsity.
  *
  * A repeat becomes N times its steps when the recipe is parsed, so that checks, estimates, the run
  * record and --resume know nothing of it.  Its prune step gets the sparsity of the round.  After a
  * speedup, the fraction c of the channels is gone already, and the aim t of the round is
  * (t - c) / (1 - c) of those that are left.
  */
-#include <math.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -33,18 +32,13 @@ static const struct pare_opt repeat_keys[] = {
     PARE_OPT_END
 };
 
-double pare_repeat_sparsity(const char *schedule, double goal, int64_t i, int64_t n)
+static double sparsity_of(const char *schedule, double goal, int64_t i, int64_t n)
 {
     if (!strcmp(schedule, "lottery"))
         return pare_sparsity_rounds(goal, i, n);
     return pare_sparsity_times(strcmp(schedule, "linear") ? pare_sparsity_cubic
                                                           : pare_sparsity_linear,
                                goal, i, n);
-}
-
-double pare_repeat_aim(double t, double c)
-{
-    return c < 1 ? fmax(0, (t - c) / (1 - c)) : 0;
 }
 
 /* ---- parsing --------------------------------------------------------------------------------- */
@@ -152,13 +146,13 @@ int pare_recipe_repeat(struct pare_arena *a, const struct pare_json *j, const st
         PARE_TRY(pare_recipe_step_parse(a, &steps->item[i], &inner[i], err));
     PARE_TRY(find_prune(j, inner, n, &at, &shrinks, err));
     for (int64_t k = 1; k <= o.rounds; k++) {
-        double t = pare_repeat_sparsity(o.schedule, o.sparsity, k, o.rounds);
+        double t = sparsity_of(o.schedule, o.sparsity, k, o.rounds);
 
         for (int i = 0; i < n; i++) {
             struct pare_recipe_step s = inner[i];
 
             if (i == at)
-                PARE_TRY(set_sparsity(a, &s, shrinks ? pare_repeat_aim(t, gone) : t, err));
+                PARE_TRY(set_sparsity(a, &s, shrinks ? pare_sparsity_of_rest(t, gone) : t, err));
             if (i == n - 1 && k == o.rounds && !strcmp(o.keep, "best")) {
                 s.rounds = (int)o.rounds;
                 s.round_steps = n;
