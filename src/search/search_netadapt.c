@@ -174,9 +174,7 @@ static int run(struct pare_search *s, struct pare_err *err)
 
 const struct pare_search_kind pare_search_netadapt = {
     .algorithm = PARE_SEARCH_ALGORITHM(
-        "netadapt",
-        "Prune one layer after the other, always the one that costs the least accuracy after a "
-        "short fine-tuning.",
+        "netadapt", "Prune one layer at a time, always the one that costs the least accuracy.",
         opts, struct opts),
     .run = run,
 };

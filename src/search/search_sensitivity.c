@@ -166,9 +166,7 @@ static int run(struct pare_search *s, struct pare_err *err)
 
 const struct pare_search_kind pare_search_sensitivity = {
     .algorithm = PARE_SEARCH_ALGORITHM(
-        "sensitivity",
-        "Prune each layer in proportion to the sparsity at which the accuracy drops, measured "
-        "again after each round.",
+        "sensitivity", "Prune layers in proportion to the sparsity at which the accuracy drops.",
         opts, struct opts),
     .run = run,
 };
