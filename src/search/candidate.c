@@ -19,22 +19,26 @@ const char *pare_candidate_config(const struct pare_search *s, const double *spa
 const char *pare_candidate_config_with(const struct pare_search *s, const double *sparsity,
                                        const char *more)
 {
-    char *text = pare_strdup(s->arena, "[");
-    bool any = false;
+    const char **entry = pare_alloc(s->arena, (size_t)s->n_layers + 1, sizeof(*entry)), *all;
+    int n = 0;
 
-    for (int i = 0; i < s->n_layers && text; i++) {
+    for (int i = 0; i < s->n_layers && entry; i++) {
         const struct pare_search_layer *l = &s->layer[i];
+        const char *name = pare_json_quoted(s->arena, l->name);
         double v = sparsity[l->part];
 
         if (v < NOTHING)
             continue;
-        text = pare_sprintf(
-            s->arena, "%s%s{\"sparsity\": %.6f, \"op_types\": [\"%s\"], \"op_names\": [%s]%s}",
-            text, any ? ", " : "", v < 0.999999 ? v : 0.999999, l->type,
-            pare_json_quoted(s->arena, l->name), more);
-        any = true;
+        entry[n] = name ? pare_sprintf(s->arena,
+                                       "{\"sparsity\": %.6f, \"op_types\": [\"%s\"], "
+                                       "\"op_names\": [%s]%s}",
+                                       v < 0.999999 ? v : 0.999999, l->type, name, more)
+                        : NULL;
+        if (!entry[n++])
+            entry = NULL;
     }
-    return text ? pare_sprintf(s->arena, "%s]", text) : NULL;
+    all = entry ? pare_join(s->arena, entry, n, ", ") : NULL;
+    return all ? pare_sprintf(s->arena, "[%s]", all) : NULL;
 }
 
 int pare_candidate_open(struct pare_search *s, const double *sparsity, struct pare_compression **c,

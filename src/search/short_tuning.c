@@ -1,22 +1,19 @@
 /* short_tuning.c - fine-tuning of a candidate for a few steps, on items that are not held out. */
-#include <string.h>
-
 #include "search.h"
 
 #include "../base/arena.h"
 
-/* Options that are about the training of the job as a whole. */
-static bool is_of_job(const char *name)
+bool pare_search_is_of_job(const char *name)
 {
-    static const char *const own[] = {
-        "epochs",   "checkpoint", "resume", "max-drop", "checkpoint-steps",
-        "patience", "valid",      "ema",    NULL
-    };
+    static const char *const own[] = { "epochs", "checkpoint", "checkpoint_steps",
+                                       "resume", "max_drop",   "patience",
+                                       "valid",  "teacher",    "ema",
+                                       NULL };
 
     for (int i = 0; own[i]; i++)
-        if (!strcmp(own[i], name))
+        if (pare_search_same_name(own[i], name))
             return true;
-    return !strcmp(name, "max_drop") || !strcmp(name, "checkpoint_steps");
+    return false;
 }
 
 static int train(struct pare_finetune *f, int64_t steps, struct pare_err *err)
@@ -55,7 +52,7 @@ int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
         return pare_no_memory(err, "for a search");
     given = pare_alloc(f.arena, (size_t)of->n_given + 1, sizeof(*given));
     for (int i = 0; i < of->n_given && given; i++)
-        if (!is_of_job(of->given[i].name) && strcmp(of->given[i].name, "teacher") != 0)
+        if (!pare_search_is_of_job(of->given[i].name))
             given[f.n_given++] = of->given[i];
     f.given = given;
     rc = given ? train(&f, steps, err) : pare_no_memory(err, "for a search");

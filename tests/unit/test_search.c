@@ -138,7 +138,7 @@ static void test_parts_of_a_set_are_disjoint(void **state)
     pare_data_free(rest);
 }
 
-/* After a speedup, a round prunes a fraction of what is left; all rounds together reach the goal. */
+/* After a speedup, a round prunes a fraction of what is left; all rounds reach the goal. */
 static void test_rounds_reach_the_goal_after_speedup(void **state)
 {
     double left = 1, gone = 0;
