@@ -142,6 +142,21 @@ static double overall(const struct pare_search *s, const double *sparsity)
     return all > 0 ? gone / all : 0;
 }
 
+/* A copy of the masked model with new statistics of its normalizations: with the old ones, every
+ * candidate would be about as bad. */
+static int measure_copy(struct pare_search *s, double *performance, struct pare_err *err)
+{
+    struct pare_model *copy;
+    int rc;
+
+    PARE_TRY(pare_model_duplicate(s->model, &copy, err));
+    rc = pare_search_tune(s, copy, 0, err);
+    if (!rc)
+        rc = pare_candidate_measure(s, copy, performance, err);
+    pare_model_free(copy);
+    return rc;
+}
+
 static int measure(struct pare_search *s, const double *sparsity, double *performance,
                    struct pare_err *err)
 {
@@ -149,7 +164,8 @@ static int measure(struct pare_search *s, const double *sparsity, double *perfor
     int rc;
 
     PARE_TRY(pare_candidate_open(s, sparsity, &c, err));
-    rc = pare_candidate_measure(s, s->model, performance, err);
+    rc = pare_search_has_statistics(s) ? measure_copy(s, performance, err)
+                                       : pare_candidate_measure(s, s->model, performance, err);
     pare_candidate_close(c);
     return rc;
 }

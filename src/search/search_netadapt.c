@@ -54,7 +54,7 @@ static int make(struct adaptation *a, const double *sparsity, struct pare_model 
     s->model = *m;
     rc = pare_candidate_apply(s, sparsity, err);
     s->model = current;
-    if (!rc && a->o->finetune_steps)
+    if (!rc && (a->o->finetune_steps || pare_search_has_statistics(s)))
         rc = pare_search_tune(s, *m, a->o->finetune_steps, err);
     if (rc) {
         pare_model_free(*m);
