@@ -163,9 +163,9 @@ int pare_search_reach(struct pare_search *s, const double *from, const double *s
 /* Mask s->model permanently. */
 int pare_candidate_apply(struct pare_search *s, const double *sparsity, struct pare_err *err);
 
-/* Train a model for some steps, which may be 0, on the items that are not held out, with the options
- * of the job; weights that are 0 stay 0.  Then re-estimate the statistics of batch normalizations,
- * unless the option recalibrate is 0. */
+/* Train a model for some steps, which may be 0, on the items that are not held out, with the
+ * options of the job; weights that are 0 stay 0.  Then re-estimate the statistics of batch
+ * normalizations, unless the option recalibrate is 0. */
 int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
                      struct pare_err *err);
 
