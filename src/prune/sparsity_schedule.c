@@ -44,6 +44,11 @@ double pare_sparsity_rounds(double goal, int64_t i, int64_t n)
     return i >= n ? goal : 1 - pow(1 - goal, (double)i / (double)n);
 }
 
+double pare_sparsity_of_rest(double t, double c)
+{
+    return c < 1 && t > c ? (t - c) / (1 - c) : 0;
+}
+
 double pare_sparsity_window(int64_t step, int64_t warm, int64_t cool)
 {
     if (step <= warm)

@@ -33,6 +33,10 @@ int pare_sparsity_due(const struct pare_epochs *p,
 /* 1 - (1 - goal)^(i / n): each of n rounds removes the same fraction of the remaining units. */
 double pare_sparsity_rounds(double goal, int64_t i, int64_t n);
 
+/* The fraction to remove of what is left, so that t of all is gone, if c is gone already:
+ * (t - c) / (1 - c), at least 0. */
+double pare_sparsity_of_rest(double t, double c);
+
 /* 0 up to step `warm`, 1 from step `cool` on, the cubic curve in between. */
 double pare_sparsity_window(int64_t step, int64_t warm, int64_t cool);
 

@@ -19,22 +19,26 @@ const char *pare_candidate_config(const struct pare_search *s, const double *spa
 const char *pare_candidate_config_with(const struct pare_search *s, const double *sparsity,
                                        const char *more)
 {
-    char *text = pare_strdup(s->arena, "[");
-    bool any = false;
+    const char **entry = pare_alloc(s->arena, (size_t)s->n_layers + 1, sizeof(*entry)), *all;
+    int n = 0;
 
-    for (int i = 0; i < s->n_layers && text; i++) {
+    for (int i = 0; i < s->n_layers && entry; i++) {
         const struct pare_search_layer *l = &s->layer[i];
+        const char *name = pare_json_quoted(s->arena, l->name);
         double v = sparsity[l->part];
 
         if (v < NOTHING)
             continue;
-        text = pare_sprintf(
-            s->arena, "%s%s{\"sparsity\": %.6f, \"op_types\": [\"%s\"], \"op_names\": [%s]%s}",
-            text, any ? ", " : "", v < 0.999999 ? v : 0.999999, l->type,
-            pare_json_quoted(s->arena, l->name), more);
-        any = true;
+        entry[n] = name ? pare_sprintf(s->arena,
+                                       "{\"sparsity\": %.6f, \"op_types\": [\"%s\"], "
+                                       "\"op_names\": [%s]%s}",
+                                       v < 0.999999 ? v : 0.999999, l->type, name, more)
+                        : NULL;
+        if (!entry[n++])
+            entry = NULL;
     }
-    return text ? pare_sprintf(s->arena, "%s]", text) : NULL;
+    all = entry ? pare_join(s->arena, entry, n, ", ") : NULL;
+    return all ? pare_sprintf(s->arena, "[%s]", all) : NULL;
 }
 
 int pare_candidate_open(struct pare_search *s, const double *sparsity, struct pare_compression **c,
@@ -138,6 +142,21 @@ static double overall(const struct pare_search *s, const double *sparsity)
     return all > 0 ? gone / all : 0;
 }
 
+/* A copy of the masked model with new statistics of its normalizations: with the old ones, every
+ * candidate would be about as bad. */
+static int measure_copy(struct pare_search *s, double *performance, struct pare_err *err)
+{
+    struct pare_model *copy;
+    int rc;
+
+    PARE_TRY(pare_model_duplicate(s->model, &copy, err));
+    rc = pare_search_tune(s, copy, 0, err);
+    if (!rc)
+        rc = pare_candidate_measure(s, copy, performance, err);
+    pare_model_free(copy);
+    return rc;
+}
+
 static int measure(struct pare_search *s, const double *sparsity, double *performance,
                    struct pare_err *err)
 {
@@ -145,7 +164,8 @@ static int measure(struct pare_search *s, const double *sparsity, double *perfor
     int rc;
 
     PARE_TRY(pare_candidate_open(s, sparsity, &c, err));
-    rc = pare_candidate_measure(s, s->model, performance, err);
+    rc = pare_search_has_statistics(s) ? measure_copy(s, performance, err)
+                                       : pare_candidate_measure(s, s->model, performance, err);
     pare_candidate_close(c);
     return rc;
 }

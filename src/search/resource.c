@@ -49,6 +49,7 @@ static int count(struct pare_search *s, double *left, struct pare_err *err)
 int pare_search_gone(struct pare_search *s, const double *sparsity, double *gone,
                      struct pare_err *err)
 {
+    struct pare_mark m = pare_mark(s->arena); /* this is called often */
     struct pare_compression *c;
     double left = 0;
     int rc;
@@ -60,6 +61,7 @@ int pare_search_gone(struct pare_search *s, const double *sparsity, double *gone
     PARE_TRY(pare_candidate_open(s, sparsity, &c, err));
     rc = count(s, &left, err);
     pare_candidate_close(c);
+    pare_reset(s->arena, m);
     if (!rc)
         *gone = s->total > 0 ? 1 - left / s->total : 0;
     return rc;

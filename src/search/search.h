@@ -163,8 +163,9 @@ int pare_search_reach(struct pare_search *s, const double *from, const double *s
 /* Mask s->model permanently. */
 int pare_candidate_apply(struct pare_search *s, const double *sparsity, struct pare_err *err);
 
-/* Train a model for some steps on the items that are not held out, with the options of the job;
- * weights that are 0 stay 0. */
+/* Train a model for some steps, which may be 0, on the items that are not held out, with the
+ * options of the job; weights that are 0 stay 0.  Then re-estimate the statistics of batch
+ * normalizations, unless the option recalibrate is 0. */
 int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
                      struct pare_err *err);
 
@@ -195,11 +196,21 @@ struct pare_annealing {
     PARE_FLOAT("perturbation_magnitude", PARE_ANNEALING_AT(at, perturbation_magnitude), \
                "largest change of a sparsity in the first step", 0.35, 1e-9, 1), \
     PARE_FLAG("nni", PARE_ANNEALING_AT(at, nni), \
-              "NNI's rules: temperature fixed, and cooled after accepted candidates only", 0)
+              "NNI's rules: temperature fixed, cooled after accepted candidates only, a random " \
+              "start, larger layers get higher sparsities, which are of masked weights", 0)
 /* clang-format on */
 
 int pare_annealing_check(const struct pare_annealing *o, struct pare_err *err);
 int pare_annealing_run(struct pare_search *s, const struct pare_annealing *o, struct pare_err *err);
+
+/* Options that are about the training of the job as a whole, not about that of candidates. */
+bool pare_search_is_of_job(const char *name);
+
+/* In names of options, - and _ are equivalent. */
+bool pare_search_same_name(const char *a, const char *b);
+
+/* Does the model have statistics of batch normalizations, which masks make wrong? */
+bool pare_search_has_statistics(const struct pare_search *s);
 
 /* ---- searches ------------------------------------------------------------------------------- */
 

@@ -5,8 +5,11 @@
  *
  * NNI's temperatures are 100 to 20, but accuracies are in [0, 1], so it accepts everything: with
  * nni=true this is a random walk of about 17 draws that remembers the best one.  The default
- * derives T0 from the differences of the first perturbations, ends at T0 / 100, and cools after
- * every candidate instead of every accepted one, so that the number of candidates is known.
+ *   - derives T0 from the differences of the first perturbations, ends at T0 / 100, and cools after
+ *     every candidate instead of every accepted one, so that the number of candidates is known;
+ *   - starts with the same sparsity for all, so that the result is not worse on the held-out items;
+ *   - lets a small layer have a higher sparsity than a large one;
+ *   - scales the sparsities to what speedup really removes, instead of what is masked.
  */
 #include <math.h>
 #include <string.h>
@@ -18,6 +21,7 @@
 
 #define FIRST 5     /* perturbations that T0 is derived from */
 #define HOTTEST 100 /* T0 / the last temperature */
+#define ATTEMPTS 20 /* to perturb */
 #define STUCK 1000  /* candidates without an accepted one after which a search ends */
 
 struct opts {
@@ -48,6 +52,7 @@ struct walk {
     const struct pare_annealing *o;
     struct pare_sparsity_space space;
     double *now, *next; /* sparsities by part */
+    double *zero, *raw; /* for scaling */
     double performance; /* of `now` */
     double t, first, last;
     bool fixed;
@@ -62,19 +67,67 @@ static void move(struct walk *w, double performance)
     w->performance = performance;
 }
 
-static int start(struct walk *w, struct pare_err *err)
+/* Scale `v` to the target by what is really removed. */
+static int reach(struct walk *w, double *v, bool *reached, struct pare_err *err)
+{
+    struct pare_search *s = w->s;
+
+    *reached = true;
+    if (w->o->nni)
+        return 0;
+    memcpy(w->raw, v, (size_t)s->n * sizeof(*v));
+    return pare_search_reach(s, w->zero, w->raw, s->target, v, reached, err);
+}
+
+static int perturb(struct walk *w, double most, struct pare_err *err)
+{
+    bool reached = false;
+
+    for (int i = 0; i < ATTEMPTS && !reached; i++) {
+        pare_sparsity_perturb(&w->space, &w->s->rng, most, w->now, w->next);
+        PARE_TRY(reach(w, w->next, &reached, err));
+    }
+    if (!reached)
+        memcpy(w->next, w->now, (size_t)w->s->n * sizeof(*w->next));
+    return 0;
+}
+
+static int allocate(struct walk *w, struct pare_err *err)
 {
     struct pare_search *s = w->s;
     size_t n = (size_t)s->n + 1;
 
     w->space = (struct pare_sparsity_space){ s->weight, s->n, s->target,
-                                             pare_alloc(s->arena, n, sizeof(int)) };
+                                             pare_alloc(s->arena, n, sizeof(int)), w->o->nni };
     w->now = pare_alloc(s->arena, n, sizeof(double));
     w->next = pare_alloc(s->arena, n, sizeof(double));
-    if (!w->space.order || !w->now || !w->next)
-        return pare_no_memory(err, "for a search");
+    w->zero = pare_alloc(s->arena, n, sizeof(double));
+    w->raw = pare_alloc(s->arena, n, sizeof(double));
+    return w->space.order && w->now && w->next && w->zero && w->raw
+               ? 0
+               : pare_no_memory(err, "for a search");
+}
+
+static int start(struct walk *w, struct pare_err *err)
+{
+    struct pare_search *s = w->s;
+    bool reached = true;
+    double none;
+
+    PARE_TRY(allocate(w, err));
     pare_sparsity_order(&w->space);
-    pare_sparsity_draw(&w->space, &s->rng, w->now);
+    if (w->o->nni) {
+        pare_sparsity_draw(&w->space, &s->rng, w->now);
+    } else {
+        PARE_TRY(pare_search_gone(s, w->zero, &none, err)); /* counts the original */
+        for (int i = 0; i < s->n; i++)
+            w->now[i] = s->target;
+        PARE_TRY(reach(w, w->now, &reached, err));
+    }
+    if (!reached)
+        return pare_fail(err, PARE_ECONFIG,
+                         "sparsity is %g, but these layers are a smaller part of the model",
+                         s->target);
     w->t = w->first = w->o->start_temperature;
     w->last = w->o->stop_temperature;
     s->most = s->tried + 1 + (w->fixed ? 0 : FIRST) +
@@ -89,7 +142,7 @@ static int find_temperature(struct walk *w, struct pare_err *err)
     double sum = 0, base = w->performance, p;
 
     for (int i = 0; i < FIRST; i++) {
-        pare_sparsity_perturb(&w->space, &w->s->rng, w->o->perturbation_magnitude, w->now, w->next);
+        PARE_TRY(perturb(w, w->o->perturbation_magnitude, err));
         PARE_TRY(pare_candidate_try(w->s, w->next, &p, err));
         sum += fabs(p - base) / FIRST;
     }
@@ -112,8 +165,7 @@ int pare_annealing_run(struct pare_search *s, const struct pare_annealing *o, st
         bool accepted;
         double p;
 
-        pare_sparsity_perturb(&w.space, &s->rng, w.t / w.first * o->perturbation_magnitude, w.now,
-                              w.next);
+        PARE_TRY(perturb(&w, w.t / w.first * o->perturbation_magnitude, err));
         PARE_TRY(pare_candidate_try(s, w.next, &p, err));
         accepted = pare_annealing_accepts(pare_search_worse(s, p, w.performance), w.t,
                                           pare_rng_uniform(&s->rng));

@@ -72,20 +72,14 @@ static int admm_options(struct pare_search *s, const struct opts *o, struct pare
                : pare_no_memory(err, "for a search");
 }
 
+/* "name=value name=value"; of training: without what is about the job as a whole. */
 static const char *words(struct pare_arena *a, const struct pare_given *g, int n, bool training)
 {
-    static const char *const not [] = { "epochs",   "checkpoint", "resume",  "max-drop",
-                                        "max_drop", "valid",      "teacher", NULL };
     const char *text = "";
 
-    for (int i = 0; i < n && text; i++) {
-        bool skip = false;
-
-        for (int k = 0; training && not [k]; k++)
-            skip |= !strcmp(g[i].name, not [k]);
-        if (!skip)
+    for (int i = 0; i < n && text; i++)
+        if (!training || !pare_search_is_of_job(g[i].name))
             text = pare_sprintf(a, "%s%s%s=%s", text, *text ? " " : "", g[i].name, g[i].text);
-    }
     return text;
 }
 
@@ -155,6 +149,7 @@ static int run(struct pare_search *s, struct pare_err *err)
         if (i == o->num_iterations)
             break;
         PARE_TRY(next_model(s, i, err));
+        s->total = 0; /* fractions are of this model */
         PARE_TRY(pare_search_layers(s, err));
     }
     if (o->num_iterations > 1) {

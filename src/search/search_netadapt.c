@@ -54,7 +54,7 @@ static int make(struct adaptation *a, const double *sparsity, struct pare_model 
     s->model = *m;
     rc = pare_candidate_apply(s, sparsity, err);
     s->model = current;
-    if (!rc && a->o->finetune_steps)
+    if (!rc && (a->o->finetune_steps || pare_search_has_statistics(s)))
         rc = pare_search_tune(s, *m, a->o->finetune_steps, err);
     if (rc) {
         pare_model_free(*m);
@@ -174,9 +174,7 @@ static int run(struct pare_search *s, struct pare_err *err)
 
 const struct pare_search_kind pare_search_netadapt = {
     .algorithm = PARE_SEARCH_ALGORITHM(
-        "netadapt",
-        "Prune one layer after the other, always the one that costs the least accuracy after a "
-        "short fine-tuning.",
+        "netadapt", "Prune one layer at a time, always the one that costs the least accuracy.",
         opts, struct opts),
     .run = run,
 };

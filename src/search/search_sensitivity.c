@@ -3,7 +3,8 @@
  * Each round prunes every part alone to 0.1, 0.2, ... 0.9 of what is left of it; p is the first
  * sparsity at which the accuracy drops by more than acc_drop_threshold, or the last one.  Then all
  * parts are pruned by k * p of what is left of them, with the k for which the model loses
- * sparsity_per_iter of the resource.
+ * sparsity_per_iter of the resource.  Without fine-tuning, the same sparsity for all is a candidate
+ * as well.
  */
 #include <math.h>
 #include <string.h>
@@ -116,8 +117,26 @@ static int one_round(struct rounds *r, struct pare_err *err)
     return write_checkpoint(r, s->best_performance, err);
 }
 
+/* The same sparsity for all: the result if the proportions are not better than that. */
+static int try_uniform(struct rounds *r, struct pare_err *err)
+{
+    struct pare_search *s = r->s;
+    bool reached;
+    double p;
+
+    for (int i = 0; i < s->n; i++)
+        r->proportion[i] = 1;
+    PARE_TRY(pare_search_reach(s, r->now, r->proportion, s->target, r->next, &reached, err));
+    if (!reached)
+        return pare_fail(err, PARE_ECONFIG,
+                         "sparsity is %g, but these layers are a smaller part of the model",
+                         s->target);
+    return pare_candidate_try(s, r->next, &p, err);
+}
+
 static int run(struct pare_search *s, struct pare_err *err)
 {
+    double uniform;
     size_t n = (size_t)s->n + 1;
     struct rounds r = { .s = s,
                         .o = (const struct opts *)s->o,
@@ -128,9 +147,15 @@ static int run(struct pare_search *s, struct pare_err *err)
     if (!r.now || !r.next || !r.proportion)
         return pare_no_memory(err, "for a search");
     PARE_TRY(pare_search_gone(s, r.now, &r.gone, err));
+    PARE_TRY(try_uniform(&r, err));
+    uniform = s->best_performance;
     s->most = (int64_t)ceil(s->target / r.o->sparsity_per_iter) * (s->n * LEVELS + 2);
     while (r.gone < s->target - 1e-3 && r.number < MOST_ROUNDS)
         PARE_TRY(one_round(&r, err));
+    if (!r.o->finetune_steps && pare_search_better(s, uniform, s->best_performance)) {
+        s->best_performance = uniform;
+        return 0;
+    }
     memcpy(s->best, r.now, (size_t)s->n * sizeof(*s->best));
     if (r.o->finetune_steps) { /* else the original's weights are the same */
         s->found = s->model;
@@ -141,9 +166,7 @@ static int run(struct pare_search *s, struct pare_err *err)
 
 const struct pare_search_kind pare_search_sensitivity = {
     .algorithm = PARE_SEARCH_ALGORITHM(
-        "sensitivity",
-        "Prune each layer in proportion to the sparsity at which the accuracy drops, measured "
-        "again after each round.",
+        "sensitivity", "Prune layers in proportion to the sparsity at which the accuracy drops.",
         opts, struct opts),
     .run = run,
 };

@@ -24,8 +24,7 @@ const struct pare_algorithm *const pare_searches[] = {
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* In names, - and _ are equivalent. */
-static bool same_name(const char *a, const char *b)
+bool pare_search_same_name(const char *a, const char *b)
 {
     for (; *a && *b; a++, b++)
         if (*a != *b && !((*a == '-' || *a == '_') && (*b == '-' || *b == '_')))
@@ -44,7 +43,7 @@ static const struct pare_search_kind *kind_of(const struct pare_prune_job *j)
 const char *pare_search_base(const struct pare_prune_job *j)
 {
     for (int i = j->n_given - 1; i >= 0; i--)
-        if (same_name(j->given[i].name, "base_algo"))
+        if (pare_search_same_name(j->given[i].name, "base_algo"))
             return j->given[i].text;
     return "l1";
 }
@@ -162,6 +161,11 @@ static int number_parts(struct pare_search *s, struct pare_compression *c, const
 
         if (l->is_second)
             continue;
+        if (l->prune->goal.pattern || strcmp(l->prune->goal.granularity, "default") != 0)
+            return pare_fail(err, PARE_ECONFIG,
+                             "layer '%s': the config_list of a search has only sparsities, and the "
+                             "granularity is that of base_algo",
+                             l->info.name);
         s->channels |= pare_layer_by_channels(l);
         if (number[part[i]] < 0)
             number[part[i]] = s->n++;
@@ -219,7 +223,8 @@ static const char *add_given(struct pare_arena *a, const char *text, const struc
                              int n)
 {
     for (int i = 0; i < n && text; i++)
-        if (!same_name(g[i].name, "experiment_data_dir") && !same_name(g[i].name, "threads"))
+        if (!pare_search_same_name(g[i].name, "experiment_data_dir") &&
+            !pare_search_same_name(g[i].name, "threads") && !pare_search_is_of_job(g[i].name))
             text = pare_sprintf(a, "%s, %s: %s", text, pare_json_quoted(a, g[i].name),
                                 pare_json_quoted(a, g[i].text));
     return text;

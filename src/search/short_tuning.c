@@ -1,37 +1,52 @@
-/* short_tuning.c - fine-tuning of a candidate for a few steps, on items that are not held out. */
-#include <string.h>
-
+/* short_tuning.c - fine-tuning of a candidate for a few steps, and new statistics of its batch
+ * normalizations, on items that are not held out. */
 #include "search.h"
 
 #include "../base/arena.h"
+#include "../train/recalibrate.h"
 
-/* Options that are about the training of the job as a whole. */
-static bool is_of_job(const char *name)
+bool pare_search_is_of_job(const char *name)
 {
-    static const char *const own[] = { "epochs",           "checkpoint", "resume", "max-drop",
-                                       "checkpoint-steps", "patience",   "valid",  NULL };
+    static const char *const own[] = { "epochs", "checkpoint", "checkpoint_steps",
+                                       "resume", "max_drop",   "patience",
+                                       "valid",  "teacher",    "ema",
+                                       NULL };
 
     for (int i = 0; own[i]; i++)
-        if (!strcmp(own[i], name))
+        if (pare_search_same_name(own[i], name))
             return true;
-    return !strcmp(name, "max_drop") || !strcmp(name, "checkpoint_steps");
+    return false;
 }
 
 static int train(struct pare_finetune *f, int64_t steps, struct pare_err *err)
 {
-    struct pare_train_conf *k;
-    int64_t batch, each;
+    struct pare_train_conf *k = &f->options->train;
+    int64_t batch = k->batch ? k->batch : f->data[0]->opts.batch;
+    int64_t each = batch > 0 ? (f->data[0]->n + batch - 1) / batch : 1;
 
-    PARE_TRY(pare_finetune_options(f, err));
-    PARE_TRY(pare_finetune_open(f, err));
-    k = &f->options->train;
-    batch = k->batch ? k->batch : f->data[0]->opts.batch;
-    each = batch > 0 ? (f->data[0]->n + batch - 1) / batch : 1;
     k->max_steps = steps;
     k->epochs = (steps + each - 1) / each;
     k->checkpoint = NULL;
     k->keep_best = false;
     return pare_finetune_train(f, err);
+}
+
+static int tune(struct pare_finetune *f, int64_t steps, struct pare_err *err)
+{
+    int64_t done;
+
+    PARE_TRY(pare_finetune_options(f, err));
+    PARE_TRY(pare_finetune_open(f, err));
+    if (steps)
+        PARE_TRY(train(f, steps, err));
+    return pare_finetune_recalibrate(f, NULL, NULL, &done, err);
+}
+
+bool pare_search_has_statistics(const struct pare_search *s)
+{
+    const struct pare_finetune *f = &s->job->tune;
+
+    return f->trainer && f->options->c.recalibrate > 0 && pare_recalibrate_count(f->trainer);
 }
 
 int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
@@ -44,6 +59,7 @@ int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
                                .path = of->path,
                                .set = { s->rest, NULL },
                                .tutor = of->teacher,
+                               .quantized = true, /* a lower default rate, as for quantization */
                                .keep_zeros = true };
     struct pare_given *given;
     int rc;
@@ -52,10 +68,10 @@ int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
         return pare_no_memory(err, "for a search");
     given = pare_alloc(f.arena, (size_t)of->n_given + 1, sizeof(*given));
     for (int i = 0; i < of->n_given && given; i++)
-        if (!is_of_job(of->given[i].name) && strcmp(of->given[i].name, "teacher") != 0)
+        if (!pare_search_is_of_job(of->given[i].name))
             given[f.n_given++] = of->given[i];
     f.given = given;
-    rc = given ? train(&f, steps, err) : pare_no_memory(err, "for a search");
+    rc = given ? tune(&f, steps, err) : pare_no_memory(err, "for a search");
     pare_finetune_close(&f);
     pare_arena_free(f.arena);
     return rc;

@@ -21,7 +21,7 @@ void pare_sparsity_order(struct pare_sparsity_space *s)
 /* The smallest number for the part with the least weight, and so on. */
 static void sort_by_weight(const struct pare_sparsity_space *s, double *v)
 {
-    for (int i = 1; i < s->n; i++) {
+    for (int i = 1; i < s->n && s->sorted; i++) {
         double x = v[s->order[i]];
         int k = i;
 

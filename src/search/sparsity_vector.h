@@ -1,7 +1,5 @@
 /* sparsity_vector.h - vectors of sparsities with a given overall sparsity: draw, perturb, rescale;
  * and the rule by which simulated annealing accepts a worse one.
- *
- * As in NNI, the part with the most weights has the highest sparsity, and so on.
  */
 #ifndef PARE_SEARCH_SPARSITY_VECTOR_H
 #define PARE_SEARCH_SPARSITY_VECTOR_H
@@ -13,6 +11,7 @@ struct pare_sparsity_space {
     int n;
     double target; /* overall, in (0, 1) */
     int *order;    /* (n) parts by ascending weight: set by pare_sparsity_order() */
+    bool sorted;   /* as in NNI: the part with the most weight has the highest sparsity, ... */
 };
 
 void pare_sparsity_order(struct pare_sparsity_space *s);
@@ -21,8 +20,8 @@ void pare_sparsity_order(struct pare_sparsity_space *s);
  * share of all weights.  False: not possible, or one becomes 1 or more. */
 bool pare_sparsity_rescale(const struct pare_sparsity_space *s, double *v);
 
-/* Numbers in [low, 1), of which `low` approaches 1 by 5 % with each rejected draw, sorted so that
- * larger parts get larger ones, and rescaled. */
+/* Numbers in [low, 1), of which `low` approaches 1 by 5 % with each rejected draw, sorted if
+ * the space is, and rescaled. */
 void pare_sparsity_draw(const struct pare_sparsity_space *s, struct pare_rng *rng, double *v);
 
 /* Add numbers in (-most, most), clip at 0, sort, rescale; try again if that is not possible, at

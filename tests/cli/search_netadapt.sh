@@ -51,6 +51,8 @@ search netadapt-a sensitivity || echo "exit code $?"
 search x auto_compress --base-algo level || echo "exit code $?"
 search x netadapt --sparsity-per-iteration 2 || echo "exit code $?"
 search y netadapt --sparsity 0.9999 --finetune-steps 0 || echo "exit code $?"
+pare prune t.onnx --pruner netadapt --config '[{"sparsity": 0.5, "op_names": ["fc1"], "granularity": "element"}]' --data digits \
+    -q -o e.onnx 2>&1
 echo "a config_list:"
 pare prune t.onnx --pruner netadapt --config '[{"sparsity": 0.3, "op_names": ["conv2", "fc1"]}]' --finetune-steps 0 --data digits \
     --limit 600 --threads 1 -q --json -o e.onnx 2>/dev/null | grep -c '"asked"'

@@ -83,7 +83,7 @@ train="train m.onnx --data digits --limit 32 --epochs 2 --threads 1 --quiet -o o
     --checkpoint c.safetensors"
 try train "out.onnx c.safetensors" $train
 try prune "out.onnx o.pth" prune m.onnx --pruner l1 --sparsity 0.5 -o out.onnx --masks o.pth
-try search "out.onnx h/search_history.csv h/search_result.json" prune m.onnx --pruner simulated_annealing --sparsity 0.5 --data digits \
+try search "out.onnx" prune m.onnx --pruner simulated_annealing --sparsity 0.5 --data digits \
     --limit 50 --threads 1 --cool-down-rate 0.05 --experiment-data-dir h -q -o out.onnx
 try quantize "out.onnx" quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
 try apply "out.onnx" apply m.onnx --masks k.pth -o out.onnx

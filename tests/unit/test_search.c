@@ -4,15 +4,18 @@
 #include <math.h>
 #include <string.h>
 
+#include <pare/compress.h>
+
 #include "base/rng.h"
 #include "data/data.h"
+#include "prune/sparsity_schedule.h"
 #include "search/sparsity_vector.h"
 
 static const double weights[] = { 500, 25000, 400000, 5000 };
 
 static struct pare_sparsity_space space_of(double target, int *order)
 {
-    struct pare_sparsity_space s = { weights, 4, target, order };
+    struct pare_sparsity_space s = { weights, 4, target, order, true };
 
     pare_sparsity_order(&s);
     return s;
@@ -135,6 +138,81 @@ static void test_parts_of_a_set_are_disjoint(void **state)
     pare_data_free(rest);
 }
 
+/* After a speedup, a round prunes a fraction of what is left; all rounds reach the goal. */
+static void test_rounds_reach_the_goal_after_speedup(void **state)
+{
+    double left = 1, gone = 0;
+
+    (void)state;
+    for (int64_t i = 1; i <= 5; i++) {
+        double t = pare_sparsity_rounds(0.9, i, 5);
+
+        left *= 1 - pare_sparsity_of_rest(t, gone);
+        gone = t;
+        assert_true(fabs(left - (1 - t)) < 1e-12);
+    }
+    assert_true(fabs(left - 0.1) < 1e-12);
+    assert_true(fabs(pare_sparsity_of_rest(0.75, 0.5) - 0.5) < 1e-15);
+    assert_true(pare_sparsity_of_rest(0.4, 0.5) == 0); /* more is gone already */
+    assert_true(pare_sparsity_of_rest(1, 1) == 0);
+}
+
+static bool count_progress(void *user, const struct pare_progress *p)
+{
+    *(int *)user += !strcmp(p->what, "search");
+    return true;
+}
+
+static bool cancel(void *user, const struct pare_progress *p)
+{
+    (void)user;
+    return strcmp(p->what, "search") != 0;
+}
+
+static void test_searches_from_c(void **state)
+{
+    static const char *const names[][2] = {
+        { "simulated_annealing", "cool_down_rate=0.3 eval_items=50" },
+        { "sensitivity", "sparsity_per_iter=0.3 eval_items=50" },
+        { "netadapt", "sparsity_per_iteration=0.2 finetune_steps=2 eval_items=50" },
+        { "auto_compress", "num_iterations=2 admm_num_iterations=1 cool_down_rate=0.3" },
+    };
+    const int64_t chw[3] = { 1, 8, 8 };
+    struct pare_data *data;
+    struct pare_err err;
+
+    (void)state;
+    assert_int_equal(pare_data_open("digits", "train", &(struct pare_data_opts){ .limit = 300 },
+                                    &data, &err),
+                     0);
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        int calls = 0;
+        struct pare_prune_opts o = { .size = sizeof(o),
+                                     .pruner = names[i][0],
+                                     .settings = names[i][1],
+                                     .sparsity = 0.4,
+                                     .tuning = { .data = data, .settings = "threads=1" },
+                                     .speedup = true,
+                                     .progress = count_progress,
+                                     .user = &calls };
+        struct pare_prune_report r;
+        struct pare_model *m, *small;
+
+        assert_int_equal(pare_model_new("lenet", chw, 10, 1, &m, &err), 0);
+        if (pare_prune(m, &o, &small, &r, &err))
+            fail_msg("%s: %s", names[i][0], err.msg);
+        assert_true(calls > 3);
+        assert_true(r.params_left < r.params);
+        pare_model_free(small);
+        o.progress = cancel;
+        assert_int_equal(pare_prune(m, &o, &small, &r, &err), PARE_ECANCEL);
+        o.tuning.data = NULL;
+        assert_int_equal(pare_prune(m, &o, &small, &r, &err), PARE_ECONFIG);
+        pare_model_free(m);
+    }
+    pare_data_free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +220,8 @@ int main(void)
         cmocka_unit_test(test_rescale_reaches_the_target),
         cmocka_unit_test(test_draws_are_feasible_and_sorted),
         cmocka_unit_test(test_annealing_accepts_by_temperature),
+        cmocka_unit_test(test_rounds_reach_the_goal_after_speedup),
+        cmocka_unit_test(test_searches_from_c),
         cmocka_unit_test(test_parts_of_a_set_are_disjoint),
     };
 

@@ -426,8 +426,8 @@ static int run_or_skip_step(struct job *j, int i, struct pare_err *err)
         json_decref(step);
         return at_step(j, i, rc, err);
     }
-    facts = json_object_get(step, "model");
     json_array_append_new(json_object_get(j->run, "steps"), step);
+    facts = pare_recipe_next(&j->r, i, j->run);
     if (facts) {
         j->at = json_string_value(json_object_get(facts, "path"));
         snprintf(j->at_sha, sizeof(j->at_sha), "%s",
@@ -630,7 +630,7 @@ const struct pare_command pare_command_compress = {
     .more = "A recipe is a JSON object: \"model\", \"data\", \"valid\", \"output\", \"run\",\n"
             "\"seed\", \"threads\", \"seconds\", options of the data set (\"resize\", \"norm\"),\n"
             "and \"steps\", a list of objects with \"step\": prune, finetune, distil,\n"
-            "recalibrate, speedup, quantize, export, evaluate, sensitivity.\n"
+            "recalibrate, speedup, quantize, export, evaluate, sensitivity; or \"repeat\".\n"
             "The other keys of a step are the options of its command: prune, train (three),\n"
             "speedup, quantize, export, eval, analyze; see 'pare help COMMAND'.\n"
             "  {\"model\": \"net.onnx\", \"data\": \"digits\", \"output\": \"small.onnx\",\n"

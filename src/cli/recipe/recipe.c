@@ -110,8 +110,8 @@ static int find_kind(const struct pare_json *j, const char *name, struct pare_re
                                    sizeof(hint)));
 }
 
-static int parse_step(struct pare_arena *a, const struct pare_json *j, struct pare_recipe_step *s,
-                      struct pare_err *err)
+int pare_recipe_step_parse(struct pare_arena *a, const struct pare_json *j,
+                           struct pare_recipe_step *s, struct pare_err *err)
 {
     const struct pare_json *kind = pare_json_get(j, "step");
     int cap = 0;
@@ -156,9 +156,23 @@ static int check_order(const struct pare_recipe *r, int i, struct pare_err *err)
     return 0;
 }
 
+int pare_recipe_step_add(struct pare_arena *a, struct pare_recipe_steps *list,
+                         const struct pare_recipe_step *s, struct pare_err *err)
+{
+    if (list->n >= 99)
+        return pare_fail(err, PARE_ELIMIT,
+                         "\"steps\" has more than 99 steps, counting each round of a repeat");
+    list->step = pare_grow(a, list->step, list->n, &list->cap, sizeof(*list->step));
+    if (!list->step)
+        return pare_no_memory(err, "for the recipe");
+    list->step[list->n++] = *s;
+    return 0;
+}
+
 static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct pare_recipe *r,
                        struct pare_err *err)
 {
+    struct pare_recipe_steps list = { 0 };
     bool masked = false;
 
     if (!j || j->kind != PARE_JSON_LIST || !j->n)
@@ -166,15 +180,21 @@ static int parse_steps(struct pare_arena *a, const struct pare_json *j, struct p
                          !j                          ? "missing"
                          : j->kind == PARE_JSON_LIST ? "empty"
                                                      : pare_json_kind_name(j->kind));
-    if (j->n > 99)
-        return pare_fail(err, PARE_ELIMIT, "\"steps\" has %d steps, at most 99 are allowed", j->n);
-    r->step = pare_alloc(a, (size_t)j->n, sizeof(*r->step));
-    if (!r->step)
-        return pare_no_memory(err, "for the recipe");
-    for (r->n_steps = 0; r->n_steps < j->n; r->n_steps++) {
+    for (int i = 0; i < j->n; i++) {
+        const struct pare_json *v = &j->item[i];
+        struct pare_recipe_step s = { 0 };
+
+        if (pare_json_get(v, "repeat")) {
+            PARE_TRY(pare_recipe_repeat(a, v, r, &list, err));
+            continue;
+        }
+        PARE_TRY(pare_recipe_step_parse(a, v, &s, err));
+        PARE_TRY(pare_recipe_step_add(a, &list, &s, err));
+    }
+    r->step = list.step;
+    for (; r->n_steps < list.n; r->n_steps++) {
         struct pare_recipe_step *s = &r->step[r->n_steps];
 
-        PARE_TRY(parse_step(a, &j->item[r->n_steps], s, err));
         PARE_TRY(check_order(r, r->n_steps, err));
         if (!strcmp(s->cmd->name, "prune") || !strcmp(s->cmd->name, "speedup"))
             masked = !strcmp(s->cmd->name, "prune");

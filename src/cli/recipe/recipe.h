@@ -24,6 +24,16 @@ struct pare_recipe_step {
     struct pare_given *given; /* keys and values */
     int n_given;
     bool keep_zeros; /* the model has masked weights, which must stay 0 */
+
+    /* The last step of a repeat that keeps the best round: rounds, and steps of each.  0: it is
+     * not. */
+    int rounds, round_steps;
+};
+
+/* A list of steps that grows. */
+struct pare_recipe_steps {
+    struct pare_recipe_step *step;
+    int n, cap;
 };
 
 struct pare_recipe {
@@ -55,6 +65,21 @@ extern const struct pare_step_kind pare_step_kinds[];
 /* Parse and check a recipe.  Errors name the file, the line and the step. */
 int pare_recipe_parse(struct pare_arena *a, const char *path, const char *text, size_t len,
                       struct pare_recipe *r, struct pare_err *err);
+
+/* Parse one step, add it; at most 99 steps are allowed. */
+int pare_recipe_step_parse(struct pare_arena *a, const struct pare_json *j,
+                           struct pare_recipe_step *s, struct pare_err *err);
+int pare_recipe_step_add(struct pare_arena *a, struct pare_recipe_steps *list,
+                         const struct pare_recipe_step *s, struct pare_err *err);
+
+/* Add all rounds of {"repeat": N, "sparsity": s, "steps": [...]} (recipe_repeat.c). */
+int pare_recipe_repeat(struct pare_arena *a, const struct pare_json *j, const struct pare_recipe *r,
+                       struct pare_recipe_steps *list, struct pare_err *err);
+
+/* The record of the model that the step after step i reads, of which `run` has the results: that of
+ * step i, or of the best round.  NULL: the same as step i. */
+struct json_t;
+struct json_t *pare_recipe_next(const struct pare_recipe *r, int i, struct json_t *run);
 
 #define PARE_RECIPE_DATA_KEYS 32 /* more than there are options of data sets */
 

@@ -44,6 +44,8 @@ int pare_record_check_drop(const struct pare_recipe *r, const json_t *run, const
         after = metrics(model);
         good = is_within(r, &before, model) ? model : good;
     }
+    if (json_object_get(run, "kept"))
+        after = metrics(json_object_get(run, "kept"));
     drop = pare_accuracy_drop(&before, &after);
     if (r->max_drop < 0 && drop > PARE_DROP_WARNING) {
         pare_put_warning();

@@ -31,12 +31,12 @@ QUANTIZERS: Dict[str, str] = {
     "ObserverQuantizer": "ptq", "PtqQuantizer": "ptq",
 }
 
-# Names of NNI that search for sparsities; the library has no counterpart under a class.
+# Names of NNI that search for sparsities: the library has them as pruners of pare.prune(), not as classes.
 ABSENT: Dict[str, str] = {
-    "SimulatedAnnealingPruner": "pare analyze sensitivity, then op_names with different sparsities",
-    "NetAdaptPruner": "pare analyze sensitivity, then op_names with different sparsities",
-    "SensitivityPruner": "pare analyze sensitivity, then op_names with different sparsities",
-    "AutoCompressPruner": "pare.compress()",
+    "SimulatedAnnealingPruner": "pare.prune(..., pruner='simulated_annealing')",
+    "NetAdaptPruner": "pare.prune(..., pruner='netadapt')",
+    "SensitivityPruner": "pare.prune(..., pruner='sensitivity')",
+    "AutoCompressPruner": "pare.prune(..., pruner='auto_compress')",
     "AMCPruner": "pare.compress()",
 }
 
