@@ -13,6 +13,7 @@ PARE_NO_MAX = 1e300
 PARE_NOT_YET = -1
 PARE_QUANT_SITES = 3
 PARE_METRIC_VALUES = 8
+PARE_HASH_TEXT = 65
 PARE_CHECK_WORST = 3
 
 # enum pare_code
@@ -233,6 +234,18 @@ class pare_agreement_opts(Structure):
 
 
 class pare_agreement(Structure):
+    pass
+
+
+class pare_paired_opts(Structure):
+    pass
+
+
+class pare_paired(Structure):
+    pass
+
+
+class pare_certificate(Structure):
     pass
 
 
@@ -484,7 +497,21 @@ pare_agreement_opts._fields_ = [("size", c_size_t), ("threads", c_int), ("batch"
 
 pare_agreement._fields_ = [("n", c_int64), ("snr", c_double), ("cosine", c_double),
     ("max_difference", c_double), ("same_top1", c_double), ("unequal", c_int64), ("runs", c_int64),
-    ("rows", c_int64), ("reference_rows", c_int64)]
+    ("rows", c_int64), ("reference_rows", c_int64), ("kl", c_double)]
+
+pare_paired_opts._fields_ = [("size", c_size_t), ("threads", c_int), ("batch", c_int64),
+    ("progress", pare_progress_fn), ("user", c_void_p), ("confidence", c_double), ("early", c_bool),
+    ("max_drop", c_double)]
+
+pare_paired._fields_ = [("n", c_int64), ("right", c_int64), ("b", c_int64), ("d", c_int64),
+    ("drop", c_double), ("error", c_double), ("bound", c_double), ("classes", c_int64),
+    ("worst", c_int64), ("worst_drop", c_double), ("class_bound", c_double), ("decided", c_int),
+    ("data_sha256", (c_char * PARE_HASH_TEXT))]
+
+pare_certificate._fields_ = [("original_sha256", (c_char * PARE_HASH_TEXT)),
+    ("model_sha256", (c_char * PARE_HASH_TEXT)), ("data_sha256", (c_char * PARE_HASH_TEXT)),
+    ("n", c_int64), ("b", c_int64), ("d", c_int64), ("right", c_int64), ("drop", c_double),
+    ("bound", c_double), ("confidence", c_double), ("version", (c_char * 32))]
 
 pare_training_opts._fields_ = [("size", c_size_t), ("data", c_void_p), ("valid", c_void_p),
     ("given", POINTER(pare_given)), ("n_given", c_int), ("settings", c_char_p),
@@ -748,6 +775,11 @@ FUNCTIONS = {
         POINTER(pare_metrics), POINTER(pare_err)]),
     "pare_compare": (c_int, [c_void_p, c_void_p, c_void_p, POINTER(pare_agreement_opts),
         POINTER(pare_agreement), POINTER(pare_err)]),
+    "pare_compare_paired": (c_int, [c_void_p, c_void_p, c_void_p, POINTER(pare_paired_opts),
+        POINTER(pare_paired), POINTER(pare_err)]),
+    "pare_certificate_write": (c_int, [c_void_p, POINTER(pare_certificate), POINTER(pare_err)]),
+    "pare_certificate_read": (c_int, [c_void_p, POINTER(pare_certificate), POINTER(c_bool),
+        POINTER(pare_err)]),
     "pare_training_new": (c_int, [c_void_p, POINTER(pare_training_opts), POINTER(c_void_p),
         POINTER(pare_err)]),
     "pare_training_open": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p),
