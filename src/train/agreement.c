@@ -45,7 +45,7 @@ static void add_item(struct sums *s, const struct pare_tensor *a, const struct p
     s->items++;
 }
 
-/* Log-probabilities of a row of n scores are s_i - *shift; or log s_i, if they are probabilities. */
+/* Are the scores of a row probabilities?  If not, their logarithms are the scores - *shift. */
 static bool is_softmax(const struct pare_tensor *t, int64_t at, int64_t n, double *shift)
 {
     double sum = 0, most = -INFINITY, e = 0;

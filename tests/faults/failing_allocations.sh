@@ -78,6 +78,7 @@ try run run m.onnx -o out.npz
 try train train m.onnx --data digits --limit 32 --epochs 1 --threads 1 --quiet -o out.onnx
 try prune prune m.onnx --pruner l1 --sparsity 0.5 -o out.onnx --masks out.pth
 try quantize quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
+try verify verify p.onnx --against m.onnx --data digits --limit 16 --threads 1 -o out.onnx
 try apply apply m.onnx --masks k.pth -o out.onnx
 try speedup speedup p.onnx --no-bench -o out.onnx
 try export export m.onnx --state out.npz -o out.onnx

@@ -84,6 +84,7 @@ train="train m.onnx --data digits --limit 32 --epochs 2 --threads 1 --quiet -o o
 try train "out.onnx c.safetensors" $train
 try prune "out.onnx o.pth" prune m.onnx --pruner l1 --sparsity 0.5 -o out.onnx --masks o.pth
 try quantize "out.onnx" quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
+try verify "out.onnx" verify p.onnx --against m.onnx --data digits --limit 16 --threads 1 -o out.onnx
 try apply "out.onnx" apply m.onnx --masks k.pth -o out.onnx
 try speedup "out.onnx" speedup p.onnx --no-bench -o out.onnx
 for form in safetensors pth npz; do
