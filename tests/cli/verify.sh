@@ -55,6 +55,17 @@ try changed.onnx --data digits
 LC_ALL=C sed 's/pare certificate 1/pare certificate 2/' cert.onnx >changed.onnx
 try changed.onnx --data digits
 code changed.onnx --data digits
+# hostile certificates: a field of metadata_props at the end of the file
+props() { # LENGTH: key and value of LENGTH brackets
+    value=$(printf "%${1}s" | tr ' ' '[')
+    n=$(($1 + 18 + 3)) # key and its header; header of the value
+    { cat int8.onnx; printf '\162'; varint $n; printf '\012\020pare.certificate\022'; varint $1; printf %s "$value"; } >changed.onnx
+}
+varint() { printf "\\$(printf %03o $(($1 % 128 + 128)))\\$(printf %03o $(($1 / 128)))"; }
+props 200
+try changed.onnx --data digits
+props 9000
+try changed.onnx --data digits
 # without labels
 mkdir images
 echo iVBORw0KGgoAAAANSUhEUgAAAAQAAAADCAIAAAA7ljmRAAAAMklEQVR42gEnANj/A/7jIfmBrMkJB6UQjgC6lVDyzBfrB/Wj5iMEF9lb3xhfCOqzztsbgy8TXRCq8bUAAAAASUVORK5CYII= |
