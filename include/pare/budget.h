@@ -18,11 +18,11 @@ extern "C" {
 #endif
 
 struct pare_compress_budget_opts {
-    size_t size;        /* sizeof(struct pare_compress_budget_opts), or 0 */
-    const char *budget; /* "latency=0.5 size=400KB macs=0.6": without a unit a part of the
+    size_t size;             /* sizeof(struct pare_compress_budget_opts), or 0 */
+    const char *budget;      /* "latency=0.5 size=400KB macs=0.6": without a unit a part of the
                          * original's, with one (us, ms, s; B, KB, MB; K, M, G) absolute; all
                          * hold.  NULL: none, so that max_drop must be given */
-    double max_drop;    /* percentage points of accuracy that may be lost; 0: no bound */
+    double max_drop;         /* percentage points of accuracy that may be lost; 0: no bound */
     struct pare_data *data;  /* to search, repair and train with; needed */
     struct pare_data *valid; /* for `before` and `after` of the report; NULL: not evaluated */
     const char *methods;     /* "channels,int8" or one of them; NULL: both */
@@ -32,15 +32,20 @@ struct pare_compress_budget_opts {
     int64_t batch;           /* of measured runs; 0: 1 */
     int threads;             /* 0: all cores */
     uint64_t seed;
-    const char *table;    /* file of times instead of a measurement; NULL: measure */
-    const char *cache;    /* folder of measured times and kernel choices; NULL: none */
-    double seconds;       /* limit of measuring times of layers; 0: 60 */
+    const char *table;          /* file of times instead of a measurement; NULL: measure */
+    const char *cache;          /* folder of measured times and kernel choices; NULL: none */
+    double seconds;             /* limit of measuring times of layers; 0: 60 */
     pare_progress_fn *progress; /* NULL: none */
     void *user;
     void (*say)(void *user, const char *line); /* one line for each stage; NULL: none */
 };
 
-enum pare_budget_kind { PARE_BUDGET_LATENCY, PARE_BUDGET_SIZE, PARE_BUDGET_MACS, PARE_BUDGET_KINDS };
+enum pare_budget_kind {
+    PARE_BUDGET_LATENCY,
+    PARE_BUDGET_SIZE,
+    PARE_BUDGET_MACS,
+    PARE_BUDGET_KINDS
+};
 
 /* Microseconds, bytes, multiply-accumulates of one run. */
 struct pare_budget_cost {

@@ -93,12 +93,71 @@ struct pare_agreement {
                               detected objects; such outputs are not compared */
     int64_t runs;          /* batches, or items that run one by one */
     int64_t rows, reference_rows; /* of the first output that differs so, in all runs */
+    double kl; /* mean Kullback-Leibler divergence of the model's class probabilities from the
+                  other one's, in nats; NaN: the first output is not (N, classes) */
 };
 
 /* Run both models over a data set, which needs no labels.  opts may be NULL. */
 PARE_API int pare_compare(const struct pare_model *m, const struct pare_model *reference,
                           const struct pare_data *data, const struct pare_agreement_opts *opts,
                           struct pare_agreement *agreement, struct pare_err *err);
+
+/* ---- paired comparison ------------------------------------------------------- */
+
+#define PARE_HASH_TEXT 65 /* SHA-256 in hexadecimal digits, and the terminating zero */
+
+struct pare_paired_opts {
+    size_t size;   /* sizeof(struct pare_paired_opts), or 0 */
+    int threads;   /* 0: all cores */
+    int64_t batch; /* 0: the data set's */
+    pare_progress_fn *progress;
+    void *user;
+    double confidence; /* of the bounds, in (0, 1); 0: 0.95 */
+    bool early;        /* items in random order; end as soon as it is known, with this confidence,
+                          whether the drop is at most max_drop */
+    double max_drop;   /* with early: a fraction in [-1, 1] */
+};
+
+/* Accuracy that a model loses against the original, item by item. */
+struct pare_paired {
+    int64_t n;          /* items that were compared */
+    int64_t right;      /* that the model gets right */
+    int64_t b, d;       /* right only with the original, right only with the model */
+    double drop, error; /* (b - d) / n, and its standard error */
+    double bound;       /* upper confidence bound of the drop */
+    int64_t classes;    /* with items */
+    int64_t worst;      /* class with the largest drop, the first of several */
+    double worst_drop;  /* of the items of this class */
+    double class_bound; /* largest bound of a class; holds for all classes together */
+    int decided;        /* with early: 1: the drop is at most max_drop, -1: it is larger, 0: not
+                            decided */
+    char data_sha256[PARE_HASH_TEXT]; /* of items and labels, in their order; "" with early */
+};
+
+/* Run both models over a data set with class labels; `original` may be m itself, which then runs
+ * once.  opts may be NULL. */
+PARE_API int pare_compare_paired(const struct pare_model *m, const struct pare_model *original,
+                                 const struct pare_data *data, const struct pare_paired_opts *opts,
+                                 struct pare_paired *paired, struct pare_err *err);
+
+/* What was measured when the model was certified, in its metadata as "pare.certificate". */
+struct pare_certificate {
+    char original_sha256[PARE_HASH_TEXT]; /* of the original model's file */
+    char model_sha256[PARE_HASH_TEXT];    /* of this model without its certificate */
+    char data_sha256[PARE_HASH_TEXT];
+    int64_t n, b, d, right;
+    double drop, bound, confidence;
+    char version[32]; /* of Pare */
+};
+
+/* Store a certificate in the model, to be saved with it; its model_sha256 and version are set. */
+PARE_API int pare_certificate_write(struct pare_model *m, struct pare_certificate *c,
+                                    struct pare_err *err);
+
+/* Read the model's certificate; *found false: it has none.  An error if it is malformed, or if the
+ * model was changed since. */
+PARE_API int pare_certificate_read(const struct pare_model *m, struct pare_certificate *c,
+                                   bool *found, struct pare_err *err);
 
 /* ---- training --------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@ PARE_NO_MAX = 1e300
 PARE_NOT_YET = -1
 PARE_QUANT_SITES = 3
 PARE_METRIC_VALUES = 8
+PARE_HASH_TEXT = 65
 PARE_CHECK_WORST = 3
 
 # enum pare_code
@@ -110,6 +111,12 @@ PARE_TRAINED = 256
 PARE_REPAIR_AUTO = 0
 PARE_REPAIR_ON = 1
 PARE_REPAIR_OFF = 2
+
+# enum pare_budget_kind
+PARE_BUDGET_LATENCY = 0
+PARE_BUDGET_SIZE = 1
+PARE_BUDGET_MACS = 2
+PARE_BUDGET_KINDS = 3
 
 
 class pare_err(Structure):
@@ -233,6 +240,18 @@ class pare_agreement_opts(Structure):
 
 
 class pare_agreement(Structure):
+    pass
+
+
+class pare_paired_opts(Structure):
+    pass
+
+
+class pare_paired(Structure):
+    pass
+
+
+class pare_certificate(Structure):
     pass
 
 
@@ -364,6 +383,22 @@ class pare_compress_report(Structure):
     pass
 
 
+class pare_compress_budget_opts(Structure):
+    pass
+
+
+class pare_budget_cost(Structure):
+    pass
+
+
+class pare_compressed_layer(Structure):
+    pass
+
+
+class pare_compress_budget_report(Structure):
+    pass
+
+
 pare_err._fields_ = [("code", c_int), ("msg", (c_char * 512))]
 
 pare_progress._fields_ = [("what", c_char_p), ("done", c_int64), ("total", c_int64),
@@ -484,7 +519,21 @@ pare_agreement_opts._fields_ = [("size", c_size_t), ("threads", c_int), ("batch"
 
 pare_agreement._fields_ = [("n", c_int64), ("snr", c_double), ("cosine", c_double),
     ("max_difference", c_double), ("same_top1", c_double), ("unequal", c_int64), ("runs", c_int64),
-    ("rows", c_int64), ("reference_rows", c_int64)]
+    ("rows", c_int64), ("reference_rows", c_int64), ("kl", c_double)]
+
+pare_paired_opts._fields_ = [("size", c_size_t), ("threads", c_int), ("batch", c_int64),
+    ("progress", pare_progress_fn), ("user", c_void_p), ("confidence", c_double), ("early", c_bool),
+    ("max_drop", c_double)]
+
+pare_paired._fields_ = [("n", c_int64), ("right", c_int64), ("b", c_int64), ("d", c_int64),
+    ("drop", c_double), ("error", c_double), ("bound", c_double), ("classes", c_int64),
+    ("worst", c_int64), ("worst_drop", c_double), ("class_bound", c_double), ("decided", c_int),
+    ("data_sha256", (c_char * PARE_HASH_TEXT))]
+
+pare_certificate._fields_ = [("original_sha256", (c_char * PARE_HASH_TEXT)),
+    ("model_sha256", (c_char * PARE_HASH_TEXT)), ("data_sha256", (c_char * PARE_HASH_TEXT)),
+    ("n", c_int64), ("b", c_int64), ("d", c_int64), ("right", c_int64), ("drop", c_double),
+    ("bound", c_double), ("confidence", c_double), ("version", (c_char * 32))]
 
 pare_training_opts._fields_ = [("size", c_size_t), ("data", c_void_p), ("valid", c_void_p),
     ("given", POINTER(pare_given)), ("n_given", c_int), ("settings", c_char_p),
@@ -621,6 +670,25 @@ pare_compress_opts._fields_ = [("size", c_size_t), ("preset", c_char_p), ("data"
 pare_compress_report._fields_ = [("before", pare_metrics), ("after", pare_metrics),
     ("params", c_int64), ("params_left", c_int64), ("macs", c_double), ("macs_left", c_double)]
 
+pare_compress_budget_opts._fields_ = [("size", c_size_t), ("budget", c_char_p),
+    ("max_drop", c_double), ("data", c_void_p), ("valid", c_void_p), ("methods", c_char_p),
+    ("solver", c_char_p), ("finetune", c_int64), ("train", c_char_p), ("batch", c_int64),
+    ("threads", c_int), ("seed", c_uint64), ("table", c_char_p), ("cache", c_char_p),
+    ("seconds", c_double), ("progress", pare_progress_fn), ("user", c_void_p),
+    ("say", CFUNCTYPE(None, c_void_p, c_char_p))]
+
+pare_budget_cost._fields_ = [("before", c_double), ("after", c_double), ("predicted", c_double),
+    ("limit", c_double)]
+
+pare_compressed_layer._fields_ = [("name", c_char_p), ("format", c_char_p), ("in", c_int64),
+    ("in_left", c_int64), ("out", c_int64), ("out_left", c_int64)]
+
+pare_compress_budget_report._fields_ = [("cost", (pare_budget_cost * PARE_BUDGET_KINDS)),
+    ("layer", POINTER(pare_compressed_layer)), ("n_layers", c_int), ("before", pare_metrics),
+    ("after", pare_metrics), ("held", c_int64), ("held_before", c_double), ("held_after", c_double),
+    ("snr", c_double), ("divergence", c_double), ("rounds", c_int), ("budget_met", c_bool),
+    ("drop_met", c_bool)]
+
 STRUCTS = [s for s in globals().values()
            if isinstance(s, type) and issubclass(s, Structure) and s is not Structure]
 
@@ -748,6 +816,11 @@ FUNCTIONS = {
         POINTER(pare_metrics), POINTER(pare_err)]),
     "pare_compare": (c_int, [c_void_p, c_void_p, c_void_p, POINTER(pare_agreement_opts),
         POINTER(pare_agreement), POINTER(pare_err)]),
+    "pare_compare_paired": (c_int, [c_void_p, c_void_p, c_void_p, POINTER(pare_paired_opts),
+        POINTER(pare_paired), POINTER(pare_err)]),
+    "pare_certificate_write": (c_int, [c_void_p, POINTER(pare_certificate), POINTER(pare_err)]),
+    "pare_certificate_read": (c_int, [c_void_p, POINTER(pare_certificate), POINTER(c_bool),
+        POINTER(pare_err)]),
     "pare_training_new": (c_int, [c_void_p, POINTER(pare_training_opts), POINTER(c_void_p),
         POINTER(pare_err)]),
     "pare_training_open": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(c_void_p),
@@ -818,6 +891,8 @@ FUNCTIONS = {
     "pare_model_fold": (c_int, [c_void_p, POINTER(c_void_p), POINTER(pare_err)]),
     "pare_compress": (c_int, [c_void_p, POINTER(pare_compress_opts), POINTER(c_void_p),
         POINTER(pare_compress_report), POINTER(pare_err)]),
+    "pare_compress_budget": (c_int, [c_void_p, POINTER(pare_compress_budget_opts), c_void_p,
+        POINTER(c_void_p), POINTER(pare_compress_budget_report), POINTER(pare_err)]),
     "pare_add_pruner": (c_int, [c_void_p, POINTER(pare_algorithm), POINTER(pare_err)]),
     "pare_add_quantizer": (c_int, [c_void_p, POINTER(pare_algorithm), POINTER(pare_err)]),
 }

@@ -5,7 +5,7 @@
  * prints the help.
  *
  * Results go to stdout, everything else to stderr.  Exit codes: 0 success, 1 failure, 2 usage
- * error.
+ * error, 3 a bound is missed (enum pare_exit).
  */
 #ifndef PARE_CLI_CLI_H
 #define PARE_CLI_CLI_H
@@ -27,6 +27,9 @@ struct pare_estimate {
 
 struct pare_command;
 
+/* Exit codes of the command. */
+enum pare_exit { PARE_EXIT_OK, PARE_EXIT_FAILURE, PARE_EXIT_USAGE, PARE_EXIT_MISSED };
+
 /* One call of a command. */
 struct pare_cli {
     struct pare_arena *arena; /* freed after the command */
@@ -34,7 +37,7 @@ struct pare_cli {
     const char *const *arg;   /* arguments that are not options */
     int n_args;
     bool usage;               /* the error is a usage error: exit code 2 */
-    bool missed;              /* a bound or a budget is missed: exit code 3 */
+    bool missed;              /* the error is a bound that does not hold: exit code 3 */
     bool incomplete;          /* something is missing: print the usage line after the error */
     struct pare_given *given; /* options of the command's option groups, unparsed */
     int n_given;

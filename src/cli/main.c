@@ -65,6 +65,13 @@ static int join_processes(const struct pare_command *cmd, struct pare_cli *c, st
     return 0;
 }
 
+static enum pare_exit exit_code(const struct pare_cli *c, int rc)
+{
+    if (!rc)
+        return PARE_EXIT_OK;
+    return c->usage ? PARE_EXIT_USAGE : c->missed ? PARE_EXIT_MISSED : PARE_EXIT_FAILURE;
+}
+
 /* Print the error and end all MPI processes: the others may be waiting for this one. */
 static void report_error(struct pare_cli *c, const struct pare_err *err)
 {
@@ -82,7 +89,7 @@ static void report_error(struct pare_cli *c, const struct pare_err *err)
             fprintf(stderr, "usage: pare %s %s\n", c->cmd->name, c->cmd->usage);
         fflush(stderr);
     }
-    pare_dist_end_all(c->dist, c->usage ? 2 : 1);
+    pare_dist_end_all(c->dist, exit_code(c, err->code));
 }
 
 static int run_command(const struct pare_command *cmd, int argc, char **argv)
@@ -109,7 +116,7 @@ static int run_command(const struct pare_command *cmd, int argc, char **argv)
     pare_resource_limits_end();
     pare_dist_close(c.dist);
     pare_arena_free(c.arena);
-    return !rc ? (c.missed ? 3 : 0) : c.usage ? 2 : 1;
+    return exit_code(&c, rc);
 }
 
 int main(int argc, char **argv)

@@ -241,7 +241,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
     bool single;
 
     l->train = o->train;
-    l->shuffle = o->train && d->shuffle;
+    l->shuffle = o->random || (o->train && d->shuffle);
     l->threaded = d->prefetch;
     l->seed = o->seed;
     l->float_y = o->float_y;

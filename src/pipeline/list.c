@@ -47,7 +47,8 @@ bool pare_list_quantizer(const struct pare_registry *g, int i, struct pare_algor
     X(pare_count_layer) X(pare_count_report) X(pare_sensitivity_opts) \
     X(pare_sensitivity_report) X(pare_quant_error_opts) X(pare_quant_error) \
     X(pare_quant_error_report) X(pare_load_opts) X(pare_intake_count) X(pare_units) \
-    X(pare_worst_tensor) X(pare_quantize_check) X(pare_class_metrics) X(pare_metric_value)
+    X(pare_worst_tensor) X(pare_quantize_check) X(pare_class_metrics) X(pare_metric_value) \
+    X(pare_paired_opts) X(pare_paired) X(pare_certificate)
 /* clang-format on */
 
 size_t pare_struct_size(const char *name)

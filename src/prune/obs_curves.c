@@ -17,15 +17,15 @@
 #include "../tensor/tensor.h"
 #include "obs_columns.h"
 
-#define WAVE_BYTES 768e6  /* Grams of the layers that read some sets */
+#define WAVE_BYTES 768e6 /* Grams of the layers that read some sets */
 #define FISHER_ITEMS 512 /* for scale fisher */
 
 /* A layer that reads channels; it need not be wrapped. */
 struct reader {
     struct pare_layer layer; /* as much of it as pare_input_gram_of() needs */
     struct pare_input_gram gram;
-    int64_t in, kernel; /* input channels of a group; columns of each */
-    int64_t *unit;      /* (in): removal units; -1: unknown */
+    int64_t in, kernel;        /* input channels of a group; columns of each */
+    int64_t *unit;             /* (in): removal units; -1: unknown */
     struct pare_fisher fisher; /* with scale fisher; else f is NULL */
 };
 

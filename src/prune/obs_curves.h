@@ -30,7 +30,7 @@ struct pare_obs_curve {
     int readers;   /* layers that read the channels and whose errors are known; 0: the error is
                      * the part of the squares of the group's own weights that is removed */
     struct pare_obs_reader *reader; /* (readers) */
-    double params, macs; /* that one group has, in its own layers and in readers */
+    double params, macs;            /* that one group has, in its own layers and in readers */
 };
 
 struct pare_obs_curves {

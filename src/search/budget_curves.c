@@ -39,8 +39,7 @@ static int group_of(const struct pare_cost_table *t, const struct pare_compressi
     for (int g = 0; g < t->n_groups; g++)
         for (int k = 0; k < t->group[g].n_layers; k++)
             for (int i = 0; i < set->n_layers; i++)
-                if (!strcmp(t->layer[t->group[g].layer[k]].name,
-                            c->layer[set->layer[i]].info.name))
+                if (!strcmp(t->layer[t->group[g].layer[k]].name, c->layer[set->layer[i]].info.name))
                     return t->group[g].full == set->n ? g : -1;
     return -1;
 }

@@ -117,8 +117,7 @@ static int quantize(struct pare_budget_search *s, const struct pare_assignment *
     int rc;
 
     for (int i = 0; i < s->table->n_layers; i++)
-        mixed |= x->format[i] == PARE_COST_F32 &&
-                 s->table->layer[i].formats & 1u << PARE_COST_INT8;
+        mixed |= x->format[i] == PARE_COST_F32 && s->table->layer[i].formats & 1u << PARE_COST_INT8;
     if (!mixed)
         return pare_quantize(m, &q, out, NULL, err);
     PARE_TRY(pare_model_fold(m, &folded, err));

@@ -47,8 +47,7 @@ static void set_choice(struct build *b, int var, int choice)
 
 /* ---- factors --------------------------------------------------------------------------------- */
 
-typedef void entry_fn(const struct build *b, int at, double *error,
-                      double cost[PARE_BUDGET_KINDS]);
+typedef void entry_fn(const struct build *b, int at, double *error, double cost[PARE_BUDGET_KINDS]);
 
 /* A factor of some variables: every entry of its tables by fill(). */
 static int add_factor(struct build *b, const int *vars, int n, int at, entry_fn *fill,
@@ -117,9 +116,9 @@ static void fill_border(const struct build *b, int at, double *error, double *co
     const struct pare_cost_layer *x = &b->t->layer[l];
 
     (void)error;
-    cost[PARE_BUDGET_LATENCY] =
-        b->t->alpha * pare_cost_border(b->t, l, pare_cost_axis_count(&x->out, b->count),
-                                       b->format[l], b->format[x->next[k]]);
+    cost[PARE_BUDGET_LATENCY] = b->t->alpha *
+                                pare_cost_border(b->t, l, pare_cost_axis_count(&x->out, b->count),
+                                                 b->format[l], b->format[x->next[k]]);
 }
 
 /* ---- variables of a factor ------------------------------------------------------------------- */

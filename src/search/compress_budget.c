@@ -10,13 +10,13 @@
 #include "../compress/held_out.h"
 #include "../data/data.h"
 
-#define HELD_PART 10    /* of the items of the data, one in so many decides */
-#define HELD_MOST 5000  /* items */
-#define ROUNDS 6        /* models that are built for timing, for one limit */
-#define REAL_ROUNDS 3   /* models that are built in full, for one limit */
+#define HELD_PART 10   /* of the items of the data, one in so many decides */
+#define HELD_MOST 5000 /* items */
+#define ROUNDS 6       /* models that are built for timing, for one limit */
+#define REAL_ROUNDS 3  /* models that are built in full, for one limit */
 #define RACE_SECONDS 0.8
-#define MARGIN 0.985    /* of the latency limit, that the first model aims at */
-#define BISECTIONS 6    /* limits that are tried for a bound of the accuracy alone */
+#define MARGIN 0.985 /* of the latency limit, that the first model aims at */
+#define BISECTIONS 6 /* limits that are tried for a bound of the accuracy alone */
 
 /* A model that was built in full. */
 struct trial {
@@ -235,12 +235,11 @@ static int assess(struct search *w, const double *limit, struct trial *t, struct
         t->budget_met &= t->cost[k] <= limit[k];
     drop = w->accuracy >= 0 ? 100 * (w->accuracy - t->accuracy) : 0;
     t->drop_met = w->s.o->max_drop <= 0 || (w->accuracy >= 0 && drop <= w->s.o->max_drop);
-    say(w, pare_sprintf(w->s.arena,
-                        "model: latency %.3f, size %.3f, MACs %.3f of the original's%s%s",
-                        t->cost[0] / w->dense[0], t->cost[1] / w->dense[1],
-                        t->cost[2] / w->dense[2],
-                        w->accuracy >= 0 ? pare_sprintf(w->s.arena, ", drop %.2f points", drop) : "",
-                        t->budget_met ? "" : ", beyond the budget"));
+    say(w,
+        pare_sprintf(w->s.arena, "model: latency %.3f, size %.3f, MACs %.3f of the original's%s%s",
+                     t->cost[0] / w->dense[0], t->cost[1] / w->dense[1], t->cost[2] / w->dense[2],
+                     w->accuracy >= 0 ? pare_sprintf(w->s.arena, ", drop %.2f points", drop) : "",
+                     t->budget_met ? "" : ", beyond the budget"));
     return 0;
 }
 

@@ -14,6 +14,7 @@ struct sums {
     double cosine;         /* cosines of the items' outputs */
     int64_t items;         /* with a cosine */
     int64_t ranked, same;  /* items whose first output is a row of scores; same largest one */
+    double kl;             /* divergences of these items */
     double largest;        /* largest difference */
     int64_t values;        /* elements that were compared */
     int64_t runs, unequal; /* runs; those with an output of other rows */
@@ -44,6 +45,41 @@ static void add_item(struct sums *s, const struct pare_tensor *a, const struct p
     s->items++;
 }
 
+/* Are the scores of a row probabilities?  If not, their logarithms are the scores - *shift. */
+static bool is_softmax(const struct pare_tensor *t, int64_t at, int64_t n, double *shift)
+{
+    double sum = 0, most = -INFINITY, e = 0;
+    bool positive = true;
+
+    for (int64_t i = at; i < at + n; i++) {
+        double v = pare_get(t, i);
+
+        sum += v;
+        positive &= v >= 0;
+        most = v > most ? v : most;
+    }
+    for (int64_t i = at; i < at + n; i++)
+        e += exp(pare_get(t, i) - most);
+    *shift = most + log(e);
+    return positive && fabs(sum - 1) < 1e-2;
+}
+
+/* sum p log(p / q) of the reference's probabilities p and the model's q. */
+static double divergence(const struct pare_tensor *a, const struct pare_tensor *b, int64_t at,
+                         int64_t n)
+{
+    double shift[2], sum = 0;
+    bool done[2] = { is_softmax(a, at, n, &shift[0]), is_softmax(b, at, n, &shift[1]) };
+
+    for (int64_t i = at; i < at + n; i++) {
+        double p = done[0] ? log(fmax(pare_get(a, i), 1e-30)) : pare_get(a, i) - shift[0];
+        double q = done[1] ? log(fmax(pare_get(b, i), 1e-30)) : pare_get(b, i) - shift[1];
+
+        sum += exp(p) * (p - q);
+    }
+    return fmax(sum, 0);
+}
+
 /* Is the largest score of the item at the same position? */
 static void add_rank(struct sums *s, const struct pare_tensor *a, const struct pare_tensor *b,
                      int64_t item)
@@ -56,6 +92,7 @@ static void add_rank(struct sums *s, const struct pare_tensor *a, const struct p
     }
     s->ranked++;
     s->same += x == y;
+    s->kl += divergence(a, b, item * n, n);
 }
 
 /* Whether they differ only in the number of rows: of objects that were found, for example. */
@@ -153,6 +190,7 @@ static struct pare_agreement result(const struct sums *s, int64_t items)
                                 .cosine = s->items ? s->cosine / (double)s->items : 1,
                                 .max_difference = s->largest,
                                 .same_top1 = -1,
+                                .kl = NAN,
                                 .unequal = s->unequal,
                                 .runs = s->runs };
 
@@ -162,8 +200,10 @@ static struct pare_agreement result(const struct sums *s, int64_t items)
         g.rows = s->rows[s->differs - 1][0];
         g.reference_rows = s->rows[s->differs - 1][1];
     }
-    if (s->ranked && !s->unranked)
+    if (s->ranked && !s->unranked) {
         g.same_top1 = (double)s->same / (double)s->ranked;
+        g.kl = s->kl / (double)s->ranked;
+    }
     return g;
 }
 

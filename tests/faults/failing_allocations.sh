@@ -80,6 +80,7 @@ try prune prune m.onnx --pruner l1 --sparsity 0.5 -o out.onnx --masks out.pth
 try search prune m.onnx --pruner simulated_annealing --sparsity 0.5 --data digits --limit 50 --threads 1 --cool-down-rate 0.1 \
     --experiment-data-dir out.search --quiet -o out.onnx
 try quantize quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
+try verify verify p.onnx --against m.onnx --data digits --limit 16 --threads 1 -o out.onnx
 try apply apply m.onnx --masks k.pth -o out.onnx
 try speedup speedup p.onnx --no-bench -o out.onnx
 try export export m.onnx --state out.npz -o out.onnx

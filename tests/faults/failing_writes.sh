@@ -86,6 +86,7 @@ try prune "out.onnx o.pth" prune m.onnx --pruner l1 --sparsity 0.5 -o out.onnx -
 try search "out.onnx" prune m.onnx --pruner simulated_annealing --sparsity 0.5 --data digits \
     --limit 50 --threads 1 --cool-down-rate 0.05 --experiment-data-dir h -q -o out.onnx
 try quantize "out.onnx" quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
+try verify "out.onnx" verify p.onnx --against m.onnx --data digits --limit 16 --threads 1 -o out.onnx
 try apply "out.onnx" apply m.onnx --masks k.pth -o out.onnx
 try speedup "out.onnx" speedup p.onnx --no-bench -o out.onnx
 for form in safetensors pth npz; do

@@ -93,6 +93,9 @@ static void test_plans_and_training(void **state)
     struct pare_training *t;
     struct pare_tensor x = { .dtype = PARE_F32, .rank = 1, .dim = { 1 } }, y, none[2];
     struct pare_agreement agreement;
+    struct pare_paired paired;
+    struct pare_certificate certificate = { .n = 1, .confidence = 0.5 };
+    bool found;
     struct pare_metrics metrics;
     struct pare_plan *p;
     double loss;
@@ -106,6 +109,11 @@ static void test_plans_and_training(void **state)
     pare_plan_free(p);
     FAILS(pare_evaluate(model, data, &(struct pare_evaluate_opts){ .loss = "x" }, &metrics, NULL));
     FAILS_WITHOUT_MEMORY(1, pare_compare(model, model, data, NULL, &agreement, NULL));
+    FAILS(pare_compare_paired(model, model, data, &(struct pare_paired_opts){ .confidence = 2 },
+                              &paired, NULL));
+    FAILS_WITHOUT_MEMORY(1, pare_certificate_write(model, &certificate, NULL));
+    assert_int_equal(pare_certificate_write(model, &certificate, NULL), 0);
+    FAILS(pare_certificate_read(model, &certificate, &found, NULL)); /* without hashes */
     FAILS(pare_training_open(model, "/nowhere", NULL, &t, NULL));
     FAILS(pare_training_new(model, &(struct pare_training_opts){ .settings = "x=1" }, &t, NULL));
     assert_int_equal(pare_training_new(model, &o, &t, NULL), 0);

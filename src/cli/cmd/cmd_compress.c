@@ -49,9 +49,10 @@ static const struct pare_opt compress_opts[] = {
     PARE_TEXT("table", AT(table), "FILE",
               "with --budget: times of layers by 'pare bench --table', perhaps of another device",
               NULL),
-    PARE_TEXT("solver", AT(solver), "NAME",
-              "with --budget: how channels and formats are chosen; other solvers are for comparison",
-              "lagrange"),
+    PARE_TEXT(
+        "solver", AT(solver), "NAME",
+        "with --budget: how channels and formats are chosen; other solvers are for comparison",
+        "lagrange"),
     PARE_TEXT("data", AT(data), "SET", "override the recipe's data set", NULL),
     PARE_TEXT("valid", AT(valid), "SET", "override the recipe's validation set", NULL),
     PARE_TEXT("output", AT(output), "FILE", "override the recipe's output file", NULL),
@@ -647,7 +648,8 @@ const struct pare_command pare_command_compress = {
                "pare compress model.onnx --preset int8 --data images/ --resize 224,224 --norm "
                "imagenet\n"
                "pare compress recipe.json",
-    .first = (const char *const[]){ "preset", "budget", "data", "output", "dry-run", "resume", NULL },
+    .first = (const char *const[]){ "preset", "budget", "data", "output", "dry-run", "resume",
+                                    NULL },
     .opts = compress_opts,
     .size = sizeof(struct compress),
     .min_args = 1,

@@ -141,11 +141,11 @@ static int print_json(const struct run *w, struct pare_err *err)
     for (int i = 0; i < r->n_layers; i++) {
         const struct pare_compressed_layer *l = &r->layer[i];
 
-        json_array_append_new(layers, json_pack("{s:o, s:s, s:I, s:I, s:I, s:I}", "name",
-                                                pare_json_text(l->name), "format", l->format, "in",
-                                                (json_int_t)l->in, "in_left",
-                                                (json_int_t)l->in_left, "out", (json_int_t)l->out,
-                                                "out_left", (json_int_t)l->out_left));
+        json_array_append_new(layers,
+                              json_pack("{s:o, s:s, s:I, s:I, s:I, s:I}", "name",
+                                        pare_json_text(l->name), "format", l->format, "in",
+                                        (json_int_t)l->in, "in_left", (json_int_t)l->in_left, "out",
+                                        (json_int_t)l->out, "out_left", (json_int_t)l->out_left));
     }
     json_object_set_new(all, "output", pare_json_text(w->output));
     json_object_set_new(all, "met", json_boolean(r->budget_met && r->drop_met));
@@ -221,8 +221,19 @@ static int work(struct run *w, struct pare_err *err)
         pare_data_note(w->c, w->data[0]);
     PARE_TRY(search(w, err));
     PARE_TRY(pare_model_save(w->small, w->output, NULL, err));
+    PARE_TRY(j->json ? print_json(w, err) : print_text(w, err));
     w->c->missed = !w->r.budget_met || !w->r.drop_met;
-    return j->json ? print_json(w, err) : print_text(w, err);
+    if (!w->r.budget_met)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the budget is missed: %s is the nearest model that was found; a larger "
+                         "budget or more --methods would help",
+                         w->output);
+    if (!w->r.drop_met)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the accuracy on held-out items drops by %.2f points, and --max-drop is "
+                         "%.2f: %s is the nearest model that was found; --finetune N trains it",
+                         100 * (w->r.held_before - w->r.held_after), j->max_drop, w->output);
+    return 0;
 }
 
 int pare_budget_job_run(struct pare_cli *c, const struct pare_budget_job *j, struct pare_err *err)
