@@ -10,7 +10,7 @@
 #include "../compress/held_out.h"
 #include "../data/data.h"
 
-#define HELD_PART 10   /* of the items of the data, one in so many decides */
+#define HELD_PART 10   /* 1 / HELD_PART of the items of the data decide */
 #define HELD_MOST 5000 /* items */
 #define ROUNDS 6       /* models that are built for timing, for one limit */
 #define REAL_ROUNDS 3  /* models that are built in full, for one limit */

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <pare/analyze.h>
+#include <pare/budget.h>
 #include <pare/compress.h>
 #include <pare/plugin.h>
 #include <pare/session.h>
@@ -136,6 +137,8 @@ static void test_tasks(void **state)
     struct pare_prune_opts po = { .pruner = "no_such_pruner", .sparsity = 0.5 };
     struct pare_quantize_opts qo = { .preset = "no_such_preset" };
     struct pare_compress_opts co = { .preset = "no_such_preset", .data = data };
+    struct pare_compress_budget_opts bo = { .budget = "latency=0.5" };
+    struct pare_compress_budget_report budget;
     struct pare_sensitivity_opts so = { .pruner = "no_such_pruner" };
     struct pare_sensitivity_report sensitivity;
     struct pare_quant_error_report error;
@@ -149,6 +152,7 @@ static void test_tasks(void **state)
     FAILS(pare_prune(model, &po, &out, NULL, NULL));
     FAILS(pare_quantize(model, &qo, &out, NULL, NULL));
     FAILS(pare_compress(model, &co, &out, NULL, NULL));
+    FAILS(pare_compress_budget(model, &bo, arena, &out, &budget, NULL));
     FAILS_WITHOUT_MEMORY(1, pare_speedup(model, NULL, arena, &out, &shrunk, NULL));
     FAILS_WITHOUT_MEMORY(1, pare_model_fold(model, &out, NULL));
     FAILS(pare_apply_masks(model, "/nowhere.pth", NULL));

@@ -10,7 +10,7 @@
 #include "../print/compress_print.h"
 #include "../recipe/recipe_mpi.h"
 #include "../recipe/run_record.h"
-#include "../job/budget_job.h"
+#include "../job/compress_options.h"
 #include "../job/model_intake.h"
 #include "../job/train_job.h"
 #include "../output_paths.h"
@@ -20,65 +20,10 @@
 #include "../../onnx/model.h"
 #include "../../train/train_options.h"
 
-struct compress {
-    const char *preset, *data, *valid, *output, *run;
-    int64_t seed, threads;
-    double seconds, max_drop;
-    bool resume, dry_run, keep_steps, json, quiet;
-    struct pare_strs plugin, budget;
-    const char *methods, *solver, *table;
-    int64_t finetune, batch;
-    double search_time;
-};
-
-#define AT(field) offsetof(struct compress, field)
-
-static const struct pare_opt compress_opts[] = {
-    PARE_CHOICE("preset", AT(preset),
-                "use a built-in recipe for MODEL instead of a file; needs --data", NULL,
-                PARE_COMPRESS_PRESETS),
-    PARE_TEXTS("budget", AT(budget), "KIND=X",
-               "compress MODEL to latency=X, size=X or macs=X, a part of MODEL's or absolute "
-               "(3ms, 400KB, 20M); needs --data; may be repeated"),
-    PARE_TEXT("methods", AT(methods), "LIST", "with --budget: channels,int8 or one of them", NULL),
-    PARE_INT("finetune", AT(finetune), "with --budget: epochs of distillation from MODEL", 0, 0,
-             1e6),
-    PARE_INT("batch", AT(batch), "with --budget: items of a measured run", 1, 1, 1e6),
-    PARE_FLOAT("search-time", AT(search_time),
-               "with --budget: seconds for measuring times of layers, at most", 60, 1, 1e6),
-    PARE_TEXT("table", AT(table), "FILE",
-              "with --budget: times of layers by 'pare bench --table', perhaps of another device",
-              NULL),
-    PARE_TEXT(
-        "solver", AT(solver), "NAME",
-        "with --budget: how channels and formats are chosen; other solvers are for comparison",
-        "lagrange"),
-    PARE_TEXT("data", AT(data), "SET", "override the recipe's data set", NULL),
-    PARE_TEXT("valid", AT(valid), "SET", "override the recipe's validation set", NULL),
-    PARE_TEXT("output", AT(output), "FILE", "override the recipe's output file", NULL),
-    PARE_TEXT("run", AT(run), "FILE", "override the file that the run record is written to", NULL),
-    PARE_INT("seed", AT(seed), "override the recipe's random seed", -1, 0, 9e15),
-    PARE_INT("threads", AT(threads), "override the recipe's number of threads; 0: all cores", -1, 0,
-             1024),
-    PARE_FLOAT("seconds", AT(seconds), "override how long each model is measured", -1, 0, 86400),
-    PARE_FLOAT(
-        "max-drop", AT(max_drop),
-        "fail if the accuracy drops by more than X percentage points; the models of the steps "
-        "are kept (default: the recipe's, or warn above 5)",
-        -1, 0, 100),
-    PARE_TEXTS("plugin", AT(plugin), "FILE", "allow the recipe's steps to load this shared object"),
-    PARE_FLAG("resume", AT(resume), "resume an interrupted run", 0),
-    PARE_FLAG("dry-run", AT(dry_run), "check everything and print what would be done", 0),
-    PARE_FLAG("keep-steps", AT(keep_steps), "keep the model written by each step", 0),
-    PARE_FLAG("json", AT(json), "print the run record as JSON", 0),
-    PARE_FLAG("quiet", AT(quiet), "print no progress", 0),
-    PARE_OPT_END
-};
-
 /* State of one call. */
 struct job {
     struct pare_cli *c;
-    const struct compress *o;
+    const struct pare_compress_call *o;
     struct pare_recipe r;
     const char *folder;   /* for the steps' files */
     json_t *run, *old;    /* run record; record of the run to resume, or NULL */
@@ -120,7 +65,7 @@ static const char *without_suffix(struct pare_arena *a, const char *path)
 /* Put the command line's overrides into the recipe's text, for the run record. */
 static int update_text(struct job *j, struct pare_err *err)
 {
-    const struct compress *o = j->o;
+    const struct pare_compress_call *o = j->o;
     json_t *all = json_loads(j->r.text, 0, NULL);
 
     if (o->data)
@@ -143,7 +88,7 @@ static int update_text(struct job *j, struct pare_err *err)
 /* Options of the command line override the recipe's. */
 static int apply_options(struct job *j, struct pare_err *err)
 {
-    const struct compress *o = j->o;
+    const struct pare_compress_call *o = j->o;
     struct pare_arena *a = j->c->arena;
     struct pare_recipe *r = &j->r;
     const char *base;
@@ -565,50 +510,13 @@ static int work(struct job *j, struct pare_err *err)
     return write_result(j, err);
 }
 
-/* MODEL with a budget, or with nothing but a bound of the accuracy. */
-static bool has_budget(const struct pare_cli *c)
-{
-    const struct compress *o = c->opts;
-
-    return o->budget.n || (o->max_drop > 0 && !o->preset && !pare_ends_with(c->arg[0], ".json"));
-}
-
-static int run_budget(struct pare_cli *c, struct pare_err *err)
-{
-    const struct compress *o = c->opts;
-    struct pare_budget_job b = { .model = c->arg[0],
-                                 .data = o->data,
-                                 .valid = o->valid,
-                                 .output = o->output,
-                                 .budget = o->budget,
-                                 .methods = o->methods,
-                                 .solver = o->solver,
-                                 .table = o->table,
-                                 .max_drop = o->max_drop,
-                                 .finetune = o->finetune,
-                                 .batch = o->batch,
-                                 .threads = o->threads > 0 ? o->threads : 0,
-                                 .seed = o->seed > 0 ? o->seed : 0,
-                                 .search_time = o->search_time,
-                                 .json = o->json,
-                                 .quiet = o->quiet };
-
-    if (o->preset)
-        return pare_misuse(c, err, "--budget and --preset are two ways to compress: give one");
-    if (pare_ends_with(c->arg[0], ".json"))
-        return pare_misuse(c, err, "--budget compresses a model, and '%s' is a recipe", c->arg[0]);
-    if (!o->data)
-        return pare_misuse(c, err, "--budget needs --data, to search, repair and evaluate with");
-    return pare_budget_job_run(c, &b, err);
-}
-
 static int cmd_compress_run(struct pare_cli *c, struct pare_err *err)
 {
     struct job j = { .c = c, .o = c->opts };
     int rc;
 
-    if (has_budget(c))
-        return pare_dist_rank(c->dist) ? 0 : run_budget(c, err);
+    if (pare_compress_has_budget(c))
+        return pare_dist_rank(c->dist) ? 0 : pare_compress_run_budget(c, err);
     if (pare_dist_rank(c->dist))
         return pare_recipe_mpi_follow(c->dist, err);
     rc = work(&j, err);
@@ -626,8 +534,7 @@ static int cmd_compress_run(struct pare_cli *c, struct pare_err *err)
 const struct pare_command pare_command_compress = {
     .name = "compress",
     .doc = "Run a recipe: prune, fine-tune, shrink and quantize in one go.",
-    .usage = "[options] RECIPE.json | --preset NAME --data SET MODEL |\n"
-             "  --budget KIND=X --data SET MODEL",
+    .usage = "[options] RECIPE.json | --preset NAME --data SET MODEL",
     .more = "A recipe is a JSON object: \"model\", \"data\", \"valid\", \"output\", \"run\",\n"
             "\"seed\", \"threads\", \"seconds\", options of the data set (\"resize\", \"norm\"),\n"
             "and \"steps\", a list of objects with \"step\": prune, finetune, distil,\n"
@@ -650,8 +557,8 @@ const struct pare_command pare_command_compress = {
                "pare compress recipe.json",
     .first = (const char *const[]){ "preset", "budget", "data", "output", "dry-run", "resume",
                                     NULL },
-    .opts = compress_opts,
-    .size = sizeof(struct compress),
+    .opts = pare_compress_options,
+    .size = sizeof(struct pare_compress_call),
     .min_args = 1,
     .max_args = 1,
     .writes = (const char *const[]){ "output", "run", NULL },

@@ -1,0 +1,81 @@
+/* compress_options.c - options of pare compress, and its call with a budget. */
+#include "compress_options.h"
+
+#include <stddef.h>
+
+#include "../../pipeline/compress_presets.h"
+
+#define AT(field) offsetof(struct pare_compress_call, field)
+
+const struct pare_opt pare_compress_options[] = {
+    PARE_CHOICE("preset", AT(preset),
+                "use a built-in recipe for MODEL instead of a file; needs --data", NULL,
+                PARE_COMPRESS_PRESETS),
+    PARE_TEXTS("budget", AT(b.budget), "KIND=X",
+               "compress MODEL to latency=X, size=X or macs=X, a part of MODEL's or absolute "
+               "(3ms, 400KB, 20M); needs --data"),
+    PARE_TEXT("methods", AT(b.methods), "LIST", "with --budget: channels,int8 or one of them",
+              NULL),
+    PARE_INT("finetune", AT(b.finetune), "with --budget: epochs of distillation from MODEL", 0, 0,
+             1e6),
+    PARE_INT("batch", AT(b.batch), "with --budget: items of a measured run", 1, 1, 1e6),
+    PARE_FLOAT("search-time", AT(b.search_time),
+               "with --budget: seconds for measuring times of layers, at most", 60, 1, 1e6),
+    PARE_TEXT("table", AT(b.table), "FILE",
+              "with --budget: times of layers by 'pare bench --table', perhaps of another device",
+              NULL),
+    PARE_TEXT(
+        "solver", AT(b.solver), "NAME",
+        "with --budget: how channels and formats are chosen; other solvers are for comparison",
+        "lagrange"),
+    PARE_TEXT("data", AT(data), "SET", "override the recipe's data set", NULL),
+    PARE_TEXT("valid", AT(valid), "SET", "override the recipe's validation set", NULL),
+    PARE_TEXT("output", AT(output), "FILE", "override the recipe's output file", NULL),
+    PARE_TEXT("run", AT(run), "FILE", "override the file that the run record is written to", NULL),
+    PARE_INT("seed", AT(seed), "override the recipe's random seed", -1, 0, 9e15),
+    PARE_INT("threads", AT(threads), "override the recipe's number of threads; 0: all cores", -1, 0,
+             1024),
+    PARE_FLOAT("seconds", AT(seconds), "override how long each model is measured", -1, 0, 86400),
+    PARE_FLOAT(
+        "max-drop", AT(max_drop),
+        "fail if the accuracy drops by more than X percentage points; the models of the steps "
+        "are kept (default: the recipe's, or warn above 5)",
+        -1, 0, 100),
+    PARE_TEXTS("plugin", AT(plugin), "FILE", "allow the recipe's steps to load this shared object"),
+    PARE_FLAG("resume", AT(resume), "resume an interrupted run", 0),
+    PARE_FLAG("dry-run", AT(dry_run), "check everything and print what would be done", 0),
+    PARE_FLAG("keep-steps", AT(keep_steps), "keep the model written by each step", 0),
+    PARE_FLAG("json", AT(json), "print the run record as JSON", 0),
+    PARE_FLAG("quiet", AT(quiet), "print no progress", 0),
+    PARE_OPT_END
+};
+
+bool pare_compress_has_budget(const struct pare_cli *c)
+{
+    const struct pare_compress_call *o = c->opts;
+
+    return o->b.budget.n || (o->max_drop > 0 && !o->preset && !pare_ends_with(c->arg[0], ".json"));
+}
+
+int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
+{
+    const struct pare_compress_call *o = c->opts;
+    struct pare_budget_job b = o->b;
+
+    if (o->preset)
+        return pare_misuse(c, err, "--budget and --preset are two ways to compress: give one");
+    if (pare_ends_with(c->arg[0], ".json"))
+        return pare_misuse(c, err, "--budget compresses a model, and '%s' is a recipe", c->arg[0]);
+    if (!o->data)
+        return pare_misuse(c, err, "--budget needs --data, to search, repair and evaluate with");
+    b.model = c->arg[0];
+    b.data = o->data;
+    b.valid = o->valid;
+    b.output = o->output;
+    b.max_drop = o->max_drop;
+    b.threads = o->threads > 0 ? o->threads : 0;
+    b.seed = o->seed > 0 ? o->seed : 0;
+    b.json = o->json;
+    b.quiet = o->quiet;
+    return pare_budget_job_run(c, &b, err);
+}
