@@ -1,10 +1,10 @@
 # On a terminal: progress of work that takes more than a second, colors unless NO_COLOR is set; and a
 # note about latencies that were measured on a busy machine.
 pare new resnet18-cifar --input 1,32,32 -o m.onnx >/dev/null
-run="pare eval m.onnx --data digits --resize 32,32 --batch 1 --threads 1 --limit 200"
+run="pare eval m.onnx --data digits --resize 32,32 --batch 1 --threads 1 --split train --limit 600"
 script -qec "$run" /dev/null </dev/null | tr '\r' '\n' >screen
-grep -ac 'evaluate [0-9]*/200  [0-9.]*/s  0:[0-9]* left' screen | awk '{ print ($1 > 1) ? "progress" : "no progress" }'
-sed -n 's/.*\(items  200\)/\1/p' screen
+grep -ac 'evaluate [0-9]*/600  [0-9.]*/s  0:[0-9]* left' screen | awk '{ print ($1 > 1) ? "progress" : "no progress" }'
+sed -n 's/.*\(items  600\)/\1/p' screen
 script -qec "pare bench m.onnx --threads 1 --seconds 2 --no-tune" /dev/null </dev/null | tr '\r' '\n' >screen
 grep -ac 'measure run [0-9]*/[0-9]*  [0-9.]*K*/s  0:[0-9]* left' screen | awk '{ print ($1 > 1) ? "progress" : "no progress" }'
 escape=$(printf '\033')
