@@ -1,5 +1,5 @@
 # Accuracy that a model lost, its bound, and its certificate; exit code 3 if a limit is missed.
-numbers() { sed 's/[0-9a-f]\{12\}\.\.\./HASH/g; s/\b[0-9][0-9]*\.[0-9][0-9]*/N/g'; }
+numbers() { sed 's/[0-9a-f]\{12\}\.\.\./HASH/g; s/-\{0,1\}\b[0-9][0-9]*\.[0-9][0-9]*/N/g'; }
 try() { echo "--- verify $*"; pare verify "$@" --threads 1 2>&1 | numbers; }
 code() { pare verify "$@" --threads 1 >/dev/null 2>&1; echo "exit code $?"; }
 pare new lenet --input 1,8,8 --seed 1 -o m.onnx >/dev/null
