@@ -22,8 +22,7 @@ const struct pare_opt pare_compress_options[] = {
     PARE_FLOAT("search-time", AT(b.search_time),
                "with --budget: seconds for measuring times of layers, at most", 60, 1, 1e6),
     PARE_TEXT("table", AT(b.table), "FILE",
-              "with --budget: times of layers as JSON lines, perhaps of another device",
-              NULL),
+              "with --budget: times of layers as JSON lines, perhaps of another device", NULL),
     PARE_TEXT(
         "solver", AT(b.solver), "NAME",
         "with --budget: how channels and formats are chosen; other solvers are for comparison",
