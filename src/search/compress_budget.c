@@ -4,6 +4,7 @@
 
 #include "budget_search.h"
 #include "model_race.h"
+#include "runner.h"
 
 #include "../base/arena.h"
 #include "../base/sized.h"
@@ -37,6 +38,7 @@ struct search {
     double accuracy;                 /* of the original on the held-out items; -1: none */
     double cost_of_original;         /* pare_output_cost() of the original itself */
     struct trial best;
+    struct pare_runner runner; /* with o->runner */
 };
 
 static void say(const struct search *w, const char *line)
@@ -108,6 +110,12 @@ static int distance_of(struct search *w, const struct pare_model *m, struct pare
     return pare_held_out_compare(&h, m, d, err);
 }
 
+/* Is latency measured?  Times of another device alone cannot be. */
+static bool is_measured(const struct search *w)
+{
+    return w->s.o->runner || !w->s.o->table;
+}
+
 static int measure_layers(struct search *w, struct pare_err *err)
 {
     const struct pare_compress_budget_opts *o = w->s.o;
@@ -125,7 +133,10 @@ static int measure_layers(struct search *w, struct pare_err *err)
     struct pare_cost whole;
     int64_t *count;
 
-    PARE_TRY(pare_cost_table_measure(w->s.model, &co, w->s.arena, &w->s.table, err));
+    if (o->runner && !o->table)
+        pare_runner_cost_opts(&w->runner, &co);
+    PARE_TRY(pare_runner_error(
+        &w->runner, pare_cost_table_measure(w->s.model, &co, w->s.arena, &w->s.table, err), err));
     count = pare_alloc(w->s.arena, (size_t)w->s.table->n_groups + 1, sizeof(*count));
     if (!count)
         return pare_no_memory(err, "for a search");
@@ -162,7 +173,8 @@ static int race(struct search *w, const struct pare_model *m, double seconds, do
                            .cache = w->s.o->cache,
                            .seed = 1 };
 
-    PARE_TRY(pare_race_run(w->s.model, m, &r, err));
+    PARE_TRY(w->s.o->runner ? pare_runner_race(&w->runner, m, seconds, r.us, err)
+                            : pare_race_run(w->s.model, m, &r, err));
     *part = r.us[1] / r.us[0];
     w->r->rounds++;
     return 0;
@@ -192,14 +204,15 @@ static int find_shapes(struct search *w, const double *limit, double *aim, struc
         goal[PARE_BUDGET_LATENCY] *= *aim;
         PARE_TRY(pare_budget_solve(&w->s, goal, &t->x, &result, err));
         memcpy(t->predicted, result.cost, sizeof(t->predicted));
-        if (!isfinite(limit[PARE_BUDGET_LATENCY]) || w->s.o->table)
+        memcpy(t->cost, result.cost, sizeof(t->cost));
+        if (!isfinite(limit[PARE_BUDGET_LATENCY]) || !is_measured(w))
             return 0;
         PARE_TRY(pare_cost_build(w->s.model, w->s.table, t->x.count, t->x.format, &model, err));
         rc = race(w, model, RACE_SECONDS, &part, err);
         pare_model_free(model);
         if (rc)
             return rc;
-        us = part * w->dense[PARE_BUDGET_LATENCY];
+        us = t->cost[PARE_BUDGET_LATENCY] = part * w->dense[PARE_BUDGET_LATENCY];
         if (us <= limit[PARE_BUDGET_LATENCY] || !result.feasible)
             return 0;
         *aim *= fmax(0.7, MARGIN * limit[PARE_BUDGET_LATENCY] / us);
@@ -219,7 +232,7 @@ static int assess(struct search *w, const double *limit, struct trial *t, struct
     struct pare_cost c = pare_cost_predict(w->s.table, t->x.count, t->x.format);
     double part = 0, drop;
 
-    if (w->s.o->table)
+    if (!is_measured(w))
         t->cost[PARE_BUDGET_LATENCY] = c.us;
     else {
         PARE_TRY(race(w, t->model, 2 * RACE_SECONDS, &part, err));
@@ -302,12 +315,31 @@ static int fastest(struct search *w, struct pare_err *err)
     return 0;
 }
 
+/* The shapes alone. */
+static int predict(struct search *w, struct pare_err *err)
+{
+    double limit[PARE_BUDGET_KINDS], aim = MARGIN;
+    struct trial *t = &w->best;
+
+    absolute_limits(w, w->limits.part, limit);
+    PARE_TRY(open_assignment(w, &t->x, err));
+    PARE_TRY(find_shapes(w, limit, &aim, t, err));
+    t->accuracy = -1;
+    t->d.noise = t->d.divergence = NAN;
+    t->budget_met = t->drop_met = true;
+    for (int k = 0; k < PARE_BUDGET_KINDS; k++)
+        t->budget_met &= t->cost[k] <= limit[k];
+    return 0;
+}
+
 static int run(struct search *w, struct pare_err *err)
 {
     say(w, "times of layers");
     PARE_TRY(measure_layers(w, err));
     say(w, "expected increase of the loss");
     PARE_TRY(pare_budget_curves(&w->s, err));
+    if (w->s.o->dry_run)
+        return predict(w, err);
     if (!w->s.o->budget)
         return fastest(w, err);
     return try_limit(w, w->limits.part, &w->best, err);
@@ -343,7 +375,7 @@ static int report(struct search *w, struct pare_err *err)
     r->divergence = w->best.d.divergence;
     r->budget_met = w->best.budget_met;
     r->drop_met = w->best.drop_met;
-    if (!w->s.o->valid)
+    if (!w->s.o->valid || !w->best.model)
         return 0;
     PARE_TRY(pare_evaluate(w->s.model, w->s.o->valid, NULL, &r->before, err));
     return pare_evaluate(w->best.model, w->s.o->valid, NULL, &r->after, err);
@@ -359,6 +391,10 @@ static int check(const struct pare_compress_budget_opts *o, struct pare_err *err
         return pare_fail(err, PARE_ECONFIG,
                          "the data set has no labels, so that a drop of the accuracy is not known: "
                          "give a budget");
+    if (!o->budget && o->dry_run)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the drop of a model that is not built is not known: give a budget to "
+                         "predict what it keeps");
     return check_methods(o->methods, err);
 }
 
@@ -379,6 +415,9 @@ int pare_compress_budget(struct pare_model *model, const struct pare_compress_bu
     w.s.channels = has_method(o.methods, "channels");
     w.s.int8 = has_method(o.methods, "int8");
     rc = divide(&w, err);
+    w.runner = (struct pare_runner){ .base = model, .batch = o.batch, .threads = o.threads };
+    if (!rc && o.runner)
+        rc = pare_runner_open(&w.runner, o.runner, err);
     if (!rc)
         rc = run(&w, err);
     if (!rc)
@@ -388,6 +427,7 @@ int pare_compress_budget(struct pare_model *model, const struct pare_compress_bu
         w.best.model = NULL;
     }
     close_trial(&w.best);
+    pare_runner_close(&w.runner);
     pare_data_free(w.s.held);
     pare_data_free(w.s.rest);
     return rc;

@@ -29,6 +29,12 @@ struct run {
     const char *output;
 };
 
+/* NULL: this library. */
+static const char *runner_of(const struct pare_budget_job *j)
+{
+    return j->runner ? j->runner : j->what && !strcmp(j->what, "ort") ? "ort" : NULL;
+}
+
 static void say(void *user, const char *line)
 {
     struct run *w = user;
@@ -66,7 +72,8 @@ static int print_costs(const struct run *w, struct pare_err *err)
 
     if (!t)
         return pare_no_memory(err, "for a table");
-    pare_table_row(t, "", "before", "after", "part", "predicted", "limit", NULL);
+    pare_table_row(t, runner_of(w->j) ? "in the runner" : "", "before",
+                   w->j->dry_run ? "expected" : "after", "part", "predicted", "limit", NULL);
     for (int k = 0; k < PARE_BUDGET_KINDS; k++) {
         const struct pare_budget_cost *x = &w->r.cost[k];
 
@@ -108,6 +115,12 @@ static int print_text(const struct run *w, struct pare_err *err)
     printf("\n");
     PARE_TRY(print_costs(w, err));
     printf("\n");
+    if (w->j->dry_run) {
+        printf("would write %s: %s\n", w->output,
+               r->budget_met ? "within the budget"
+                             : "the nearest model; the budget would be missed");
+        return 0;
+    }
     if (r->held_before >= 0)
         printf("accuracy on %lld held-out items: %.2f%% before, %.2f%% after\n", (long long)r->held,
                100 * r->held_before, 100 * r->held_after);
@@ -152,11 +165,15 @@ static int print_json(const struct run *w, struct pare_err *err)
     json_object_set_new(all, "costs", costs);
     json_object_set_new(all, "layers", layers);
     json_object_set_new(all, "held_out_items", json_integer(r->held));
-    if (r->held_before >= 0) {
+    json_object_set_new(all, "dry_run", json_boolean(w->j->dry_run));
+    if (r->held_before >= 0)
         json_object_set_new(all, "held_out_before", json_real(r->held_before));
+    if (r->held_after >= 0)
         json_object_set_new(all, "held_out_after", json_real(r->held_after));
-    }
-    json_object_set_new(all, "snr_db", json_real(r->snr));
+    if (isfinite(r->snr))
+        json_object_set_new(all, "snr_db", json_real(r->snr));
+    if (isfinite(r->divergence))
+        json_object_set_new(all, "divergence_nats", json_real(r->divergence));
     if (r->before.n && r->before.top1 >= 0) {
         json_object_set_new(all, "accuracy_before", json_real(r->before.top1));
         json_object_set_new(all, "accuracy_after", json_real(r->after.top1));
@@ -194,7 +211,9 @@ static int search(struct run *w, struct pare_err *err)
                                            .seconds = j->search_time,
                                            .progress = show,
                                            .user = w,
-                                           .say = say };
+                                           .say = say,
+                                           .runner = runner_of(j),
+                                           .dry_run = j->dry_run };
     int rc;
 
     pare_progress_line_start(&w->line, j->quiet);
@@ -220,9 +239,12 @@ static int work(struct run *w, struct pare_err *err)
     if (!j->quiet)
         pare_data_note(w->c, w->data[0]);
     PARE_TRY(search(w, err));
-    PARE_TRY(pare_model_save(w->small, w->output, NULL, err));
+    if (w->small)
+        PARE_TRY(pare_model_save(w->small, w->output, NULL, err));
     PARE_TRY(j->json ? print_json(w, err) : print_text(w, err));
     w->c->missed = !w->r.budget_met || !w->r.drop_met;
+    if (!w->small)
+        return 0;
     if (!w->r.budget_met)
         return pare_fail(err, PARE_ECONFIG,
                          "the budget is missed: %s is the nearest model that was found; a larger "

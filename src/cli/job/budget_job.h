@@ -9,10 +9,11 @@ struct pare_budget_job {
     const char *output;               /* NULL: derived from the model's name */
     struct pare_strs budget;
     const char *methods, *solver, *table;
-    double max_drop; /* in points; below 0: no bound */
+    const char *what, *runner; /* --for: pare, ort; NULL: node with onnxruntime-node */
+    double max_drop;           /* in points; below 0: no bound */
     int64_t finetune, batch, threads, seed;
     double search_time;
-    bool json, quiet;
+    bool json, quiet, dry_run;
 };
 
 /* c->missed is set if the budget or the bound is missed: the nearest model is written. */

@@ -23,6 +23,13 @@ const struct pare_opt pare_compress_options[] = {
                "with --budget: seconds for measuring times of layers, at most", 60, 1, 1e6),
     PARE_TEXT("table", AT(b.table), "FILE",
               "with --budget: times of layers as JSON lines, perhaps of another device", NULL),
+    PARE_CHOICE("for", AT(b.what),
+                "with --budget: latency in Pare, or in ONNX Runtime as --runner measures it",
+                "pare", "pare|ort"),
+    PARE_TEXT("runner", AT(b.runner), "COMMAND",
+              "with --budget: measure latency with this program, see docs/budget.md (default of "
+              "--for ort: node with onnxruntime-node)",
+              NULL),
     PARE_TEXT(
         "solver", AT(b.solver), "NAME",
         "with --budget: how channels and formats are chosen; other solvers are for comparison",
@@ -76,5 +83,6 @@ int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
     b.seed = o->seed > 0 ? o->seed : 0;
     b.json = o->json;
     b.quiet = o->quiet;
+    b.dry_run = o->dry_run;
     return pare_budget_job_run(c, &b, err);
 }

@@ -18,13 +18,13 @@ static int print(struct pare_cli *c, const struct pare_table_job *j,
                  const struct pare_cost_table *t, struct pare_err *err)
 {
     if (j->json)
-        return pare_json_result(
-            c,
-            json_pack("{s:o, s:i, s:i, s:i, s:i, s:I, s:f, s:f}", "table", pare_json_text(j->table),
-                      "layers", t->n_layers, "groups", t->n_groups, "models", t->models, "threads",
-                      t->threads, "batch", (json_int_t)t->batch, "error_median", t->error_median,
-                      "error_worst", t->error_worst),
-            err);
+        return pare_json_result(c,
+                                json_pack("{s:o, s:i, s:i, s:i, s:i, s:I, s:f, s:f}", "table",
+                                          pare_json_text(j->table), "layers", t->n_layers, "groups",
+                                          t->n_groups, "models", t->models, "threads", t->threads,
+                                          "batch", (json_int_t)t->batch, "error_median",
+                                          t->error_median, "error_worst", t->error_worst),
+                                err);
     printf("%d layers in %d dependency groups: times of %d models, batch %lld, %d thread%s\n",
            t->n_layers, t->n_groups, t->models, (long long)t->batch, t->threads,
            t->threads == 1 ? "" : "s");
