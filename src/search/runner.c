@@ -231,7 +231,8 @@ int pare_runner_open(struct pare_runner *r, const char *command, struct pare_err
     char *folder;
 
     r->arena = pare_arena_new(1 << 12);
-    folder = r->arena ? pare_sprintf(r->arena, "%s/pare-runner-XXXXXX", temp ? temp : "/tmp") : NULL;
+    folder = r->arena ? pare_sprintf(r->arena, "%s/pare-runner-XXXXXX", temp ? temp : "/tmp")
+                      : NULL;
     if (!folder)
         return pare_no_memory(err, "for a runner");
     if (!mkdtemp(folder))
