@@ -33,9 +33,10 @@ static void put_costs(struct pare_page *p, const struct pare_json *result)
     double before = pare_number(result, "held_out_before"),
            after = pare_number(result, "held_out_after");
 
-    pare_page_raw(p, "<div class=\"scroll\"><table class=\"budget\"><thead><tr><th></th>"
-                     "<th class=\"n\">Before</th><th class=\"n\">Limit</th>"
-                     "<th class=\"n\">Predicted</th><th class=\"n\">After</th></tr></thead><tbody>\n");
+    pare_page_raw(p,
+                  "<div class=\"scroll\"><table class=\"budget\"><thead><tr><th></th>"
+                  "<th class=\"n\">Before</th><th class=\"n\">Limit</th>"
+                  "<th class=\"n\">Predicted</th><th class=\"n\">After</th></tr></thead><tbody>\n");
     for (int k = 0; k < 3; k++)
         cost_row(p, result, k);
     pare_page_put(p, "</tbody></table></div>\n<p class=\"note\">On %.0f held-out items",

@@ -55,13 +55,21 @@ static bool show(void *user, const struct pare_progress *p)
     return pare_progress_line_show(&w->line, p);
 }
 
+/* That of a preset cannot hold without labels. */
+static double max_drop_of(const struct run *w)
+{
+    bool known = !w->j->labeled_drop || w->data[0]->y.data;
+
+    return w->j->max_drop > 0 && known ? w->j->max_drop : 0;
+}
+
 static int search(struct run *w, const char *budget, bool dry_run,
                   struct pare_compress_budget_report *r, struct pare_err *err)
 {
     const struct pare_budget_job *j = w->j;
     struct pare_compress_budget_opts o = { .size = sizeof(o),
                                            .budget = budget,
-                                           .max_drop = j->max_drop > 0 ? j->max_drop : 0,
+                                           .max_drop = max_drop_of(w),
                                            .data = w->data[0],
                                            .valid = w->data[1],
                                            .methods = j->methods,
@@ -209,7 +217,7 @@ static int work(struct run *w, struct pare_err *err)
     if (!j->dry_run)
         PARE_TRY(pare_budget_record_open(&w->record, w->c, j, err));
     PARE_TRY(j->pareto ? make_front(w, err)
-                       : make_model(w, 0, joined(w->c->arena, &j->budget, NULL), err));
+                       : make_model(w, 0, joined(w->c->arena, &j->budget, j->preset_budget), err));
     if (!j->dry_run)
         PARE_TRY(pare_budget_record_end(&w->record, err));
     PARE_TRY(print(w, err));

@@ -8,6 +8,8 @@ struct pare_budget_job {
     const char *model, *data, *valid; /* valid NULL: the data set's own test part */
     const char *output, *run;         /* NULL: derived from the model's name */
     struct pare_strs budget;
+    const char *preset, *preset_budget; /* NULL: none */
+    bool labeled_drop;                  /* max_drop holds if there are labels */
     const char *methods, *solver, *table;
     const char *what, *runner; /* --for: pare, ort; NULL: node with onnxruntime-node */
     double max_drop;           /* in points; below 0: no bound */

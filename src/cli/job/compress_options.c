@@ -9,9 +9,11 @@
 #define AT(field) offsetof(struct pare_compress_call, field)
 
 const struct pare_opt pare_compress_options[] = {
-    PARE_CHOICE("preset", AT(preset),
-                "use a built-in recipe for MODEL instead of a file; needs --data", NULL,
-                PARE_COMPRESS_PRESETS),
+    PARE_CHOICE(
+        "preset", AT(preset),
+        "compress MODEL to a built-in budget, or with a built-in recipe: 'pare list presets' "
+        "explains them; needs --data",
+        NULL, PARE_COMPRESS_PRESETS),
     PARE_TEXTS("budget", AT(b.budget), "KIND=X",
                "compress MODEL to latency=X, size=X or macs=X, a part of MODEL's or absolute "
                "(3ms, 400KB, 20M); needs --data"),
@@ -65,8 +67,24 @@ bool pare_compress_has_budget(const struct pare_cli *c)
 {
     const struct pare_compress_call *o = c->opts;
 
-    return o->b.budget.n || o->b.pareto ||
+    const struct pare_compress_preset *p = o->preset ? pare_compress_preset(o->preset) : NULL;
+
+    return o->b.budget.n || (p && p->budget) || o->b.pareto ||
            (o->max_drop > 0 && !o->preset && !pare_ends_with(c->arg[0], ".json"));
+}
+
+/* Options that are given override the preset's. */
+static void use_preset(struct pare_cli *c, const struct pare_compress_preset *p,
+                       struct pare_budget_job *b)
+{
+    b->preset = p->name;
+    b->preset_budget = p->budget;
+    if (!pare_cli_is_set(c, "max-drop")) {
+        b->max_drop = p->max_drop > 0 ? p->max_drop : -1;
+        b->labeled_drop = true;
+    }
+    if (!pare_cli_is_set(c, "finetune"))
+        b->finetune = p->finetune;
 }
 
 int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
@@ -74,12 +92,17 @@ int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
     const struct pare_compress_call *o = c->opts;
     struct pare_budget_job b = o->b;
 
-    if (o->preset)
+    if (o->preset && (o->b.budget.n || o->b.pareto))
         return pare_misuse(c, err, "--budget and --preset are two ways to compress: give one");
     if (pare_ends_with(c->arg[0], ".json"))
-        return pare_misuse(c, err, "--budget compresses a model, and '%s' is a recipe", c->arg[0]);
+        return pare_misuse(c, err, "--%s compresses a model, and '%s' is a recipe",
+                           o->preset ? "preset" : "budget", c->arg[0]);
     if (!o->data)
-        return pare_misuse(c, err, "--budget needs --data, to search, repair and evaluate with");
+        return pare_misuse(c, err, "--%s needs --data, to search, repair and evaluate with",
+                           o->preset       ? "preset"
+                           : o->b.pareto   ? "pareto"
+                           : o->b.budget.n ? "budget"
+                                           : "max-drop");
     for (int i = 0; o->b.pareto && i < o->b.budget.n; i++)
         if (!strncmp(o->b.budget.v[i], "latency", 7))
             return pare_misuse(c, err, "--pareto chooses latencies: give it no --budget latency");
@@ -96,5 +119,7 @@ int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
     b.json = o->json;
     b.quiet = o->quiet;
     b.dry_run = o->dry_run;
+    if (o->preset)
+        use_preset(c, pare_compress_preset(o->preset), &b);
     return pare_budget_job_run(c, &b, err);
 }

@@ -29,8 +29,8 @@ static int print_costs(const struct pare_budget_result *w, struct pare_err *err)
 
     if (!t)
         return pare_no_memory(err, "for a table");
-    pare_table_row(t, w->runner ? "in the runner" : "", "before",
-                   w->dry_run ? "expected" : "after", "part", "predicted", "limit", NULL);
+    pare_table_row(t, w->runner ? "in the runner" : "", "before", w->dry_run ? "expected" : "after",
+                   "part", "predicted", "limit", NULL);
     for (int k = 0; k < PARE_BUDGET_KINDS; k++) {
         const struct pare_budget_cost *x = &w->r->cost[k];
 

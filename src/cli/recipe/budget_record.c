@@ -19,6 +19,8 @@ static json_t *options(const struct pare_budget_job *j)
     json_object_set_new(o, "model", pare_json_text(j->model));
     json_object_set_new(o, "data", pare_json_text(j->data));
     json_object_set_new(o, "budget", budgets);
+    if (j->preset)
+        json_object_set_new(o, "preset", pare_json_text(j->preset));
     if (j->pareto)
         json_object_set_new(o, "pareto", json_integer(j->pareto));
     if (j->max_drop > 0)
