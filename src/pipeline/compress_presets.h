@@ -1,5 +1,5 @@
-/* compress_presets.h - the presets of `pare compress --preset`: fast, balanced, tiny are budgets, int8
- * is a recipe; the recipes of pare_compress(): tiny, balanced, int8. */
+/* compress_presets.h - the presets of `pare compress --preset`: fast, balanced, tiny are budgets,
+ * int8 is a recipe; the recipes of pare_compress(): tiny, balanced, int8. */
 #ifndef PARE_PIPELINE_COMPRESS_PRESETS_H
 #define PARE_PIPELINE_COMPRESS_PRESETS_H
 
