@@ -5,7 +5,9 @@
 #include "budget_search.h"
 
 #include "../base/arena.h"
+#include "../base/map.h"
 #include "../compress/compression.h"
+#include "../graph/removal_units.h"
 #include "../prune/obs_curves.h"
 
 /* Layers of all groups, for a config_list. */
@@ -61,6 +63,23 @@ static int open_errors(struct pare_budget_search *s, struct pare_err *err)
     return s->error && s->power ? 0 : pare_no_memory(err, "for error curves");
 }
 
+/* Units that are removed last get the first ranks. */
+static void take_order(struct pare_budget_search *s, const struct pare_compression *c,
+                       const struct pare_obs_curve *v)
+{
+    const struct pare_unit_groups *set = v->set;
+    const struct pare_layer *l = &c->layer[set->layer[0]];
+    const struct pare_value *w = pare_map_get(&s->units.g->names, l->weight->name);
+
+    for (int64_t i = 0; i < set->n && w; i++) {
+        int64_t unit = pare_removal_unit(s->units.units, w, l->out_axis,
+                                         set->unit[v->order[i] * set->n_layers]);
+
+        if (unit >= 0)
+            s->units.rank[unit] = set->n - 1 - i;
+    }
+}
+
 static void take_curve(struct pare_budget_search *s, const struct pare_compression *c,
                        const struct pare_obs_curve *v)
 {
@@ -69,6 +88,8 @@ static void take_curve(struct pare_budget_search *s, const struct pare_compressi
 
     for (int k = 0; g >= 0 && v->readers && k < t->group[g].n_choices; k++)
         s->error[g][k] = v->error[v->set->n - t->group[g].choice[k]];
+    if (g >= 0 && v->readers)
+        take_order(s, c, v);
     for (int i = 0; i < v->readers; i++) {
         int l = layer_at(t, v->reader[i].layer);
 
@@ -108,6 +129,7 @@ int pare_budget_curves(struct pare_budget_search *s, struct pare_err *err)
     int rc;
 
     PARE_TRY(open_errors(s, err));
+    PARE_TRY(pare_cost_find_units(s->model, s->arena, &s->units, err));
     if (!s->channels || !s->table->n_groups)
         return 0;
     if (!rule.op_names)

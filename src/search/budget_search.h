@@ -34,6 +34,7 @@ struct pare_budget_search {
     bool channels, int8; /* methods */
     struct pare_cost_table *table;
 
+    struct pare_cost_units units; /* of the original; ranks are by importance: 0 is kept longest */
     double **error; /* by group, by its choices: the expected increase of the loss */
     double *power;  /* by layer: what the loss would increase by without the layer's inputs */
 };
