@@ -26,14 +26,6 @@ static const char **group_layers(const struct pare_cost_table *t, struct pare_ar
     return name;
 }
 
-static int layer_at(const struct pare_cost_table *t, const char *name)
-{
-    for (int i = 0; i < t->n_layers; i++)
-        if (!strcmp(t->layer[i].name, name))
-            return i;
-    return -1;
-}
-
 /* The group whose channels the set has; -1: none. */
 static int group_of(const struct pare_cost_table *t, const struct pare_compression *c,
                     const struct pare_unit_groups *set)
@@ -52,7 +44,6 @@ static int open_errors(struct pare_budget_search *s, struct pare_err *err)
     const struct pare_cost_table *t = s->table;
 
     s->error = pare_alloc(s->arena, (size_t)t->n_groups + 1, sizeof(*s->error));
-    s->power = pare_alloc(s->arena, (size_t)t->n_layers + 1, sizeof(*s->power));
     for (int g = 0; g < t->n_groups && s->error; g++) {
         s->error[g] = pare_alloc(s->arena, PARE_COST_CHOICES, sizeof(double));
         for (int k = 0; k < t->group[g].n_choices && s->error[g]; k++)
@@ -60,7 +51,7 @@ static int open_errors(struct pare_budget_search *s, struct pare_err *err)
         if (!s->error[g])
             return pare_no_memory(err, "for error curves");
     }
-    return s->error && s->power ? 0 : pare_no_memory(err, "for error curves");
+    return s->error ? 0 : pare_no_memory(err, "for error curves");
 }
 
 /* Units that are removed last get the first ranks. */
@@ -90,12 +81,6 @@ static void take_curve(struct pare_budget_search *s, const struct pare_compressi
         s->error[g][k] = v->error[v->set->n - t->group[g].choice[k]];
     if (g >= 0 && v->readers)
         take_order(s, c, v);
-    for (int i = 0; i < v->readers; i++) {
-        int l = layer_at(t, v->reader[i].layer);
-
-        if (l >= 0)
-            s->power[l] += v->error[v->set->n] / v->readers;
-    }
 }
 
 static int find_curves(struct pare_budget_search *s, struct pare_compression *c,

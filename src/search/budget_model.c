@@ -36,12 +36,12 @@ static int repair(struct pare_budget_search *s, struct pare_model *m, bool train
     PARE_TRY(pare_finetune_options(f, err));
     PARE_TRY(pare_finetune_open(f, err));
     c.trainer = f->trainer;
-    c.recalibrate =
-        (struct pare_recalibrate_opts){ .batches = trained ? 0 : f->options->c.recalibrate,
-                                        .batch = f->options->train.batch,
-                                        .seed = s->o->seed,
-                                        .progress = s->o->progress,
-                                        .user = s->o->user };
+    c.recalibrate = (struct pare_recalibrate_opts){ .batches = trained ? 0
+                                                                       : f->options->c.recalibrate,
+                                                    .batch = f->options->train.batch,
+                                                    .seed = s->o->seed,
+                                                    .progress = s->o->progress,
+                                                    .user = s->o->user };
     return pare_repair_choose(&c, err);
 }
 

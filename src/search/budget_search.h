@@ -2,6 +2,7 @@
  *
  *     budget_limits.c   "latency=0.5 size=400KB" to limits
  *     budget_curves.c   the expected increase of the loss by the channels of each group
+ *     budget_noise.c    the same by rounding each layer to int8
  *     budget_problem.c  these and the cost table as a problem for the solver
  *     budget_model.c    the real model of an assignment: removed, repaired, trained, rounded
  *     compress_budget.c the search
@@ -36,11 +37,12 @@ struct pare_budget_search {
 
     struct pare_cost_units units; /* of the original; ranks are by importance: 0 is kept longest */
     double **error; /* by group, by its choices: the expected increase of the loss */
-    double *power;  /* by layer: what the loss would increase by without the layer's inputs */
+    double *noise;  /* by layer: the expected increase of the loss by int8 */
 };
 
-/* Fill error and power. */
+/* Fill units and error; noise. */
 int pare_budget_curves(struct pare_budget_search *s, struct pare_err *err);
+int pare_budget_noise(struct pare_budget_search *s, struct pare_err *err);
 
 /* The assignment with the least error within limits. */
 int pare_budget_solve(const struct pare_budget_search *s, const double limit[PARE_BUDGET_KINDS],

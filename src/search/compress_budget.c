@@ -308,6 +308,7 @@ static int run(struct search *w, struct pare_err *err)
     PARE_TRY(measure_layers(w, err));
     say(w, "expected increase of the loss");
     PARE_TRY(pare_budget_curves(&w->s, err));
+    PARE_TRY(pare_budget_noise(&w->s, err));
     if (!w->s.o->budget)
         return fastest(w, err);
     return try_limit(w, w->limits.part, &w->best, err);
