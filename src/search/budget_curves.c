@@ -39,7 +39,7 @@ static int group_of(const struct pare_cost_table *t, const struct pare_compressi
 }
 
 /* A group of which nothing is known keeps its channels. */
-static int open_errors(struct pare_budget_search *s, struct pare_err *err)
+int pare_budget_errors_open(struct pare_budget_search *s, struct pare_err *err)
 {
     const struct pare_cost_table *t = s->table;
 
@@ -51,7 +51,10 @@ static int open_errors(struct pare_budget_search *s, struct pare_err *err)
         if (!s->error[g])
             return pare_no_memory(err, "for error curves");
     }
-    return s->error ? 0 : pare_no_memory(err, "for error curves");
+    s->noise = pare_alloc(s->arena, (size_t)t->n_layers + 1, sizeof(*s->noise));
+    if (!s->error || !s->noise)
+        return pare_no_memory(err, "for error curves");
+    return pare_cost_find_units(s->model, s->arena, &s->units, err);
 }
 
 /* Units that are removed last get the first ranks. */
@@ -113,8 +116,6 @@ int pare_budget_curves(struct pare_budget_search *s, struct pare_err *err)
     struct pare_model *copy;
     int rc;
 
-    PARE_TRY(open_errors(s, err));
-    PARE_TRY(pare_cost_find_units(s->model, s->arena, &s->units, err));
     if (!s->channels || !s->table->n_groups)
         return 0;
     if (!rule.op_names)

@@ -96,10 +96,12 @@ static int distill(struct pare_budget_search *s, struct pare_model *small, int64
     char number[32];
     struct pare_given given[] = { { "epochs", number },
                                   { "optimizer", "adam" },
-                                  { "schedule", "cosine" } };
+                                  { "schedule", "cosine" },
+                                  { "checkpoint", NULL },
+                                  { "resume", "1" } };
+    bool exists;
     struct pare_training_opts to = { .data = s->rest,
                                      .given = given,
-                                     .n_given = sizeof(given) / sizeof(*given),
                                      .settings = common_settings(s, a, ""),
                                      .teacher = s->model,
                                      .progress = s->o->progress,
@@ -108,6 +110,10 @@ static int distill(struct pare_budget_search *s, struct pare_model *small, int64
     int rc;
 
     snprintf(number, sizeof(number), "%lld", (long long)epochs);
+    given[3].text = pare_journal_file(&s->journal,
+                                      pare_sprintf(a, "training-%d.ckpt", s->journal.models),
+                                      &exists);
+    to.n_given = given[3].text ? exists ? 5 : 4 : 3;
     PARE_TRY(pare_training_new(small, &to, &training, err));
     rc = pare_training_run(training, NULL, NULL, err);
     pare_training_free(training);
@@ -171,16 +177,35 @@ static int build(struct pare_budget_search *s, const struct pare_assignment *x, 
     return rc;
 }
 
+/* A model of the folder, which gives the same bytes whether the search was interrupted or not. */
+static int take_saved(struct pare_budget_search *s, const char *path, bool exists,
+                      struct pare_model **m, struct pare_err *err)
+{
+    int rc = exists ? 0 : pare_model_save(*m, path, NULL, err);
+
+    pare_model_free(*m);
+    *m = NULL;
+    s->journal.models++;
+    return rc ? rc : pare_model_load(path, m, err);
+}
+
 int pare_budget_build(struct pare_budget_search *s, const struct pare_assignment *x, int64_t epochs,
                       struct pare_model **out, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
-    int rc;
+    const char *path;
+    bool exists;
+    int rc = 0;
 
     *out = NULL;
     if (!a)
         return pare_no_memory(err, "for a model");
-    rc = build(s, x, epochs, a, out, err);
+    path = pare_journal_file(&s->journal, pare_sprintf(a, "model-%d.onnx", s->journal.models),
+                             &exists);
+    if (!exists)
+        rc = build(s, x, epochs, a, out, err);
+    if (!rc && path)
+        rc = take_saved(s, path, exists, out, err);
     pare_arena_free(a);
     return rc;
 }

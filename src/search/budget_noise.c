@@ -201,8 +201,7 @@ int pare_budget_noise(struct pare_budget_search *s, struct pare_err *err)
     struct noise w = { .s = s, .a = pare_arena_new(1 << 18) };
     int rc;
 
-    s->noise = pare_alloc(s->arena, (size_t)s->table->n_layers + 1, sizeof(*s->noise));
-    rc = s->noise && w.a ? 0 : pare_no_memory(err, "for the noise of int8");
+    rc = w.a ? 0 : pare_no_memory(err, "for the noise of int8");
     if (!rc && s->int8)
         rc = find_noise(&w, err);
     pare_arena_free(w.a);

@@ -35,7 +35,7 @@ struct pare_cost_opts {
     int models;              /* most models to build; 0: chosen */
     const char *cache;       /* folder of tables and kernel choices; NULL: none */
     const char *read_table;  /* file of times to use instead of measuring; NULL: measure */
-    const char *write_table; /* file to write the times to; NULL: none */
+    const char *write_table; /* file to write the times to, which are measured anew; NULL: none */
     pare_progress_fn *progress;
     void *user;
 

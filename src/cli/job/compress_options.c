@@ -2,6 +2,7 @@
 #include "compress_options.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "../../pipeline/compress_presets.h"
 
@@ -14,15 +15,33 @@ const struct pare_opt pare_compress_options[] = {
     PARE_TEXTS("budget", AT(b.budget), "KIND=X",
                "compress MODEL to latency=X, size=X or macs=X, a part of MODEL's or absolute "
                "(3ms, 400KB, 20M); needs --data"),
+    PARE_INT("pareto", AT(b.pareto),
+             "write N models from the latency of MODEL to the smallest, OUTPUT-1.onnx and so on; "
+             "needs --data",
+             0, 0, 64),
     PARE_TEXT("methods", AT(b.methods), "LIST", "with --budget: channels,int8 or one of them",
               NULL),
     PARE_INT("finetune", AT(b.finetune), "with --budget: epochs of distillation from MODEL", 0, 0,
              1e6),
     PARE_INT("batch", AT(b.batch), "with --budget: items of a measured run", 1, 1, 1e6),
+    PARE_FLOAT("class-drop", AT(b.class_drop),
+               "with --budget: percentage points that the accuracy of each class may lose "
+               "(default: no bound)",
+               0, 0, 100),
+    PARE_FLOAT("confidence", AT(b.confidence),
+               "with --budget: hold --max-drop and --class-drop with this probability, by "
+               "confidence bounds (default: what held-out items lose decides)",
+               0, 0, 0.9999),
     PARE_FLOAT("search-time", AT(b.search_time),
                "with --budget: seconds for measuring times of layers, at most", 60, 1, 1e6),
     PARE_TEXT("table", AT(b.table), "FILE",
-              "with --budget: times of layers as JSON lines, perhaps of another device",
+              "with --budget: times of layers as JSON lines, perhaps of another device", NULL),
+    PARE_CHOICE("for", AT(b.what),
+                "with --budget: latency in Pare, or in ONNX Runtime as --runner measures it",
+                "pare", "pare|ort"),
+    PARE_TEXT("runner", AT(b.runner), "COMMAND",
+              "with --budget: measure latency with this program, see docs/budget.md (default of "
+              "--for ort: node with onnxruntime-node)",
               NULL),
     PARE_TEXT(
         "solver", AT(b.solver), "NAME",
@@ -54,7 +73,8 @@ bool pare_compress_has_budget(const struct pare_cli *c)
 {
     const struct pare_compress_call *o = c->opts;
 
-    return o->b.budget.n || (o->max_drop > 0 && !o->preset && !pare_ends_with(c->arg[0], ".json"));
+    return o->b.budget.n || o->b.pareto ||
+           (o->max_drop > 0 && !o->preset && !pare_ends_with(c->arg[0], ".json"));
 }
 
 int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
@@ -68,7 +88,14 @@ int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
         return pare_misuse(c, err, "--budget compresses a model, and '%s' is a recipe", c->arg[0]);
     if (!o->data)
         return pare_misuse(c, err, "--budget needs --data, to search, repair and evaluate with");
+    for (int i = 0; o->b.pareto && i < o->b.budget.n; i++)
+        if (!strncmp(o->b.budget.v[i], "latency", 7))
+            return pare_misuse(c, err, "--pareto chooses latencies: give it no --budget latency");
+    if (o->b.pareto && o->dry_run)
+        return pare_misuse(c, err, "--dry-run predicts one model, and --pareto writes several");
     b.model = c->arg[0];
+    b.resume = o->resume;
+    b.run = o->run;
     b.data = o->data;
     b.valid = o->valid;
     b.output = o->output;
@@ -77,5 +104,6 @@ int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
     b.seed = o->seed > 0 ? o->seed : 0;
     b.json = o->json;
     b.quiet = o->quiet;
+    b.dry_run = o->dry_run;
     return pare_budget_job_run(c, &b, err);
 }
