@@ -71,7 +71,7 @@ static int find_steps(struct noise *w, struct pare_err *err)
                                     .fold = true,
                                     .progress = o->progress,
                                     .user = o->user };
-    struct pare_model *rounded;
+    struct pare_model *copy, *rounded = NULL; /* quantization changes weights in place */
     int rc;
 
     q.tuning.settings = pare_sprintf(w->a, "seed=%llu threads=%d", (unsigned long long)o->seed,
@@ -79,9 +79,12 @@ static int find_steps(struct noise *w, struct pare_err *err)
     w->step = pare_alloc(w->a, (size_t)w->s->table->n_layers + 1, sizeof(*w->step));
     if (!q.tuning.settings || !w->step)
         return pare_no_memory(err, "for the noise of int8");
-    PARE_TRY(pare_quantize(w->s->model, &q, &rounded, NULL, err));
-    rc = read_steps(w, rounded, err);
+    PARE_TRY(pare_model_duplicate(w->s->model, &copy, err));
+    rc = pare_quantize(copy, &q, &rounded, NULL, err);
+    if (!rc)
+        rc = read_steps(w, rounded, err);
     pare_model_free(rounded);
+    pare_model_free(copy);
     return rc;
 }
 
