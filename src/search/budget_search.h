@@ -24,6 +24,10 @@ struct pare_budget_limits {
 };
 int pare_budget_limits_parse(const char *text, struct pare_budget_limits *l, struct pare_err *err);
 
+/* Is the method in the list "channels,int8"?  NULL: all are.  Are all methods of a list known? */
+bool pare_budget_has_method(const char *methods, const char *name);
+int pare_budget_check_methods(const char *methods, struct pare_err *err);
+
 /* What an assignment is. */
 struct pare_assignment {
     int64_t *count;                /* by group of the table */

@@ -14,10 +14,13 @@
 
 #define HELD_PART 10   /* 1 / HELD_PART of the items of the data decide */
 #define HELD_MOST 5000 /* items */
-#define ROUNDS 6       /* models that are built for timing, for one limit */
+#define ROUNDS 8       /* models that are built for timing, for one limit */
 #define REAL_ROUNDS 3  /* models that are built in full, for one limit */
 #define RACE_SECONDS 0.8
-#define MARGIN 0.985 /* of the latency limit, that the first model aims at */
+#define MARGIN \
+    0.985            /* of the latency limit, that the first model aims at, and of a limit that a
+                      * model exceeded */
+#define TIGHTER 0.97 /* of the limit, after its solution was measured to exceed it */
 #define BISECTIONS 6 /* limits that are tried for a bound of the accuracy alone */
 
 /* A model that was built in full. */
@@ -54,28 +57,6 @@ static const char *elapsed(const struct search *w)
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
-
-static bool has_method(const char *methods, const char *name)
-{
-    size_t len = strlen(name);
-
-    for (const char *p = methods; p && *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == len && !strncmp(p, name, len))
-            return true;
-    return !methods;
-}
-
-static int check_methods(const char *methods, struct pare_err *err)
-{
-    for (const char *p = methods; p && *p; p += strcspn(p, ","), p += *p == ',') {
-        size_t len = strcspn(p, ",");
-
-        if (!(len == 8 && !strncmp(p, "channels", 8)) && !(len == 4 && !strncmp(p, "int8", 4)))
-            return pare_fail(err, PARE_ECONFIG, "method '%.*s' is unknown; expected channels, int8",
-                             (int)len, p);
-    }
-    return 0;
-}
 
 /* Items that decide are never fitted to. */
 static int divide(struct search *w, struct pare_err *err)
@@ -252,35 +233,105 @@ static void absolute_limits(const struct search *w, const double part[PARE_BUDGE
         limit[k] = fmin(part[k] * w->dense[k], w->limits.absolute[k]);
 }
 
-/* Solve, and measure a model of these shapes, until the measured latency holds.  aim: the factor of
- * the latency limit that the solver gets; it is kept for the next call. */
+/* An assignment that was measured. */
+struct tried {
+    struct pare_assignment x;
+    double predicted[PARE_BUDGET_KINDS], us, error;
+};
+
+static bool same_assignment(const struct search *w, const struct pare_assignment *x,
+                            const struct pare_assignment *y)
+{
+    const struct pare_cost_table *t = w->s.table;
+
+    return !memcmp(x->count, y->count, (size_t)t->n_groups * sizeof(*x->count)) &&
+           !memcmp(x->format, y->format, (size_t)t->n_layers * sizeof(*x->format));
+}
+
+static void copy_assignment(const struct search *w, const struct pare_assignment *from,
+                            struct pare_assignment *to)
+{
+    const struct pare_cost_table *t = w->s.table;
+
+    memcpy(to->count, from->count, (size_t)t->n_groups * sizeof(*to->count));
+    memcpy(to->format, from->format, (size_t)t->n_layers * sizeof(*to->format));
+}
+
+/* Latency of a model of these shapes. */
+static int time_shapes(struct search *w, struct tried *y, struct pare_err *err)
+{
+    struct pare_model *model;
+    double part;
+    int rc;
+
+    PARE_TRY(pare_cost_build(w->s.model, w->s.table, y->x.count, y->x.format, &model, err));
+    rc = race(w, model, RACE_SECONDS, &part, err);
+    pare_model_free(model);
+    if (rc)
+        return rc;
+    y->us = part * w->dense[PARE_BUDGET_LATENCY];
+    say(w,
+        pare_sprintf(w->s.arena, "shapes: latency %.3f, predicted %.3f; expected loss %.4g", part,
+                     y->predicted[PARE_BUDGET_LATENCY] / w->dense[PARE_BUDGET_LATENCY], y->error));
+    return 0;
+}
+
+/* Of the measured ones, the best that holds the latency, else the fastest. */
+static int choose_tried(const struct tried *y, int n, double limit)
+{
+    int best = 0;
+
+    for (int i = 1; i < n; i++) {
+        bool holds = y[i].us <= limit, held = y[best].us <= limit;
+
+        if (holds ? !held || y[i].error < y[best].error : !held && y[i].us < y[best].us)
+            best = i;
+    }
+    return best;
+}
+
+/* Solve, and measure a model of the solution's shapes; then the table is fitted to the measurement
+ * and solved again, until the solution is one that was measured and holds the latency.  aim: the
+ * factor of the latency limit that the solver gets; it is kept for the next call. */
 static int find_shapes(struct search *w, const double *limit, double *aim, struct trial *t,
                        struct pare_err *err)
 {
-    for (int round = 0; round < ROUNDS; round++) {
-        double goal[PARE_BUDGET_KINDS], part, us;
+    struct tried y[ROUNDS];
+    const double most = limit[PARE_BUDGET_LATENCY];
+    int n = 0, k;
+
+    for (int round = 0; round < 2 * ROUNDS && n < ROUNDS; round++) {
+        double goal[PARE_BUDGET_KINDS];
         struct pare_alloc_result result;
-        struct pare_model *model;
-        int rc;
 
         memcpy(goal, limit, sizeof(goal));
         goal[PARE_BUDGET_LATENCY] *= *aim;
         PARE_TRY(pare_budget_solve(&w->s, goal, &t->x, &result, err));
         memcpy(t->predicted, result.cost, sizeof(t->predicted));
         memcpy(t->cost, result.cost, sizeof(t->cost));
-        if (!isfinite(limit[PARE_BUDGET_LATENCY]) || !is_measured(w))
+        if (!isfinite(most) || !is_measured(w))
             return 0;
-        PARE_TRY(pare_cost_build(w->s.model, w->s.table, t->x.count, t->x.format, &model, err));
-        rc = race(w, model, RACE_SECONDS, &part, err);
-        pare_model_free(model);
-        if (rc)
-            return rc;
-        us = t->cost[PARE_BUDGET_LATENCY] = part * w->dense[PARE_BUDGET_LATENCY];
-        pare_cost_refit(w->s.table, t->predicted[PARE_BUDGET_LATENCY], us);
-        if (us <= limit[PARE_BUDGET_LATENCY] || !result.feasible)
-            return 0;
-        *aim *= round ? 0.985 : 1; /* the table predicts what was measured now */
+        for (k = 0; k < n && !same_assignment(w, &t->x, &y[k].x); k++)
+            continue;
+        if (k == n) {
+            y[n] = (struct tried){ .error = result.error };
+            PARE_TRY(open_assignment(w, &y[n].x, err));
+            copy_assignment(w, &t->x, &y[n].x);
+            memcpy(y[n].predicted, result.cost, sizeof(y[n].predicted));
+            PARE_TRY(time_shapes(w, &y[n++], err));
+        } else if (y[k].us > most)
+            *aim *= TIGHTER;
+        else
+            break;
+        pare_cost_refit(w->s.table, result.cost[PARE_BUDGET_LATENCY], y[k].us);
+        if (!result.feasible)
+            break;
     }
+    k = choose_tried(y, n, most);
+    copy_assignment(w, &y[k].x, &t->x);
+    memcpy(t->predicted, y[k].predicted, sizeof(t->predicted));
+    memcpy(t->cost, y[k].predicted, sizeof(t->cost));
+    t->cost[PARE_BUDGET_LATENCY] = y[k].us;
     return 0;
 }
 
@@ -345,29 +396,23 @@ static int assess(struct search *w, const double *limit, struct trial *t, struct
     return 0;
 }
 
-static double c_us(const struct search *w, const struct trial *t)
-{
-    return pare_cost_predict(w->s.table, t->x.count, t->x.format).us;
-}
-
 /* The model for these parts of the original's costs. */
 static int try_limit(struct search *w, const double part[PARE_BUDGET_KINDS], struct trial *t,
                      struct pare_err *err)
 {
-    double limit[PARE_BUDGET_KINDS], aim = MARGIN;
+    double limit[PARE_BUDGET_KINDS], limit_now[PARE_BUDGET_KINDS], aim = MARGIN;
 
     absolute_limits(w, part, limit);
+    memcpy(limit_now, limit, sizeof(limit));
     PARE_TRY(open_assignment(w, &t->x, err));
     for (int i = 0; i < REAL_ROUNDS; i++) {
-        PARE_TRY(find_shapes(w, limit, &aim, t, err));
+        PARE_TRY(find_shapes(w, limit_now, &aim, t, err));
         close_trial(t);
         PARE_TRY(pare_budget_build(&w->s, &t->x, w->s.o->finetune, &t->model, err));
         PARE_TRY(assess(w, limit, t, err));
         if (t->budget_met)
             break;
-        if (is_measured(w))
-            pare_cost_refit(w->s.table, c_us(w, t), t->cost[PARE_BUDGET_LATENCY]);
-        aim *= MARGIN;
+        limit_now[PARE_BUDGET_LATENCY] *= fmin(1, MARGIN * limit[0] / t->cost[0]);
     }
     return 0;
 }
@@ -501,7 +546,7 @@ static int check(const struct pare_compress_budget_opts *o, struct pare_err *err
         return pare_fail(err, PARE_ECONFIG,
                          "the drop of a model that is not built is not known: give a budget to "
                          "predict what it keeps");
-    return check_methods(o->methods, err);
+    return pare_budget_check_methods(o->methods, err);
 }
 
 int pare_compress_budget(struct pare_model *model, const struct pare_compress_budget_opts *opts,
@@ -518,8 +563,8 @@ int pare_compress_budget(struct pare_model *model, const struct pare_compress_bu
     PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
     PARE_TRY(check(&o, err));
     PARE_TRY(pare_budget_limits_parse(o.budget, &w.limits, err));
-    w.s.channels = has_method(o.methods, "channels");
-    w.s.int8 = has_method(o.methods, "int8");
+    w.s.channels = pare_budget_has_method(o.methods, "channels");
+    w.s.int8 = pare_budget_has_method(o.methods, "int8");
     PARE_TRY(pare_budget_resume(&w.s, err));
     rc = divide(&w, err);
     w.runner = (struct pare_runner){ .base = model, .batch = o.batch, .threads = o.threads };
