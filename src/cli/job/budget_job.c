@@ -11,6 +11,7 @@
 #include "../print/budget_print.h"
 #include "../print/progress_line.h"
 #include "../recipe/budget_record.h"
+#include "../recipe/run_record.h"
 #include "../../base/arena.h"
 #include "../../base/clock.h"
 #include "../../data/data.h"
@@ -29,7 +30,8 @@ struct run {
     struct pare_budget_record record;
     struct pare_compress_budget_report *r; /* of every model */
     struct pare_budget_result *result;
-    int n; /* models: 1, or those of the front */
+    int n;            /* models: 1, or those of the front */
+    const char *work; /* folder of what an interrupted search has found */
 };
 
 /* NULL: this library. */
@@ -85,7 +87,11 @@ static int search(struct run *w, const char *budget, bool dry_run,
                                            .user = w,
                                            .say = say,
                                            .runner = runner_of(j),
-                                           .dry_run = dry_run };
+                                           .dry_run = dry_run,
+                                           .class_drop = j->class_drop,
+                                           .confidence = j->confidence,
+                                           .work = dry_run ? NULL : w->work,
+                                           .resume = j->resume };
     int rc;
 
     pare_progress_line_start(&w->line, j->quiet);
@@ -103,6 +109,24 @@ static const char *joined(struct pare_arena *a, const struct pare_strs *s, const
     return all;
 }
 
+/* The last change of the model: the certificate has its hash. */
+static int certify(struct run *w, const struct pare_paired *p, struct pare_err *err)
+{
+    struct pare_certificate t = { .n = p->n,
+                                  .b = p->b,
+                                  .d = p->d,
+                                  .right = p->right,
+                                  .drop = p->drop,
+                                  .bound = p->bound,
+                                  .confidence = 0.95 };
+
+    if (!p->n)
+        return 0;
+    PARE_TRY(pare_model_sha256(w->c->arena, w->j->model, t.original_sha256, err));
+    memcpy(t.data_sha256, p->data_sha256, sizeof(t.data_sha256));
+    return pare_certificate_write(w->small, &t, err);
+}
+
 /* Search, save, and add to the record; of a dry run only the first. */
 static int make_model(struct run *w, int i, const char *budget, struct pare_err *err)
 {
@@ -111,11 +135,16 @@ static int make_model(struct run *w, int i, const char *budget, struct pare_err 
 
     if (w->n > 1 && !w->j->quiet)
         fprintf(stderr, "model %d of %d: %s\n", i + 1, w->n, budget);
+    w->work = pare_sprintf(w->c->arena, "%s.work", x->output);
+    if (!w->work)
+        return pare_no_memory(err, "for a name");
     PARE_TRY(search(w, budget, w->j->dry_run, &w->r[i], err));
     if (!w->small)
         return 0;
     PARE_TRY(pare_budget_record_note(&w->record, w->small, budget, err));
+    PARE_TRY(certify(w, &w->r[i].final, err));
     PARE_TRY(pare_model_save(w->small, x->output, NULL, err));
+    pare_budget_work_remove(w->work);
     pare_model_free(w->small);
     w->small = NULL;
     return pare_budget_record_add(&w->record, x, budget, pare_now() - start, err);

@@ -17,6 +17,8 @@ struct pare_budget_job {
     int64_t pareto; /* models of a front; 0: one model */
     double search_time;
     bool json, quiet, dry_run;
+    double class_drop, confidence; /* in points, 0: no bound; 0: held-out items decide */
+    bool resume;
 };
 
 /* c->missed is set if the budget or the bound is missed: the nearest model is written. */

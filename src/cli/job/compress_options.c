@@ -26,6 +26,14 @@ const struct pare_opt pare_compress_options[] = {
     PARE_INT("finetune", AT(b.finetune), "with --budget: epochs of distillation from MODEL", 0, 0,
              1e6),
     PARE_INT("batch", AT(b.batch), "with --budget: items of a measured run", 1, 1, 1e6),
+    PARE_FLOAT("class-drop", AT(b.class_drop),
+               "with --budget: percentage points that the accuracy of each class may lose "
+               "(default: no bound)",
+               0, 0, 100),
+    PARE_FLOAT("confidence", AT(b.confidence),
+               "with --budget: hold --max-drop and --class-drop with this probability, by "
+               "confidence bounds (default: what held-out items lose decides)",
+               0, 0, 0.9999),
     PARE_FLOAT("search-time", AT(b.search_time),
                "with --budget: seconds for measuring times of layers, at most", 60, 1, 1e6),
     PARE_TEXT("table", AT(b.table), "FILE",
@@ -109,6 +117,7 @@ int pare_compress_run_budget(struct pare_cli *c, struct pare_err *err)
     if (o->b.pareto && o->dry_run)
         return pare_misuse(c, err, "--dry-run predicts one model, and --pareto writes several");
     b.model = c->arg[0];
+    b.resume = o->resume;
     b.run = o->run;
     b.data = o->data;
     b.valid = o->valid;
