@@ -38,6 +38,16 @@ struct pare_compress_budget_opts {
     pare_progress_fn *progress; /* NULL: none */
     void *user;
     void (*say)(void *user, const char *line); /* one line for each stage; NULL: none */
+    const char *runner; /* what the model must be fast in: a command that measures models (see
+                         * docs/budget.md), "ort": node with onnxruntime-node; NULL: this engine */
+    bool dry_run;       /* decide and predict, but build no model: *out is NULL, and `after` of the
+                         * report's costs is of a model of the same shapes */
+    double class_drop; /* percentage points that the accuracy of each class may lose; 0: no bound */
+    double confidence; /* that the drop is at most max_drop, and that of classes class_drop, must
+                         * hold with, in (0, 1); 0: what held-out items lose decides */
+    const char *work;  /* folder for what an interrupted search has found, made if it is missing;
+                         * NULL: none */
+    bool resume;       /* take from `work` what a search with the same settings has found */
 };
 
 enum pare_budget_kind {
@@ -69,6 +79,9 @@ struct pare_compress_budget_report {
     double snr, divergence; /* outputs on them against the original's: dB; nats, NaN: no classes */
     int rounds;             /* models that were built and measured */
     bool budget_met, drop_met;
+
+    struct pare_paired paired; /* on the held-out items; n is 0: no class labels */
+    struct pare_paired final;  /* on `valid`, else the held-out items again; with confidence 0.95 */
 };
 
 /* The nearest model is returned even if the report says that a limit or the bound is missed.
@@ -77,6 +90,10 @@ PARE_API int pare_compress_budget(struct pare_model *model,
                                   const struct pare_compress_budget_opts *opts,
                                   struct pare_arena *a, struct pare_model **out,
                                   struct pare_compress_budget_report *r, struct pare_err *err);
+
+/* Remove the files of `work`, and the folder if it is empty then; after the model was saved.
+ * Returns 0 if the folder is gone. */
+PARE_API int pare_budget_work_remove(const char *folder);
 
 #ifdef __cplusplus
 }

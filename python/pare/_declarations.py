@@ -675,7 +675,7 @@ pare_compress_budget_opts._fields_ = [("size", c_size_t), ("budget", c_char_p),
     ("solver", c_char_p), ("finetune", c_int64), ("train", c_char_p), ("batch", c_int64),
     ("threads", c_int), ("seed", c_uint64), ("table", c_char_p), ("cache", c_char_p),
     ("seconds", c_double), ("progress", pare_progress_fn), ("user", c_void_p),
-    ("say", CFUNCTYPE(None, c_void_p, c_char_p))]
+    ("say", CFUNCTYPE(None, c_void_p, c_char_p)), ("runner", c_char_p), ("dry_run", c_bool)]
 
 pare_budget_cost._fields_ = [("before", c_double), ("after", c_double), ("predicted", c_double),
     ("limit", c_double)]

@@ -117,8 +117,8 @@ int pare_compress(struct pare_model *model, const struct pare_compress_opts *opt
     *r = (struct pare_compress_report){ .macs = -1, .macs_left = -1 };
     PARE_TRY(pare_sized_copy(&o, sizeof(o), opts, err));
     t = pare_compress_preset(o.preset ? o.preset : "balanced");
-    if (!t)
-        return pare_fail(err, PARE_ECONFIG, "preset is '%s', must be one of " PARE_COMPRESS_PRESETS,
+    if (!t || !t->quantize)
+        return pare_fail(err, PARE_ECONFIG, "preset is '%s', must be one of " PARE_COMPRESS_RECIPES,
                          o.preset);
     if (!o.data)
         return pare_fail(err, PARE_ECONFIG, "compression needs a data set");

@@ -41,6 +41,7 @@ void pare_page_quoted(struct pare_page *p, const char *s);
 void pare_report_layers(struct pare_page *p, const struct pare_json *run);
 void pare_report_weights(struct pare_page *p, const struct pare_json *run);
 void pare_report_training(struct pare_page *p, const struct pare_json *run);
+void pare_report_budget(struct pare_page *p, const struct pare_json *run);
 void pare_report_sensitivity(struct pare_page *p, const struct pare_json *run);
 
 /* A line of a chart: points (x, y). */

@@ -244,8 +244,13 @@ static void put_origin(struct pare_page *p, const struct pare_json *run)
 {
     const struct pare_json *recipe = pare_json_get(run, "recipe");
 
-    pare_page_raw(p, "<h2>Reproduce</h2>\n<p>Write this to <code>recipe.json</code> and run "
-                     "<code>pare compress recipe.json</code>.</p>\n<pre class=\"recipe\">");
+    if (!recipe)
+        pare_page_raw(p, "<h2>Reproduce</h2>\n<p>Options of <code>pare compress</code>:</p>\n"
+                         "<pre class=\"recipe\">");
+    else
+        pare_page_raw(p, "<h2>Reproduce</h2>\n<p>Write this to <code>recipe.json</code> and run "
+                         "<code>pare compress recipe.json</code>.</p>\n<pre class=\"recipe\">");
+    recipe = recipe ? recipe : pare_json_get(run, "budget");
     if (recipe)
         put_pretty(p, recipe, 0);
     pare_page_raw(p, "</pre>\n<dl class=\"facts\">");
@@ -302,7 +307,8 @@ static void put_run(struct pare_page *p, const struct pare_run_file *r, bool sev
         pare_page_text(p, r->name);
         pare_page_raw(p, "</h1>\n");
     }
-    pare_page_raw(p, "<h2>Steps</h2>\n");
+    pare_report_budget(p, r->run);
+    pare_page_raw(p, pare_json_get(r->run, "budget") ? "<h2>Models</h2>\n" : "<h2>Steps</h2>\n");
     if (!several)
         put_path(p, r, 1);
     put_steps(p, r->run);

@@ -5,7 +5,9 @@
 #include "budget_search.h"
 
 #include "../base/arena.h"
+#include "../base/map.h"
 #include "../compress/compression.h"
+#include "../graph/removal_units.h"
 #include "../prune/obs_curves.h"
 
 /* Layers of all groups, for a config_list. */
@@ -24,14 +26,6 @@ static const char **group_layers(const struct pare_cost_table *t, struct pare_ar
     return name;
 }
 
-static int layer_at(const struct pare_cost_table *t, const char *name)
-{
-    for (int i = 0; i < t->n_layers; i++)
-        if (!strcmp(t->layer[i].name, name))
-            return i;
-    return -1;
-}
-
 /* The group whose channels the set has; -1: none. */
 static int group_of(const struct pare_cost_table *t, const struct pare_compression *c,
                     const struct pare_unit_groups *set)
@@ -45,12 +39,11 @@ static int group_of(const struct pare_cost_table *t, const struct pare_compressi
 }
 
 /* A group of which nothing is known keeps its channels. */
-static int open_errors(struct pare_budget_search *s, struct pare_err *err)
+int pare_budget_errors_open(struct pare_budget_search *s, struct pare_err *err)
 {
     const struct pare_cost_table *t = s->table;
 
     s->error = pare_alloc(s->arena, (size_t)t->n_groups + 1, sizeof(*s->error));
-    s->power = pare_alloc(s->arena, (size_t)t->n_layers + 1, sizeof(*s->power));
     for (int g = 0; g < t->n_groups && s->error; g++) {
         s->error[g] = pare_alloc(s->arena, PARE_COST_CHOICES, sizeof(double));
         for (int k = 0; k < t->group[g].n_choices && s->error[g]; k++)
@@ -58,7 +51,27 @@ static int open_errors(struct pare_budget_search *s, struct pare_err *err)
         if (!s->error[g])
             return pare_no_memory(err, "for error curves");
     }
-    return s->error && s->power ? 0 : pare_no_memory(err, "for error curves");
+    s->noise = pare_alloc(s->arena, (size_t)t->n_layers + 1, sizeof(*s->noise));
+    if (!s->error || !s->noise)
+        return pare_no_memory(err, "for error curves");
+    return pare_cost_find_units(s->model, s->arena, &s->units, err);
+}
+
+/* Units that are removed last get the first ranks. */
+static void take_order(struct pare_budget_search *s, const struct pare_compression *c,
+                       const struct pare_obs_curve *v)
+{
+    const struct pare_unit_groups *set = v->set;
+    const struct pare_layer *l = &c->layer[set->layer[0]];
+    const struct pare_value *w = pare_map_get(&s->units.g->names, l->weight->name);
+
+    for (int64_t i = 0; i < set->n && w; i++) {
+        int64_t unit = pare_removal_unit(s->units.units, w, l->out_axis,
+                                         set->unit[v->order[i] * set->n_layers]);
+
+        if (unit >= 0)
+            s->units.rank[unit] = set->n - 1 - i;
+    }
 }
 
 static void take_curve(struct pare_budget_search *s, const struct pare_compression *c,
@@ -69,12 +82,8 @@ static void take_curve(struct pare_budget_search *s, const struct pare_compressi
 
     for (int k = 0; g >= 0 && v->readers && k < t->group[g].n_choices; k++)
         s->error[g][k] = v->error[v->set->n - t->group[g].choice[k]];
-    for (int i = 0; i < v->readers; i++) {
-        int l = layer_at(t, v->reader[i].layer);
-
-        if (l >= 0)
-            s->power[l] += v->error[v->set->n] / v->readers;
-    }
+    if (g >= 0 && v->readers)
+        take_order(s, c, v);
 }
 
 static int find_curves(struct pare_budget_search *s, struct pare_compression *c,
@@ -107,7 +116,6 @@ int pare_budget_curves(struct pare_budget_search *s, struct pare_err *err)
     struct pare_model *copy;
     int rc;
 
-    PARE_TRY(open_errors(s, err));
     if (!s->channels || !s->table->n_groups)
         return 0;
     if (!rule.op_names)

@@ -1,4 +1,4 @@
-/* budget_limits.c - budgets as text: "latency=0.5 size=400KB macs=0.6". */
+/* budget_limits.c - budgets as text: "latency=0.5 size=400KB macs=0.6"; lists of methods. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +75,28 @@ int pare_budget_limits_parse(const char *text, struct pare_budget_limits *l, str
             PARE_TRY(parse_word(p, len, l, err));
         p += len;
         p += *p != 0;
+    }
+    return 0;
+}
+
+bool pare_budget_has_method(const char *methods, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *p = methods; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (strcspn(p, ",") == len && !strncmp(p, name, len))
+            return true;
+    return !methods;
+}
+
+int pare_budget_check_methods(const char *methods, struct pare_err *err)
+{
+    for (const char *p = methods; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        size_t len = strcspn(p, ",");
+
+        if (!(len == 8 && !strncmp(p, "channels", 8)) && !(len == 4 && !strncmp(p, "int8", 4)))
+            return pare_fail(err, PARE_ECONFIG, "method '%.*s' is unknown; expected channels, int8",
+                             (int)len, p);
     }
     return 0;
 }

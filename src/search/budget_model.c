@@ -8,6 +8,9 @@
 #include "../base/arena.h"
 #include "../compress/config.h"
 #include "../compress/wrap.h"
+#include "../pipeline/finetune.h"
+#include "../pipeline/repair_choice.h"
+#include "../speedup/speedup.h"
 
 static const char *common_settings(const struct pare_budget_search *s, struct pare_arena *a,
                                    const char *more)
@@ -18,57 +21,69 @@ static const char *common_settings(const struct pare_budget_search *s, struct pa
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-/* One rule for each group that loses channels. */
-static int channel_rules(const struct pare_budget_search *s, const struct pare_assignment *x,
-                         struct pare_arena *a, struct pare_rule **rule, int *n,
-                         struct pare_err *err)
+/* What is closest to the original on items of the data that were not fitted to: least squares, new
+ * statistics of normalizations, or both.  A training that follows re-estimates statistics. */
+static int repair(struct pare_budget_search *s, struct pare_model *m, bool trained,
+                  struct pare_finetune *f, struct pare_err *err)
 {
-    const struct pare_cost_table *t = s->table;
+    struct pare_repair_choice c = { .model = m,
+                                    .dense = s->model,
+                                    .data = s->rest,
+                                    .fit = true,
+                                    .corrects = true,
+                                    .threads = s->o->threads };
 
-    *n = 0;
-    *rule = pare_alloc(a, (size_t)t->n_groups + 1, sizeof(**rule));
-    for (int g = 0; g < t->n_groups && *rule; g++) {
-        const struct pare_cost_group *group = &t->group[g];
-        const char **name = pare_alloc(a, (size_t)group->n_layers + 1, sizeof(*name));
-        double gone = (double)(group->full - x->count[g]) / (double)group->full;
+    PARE_TRY(pare_finetune_options(f, err));
+    PARE_TRY(pare_finetune_open(f, err));
+    c.trainer = f->trainer;
+    c.recalibrate = (struct pare_recalibrate_opts){ .batches = trained ? 0
+                                                                       : f->options->c.recalibrate,
+                                                    .batch = f->options->train.batch,
+                                                    .seed = s->o->seed,
+                                                    .progress = s->o->progress,
+                                                    .user = s->o->user };
+    return pare_repair_choose(&c, err);
+}
 
-        if (x->count[g] >= group->full)
-            continue;
-        for (int k = 0; k < group->n_layers && name; k++)
-            name[k] = t->layer[group->layer[k]].name;
-        (*rule)[*n] = (struct pare_rule){ .op_names = name,
-                                          .keys = pare_sprintf(a, "sparsity=%.9f", gone + 1e-9) };
-        if (!name || !(*rule)[*n].keys)
-            return pare_no_memory(err, "for a configuration");
-        (*n)++;
-    }
-    return *rule ? 0 : pare_no_memory(err, "for a configuration");
+/* Zero the least important channels, and repair. */
+static int prune(struct pare_budget_search *s, const struct pare_assignment *x,
+                 struct pare_model *m, struct pare_arena *a, struct pare_err *err)
+{
+    struct pare_tuning tuning = { s->rest, NULL, common_settings(s, a, ""), NULL };
+    struct pare_finetune f;
+    int rc;
+
+    PARE_TRY(pare_cost_zero(m, &s->units, x->count, err));
+    PARE_TRY(pare_finetune_new(m, &tuning, &f, err));
+    rc = repair(s, m, s->o->finetune > 0, &f, err);
+    pare_finetune_close(&f);
+    pare_arena_free(f.arena);
+    return rc;
 }
 
 /* *out is a new model; with all channels a copy. */
 static int remove_channels(struct pare_budget_search *s, const struct pare_assignment *x,
                            struct pare_arena *a, struct pare_model **out, struct pare_err *err)
 {
-    struct pare_speedup_opts shrink = { .threads = s->o->threads, .seed = s->o->seed };
-    struct pare_prune_opts p = { .pruner = "obs",
-                                 .settings = "mode=dependency_aware scale=fisher price=none",
-                                 .tuning = { s->rest, NULL, common_settings(s, a, ""), NULL },
-                                 .speedup = true,
-                                 .shrink = &shrink,
-                                 .progress = s->o->progress,
-                                 .user = s->o->user };
+    struct pare_speedup_opts shrink = { .threads = s->o->threads,
+                                        .seed = s->o->seed,
+                                        .progress = s->o->progress,
+                                        .progress_user = s->o->user };
+    struct pare_speedup_report r;
     struct pare_model *copy;
-    struct pare_rule *rule;
+    bool full = true;
     int rc;
 
-    PARE_TRY(channel_rules(s, x, a, &rule, &p.n_rules, err));
+    for (int g = 0; g < s->table->n_groups; g++)
+        full &= x->count[g] >= s->table->group[g].full;
     PARE_TRY(pare_model_duplicate(s->model, &copy, err));
-    if (!p.n_rules) {
+    if (full) {
         *out = copy;
         return 0;
     }
-    p.rule = rule;
-    rc = pare_prune(copy, &p, out, NULL, err);
+    rc = prune(s, x, copy, a, err);
+    if (!rc)
+        rc = pare_speedup(copy, &shrink, a, out, &r, err);
     pare_model_free(copy);
     return rc;
 }
@@ -81,10 +96,12 @@ static int distill(struct pare_budget_search *s, struct pare_model *small, int64
     char number[32];
     struct pare_given given[] = { { "epochs", number },
                                   { "optimizer", "adam" },
-                                  { "schedule", "cosine" } };
+                                  { "schedule", "cosine" },
+                                  { "checkpoint", NULL },
+                                  { "resume", "1" } };
+    bool exists;
     struct pare_training_opts to = { .data = s->rest,
                                      .given = given,
-                                     .n_given = sizeof(given) / sizeof(*given),
                                      .settings = common_settings(s, a, ""),
                                      .teacher = s->model,
                                      .progress = s->o->progress,
@@ -93,6 +110,10 @@ static int distill(struct pare_budget_search *s, struct pare_model *small, int64
     int rc;
 
     snprintf(number, sizeof(number), "%lld", (long long)epochs);
+    given[3].text = pare_journal_file(&s->journal,
+                                      pare_sprintf(a, "training-%d.ckpt", s->journal.models),
+                                      &exists);
+    to.n_given = given[3].text ? exists ? 5 : 4 : 3;
     PARE_TRY(pare_training_new(small, &to, &training, err));
     rc = pare_training_run(training, NULL, NULL, err);
     pare_training_free(training);
@@ -156,16 +177,35 @@ static int build(struct pare_budget_search *s, const struct pare_assignment *x, 
     return rc;
 }
 
+/* A model of the folder, which gives the same bytes whether the search was interrupted or not. */
+static int take_saved(struct pare_budget_search *s, const char *path, bool exists,
+                      struct pare_model **m, struct pare_err *err)
+{
+    int rc = exists ? 0 : pare_model_save(*m, path, NULL, err);
+
+    pare_model_free(*m);
+    *m = NULL;
+    s->journal.models++;
+    return rc ? rc : pare_model_load(path, m, err);
+}
+
 int pare_budget_build(struct pare_budget_search *s, const struct pare_assignment *x, int64_t epochs,
                       struct pare_model **out, struct pare_err *err)
 {
     struct pare_arena *a = pare_arena_new(1 << 16);
-    int rc;
+    const char *path;
+    bool exists;
+    int rc = 0;
 
     *out = NULL;
     if (!a)
         return pare_no_memory(err, "for a model");
-    rc = build(s, x, epochs, a, out, err);
+    path = pare_journal_file(&s->journal, pare_sprintf(a, "model-%d.onnx", s->journal.models),
+                             &exists);
+    if (!exists)
+        rc = build(s, x, epochs, a, out, err);
+    if (!rc && path)
+        rc = take_saved(s, path, exists, out, err);
     pare_arena_free(a);
     return rc;
 }

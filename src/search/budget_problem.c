@@ -11,10 +11,6 @@
 
 #include "../base/arena.h"
 
-/* Noise of int8 as a part of the power of a layer's outputs: weights by channel and inputs by
- * tensor are 37 dB in sum on typical layers. */
-#define INT8_NOISE 2e-4
-
 struct build {
     const struct pare_budget_search *s;
     const struct pare_cost_table *t;
@@ -106,7 +102,8 @@ static void fill_layer(const struct build *b, int l, double *error, double *cost
     cost[PARE_BUDGET_LATENCY] = b->t->alpha * pare_cost_time(b->t, l, in, out, f);
     cost[PARE_BUDGET_SIZE] = pare_cost_bytes(b->t, l, in, out, f);
     cost[PARE_BUDGET_MACS] = pare_cost_macs(b->t, l, in, out);
-    *error = f == PARE_COST_INT8 ? INT8_NOISE * b->s->power[l] : 0;
+    if (f == PARE_COST_INT8) /* rows are independent, and so are the errors of their weights */
+        *error = b->s->noise[l] * (double)(in * out) / (double)(x->cin * x->cout);
 }
 
 /* After layer l, whose k-th consumer has another format. */

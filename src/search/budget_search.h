@@ -2,8 +2,11 @@
  *
  *     budget_limits.c   "latency=0.5 size=400KB" to limits
  *     budget_curves.c   the expected increase of the loss by the channels of each group
+ *     budget_noise.c    the same by rounding each layer to int8
  *     budget_problem.c  these and the cost table as a problem for the solver
  *     budget_model.c    the real model of an assignment: removed, repaired, trained, rounded
+ *     budget_journal.c  results of an interrupted search
+ *     budget_resume.c   what the journal has of it
  *     compress_budget.c the search
  */
 #ifndef PARE_SEARCH_BUDGET_SEARCH_H
@@ -11,6 +14,7 @@
 
 #include <pare/budget.h>
 
+#include "budget_journal.h"
 #include "cost_table.h"
 #include "solver.h"
 
@@ -19,6 +23,10 @@ struct pare_budget_limits {
     double part[PARE_BUDGET_KINDS], absolute[PARE_BUDGET_KINDS];
 };
 int pare_budget_limits_parse(const char *text, struct pare_budget_limits *l, struct pare_err *err);
+
+/* Is the method in the list "channels,int8"?  NULL: all are.  Are all methods of a list known? */
+bool pare_budget_has_method(const char *methods, const char *name);
+int pare_budget_check_methods(const char *methods, struct pare_err *err);
 
 /* What an assignment is. */
 struct pare_assignment {
@@ -33,19 +41,27 @@ struct pare_budget_search {
     struct pare_data *held, *rest;
     bool channels, int8; /* methods */
     struct pare_cost_table *table;
+    struct pare_journal journal;
 
-    double **error; /* by group, by its choices: the expected increase of the loss */
-    double *power;  /* by layer: what the loss would increase by without the layer's inputs */
+    struct pare_cost_units units; /* of the original; ranks are by importance: 0 is kept longest */
+    double **error;               /* by group, by its choices: the expected increase of the loss */
+    double *noise;                /* by layer: the expected increase of the loss by int8 */
 };
 
-/* Fill error and power. */
+/* Make units, error and noise, of which nothing is known; fill the first two; the last. */
+int pare_budget_errors_open(struct pare_budget_search *s, struct pare_err *err);
 int pare_budget_curves(struct pare_budget_search *s, struct pare_err *err);
+int pare_budget_noise(struct pare_budget_search *s, struct pare_err *err);
+
+/* Open the journal of the options' folder; all errors, which the journal may know. */
+int pare_budget_resume(struct pare_budget_search *s, struct pare_err *err);
+int pare_budget_errors(struct pare_budget_search *s, struct pare_err *err);
 
 /* The assignment with the least error within limits. */
 int pare_budget_solve(const struct pare_budget_search *s, const double limit[PARE_BUDGET_KINDS],
                       struct pare_assignment *x, struct pare_alloc_result *r, struct pare_err *err);
 
-/* The real model; epochs 0: not trained. */
+/* The real model; epochs 0: not trained.  With a folder of the journal, it is kept there. */
 int pare_budget_build(struct pare_budget_search *s, const struct pare_assignment *x, int64_t epochs,
                       struct pare_model **out, struct pare_err *err);
 

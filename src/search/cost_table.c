@@ -149,7 +149,9 @@ static int check_layers(struct pare_cost_table *t, struct pare_err *err)
                 pare_cost_samples_find(t->samples, l->key, pare_cost_format_names[f]))
                 l->formats |= 1u << f;
         if (!l->formats)
-            return pare_fail(err, PARE_EFORMAT, "has no times of layer '%s', whose key is \"%s\"",
+            return pare_fail(err, PARE_EFORMAT,
+                             "has no times of layer '%s', whose key is \"%s\": it is a table of "
+                             "another model, batch (b) or number of threads (t)",
                              l->name, l->key);
     }
     return 0;
@@ -174,7 +176,7 @@ static int measure(const struct pare_model *m, const struct pare_cost_opts *o,
     const char *cached = o->cache && !o->timer ? pare_cost_cache_file(t, o->cache, true) : NULL;
     struct pare_err ignored;
 
-    if (cached && !access(cached, R_OK)) {
+    if (cached && !o->write_table && !access(cached, R_OK)) {
         if (!read_times(m, cached, t, &ignored))
             return 0;
         *t->samples = (struct pare_cost_samples){ .arena = t->arena };

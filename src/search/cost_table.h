@@ -35,7 +35,7 @@ struct pare_cost_opts {
     int models;              /* most models to build; 0: chosen */
     const char *cache;       /* folder of tables and kernel choices; NULL: none */
     const char *read_table;  /* file of times to use instead of measuring; NULL: measure */
-    const char *write_table; /* file to write the times to; NULL: none */
+    const char *write_table; /* file to write the times to, which are measured anew; NULL: none */
     pare_progress_fn *progress;
     void *user;
 
@@ -173,6 +173,11 @@ struct pare_cost_units {
 };
 int pare_cost_find_units(const struct pare_model *m, struct pare_arena *a,
                          struct pare_cost_units *u, struct pare_err *err);
+
+/* narrow_model.c: zero the units whose rank is not below the count of their group.  m: the model
+ * of `u`, or a copy. */
+int pare_cost_zero(struct pare_model *m, const struct pare_cost_units *u, const int64_t *count,
+                   struct pare_err *err);
 
 /* cost_profile.c: times of assignments; the sizes of files alone. */
 int pare_cost_profile_sizes(const struct pare_model *m, const struct pare_cost_opts *o,

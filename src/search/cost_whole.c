@@ -34,10 +34,11 @@ static const struct {
 
 #define N (sizeof(numbers) / sizeof(*numbers))
 
-/* Of everything that these numbers depend on, except the machine. */
-static uint64_t hash_model(const struct pare_cost_table *t)
+/* Of everything that these numbers depend on, except the machine.  Tables of more formats than are
+ * wanted fit as well, so that `formats` is 0 for keys inside files. */
+static uint64_t hash_model(const struct pare_cost_table *t, unsigned formats)
 {
-    uint64_t h = t->formats;
+    uint64_t h = formats;
 
     for (int i = 0; i < t->n_layers; i++) {
         const struct pare_cost_layer *l = &t->layer[i];
@@ -54,7 +55,7 @@ static uint64_t hash_model(const struct pare_cost_table *t)
 
 static const char *whole_key(const struct pare_cost_table *t)
 {
-    return pare_sprintf(t->arena, "model %016llx", (unsigned long long)hash_model(t));
+    return pare_sprintf(t->arena, "model %016llx", (unsigned long long)hash_model(t, 0));
 }
 
 int pare_cost_whole_save(struct pare_cost_table *t, struct pare_err *err)
@@ -99,5 +100,6 @@ const char *pare_cost_cache_file(const struct pare_cost_table *t, const char *fo
     if (!end || strncmp(name, "/choices-", 9) != 0)
         return NULL;
     return pare_sprintf(t->arena, "%.*s/times-%.*s-%016llx.jsonl", (int)(name - choices), choices,
-                        (int)(end - name - 9), name + 9, (unsigned long long)hash_model(t));
+                        (int)(end - name - 9), name + 9,
+                        (unsigned long long)hash_model(t, t->formats));
 }

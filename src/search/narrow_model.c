@@ -55,8 +55,8 @@ static bool any_removed(const struct pare_cost_units *u, const struct pare_value
 
 /* Zero the removed channels in all weights.  Copies of shared constants have the name of the
  * original. */
-static int zero_channels(struct pare_model *m, const struct pare_cost_units *u,
-                         const int64_t *count, struct pare_err *err)
+int pare_cost_zero(struct pare_model *m, const struct pare_cost_units *u, const int64_t *count,
+                   struct pare_err *err)
 {
     for (int i = 0; i < u->g->n_values; i++) {
         const struct pare_value *v = u->g->value[i];
@@ -94,7 +94,7 @@ static int narrow(const struct pare_model *m, const struct pare_cost_table *t, s
     }
     rc = pare_cost_find_units(copy, a, &u, err);
     if (!rc)
-        rc = zero_channels(copy, &u, count, err);
+        rc = pare_cost_zero(copy, &u, count, err);
     if (!rc)
         rc = pare_speedup(copy, &so, a, out, &r, err);
     pare_model_free(copy);

@@ -16,8 +16,13 @@ pare eval models/any_size.onnx --data more --threads 1 | sed '/^time/d'
 pare train models/any_size.onnx --data more --epochs 2 --threads 1 -o t.onnx | sed 's/loss.*//'
 pare train models/any_size.onnx --data images --teacher models/any_size.onnx --epochs 1 --threads 1 -q -o d.onnx 2>/dev/null && ls d.onnx
 pare prune models/any_size.onnx --pruner l1 --sparsity 0.5 --data more --speedup --threads 1 -o p.onnx 2>/dev/null | grep '^verified'
-pare compress models/any_size.onnx --preset balanced --data images --threads 1 --seconds 0 -q -o c.onnx 2>&1 | grep '^parameters\|^MACs'
-pare compress models/any_size.onnx --preset balanced --data images --threads 1 --dry-run -o d.onnx 2>/dev/null | head -4
+cat >recipe.json <<'J'
+{"model": "models/any_size.onnx", "steps": [{"step": "prune", "pruner": "l1", "sparsity": 0.5, "dependency-aware": true},
+    {"step": "speedup"}, {"step": "distil", "epochs": 5, "optimizer": "adam", "schedule": "cosine"},
+    {"step": "quantize", "preset": "int8"}]}
+J
+pare compress recipe.json --data images --threads 1 --seconds 0 -q -o c.onnx 2>&1 | grep '^parameters\|^MACs'
+pare compress recipe.json --data images --threads 1 --dry-run -o d.onnx 2>/dev/null | head -4
 pare bench models/any_size.onnx --data images --repeat 2 --threads 1 --no-tune 2>/dev/null | sed -n 's/.*thread, \(.*\) inputs;/\1/p'
 # No axis for a batch.
 pare quantize models/detector.onnx --preset int8 --data images --threads 1 -o dq.onnx 2>&1 | sed 's/ *[0-9.]* dB.*//; /outputs on/d; /^ *input/d'

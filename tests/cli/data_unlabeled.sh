@@ -17,7 +17,12 @@ pare eval m.onnx --data images --against m.onnx --threads 1 2>/dev/null | sed -n
 pare eval m.onnx --data images 2>&1
 pare train m.onnx --data images 2>&1
 pare train m.onnx --data images --teacher m.onnx --epochs 2 --threads 1 -o t.onnx 2>/dev/null | sed 's/loss.*//'
-pare compress m.onnx --preset balanced --data images --threads 1 --seconds 0 -o c.onnx 2>&1 | sed 's/[0-9.]* dB/N dB/; s/, [0-9.]* [mu]*s$//; s/  loss.*//; s/0\.[0-9]*$/0.N/; s/[0-9.]*%$/N%/'
+cat >recipe.json <<'J'
+{"model": "m.onnx", "steps": [{"step": "prune", "pruner": "l1", "sparsity": 0.5, "dependency-aware": true},
+    {"step": "speedup"}, {"step": "distil", "epochs": 5, "optimizer": "adam", "schedule": "cosine"},
+    {"step": "quantize", "preset": "int8"}]}
+J
+pare compress recipe.json --data images --threads 1 --seconds 0 -o c.onnx 2>&1 | sed 's/[0-9.]* dB/N dB/; s/, [0-9.]* [mu]*s$//; s/  loss.*//; s/0\.[0-9]*$/0.N/; s/[0-9.]*%$/N%/'
 cat >r.json <<J
 {"model": "m.onnx", "data": "images", "resize": [8, 8], "norm": "mnist", "seconds": 0, "threads": 1,
  "steps": [{"step": "quantize", "preset": "int8"}]}

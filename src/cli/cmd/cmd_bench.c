@@ -12,6 +12,7 @@
 #include "../job/data_inputs.h"
 #include "../print/progress_line.h"
 #include "../job/session.h"
+#include "../job/table_job.h"
 #include "../print/latency.h"
 #include "../../base/arena.h"
 #include "../../plan/batch/microbatch.h"
@@ -26,7 +27,7 @@ struct bench {
     double seconds;
     struct pare_strs shape;
     bool reference, json, verbose, tune;
-    const char *choices, *data, *precision;
+    const char *choices, *data, *precision, *table;
 };
 
 static const struct pare_opt bench_opts[] = {
@@ -47,6 +48,10 @@ static const struct pare_opt bench_opts[] = {
               "use only the reference kernels, which are slow", 0),
     PARE_PRECISION_OPT(struct bench),
     PARE_TUNE_OPTS(struct bench, 1),
+    PARE_TEXT("table", offsetof(struct bench, table), "FILE",
+              "write times of layers for 'pare compress --table', of MODEL with fewer channels and "
+              "in int8; --seconds is the whole time (default: 60)",
+              NULL),
     PARE_FLAG("verbose", offsetof(struct bench, verbose), "print the time of each step of the plan",
               0),
     PARE_FLAG("json", offsetof(struct bench, json), "print the result as JSON", 0),
@@ -364,6 +369,24 @@ static int print_result(struct contest *b, struct pare_err *err)
 
 /* ---- the command ----------------------------------------------------------- */
 
+static int write_table(struct pare_cli *c, struct pare_err *err)
+{
+    const struct bench *o = c->opts;
+    struct pare_table_job j = { .model = c->arg[0],
+                                .table = o->table,
+                                .batch = o->batch,
+                                .threads = (int)o->threads,
+                                .seconds = pare_cli_is_set(c, "seconds") ? o->seconds : 0,
+                                .seed = (uint64_t)o->seed,
+                                .json = o->json };
+
+    if (c->n_args > 1 || o->data || o->shape.n || o->reference || o->repeat)
+        return pare_misuse(c, err,
+                           "--table takes one model, and neither --data, --shape, --reference nor "
+                           "--repeat");
+    return pare_table_job_run(c, &j, err);
+}
+
 static int cmd_bench_run(struct pare_cli *c, struct pare_err *err)
 {
     struct contest b = { .c = c, .o = c->opts };
@@ -371,6 +394,8 @@ static int cmd_bench_run(struct pare_cli *c, struct pare_err *err)
 
     if (!b.o->data && c->n_given)
         return pare_misuse(c, err, "--%s needs --data", c->given[0].name);
+    if (b.o->table)
+        return write_table(c, err);
     b.e = pare_alloc(c->arena, (size_t)c->n_args, sizeof(*b.e));
     if (!b.e)
         return pare_no_memory(err, "for %d models", c->n_args);
@@ -395,13 +420,14 @@ const struct pare_command pare_command_bench = {
     .more = "Models run alternately, so that other load on the machine affects all of them.\n"
             "'speed' is relative to the first model; 'memory' is what the plan needs in\n"
             "addition to the weights; 'plan' is the time to compile the model.",
-    .example = "pare bench before.onnx after.onnx --threads 1",
+    .example = "pare bench before.onnx after.onnx --threads 1\n"
+               "pare bench model.onnx --table times.jsonl",
     .first = (const char *const[]){ "threads", "batch", "shape", "seconds", "verbose", NULL },
     .opts = bench_opts,
     .size = sizeof(struct bench),
     .min_args = 1,
     .max_args = -1,
-    .writes = (const char *const[]){ "choices", NULL },
+    .writes = (const char *const[]){ "choices", "table", NULL },
     .run = cmd_bench_run,
     .groups = pare_data_option_groups,
 };

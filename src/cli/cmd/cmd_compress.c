@@ -452,6 +452,24 @@ static void remove_steps(struct job *j)
     rmdir(j->folder);
 }
 
+/* A preset that loses more accuracy than it says has the exit code of a missed bound. */
+static int check_preset(struct job *j, struct pare_err *err)
+{
+    const struct pare_compress_preset *p = j->o->preset ? pare_compress_preset(j->o->preset) : NULL;
+    const json_t *was = json_object_get(json_object_get(j->run, "input"), "accuracy");
+    const json_t *is = json_object_get(json_object_get(j->run, "output"), "accuracy");
+    double drop = 100 * (json_number_value(was) - json_number_value(is));
+
+    if (!p || !(p->max_drop > 0) || j->r.max_drop >= 0 || !json_is_number(was) ||
+        !json_is_number(is) || drop <= p->max_drop)
+        return 0;
+    j->c->missed = true;
+    return pare_fail(err, PARE_ECONFIG,
+                     "%s is written, but its accuracy drops by %.2f points, and preset %s is for "
+                     "at most %g",
+                     j->r.output, drop, p->name, p->max_drop);
+}
+
 static int write_result(struct job *j, struct pare_err *err)
 {
     json_t *facts;
@@ -467,9 +485,9 @@ static int write_result(struct job *j, struct pare_err *err)
     PARE_TRY(save_record(j, err));
     if (!j->r.keep_steps)
         remove_steps(j);
-    if (j->o->json)
-        return pare_json_result(j->c, json_incref(j->run), err);
-    return pare_compress_print(j->c->arena, &j->r, j->run, err);
+    PARE_TRY(j->o->json ? pare_json_result(j->c, json_incref(j->run), err)
+                        : pare_compress_print(j->c->arena, &j->r, j->run, err));
+    return check_preset(j, err);
 }
 
 /* Is the run to resume already finished, with the same recipe, input and output? */
@@ -533,8 +551,8 @@ static int cmd_compress_run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_compress = {
     .name = "compress",
-    .doc = "Run a recipe: prune, fine-tune, shrink and quantize in one go.",
-    .usage = "[options] RECIPE.json | --preset NAME --data SET MODEL",
+    .doc = "Compress to a budget, or run a recipe: prune, fine-tune, shrink and quantize.",
+    .usage = "[options] MODEL --budget KIND=X|--preset NAME --data SET | RECIPE.json",
     .more = "A recipe is a JSON object: \"model\", \"data\", \"valid\", \"output\", \"run\",\n"
             "\"seed\", \"threads\", \"seconds\", options of the data set (\"resize\", \"norm\"),\n"
             "and \"steps\", a list of objects with \"step\": prune, finetune, distil,\n"
@@ -549,7 +567,12 @@ const struct pare_command pare_command_compress = {
             "Everything is checked before the first step runs.  The run record (run.json) is\n"
             "written after each step; after a crash or Ctrl-C, --resume continues in the step\n"
             "that was interrupted.  'pare report' turns the record into an HTML page.  Under\n"
-            "mpirun, all processes execute the steps together.",
+            "mpirun, all processes execute the steps together.\n"
+            "With --budget, --pareto, --preset fast, balanced or tiny, or with MODEL and\n"
+            "--max-drop, the command searches: it keeps the channels and formats that cost\n"
+            "the least accuracy within the budget, as measured on this machine.  If the\n"
+            "budget or --max-drop is missed, the nearest model is written, and the exit\n"
+            "code is 3.",
     .example = "pare compress model.onnx --preset balanced --data digits -o small.onnx\n"
                "pare compress model.onnx --budget latency=0.5 --data digits --finetune 5\n"
                "pare compress model.onnx --preset int8 --data images/ --resize 224,224 --norm "

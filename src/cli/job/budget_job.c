@@ -1,23 +1,25 @@
-/* budget_job.c - pare compress --budget: search, write the model, print. */
+/* budget_job.c - pare compress --budget and --pareto: search, write models and record, print. */
 #include "budget_job.h"
 
 #include <math.h>
 #include <string.h>
 
 #include <jansson.h>
-#include <pare/budget.h>
 
 #include "model_intake.h"
 #include "../output_paths.h"
+#include "../print/budget_print.h"
 #include "../print/progress_line.h"
+#include "../recipe/budget_record.h"
+#include "../recipe/run_record.h"
 #include "../../base/arena.h"
-#include "../../base/json.h"
+#include "../../base/clock.h"
 #include "../../data/data.h"
 #include "../../plan/tune/tune_cache.h"
 #include "../../train/train_options.h"
 
-static const char *const cost_names[PARE_BUDGET_KINDS] = { "latency", "size", "MACs" };
-static const char *const cost_keys[PARE_BUDGET_KINDS] = { "latency_us", "bytes", "macs" };
+#define LEAST_PART 0.02 /* of the latency, that the front ends at */
+#define ABOVE_LEAST 1.1 /* of the smallest model's latency */
 
 struct run {
     struct pare_cli *c;
@@ -25,9 +27,18 @@ struct run {
     struct pare_model *model, *small;
     struct pare_data *data[2];
     struct pare_progress_line line;
-    struct pare_compress_budget_report r;
-    const char *output;
+    struct pare_budget_record record;
+    struct pare_compress_budget_report *r; /* of every model */
+    struct pare_budget_result *result;
+    int n;            /* models: 1, or those of the front */
+    const char *work; /* folder of what an interrupted search has found */
 };
+
+/* NULL: this library. */
+static const char *runner_of(const struct pare_budget_job *j)
+{
+    return j->runner ? j->runner : j->what && !strcmp(j->what, "ort") ? "ort" : NULL;
+}
 
 static void say(void *user, const char *line)
 {
@@ -46,141 +57,21 @@ static bool show(void *user, const struct pare_progress *p)
     return pare_progress_line_show(&w->line, p);
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
-
-static const char *amount(struct pare_arena *a, int kind, double x)
+/* That of a preset cannot hold without labels. */
+static double max_drop_of(const struct run *w)
 {
-    if (!isfinite(x))
-        return "";
-    if (kind == PARE_BUDGET_LATENCY)
-        return pare_sprintf(a, x < 1e3 ? "%.1f us" : "%.3f ms", x < 1e3 ? x : x / 1e3);
-    if (kind == PARE_BUDGET_SIZE)
-        return pare_sprintf(a, x < 1e6 ? "%.1f KB" : "%.2f MB", x < 1e6 ? x / 1e3 : x / 1e6);
-    return pare_sprintf(a, x < 1e9 ? "%.2fM" : "%.2fG", x < 1e9 ? x / 1e6 : x / 1e9);
+    bool known = !w->j->labeled_drop || w->data[0]->y.data;
+
+    return w->j->max_drop > 0 && known ? w->j->max_drop : 0;
 }
 
-static int print_costs(const struct run *w, struct pare_err *err)
-{
-    struct pare_arena *a = w->c->arena;
-    struct pare_table *t = pare_table_new(a, "lrrrrr");
-
-    if (!t)
-        return pare_no_memory(err, "for a table");
-    pare_table_row(t, "", "before", "after", "part", "predicted", "limit", NULL);
-    for (int k = 0; k < PARE_BUDGET_KINDS; k++) {
-        const struct pare_budget_cost *x = &w->r.cost[k];
-
-        pare_table_row(t, cost_names[k], amount(a, k, x->before), amount(a, k, x->after),
-                       pare_sprintf(a, "%.3f", x->after / x->before),
-                       pare_sprintf(a, "%.3f", x->predicted / x->before),
-                       isfinite(x->limit) ? pare_sprintf(a, "%.3f", x->limit / x->before) : "",
-                       NULL);
-    }
-    pare_table_print(t, stdout);
-    return 0;
-}
-
-static int print_layers(const struct run *w, struct pare_err *err)
-{
-    struct pare_arena *a = w->c->arena;
-    struct pare_table *t = pare_table_new(a, "lrrl");
-
-    if (!t)
-        return pare_no_memory(err, "for a table");
-    pare_table_row(t, "layer", "in", "out", "format", NULL);
-    for (int i = 0; i < w->r.n_layers; i++) {
-        const struct pare_compressed_layer *l = &w->r.layer[i];
-
-        pare_table_row(t, l->name,
-                       pare_sprintf(a, "%lld of %lld", (long long)l->in_left, (long long)l->in),
-                       pare_sprintf(a, "%lld of %lld", (long long)l->out_left, (long long)l->out),
-                       l->format, NULL);
-    }
-    pare_table_print(t, stdout);
-    return 0;
-}
-
-static int print_text(const struct run *w, struct pare_err *err)
-{
-    const struct pare_compress_budget_report *r = &w->r;
-
-    PARE_TRY(print_layers(w, err));
-    printf("\n");
-    PARE_TRY(print_costs(w, err));
-    printf("\n");
-    if (r->held_before >= 0)
-        printf("accuracy on %lld held-out items: %.2f%% before, %.2f%% after\n", (long long)r->held,
-               100 * r->held_before, 100 * r->held_after);
-    printf("outputs on them: %.1f dB", r->snr);
-    if (!isnan(r->divergence))
-        printf(", Kullback-Leibler divergence %.4g nats", r->divergence);
-    printf("\n");
-    if (r->before.n && r->before.top1 >= 0)
-        printf("accuracy on the validation set: %.2f%% before, %.2f%% after\n",
-               100 * r->before.top1, 100 * r->after.top1);
-    printf("%s: %s\n", w->output,
-           !r->budget_met ? "the nearest model; the budget is missed"
-           : !r->drop_met ? "the nearest model; the accuracy drops by more than --max-drop"
-                          : "within the budget");
-    return 0;
-}
-
-static int print_json(const struct run *w, struct pare_err *err)
-{
-    const struct pare_compress_budget_report *r = &w->r;
-    json_t *all = json_object(), *costs = json_object(), *layers = json_array();
-
-    for (int k = 0; k < PARE_BUDGET_KINDS; k++) {
-        json_t *x = json_pack("{s:f, s:f, s:f}", "before", r->cost[k].before, "after",
-                              r->cost[k].after, "predicted", r->cost[k].predicted);
-
-        if (isfinite(r->cost[k].limit))
-            json_object_set_new(x, "limit", json_real(r->cost[k].limit));
-        json_object_set_new(costs, cost_keys[k], x);
-    }
-    for (int i = 0; i < r->n_layers; i++) {
-        const struct pare_compressed_layer *l = &r->layer[i];
-
-        json_array_append_new(layers,
-                              json_pack("{s:o, s:s, s:I, s:I, s:I, s:I}", "name",
-                                        pare_json_text(l->name), "format", l->format, "in",
-                                        (json_int_t)l->in, "in_left", (json_int_t)l->in_left, "out",
-                                        (json_int_t)l->out, "out_left", (json_int_t)l->out_left));
-    }
-    json_object_set_new(all, "output", pare_json_text(w->output));
-    json_object_set_new(all, "met", json_boolean(r->budget_met && r->drop_met));
-    json_object_set_new(all, "costs", costs);
-    json_object_set_new(all, "layers", layers);
-    json_object_set_new(all, "held_out_items", json_integer(r->held));
-    if (r->held_before >= 0) {
-        json_object_set_new(all, "held_out_before", json_real(r->held_before));
-        json_object_set_new(all, "held_out_after", json_real(r->held_after));
-    }
-    json_object_set_new(all, "snr_db", json_real(r->snr));
-    if (r->before.n && r->before.top1 >= 0) {
-        json_object_set_new(all, "accuracy_before", json_real(r->before.top1));
-        json_object_set_new(all, "accuracy_after", json_real(r->after.top1));
-    }
-    return pare_json_result(w->c, all, err);
-}
-
-/* ---- work ------------------------------------------------------------------------------------ */
-
-static const char *joined(struct pare_arena *a, const struct pare_strs *s)
-{
-    const char *all = s->n ? s->v[0] : NULL;
-
-    for (int i = 1; i < s->n && all; i++)
-        all = pare_sprintf(a, "%s %s", all, s->v[i]);
-    return all;
-}
-
-static int search(struct run *w, struct pare_err *err)
+static int search(struct run *w, const char *budget, bool dry_run,
+                  struct pare_compress_budget_report *r, struct pare_err *err)
 {
     const struct pare_budget_job *j = w->j;
     struct pare_compress_budget_opts o = { .size = sizeof(o),
-                                           .budget = joined(w->c->arena, &j->budget),
-                                           .max_drop = j->max_drop > 0 ? j->max_drop : 0,
+                                           .budget = budget,
+                                           .max_drop = max_drop_of(w),
                                            .data = w->data[0],
                                            .valid = w->data[1],
                                            .methods = j->methods,
@@ -194,13 +85,150 @@ static int search(struct run *w, struct pare_err *err)
                                            .seconds = j->search_time,
                                            .progress = show,
                                            .user = w,
-                                           .say = say };
+                                           .say = say,
+                                           .runner = runner_of(j),
+                                           .dry_run = dry_run,
+                                           .class_drop = j->class_drop,
+                                           .confidence = j->confidence,
+                                           .work = dry_run ? NULL : w->work,
+                                           .resume = j->resume };
     int rc;
 
     pare_progress_line_start(&w->line, j->quiet);
-    rc = pare_compress_budget(w->model, &o, w->c->arena, &w->small, &w->r, err);
+    rc = pare_compress_budget(w->model, &o, w->c->arena, &w->small, r, err);
     pare_progress_line_end(&w->line);
     return rc;
+}
+
+static const char *joined(struct pare_arena *a, const struct pare_strs *s, const char *first)
+{
+    const char *all = first;
+
+    for (int i = 0; i < s->n; i++)
+        all = all ? pare_sprintf(a, "%s %s", all, s->v[i]) : s->v[i];
+    return all;
+}
+
+/* The last change of the model: the certificate has its hash. */
+static int certify(struct run *w, const struct pare_paired *p, struct pare_err *err)
+{
+    struct pare_certificate t = { .n = p->n,
+                                  .b = p->b,
+                                  .d = p->d,
+                                  .right = p->right,
+                                  .drop = p->drop,
+                                  .bound = p->bound,
+                                  .confidence = 0.95 };
+
+    if (!p->n)
+        return 0;
+    PARE_TRY(pare_model_sha256(w->c->arena, w->j->model, t.original_sha256, err));
+    memcpy(t.data_sha256, p->data_sha256, sizeof(t.data_sha256));
+    return pare_certificate_write(w->small, &t, err);
+}
+
+/* Search, save, and add to the record; of a dry run only the first. */
+static int make_model(struct run *w, int i, const char *budget, struct pare_err *err)
+{
+    struct pare_budget_result *x = &w->result[i];
+    double start = pare_now();
+
+    if (w->n > 1 && !w->j->quiet)
+        fprintf(stderr, "model %d of %d: %s\n", i + 1, w->n, budget);
+    w->work = pare_sprintf(w->c->arena, "%s.work", x->output);
+    if (!w->work)
+        return pare_no_memory(err, "for a name");
+    PARE_TRY(search(w, budget, w->j->dry_run, &w->r[i], err));
+    if (!w->small)
+        return 0;
+    PARE_TRY(pare_budget_record_note(&w->record, w->small, budget, err));
+    PARE_TRY(certify(w, &w->r[i].final, err));
+    PARE_TRY(pare_model_save(w->small, x->output, NULL, err));
+    pare_budget_work_remove(w->work);
+    pare_model_free(w->small);
+    w->small = NULL;
+    return pare_budget_record_add(&w->record, x, budget, pare_now() - start, err);
+}
+
+/* Latencies from the original's to that of the smallest model, in equal ratios. */
+static int make_front(struct run *w, struct pare_err *err)
+{
+    struct pare_arena *a = w->c->arena;
+    struct pare_compress_budget_report smallest;
+    double least;
+
+    PARE_TRY(search(w, joined(a, &w->j->budget, "latency=0.0001"), true, &smallest, err));
+    least = ABOVE_LEAST * smallest.cost[0].after / smallest.cost[0].before;
+    least = fmin(fmax(least, LEAST_PART), 0.9);
+    for (int i = 0; i < w->n; i++) {
+        double part = pow(least, (i + 1.0) / w->n);
+        const char *first = pare_sprintf(a, "latency=%.4f", part);
+
+        if (!first)
+            return pare_no_memory(err, "for a front");
+        PARE_TRY(make_model(w, i, joined(a, &w->j->budget, first), err));
+    }
+    return 0;
+}
+
+static int name_models(struct run *w, struct pare_err *err)
+{
+    const struct pare_budget_job *j = w->j;
+    struct pare_arena *a = w->c->arena;
+    const char *base = j->output ? j->output : pare_default_output(a, j->model, "small");
+    size_t len;
+
+    w->n = j->pareto > 0 ? (int)j->pareto : 1;
+    w->r = pare_alloc(a, (size_t)w->n, sizeof(*w->r));
+    w->result = pare_alloc(a, (size_t)w->n, sizeof(*w->result));
+    if (!base || !w->r || !w->result)
+        return pare_no_memory(err, "for a name");
+    len = strlen(base) - (pare_ends_with(base, ".onnx") ? 5 : 0);
+    w->record.run_path = j->run ? j->run : pare_sprintf(a, "%.*s.run.json", (int)len, base);
+    for (int i = 0; i < w->n; i++) {
+        const char *output = !j->pareto ? base
+                                        : pare_sprintf(a, "%.*s-%d.onnx", (int)len, base, i + 1);
+
+        w->result[i] = (struct pare_budget_result){ a, output, runner_of(j), j->dry_run, &w->r[i] };
+        if (!output || !w->record.run_path)
+            return pare_no_memory(err, "for a name");
+        PARE_TRY(pare_output_path_check(w->c, output, err));
+        PARE_TRY(pare_at(err, pare_model_target(w->model, output, err), "%s", output));
+    }
+    return j->dry_run ? 0 : pare_output_path_check(w->c, w->record.run_path, err);
+}
+
+static int print(struct run *w, struct pare_err *err)
+{
+    if (w->j->pareto && w->j->json)
+        return pare_json_result(w->c, json_incref(w->record.run), err);
+    if (w->j->pareto) {
+        PARE_TRY(pare_budget_print_front(w->result, w->n, err));
+        printf("%s: the record, for 'pare report'\n", w->record.run_path);
+        return 0;
+    }
+    return w->j->json ? pare_json_result(w->c, pare_budget_json(w->result), err)
+                      : pare_budget_print_model(w->result, err);
+}
+
+/* A missed bound of one model is an error with an exit code of its own; a front states what each of
+ * its models reaches. */
+static int check_bounds(struct run *w, struct pare_err *err)
+{
+    const struct pare_compress_budget_report *r = w->r;
+
+    if (w->j->dry_run || w->j->pareto || (r->budget_met && r->drop_met))
+        return 0;
+    w->c->missed = true;
+    if (!r->budget_met)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the budget is missed: %s is the nearest model that was found; a larger "
+                         "budget or more --methods would help",
+                         w->result->output);
+    return pare_fail(err, PARE_ECONFIG,
+                     "the accuracy on held-out items drops by %.2f points, and --max-drop is "
+                     "%.2f: %s is the nearest model that was found; --finetune N trains it",
+                     100 * (r->held_before - r->held_after), w->j->max_drop, w->result->output);
 }
 
 static int work(struct run *w, struct pare_err *err)
@@ -208,32 +236,21 @@ static int work(struct run *w, struct pare_err *err)
     const struct pare_budget_job *j = w->j;
     struct pare_train_options *s;
 
-    w->output = j->output ? j->output : pare_default_output(w->c->arena, j->model, "small");
-    if (!w->output)
-        return pare_no_memory(err, "for a name");
-    PARE_TRY(pare_output_path_check(w->c, w->output, err));
     PARE_TRY(pare_cli_load(w->c, j->model, &w->model, err));
-    PARE_TRY(pare_at(err, pare_model_target(w->model, w->output, err), "%s", w->output));
+    PARE_TRY(name_models(w, err));
     PARE_TRY(pare_train_options_eval(w->c->given, w->c->n_given, w->c->arena, &s, err));
     s->no_labels = true;
     PARE_TRY(pare_train_options_data(s, w->model, j->data, j->valid, w->data, err));
     if (!j->quiet)
         pare_data_note(w->c, w->data[0]);
-    PARE_TRY(search(w, err));
-    PARE_TRY(pare_model_save(w->small, w->output, NULL, err));
-    PARE_TRY(j->json ? print_json(w, err) : print_text(w, err));
-    w->c->missed = !w->r.budget_met || !w->r.drop_met;
-    if (!w->r.budget_met)
-        return pare_fail(err, PARE_ECONFIG,
-                         "the budget is missed: %s is the nearest model that was found; a larger "
-                         "budget or more --methods would help",
-                         w->output);
-    if (!w->r.drop_met)
-        return pare_fail(err, PARE_ECONFIG,
-                         "the accuracy on held-out items drops by %.2f points, and --max-drop is "
-                         "%.2f: %s is the nearest model that was found; --finetune N trains it",
-                         100 * (w->r.held_before - w->r.held_after), j->max_drop, w->output);
-    return 0;
+    if (!j->dry_run)
+        PARE_TRY(pare_budget_record_open(&w->record, w->c, j, err));
+    PARE_TRY(j->pareto ? make_front(w, err)
+                       : make_model(w, 0, joined(w->c->arena, &j->budget, j->preset_budget), err));
+    if (!j->dry_run)
+        PARE_TRY(pare_budget_record_end(&w->record, err));
+    PARE_TRY(print(w, err));
+    return check_bounds(w, err);
 }
 
 int pare_budget_job_run(struct pare_cli *c, const struct pare_budget_job *j, struct pare_err *err)
@@ -245,5 +262,6 @@ int pare_budget_job_run(struct pare_cli *c, const struct pare_budget_job *j, str
     pare_model_free(w.model);
     pare_data_free(w.data[0]);
     pare_data_free(w.data[1]);
+    pare_budget_record_close(&w.record);
     return rc;
 }

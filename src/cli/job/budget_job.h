@@ -6,13 +6,19 @@
 
 struct pare_budget_job {
     const char *model, *data, *valid; /* valid NULL: the data set's own test part */
-    const char *output;               /* NULL: derived from the model's name */
+    const char *output, *run;         /* NULL: derived from the model's name */
     struct pare_strs budget;
+    const char *preset, *preset_budget; /* NULL: none */
+    bool labeled_drop;                  /* max_drop holds if there are labels */
     const char *methods, *solver, *table;
-    double max_drop; /* in points; below 0: no bound */
+    const char *what, *runner; /* --for: pare, ort; NULL: node with onnxruntime-node */
+    double max_drop;           /* in points; below 0: no bound */
     int64_t finetune, batch, threads, seed;
+    int64_t pareto; /* models of a front; 0: one model */
     double search_time;
-    bool json, quiet;
+    bool json, quiet, dry_run;
+    double class_drop, confidence; /* in points, 0: no bound; 0: held-out items decide */
+    bool resume;
 };
 
 /* c->missed is set if the budget or the bound is missed: the nearest model is written. */

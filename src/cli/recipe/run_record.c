@@ -259,6 +259,13 @@ static json_t *shape_and_work(const json_t *l)
                      json_object_get(l, "zeros"));
 }
 
+static bool is_int8(const json_t *layer)
+{
+    const char *format = json_string_value(json_object_get(layer, "format"));
+
+    return format && !strcmp(format, "int8");
+}
+
 /* Add the steps' results for a layer. */
 static void add_steps(json_t *to, const char *name, const json_t *steps)
 {
@@ -276,8 +283,13 @@ static void add_steps(json_t *to, const char *name, const json_t *steps)
         if (!strcmp(cmd, "prune")) {
             json_object_set(to, "sparsity", json_object_get(l, "sparsity"));
             json_object_set(to, "sparsity_asked", json_object_get(l, "asked"));
-        } else if (!strcmp(cmd, "speedup")) {
-            json_object_set(to, "why", json_object_get(l, "why"));
+        } else if (!strcmp(cmd, "speedup") || !strcmp(cmd, "compress")) {
+            if (json_object_get(l, "why"))
+                json_object_set(to, "why", json_object_get(l, "why"));
+            if (is_int8(l))
+                json_object_set_new(to, "quantized",
+                                    json_pack("{s:{s:i}, s:{s:i}}", "weight", "bits", 8, "input",
+                                              "bits", 8));
             json_object_set(to, "channels_in", json_object_get(l, "in"));
             json_object_set(to, "channels_in_left", json_object_get(l, "in_left"));
             json_object_set(to, "channels_out", json_object_get(l, "out"));

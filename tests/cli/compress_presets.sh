@@ -1,0 +1,19 @@
+# Presets that are budgets: what they promise holds, or the exit code is 3; options override them.
+set -e
+pare new lenet --input 1,8,8 --seed 1 -o m.onnx >/dev/null
+pare train m.onnx --data digits --epochs 3 --threads 1 --seed 1 -q -o t.onnx >/dev/null 2>&1
+pare bench t.onnx --table times.jsonl --threads 1 --seconds 2 >/dev/null 2>&1
+try() {
+    code=0
+    pare compress t.onnx --data digits --threads 1 --table times.jsonl -q -o s.onnx "$@" --json >s.json 2>err.txt || code=$?
+    echo "$* $code $(tr -d ' \n' <s.json | grep -o '"met":[a-z]*')"
+}
+try --preset fast
+try --preset tiny
+test $(($(wc -c <s.onnx) * 9)) -le "$(wc -c <t.onnx)" && echo "tiny is small"
+try --preset balanced
+try --preset balanced --max-drop 0.001 --finetune 0
+code=0
+pare compress m.onnx --data digits --threads 1 --preset int8 --seconds 0 -q -o int8.onnx >/dev/null 2>&1 || code=$?
+echo "int8 $code"
+pare compress t.onnx --preset fast --budget macs=0.5 --data digits 2>&1 | head -n 1 || true
