@@ -6,6 +6,17 @@
 
 #include "zoo_layers.h"
 
+/* The nearest multiple of 8 of the scaled channels, at least 8, and not less than 0.9 of them. */
+static int64_t scaled(const struct pare_net *n, int64_t channels)
+{
+    double want = (double)channels * n->width;
+    int64_t wide = (int64_t)(want + 4) / 8 * 8;
+
+    if (wide < 8)
+        return 8;
+    return (double)wide < 0.9 * want ? wide + 8 : wide;
+}
+
 /* Convolution, normalization and ReLU6: name.0, name.1, name.2. */
 static struct pare_flow unit(struct pare_net *n, struct pare_flow x, const char *name,
                              struct pare_conv c)
@@ -46,17 +57,19 @@ static struct pare_flow build(struct pare_net *n, struct pare_flow x)
         int64_t expand, out, blocks, stride;
     } stage[] = { { 1, 16, 1, 1 }, { 6, 24, 2, 1 },  { 6, 32, 3, 2 }, { 6, 64, 4, 2 },
                   { 6, 96, 3, 1 }, { 6, 160, 3, 2 }, { 6, 320, 1, 1 } };
+    int64_t last;
     int at = 1;
 
     n->init = PARE_INIT_VISION;
-    x = unit(n, x, "features.0", (struct pare_conv){ .out = 32, .kernel = 3 });
+    x = unit(n, x, "features.0", (struct pare_conv){ .out = scaled(n, 32), .kernel = 3 });
     for (size_t i = 0; i < sizeof(stage) / sizeof(*stage); i++)
         for (int64_t b = 0; b < stage[i].blocks; b++)
             x = block(n, x, at++, stage[i].expand,
-                      (struct pare_conv){ .out = stage[i].out,
+                      (struct pare_conv){ .out = scaled(n, stage[i].out),
                                           .kernel = 1,
                                           .stride = b ? 1 : stage[i].stride });
-    x = unit(n, x, "features.18", (struct pare_conv){ .out = 1280, .kernel = 1 });
+    last = n->width > 1 ? scaled(n, 1280) : 1280;
+    x = unit(n, x, "features.18", (struct pare_conv){ .out = last, .kernel = 1 });
     x = pare_net_average(n, x, "avgpool");
     x = pare_net_flatten(n, x, "flatten");
     x = pare_net_dropout(n, x, "classifier.0", 0.2f);
@@ -67,5 +80,6 @@ const struct pare_network pare_network_mobilenetv2_cifar = {
     .name = "mobilenetv2-cifar",
     .doc = "MobileNetV2 with three strides of 2, for images like CIFAR's",
     .least = 1,
+    .scales = true,
     .build = build,
 };

@@ -62,6 +62,26 @@ static void test_parameters_match_pytorch(void **state)
     }
 }
 
+/* torchvision's mobilenet_v2(width_mult=0.5, num_classes=10); channels are multiples of 8. */
+static void test_mobilenet_scales_in_steps_of_eight(void **state)
+{
+    struct pare_network_opts o = { .c = 3, .h = 32, .w = 32, .classes = 10, .width = 0.5 };
+    const struct pare_network *net;
+    struct pare_model *m;
+
+    (void)state;
+    assert_int_equal(pare_find_network("mobilenetv2-cifar", &net, &err), 0);
+    assert_int_equal(pare_network_make(net, &o, &m, &err), 0);
+    assert_int_equal(count_params(m), 700490);
+    for (int i = 0; i < m->graph->n_values; i++) {
+        const struct pare_value *v = m->graph->value[i];
+
+        if (v->flags & PARE_V_CONST && v->t.rank == 4)
+            assert_int_equal(v->t.dim[0] % 8, 0);
+    }
+    pare_model_free(m);
+}
+
 static const struct pare_value *find_weight(const struct pare_model *m, const char *name)
 {
     const struct pare_value *v = pare_graph_find(m->graph, name);
@@ -233,6 +253,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameters_match_pytorch),
+        cmocka_unit_test(test_mobilenet_scales_in_steps_of_eight),
         cmocka_unit_test(test_initial_weight_distribution),
         cmocka_unit_test(test_same_seed_gives_the_same_model),
         cmocka_unit_test(test_networks_train),
