@@ -217,6 +217,12 @@ static int check_bounds(struct run *w, struct pare_err *err)
                          "the budget is missed: %s is the nearest model that was found; a larger "
                          "budget or more --methods would help",
                          w->result->output);
+    if (w->j->class_drop > 0 && 100 * r->paired.worst_drop > w->j->class_drop)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the accuracy of class %lld on held-out items drops by %.2f points, and "
+                         "--class-drop is %.2f: %s is the nearest model that was found",
+                         (long long)r->paired.worst, 100 * r->paired.worst_drop, w->j->class_drop,
+                         w->result->output);
     return pare_fail(err, PARE_ECONFIG,
                      "the accuracy on held-out items drops by %.2f points, and --max-drop is "
                      "%.2f: %s is the nearest model that was found; --finetune N trains it",
