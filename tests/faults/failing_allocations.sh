@@ -87,7 +87,7 @@ try speedup speedup p.onnx --no-bench -o out.onnx
 try export export m.onnx --state out.npz -o out.onnx
 try simplify export m.onnx --simplify -o out.onnx
 try compress compress r.json -q
-try budget compress m.onnx --data digits --limit 64 --budget macs=0.5 --table "$tmp/times.jsonl" --threads 1 -q -o out.onnx
+try budget compress m.onnx --data digits --limit 64 --budget macs=0.9 --table "$tmp/times.jsonl" --threads 1 -q -o out.onnx
 
 # oneDNN throws an exception or does not check: the process still ends with an error message.  Its
 # allocations before main() are left out.

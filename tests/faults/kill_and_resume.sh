@@ -25,7 +25,7 @@ compress="compress r.json"
 
 # With times of a file, no measurement decides.
 "$pare" bench m.onnx --table times.jsonl --threads 1 >out 2>err || exit 1
-budget="compress m.onnx --data digits --limit 400 --budget latency=0.5 --table times.jsonl --finetune 20 --threads 1
+budget="compress m.onnx --data digits --limit 400 --budget macs=0.5 --table times.jsonl --finetune 40 --threads 1
     --seed 1 -o out.onnx"
 
 # measure COMMAND...: $took is the shorter duration of two runs, in milliseconds
