@@ -330,7 +330,7 @@ static int find_shapes(struct search *w, const double *limit, double *aim, struc
             *aim *= TIGHTER;
         else
             break;
-        pare_cost_refit(w->s.table, result.cost[PARE_BUDGET_LATENCY], y[k].us);
+        pare_cost_refit_format(w->s.table, t->x.count, t->x.format, y[k].us);
         if (!result.feasible)
             break;
     }
