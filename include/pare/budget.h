@@ -39,7 +39,8 @@ struct pare_compress_budget_opts {
     void *user;
     void (*say)(void *user, const char *line); /* one line for each stage; NULL: none */
     const char *runner; /* what the model must be fast in: a command that measures models
-                         * (docs/budget.md), "ort": node with onnxruntime-node; NULL: this library */
+                         * (docs/budget.md), "ort": node with onnxruntime-node; NULL: this
+                         * library */
     bool dry_run;       /* decide and predict, but build no model: *out is NULL, and `after` of the
                          * report's costs is of a model of the same shapes */
     double class_drop; /* percentage points that the accuracy of each class may lose; 0: no bound */
