@@ -14,6 +14,7 @@ kind=memory
 
 "$pare" new lenet --input 1,8,8 --width 0.25 -o m.onnx || exit 1
 "$pare" prune m.onnx --pruner l1 --sparsity 0.5 -o p.onnx --masks k.pth >out || exit 1
+"$pare" bench m.onnx --table times.jsonl --threads 1 >out 2>err || exit 1
 cat >r.json <<'J'
 {"model": "m.onnx", "data": "digits", "output": "out.onnx", "seconds": 0, "threads": 1,
  "steps": [{"step": "prune", "pruner": "l1", "sparsity": 0.5}, {"step": "speedup"},
@@ -89,6 +90,7 @@ try speedup speedup p.onnx --no-bench -o out.onnx
 try export export m.onnx --state out.npz -o out.onnx
 try simplify export m.onnx --simplify -o out.onnx
 try compress compress r.json -q
+try budget compress m.onnx --data digits --limit 64 --budget macs=0.9 --table "$tmp/times.jsonl" --threads 1 -q -o out.onnx
 
 # oneDNN throws an exception or does not check: the process still ends with an error message.  Its
 # allocations before main() are left out.

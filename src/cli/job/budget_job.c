@@ -183,7 +183,7 @@ static int check_shapes(const struct run *w, const char *budget, struct pare_err
             if (io[i].dim[k] < 0)
                 return pare_fail(err, PARE_ECONFIG,
                                  "%s: dimension %d of input '%s' is free, and latency depends on "
-                                 "it: fix it with 'pare export --input-shape N,N,...'",
+                                 "it: fix it with 'pare export --input-shape N,N,... --free-batch'",
                                  w->j->model, k, io[i].name);
     return 0;
 }
@@ -241,6 +241,12 @@ static int check_bounds(struct run *w, struct pare_err *err)
         return pare_fail(err, PARE_ECONFIG,
                          "the budget is missed: %s is the nearest model that was found; a larger "
                          "budget or more --methods would help",
+                         w->result->output);
+    if (w->j->class_drop > 0 && 100 * r->paired.worst_drop > w->j->class_drop)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the accuracy of class %lld on held-out items drops by %.2f points, and "
+                         "--class-drop is %.2f: %s is the nearest model that was found",
+                         (long long)r->paired.worst, 100 * r->paired.worst_drop, w->j->class_drop,
                          w->result->output);
     return pare_fail(err, PARE_ECONFIG,
                      "the accuracy on held-out items drops by %.2f points, and --max-drop is "
