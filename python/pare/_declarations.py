@@ -675,7 +675,8 @@ pare_compress_budget_opts._fields_ = [("size", c_size_t), ("budget", c_char_p),
     ("solver", c_char_p), ("finetune", c_int64), ("train", c_char_p), ("batch", c_int64),
     ("threads", c_int), ("seed", c_uint64), ("table", c_char_p), ("cache", c_char_p),
     ("seconds", c_double), ("progress", pare_progress_fn), ("user", c_void_p),
-    ("say", CFUNCTYPE(None, c_void_p, c_char_p)), ("runner", c_char_p), ("dry_run", c_bool)]
+    ("say", CFUNCTYPE(None, c_void_p, c_char_p)), ("runner", c_char_p), ("dry_run", c_bool),
+    ("class_drop", c_double), ("confidence", c_double), ("work", c_char_p), ("resume", c_bool)]
 
 pare_budget_cost._fields_ = [("before", c_double), ("after", c_double), ("predicted", c_double),
     ("limit", c_double)]
@@ -687,7 +688,7 @@ pare_compress_budget_report._fields_ = [("cost", (pare_budget_cost * PARE_BUDGET
     ("layer", POINTER(pare_compressed_layer)), ("n_layers", c_int), ("before", pare_metrics),
     ("after", pare_metrics), ("held", c_int64), ("held_before", c_double), ("held_after", c_double),
     ("snr", c_double), ("divergence", c_double), ("rounds", c_int), ("budget_met", c_bool),
-    ("drop_met", c_bool)]
+    ("drop_met", c_bool), ("paired", pare_paired), ("final", pare_paired)]
 
 STRUCTS = [s for s in globals().values()
            if isinstance(s, type) and issubclass(s, Structure) and s is not Structure]
@@ -893,6 +894,7 @@ FUNCTIONS = {
         POINTER(pare_compress_report), POINTER(pare_err)]),
     "pare_compress_budget": (c_int, [c_void_p, POINTER(pare_compress_budget_opts), c_void_p,
         POINTER(c_void_p), POINTER(pare_compress_budget_report), POINTER(pare_err)]),
+    "pare_budget_work_remove": (c_int, [c_char_p]),
     "pare_add_pruner": (c_int, [c_void_p, POINTER(pare_algorithm), POINTER(pare_err)]),
     "pare_add_quantizer": (c_int, [c_void_p, POINTER(pare_algorithm), POINTER(pare_err)]),
 }

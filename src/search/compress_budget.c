@@ -20,6 +20,7 @@
 #define MARGIN \
     0.985            /* of the latency limit, that the first model aims at, and of a limit that a
                       * model exceeded */
+#define NEAR 1.04    /* parts of a limit within which a measurement is repeated */
 #define TIGHTER 0.97 /* of the limit, after its solution was measured to exceed it */
 #define BISECTIONS 6 /* limits that are tried for a bound of the accuracy alone */
 
@@ -32,6 +33,7 @@ struct trial {
     struct pare_paired paired; /* the same; n is 0: none */
     struct pare_output_distance d;
     bool budget_met, drop_met;
+    bool feasible; /* the solver expects that the limits hold */
 };
 
 struct search {
@@ -257,15 +259,19 @@ static void copy_assignment(const struct search *w, const struct pare_assignment
     memcpy(to->format, from->format, (size_t)t->n_layers * sizeof(*to->format));
 }
 
-/* Latency of a model of these shapes. */
-static int time_shapes(struct search *w, struct tried *y, struct pare_err *err)
+/* Latency of a model of these shapes; near the limit the lower one of two measurements. */
+static int time_shapes(struct search *w, double most, struct tried *y, struct pare_err *err)
 {
     struct pare_model *model;
-    double part;
+    double part, again, limit = most / w->dense[PARE_BUDGET_LATENCY];
     int rc;
 
     PARE_TRY(pare_cost_build(w->s.model, w->s.table, y->x.count, y->x.format, &model, err));
     rc = race(w, model, RACE_SECONDS, &part, err);
+    if (!rc && part > limit && part < NEAR * limit) {
+        rc = race(w, model, 2 * RACE_SECONDS, &again, err);
+        part = rc ? part : fmin(part, again);
+    }
     pare_model_free(model);
     if (rc)
         return rc;
@@ -309,6 +315,7 @@ static int find_shapes(struct search *w, const double *limit, double *aim, struc
         PARE_TRY(pare_budget_solve(&w->s, goal, &t->x, &result, err));
         memcpy(t->predicted, result.cost, sizeof(t->predicted));
         memcpy(t->cost, result.cost, sizeof(t->cost));
+        t->feasible = result.feasible;
         if (!isfinite(most) || !is_measured(w))
             return 0;
         for (k = 0; k < n && !same_assignment(w, &t->x, &y[k].x); k++)
@@ -318,12 +325,12 @@ static int find_shapes(struct search *w, const double *limit, double *aim, struc
             PARE_TRY(open_assignment(w, &y[n].x, err));
             copy_assignment(w, &t->x, &y[n].x);
             memcpy(y[n].predicted, result.cost, sizeof(y[n].predicted));
-            PARE_TRY(time_shapes(w, &y[n++], err));
+            PARE_TRY(time_shapes(w, most, &y[n++], err));
         } else if (y[k].us > most)
             *aim *= TIGHTER;
         else
             break;
-        pare_cost_refit(w->s.table, result.cost[PARE_BUDGET_LATENCY], y[k].us);
+        pare_cost_refit_format(w->s.table, t->x.count, t->x.format, y[k].us);
         if (!result.feasible)
             break;
     }
@@ -410,7 +417,7 @@ static int try_limit(struct search *w, const double part[PARE_BUDGET_KINDS], str
         close_trial(t);
         PARE_TRY(pare_budget_build(&w->s, &t->x, w->s.o->finetune, &t->model, err));
         PARE_TRY(assess(w, limit, t, err));
-        if (t->budget_met)
+        if (t->budget_met || !t->feasible)
             break;
         limit_now[PARE_BUDGET_LATENCY] *= fmin(1, MARGIN * limit[0] / t->cost[0]);
     }

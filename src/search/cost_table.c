@@ -35,10 +35,12 @@ double pare_cost_light(const struct pare_cost_table *t, int layer, int64_t cout,
 double pare_cost_time(const struct pare_cost_table *t, int layer, int64_t cin, int64_t cout,
                       enum pare_cost_format f)
 {
-    return pare_cost_curve_at(pare_cost_samples_find(t->samples, t->layer[layer].key,
-                                                     pare_cost_format_names[f]),
-                              cin, cout) +
-           pare_cost_light(t, layer, cout, f);
+    double us = pare_cost_curve_at(pare_cost_samples_find(t->samples, t->layer[layer].key,
+                                                          pare_cost_format_names[f]),
+                                   cin, cout) +
+                pare_cost_light(t, layer, cout, f);
+
+    return t->scale[f] > 0 ? t->scale[f] * us : us;
 }
 
 /* ---- conversions between formats ------------------------------------------------------------- */
@@ -133,6 +135,25 @@ void pare_cost_refit(struct pare_cost_table *t, double predicted_us, double meas
         return;
     t->fixed *= measured_us / predicted_us;
     t->alpha *= measured_us / predicted_us;
+}
+
+void pare_cost_refit_format(struct pare_cost_table *t, const int64_t *count,
+                            const enum pare_cost_format *format, double measured_us)
+{
+    enum pare_cost_format f = PARE_COST_F32;
+    double share = 0, rest = pare_cost_predict(t, count, format).us, factor;
+
+    for (int i = 0; i < t->n_layers; i++)
+        f = format[i] == PARE_COST_INT8 ? PARE_COST_INT8 : f;
+    for (int i = 0; i < t->n_layers; i++)
+        if (format[i] == f)
+            share += t->alpha * pare_cost_time(t, i, pare_cost_axis_count(&t->layer[i].in, count),
+                                               pare_cost_axis_count(&t->layer[i].out, count), f);
+    if (!(share > 0) || !(measured_us > 0))
+        return;
+    factor = (measured_us - (rest - share)) / share;
+    factor = factor < 0.5 ? 0.5 : factor > 2 ? 2 : factor;
+    t->scale[f] = (t->scale[f] > 0 ? t->scale[f] : 1) * factor;
 }
 
 /* ---- making a table -------------------------------------------------------------------------- */

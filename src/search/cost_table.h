@@ -103,6 +103,8 @@ struct pare_cost_table {
     double bytes_norm, bytes_norm_channel;   /* of normalizations, if all layers are float32: in the
                                               * file, per output channel of a layer */
     double bytes_border[PARE_COST_FORMATS];  /* of a conversion after a layer of this format */
+    double scale[PARE_COST_FORMATS];  /* of all times of this format, fitted to models that were
+                                       * built; 0: 1 */
     double error_median, error_worst; /* relative, over the measured models; -1: not measured */
     int models, rounds;               /* that were measured; 0: read */
 };
@@ -142,6 +144,11 @@ struct pare_cost pare_cost_predict(const struct pare_cost_table *t, const int64_
 
 /* Scale the prediction after the real model was measured. */
 void pare_cost_refit(struct pare_cost_table *t, double predicted_us, double measured_us);
+
+/* The same by format: the times of int8 if the assignment has such layers, else those of
+ * float32. */
+void pare_cost_refit_format(struct pare_cost_table *t, const int64_t *count,
+                            const enum pare_cost_format *format, double measured_us);
 
 /* ---- models of assignments (narrow_model.c) -------------------------------------------------- */
 

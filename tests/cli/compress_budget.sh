@@ -18,3 +18,4 @@ done
 pare compress t.onnx --budget macs=0.5 2>&1 | head -n 1 || true
 pare compress t.onnx --data digits --budget macs=0.5 --methods magic -q 2>&1 | head -n 1 || true
 test ! -e bad.onnx && echo "nothing else is written"
+pare compress models/any_size.onnx --data digits --budget latency=0.5 -q -o bad.onnx 2>&1 | head -n 1 || true

@@ -14,12 +14,14 @@ kind=memory
 
 "$pare" new lenet --input 1,8,8 --width 0.25 -o m.onnx || exit 1
 "$pare" prune m.onnx --pruner l1 --sparsity 0.5 -o p.onnx --masks k.pth >out || exit 1
+"$pare" bench m.onnx --table times.jsonl --threads 1 >out 2>err || exit 1
 cat >r.json <<'J'
 {"model": "m.onnx", "data": "digits", "output": "out.onnx", "seconds": 0, "threads": 1,
  "steps": [{"step": "prune", "pruner": "l1", "sparsity": 0.5}, {"step": "speedup"},
            {"step": "finetune", "epochs": 1, "limit": 32, "batch": 32},
            {"step": "quantize", "preset": "int8", "limit": 16}]}
 J
+"$pare" bench m.onnx --table times.jsonl --threads 1 --seconds 1 >out 2>&1 || exit 1
 
 # job NUMBER COMMAND...: fail one allocation in $step * $jobs, in a separate folder; write counts there
 job() {
@@ -80,12 +82,15 @@ try prune prune m.onnx --pruner l1 --sparsity 0.5 -o out.onnx --masks out.pth
 try search prune m.onnx --pruner simulated_annealing --sparsity 0.5 --data digits --limit 50 --threads 1 --cool-down-rate 0.1 \
     --experiment-data-dir out.search --quiet -o out.onnx
 try quantize quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
+try budget compress m.onnx --data digits --limit 64 --budget macs=0.6 --methods channels --table times.jsonl --threads 1 \
+    -q -o out.onnx
 try verify verify p.onnx --against m.onnx --data digits --limit 16 --threads 1 -o out.onnx
 try apply apply m.onnx --masks k.pth -o out.onnx
 try speedup speedup p.onnx --no-bench -o out.onnx
 try export export m.onnx --state out.npz -o out.onnx
 try simplify export m.onnx --simplify -o out.onnx
 try compress compress r.json -q
+try budget compress m.onnx --data digits --limit 64 --budget macs=0.9 --table "$tmp/times.jsonl" --threads 1 -q -o out.onnx
 
 # oneDNN throws an exception or does not check: the process still ends with an error message.  Its
 # allocations before main() are left out.

@@ -23,6 +23,7 @@ mkdir base
 J
     "$pare" compress r.json -q
     mv out.run.json done.json
+    "$pare" bench m.onnx --table times.jsonl --threads 1 --seconds 1
     rm -rf out.onnx out.steps
 ) >/dev/null || exit 1
 
@@ -87,6 +88,8 @@ try search "out.onnx" prune m.onnx --pruner simulated_annealing --sparsity 0.5 -
     --limit 50 --threads 1 --cool-down-rate 0.05 --experiment-data-dir h -q -o out.onnx
 try quantize "out.onnx" quantize m.onnx --preset int8 --data digits --limit 16 -o out.onnx
 try verify "out.onnx" verify p.onnx --against m.onnx --data digits --limit 16 --threads 1 -o out.onnx
+try budget "out.onnx" compress m.onnx --data digits --limit 64 --budget macs=0.6 --methods channels --table times.jsonl \
+    --threads 1 -q -o out.onnx
 try apply "out.onnx" apply m.onnx --masks k.pth -o out.onnx
 try speedup "out.onnx" speedup p.onnx --no-bench -o out.onnx
 for form in safetensors pth npz; do

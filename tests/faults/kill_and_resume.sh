@@ -1,5 +1,5 @@
 #!/bin/bash
-# kill_and_resume.sh - kill a training and a whole compression at random moments; they resume to the same bytes.
+# kill_and_resume.sh - kill a training, a whole compression and a search for a budget at random moments; they resume to the same bytes.
 #
 # usage: kill_and_resume.sh PARE SHIM [all|some] [SIGNAL...]        (KILL INT TERM)
 # KILL: 50 times each with `all`, else 4; INT and TERM: a quarter of that.  A command ended by a signal
@@ -22,6 +22,11 @@ J
 train="train m.onnx --data digits --limit 320 --epochs 30 --batch 32 --optimizer adam --threads 1
     --checkpoint c.safetensors -o out.onnx"
 compress="compress r.json"
+
+# With times of a file, no measurement decides.
+"$pare" bench m.onnx --table times.jsonl --threads 1 >out 2>err || exit 1
+budget="compress m.onnx --data digits --limit 400 --budget macs=0.5 --table times.jsonl --finetune 40 --threads 1
+    --seed 1 -o out.onnx"
 
 # measure COMMAND...: $took is the shorter duration of two runs, in milliseconds
 measure() {
@@ -77,5 +82,6 @@ for signal in ${*:-KILL INT TERM}; do
     [ "$signal" = KILL ] || n=$(((times + 3) / 4))
     survive "$signal" $n $train
     survive "$signal" $n $compress
+    [ "$signal" != KILL ] || survive "$signal" $n $budget
 done
 exit $((bad > 0))

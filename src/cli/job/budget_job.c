@@ -171,6 +171,23 @@ static int make_front(struct run *w, struct pare_err *err)
     return 0;
 }
 
+/* Latency depends on sizes that the model leaves free, except for the batch. */
+static int check_shapes(const struct run *w, const char *budget, struct pare_err *err)
+{
+    const struct pare_io *io;
+    int n = pare_model_inputs(w->model, &io);
+    bool asked = w->j->pareto || !budget || strstr(budget, "latency");
+
+    for (int i = 0; asked && i < n; i++)
+        for (int k = 1; k < io[i].rank; k++)
+            if (io[i].dim[k] < 0)
+                return pare_fail(err, PARE_ECONFIG,
+                                 "%s: dimension %d of input '%s' is free, and latency depends on "
+                                 "it: fix it with 'pare export --input-shape N,N,... --free-batch'",
+                                 w->j->model, k, io[i].name);
+    return 0;
+}
+
 static int name_models(struct run *w, struct pare_err *err)
 {
     const struct pare_budget_job *j = w->j;
@@ -225,6 +242,12 @@ static int check_bounds(struct run *w, struct pare_err *err)
                          "the budget is missed: %s is the nearest model that was found; a larger "
                          "budget or more --methods would help",
                          w->result->output);
+    if (w->j->class_drop > 0 && 100 * r->paired.worst_drop > w->j->class_drop)
+        return pare_fail(err, PARE_ECONFIG,
+                         "the accuracy of class %lld on held-out items drops by %.2f points, and "
+                         "--class-drop is %.2f: %s is the nearest model that was found",
+                         (long long)r->paired.worst, 100 * r->paired.worst_drop, w->j->class_drop,
+                         w->result->output);
     return pare_fail(err, PARE_ECONFIG,
                      "the accuracy on held-out items drops by %.2f points, and --max-drop is "
                      "%.2f: %s is the nearest model that was found; --finetune N trains it",
@@ -237,6 +260,7 @@ static int work(struct run *w, struct pare_err *err)
     struct pare_train_options *s;
 
     PARE_TRY(pare_cli_load(w->c, j->model, &w->model, err));
+    PARE_TRY(check_shapes(w, joined(w->c->arena, &j->budget, j->preset_budget), err));
     PARE_TRY(name_models(w, err));
     PARE_TRY(pare_train_options_eval(w->c->given, w->c->n_given, w->c->arena, &s, err));
     s->no_labels = true;

@@ -81,6 +81,10 @@ int pare_budget_print_model(const struct pare_budget_result *w, struct pare_err 
     if (r->held_before >= 0)
         printf("accuracy on %lld held-out items: %.2f%% before, %.2f%% after\n", (long long)r->held,
                100 * r->held_before, 100 * r->held_after);
+    if (r->paired.n)
+        printf("drop: %.2f points, standard error %.2f; of class %lld, which loses most, %.2f\n",
+               100 * r->paired.drop, 100 * r->paired.error, (long long)r->paired.worst,
+               100 * r->paired.worst_drop);
     printf("outputs on them: %.1f dB", r->snr);
     if (!isnan(r->divergence))
         printf(", Kullback-Leibler divergence %.4g nats", r->divergence);
@@ -88,11 +92,27 @@ int pare_budget_print_model(const struct pare_budget_result *w, struct pare_err 
     if (r->before.n && r->before.top1 >= 0)
         printf("accuracy on the validation set: %.2f%% before, %.2f%% after\n",
                100 * r->before.top1, 100 * r->after.top1);
+    if (r->final.n)
+        printf("certificate: drop %.2f points on %lld items, at most %.2f with confidence 95%%\n",
+               100 * r->final.drop, (long long)r->final.n, 100 * r->final.bound);
     printf("%s: %s\n", w->output,
            !r->budget_met ? "the nearest model; the budget is missed"
            : !r->drop_met ? "the nearest model; the accuracy drops by more than --max-drop"
                           : "within the budget");
     return 0;
+}
+
+/* What predictions lose against the original's, item by item. */
+static void add_drop(json_t *all, const char *name, const struct pare_paired *p)
+{
+    if (p->n)
+        json_object_set_new(all, name,
+                            json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:f}", "items",
+                                      (json_int_t)p->n, "b", (json_int_t)p->b, "d",
+                                      (json_int_t)p->d, "drop", p->drop, "error", p->error, "bound",
+                                      p->bound, "worst_class", (json_int_t)p->worst,
+                                      "worst_class_drop", p->worst_drop, "class_bound",
+                                      p->class_bound));
 }
 
 json_t *pare_budget_json(const struct pare_budget_result *w)
@@ -135,6 +155,8 @@ json_t *pare_budget_json(const struct pare_budget_result *w)
         json_object_set_new(all, "accuracy_before", json_real(r->before.top1));
         json_object_set_new(all, "accuracy_after", json_real(r->after.top1));
     }
+    add_drop(all, "held_out_drop", &r->paired);
+    add_drop(all, "final_drop", &r->final);
     return all;
 }
 
