@@ -6,12 +6,11 @@
 # multiply-accumulates of ResNet-20); default: all.  Each line is one command; times are those of the whole
 # command.  PARE is the command (default: build/pare); THREADS the number of threads (default: one per core);
 # HOLDOUT=0.04 evaluates on that part of the training items instead of the test items.
-# PRUNERS="level obs" runs these pruners of single weights (default: level wanda sparsegpt obs).  The statistics are
-# those of the same items in every run, so results do not depend on --seed.
+# PRUNERS="level obs" runs these pruners of single weights (default: level wanda sparsegpt obs).
 set -eu
 pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
 if [ $# -lt 2 ]; then
-    sed -n '3,10s/^# //p' "$0"
+    sed -n '3,9s/^# //p' "$0"
     exit 2
 fi
 model=$1 data=$2
@@ -46,7 +45,7 @@ PY
 of_weights() {
     what=$1 config=$2
     for p in ${PRUNERS:-level wanda sparsegpt obs}; do
-        one "$what, $p" --pruner $p --config "$config"
+        one "$what, $p" --pruner "$p" --config "$config"
     done
 }
 
