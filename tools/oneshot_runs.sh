@@ -6,10 +6,11 @@
 # multiply-accumulates of ResNet-20); default: all.  Each line is one command; times are those of the whole
 # command.  PARE is the command (default: build/pare); THREADS the number of threads (default: one per core);
 # HOLDOUT=0.04 evaluates on that part of the training items instead of the test items.
+# PRUNERS="level obs" runs these pruners of single weights (default: level wanda sparsegpt obs).
 set -eu
 pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
 if [ $# -lt 2 ]; then
-    sed -n '3,8s/^# //p' "$0"
+    sed -n '3,9s/^# //p' "$0"
     exit 2
 fi
 model=$1 data=$2
@@ -40,13 +41,11 @@ print("| %s | %s | %.2f | %.2f | %s |" % (name, left, 100 * r["before"]["accurac
 PY
 }
 
-# of_weights NAME CONFIG MAGNITUDE: the pruners of single weights, the one by magnitude first.
+# of_weights NAME CONFIG: the pruners of single weights.
 of_weights() {
     what=$1 config=$2
-    # shellcheck disable=SC2086
-    one "$what, $3" --pruner $3 --config "$config"
-    for p in wanda sparsegpt obs; do
-        one "$what, $p" --pruner $p --config "$config"
+    for p in ${PRUNERS:-level wanda sparsegpt obs}; do
+        one "$what, $p" --pruner "$p" --config "$config"
     done
 }
 
@@ -54,12 +53,12 @@ echo "| | MACs left | before | after | seconds |"
 echo "|---|---|---|---|---|"
 for what; do
     case $what in
-    pattern) of_weights "2:4" '[{"op_types": ["Conv2d"], "pattern": "2:4"}]' level ;;
+    pattern) of_weights "2:4" '[{"op_types": ["Conv2d"], "pattern": "2:4"}]' ;;
     element)
-        of_weights "80 %" '[{"op_types": ["Conv2d"], "sparsity": 0.8, "granularity": "element"}]' level
+        of_weights "80 %" '[{"op_types": ["Conv2d"], "sparsity": 0.8, "granularity": "element"}]'
         one "80 %, level --mode global" --pruner level --mode global --config '[{"op_types": ["Conv2d"], "sparsity": 0.8}]'
         ;;
-    block) of_weights "80 % in 4x1 blocks" '[{"op_types": ["Conv2d"], "sparsity": 0.8, "granularity": "block_4x1"}]' level ;;
+    block) of_weights "80 % in 4x1 blocks" '[{"op_types": ["Conv2d"], "sparsity": 0.8, "granularity": "block_4x1"}]' ;;
     channels)
         for s in "0.16 0.13" "0.32 0.29"; do
             one "channels, l1 --no-repair" --pruner l1 --speedup --no-bench --no-repair --sparsity "${s% *}"
