@@ -251,7 +251,7 @@ class Quantizer(Algorithm):
     backward: Optional[Callable[..., Any]] = None
 
 
-def _fail(err: Any, e: BaseException) -> int:
+def fail_callback(err: Any, e: BaseException) -> int:
     pend(e)
     if err:
         err.contents.code = d.PARE_ECANCEL
@@ -264,7 +264,7 @@ def _guard(err: Any, body: Callable[[], Any]) -> Any:
     try:
         result = body()
     except BaseException as e:
-        return _fail(err, e)
+        return fail_callback(err, e)
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
@@ -386,7 +386,7 @@ class _Descriptor:
             view_of(to, n)[:] = score if score.ndim == 1 else score.reshape(-1)
             return 0
         except BaseException as e:
-            return _fail(err, e)
+            return fail_callback(err, e)
 
     # ---- quantizers ----
     def quantizer(self) -> None:
@@ -447,10 +447,21 @@ class Registry(Handle):
         if not p:
             raise_error(err)
         super().__init__(c_void_p(p))
+        self._borrowed = False
         self._descriptors: List[_Descriptor] = []
         self._users: List[List[Any]] = []        # compressions that use the descriptors, one [pointer] each
 
+    @classmethod
+    def borrow(cls, pointer: c_void_p) -> "Registry":
+        """A registry of the library's caller, who frees it; descriptors live as long as this object."""
+        r = cls.__new__(cls)
+        Handle.__init__(r, pointer)
+        r._descriptors, r._users, r._borrowed = [], [], True
+        return r
+
     def close(self) -> None:
+        if getattr(self, "_borrowed", False):
+            self._pointer = None
         # The collector of reference cycles calls finalizers in any order.
         for user in getattr(self, "_users", []):
             if user[0]:

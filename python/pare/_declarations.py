@@ -399,6 +399,10 @@ class pare_compress_budget_report(Structure):
     pass
 
 
+class pare_host(Structure):
+    pass
+
+
 pare_err._fields_ = [("code", c_int), ("msg", (c_char * 512))]
 
 pare_progress._fields_ = [("what", c_char_p), ("done", c_int64), ("total", c_int64),
@@ -690,6 +694,10 @@ pare_compress_budget_report._fields_ = [("cost", (pare_budget_cost * PARE_BUDGET
     ("snr", c_double), ("divergence", c_double), ("rounds", c_int), ("budget_met", c_bool),
     ("drop_met", c_bool), ("paired", pare_paired), ("final", pare_paired)]
 
+pare_host._fields_ = [("size", c_size_t),
+    ("load_plugin", CFUNCTYPE(c_int, c_void_p, c_void_p, c_char_p, POINTER(pare_err))),
+    ("user", c_void_p)]
+
 STRUCTS = [s for s in globals().values()
            if isinstance(s, type) and issubclass(s, Structure) and s is not Structure]
 
@@ -897,4 +905,5 @@ FUNCTIONS = {
     "pare_budget_work_remove": (c_int, [c_char_p]),
     "pare_add_pruner": (c_int, [c_void_p, POINTER(pare_algorithm), POINTER(pare_err)]),
     "pare_add_quantizer": (c_int, [c_void_p, POINTER(pare_algorithm), POINTER(pare_err)]),
+    "pare_main": (c_int, [c_int, POINTER(c_char_p), POINTER(pare_host)]),
 }

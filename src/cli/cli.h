@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include <pare/plugin.h>
+#include <pare/command.h>
 
 #include "../base/option_groups.h"
 #include "../io/file.h"
@@ -50,8 +50,9 @@ struct pare_cli {
     bool in_recipe;         /* a step: what the user should know about the data was said before */
     const char *journal;    /* file for the training history so far, or NULL */
     struct pare_resource_limits limits;
-    bool keep_training_mode; /* --keep-training-mode, for pare_cli_load() */
-    bool widen;              /* pare_load_opts.widen, for pare_cli_load() */
+    const struct pare_host *host; /* of pare_main(); steps of a recipe have it, too; or NULL */
+    bool keep_training_mode;      /* --keep-training-mode, for pare_cli_load() */
+    bool widen;                   /* pare_load_opts.widen, for pare_cli_load() */
     struct pare_dist *dist; /* MPI processes that share the work, see dist/dist.h; NULL: only one */
 };
 

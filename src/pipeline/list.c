@@ -3,6 +3,7 @@
 
 #include <pare/analyze.h>
 #include <pare/budget.h>
+#include <pare/command.h>
 #include <pare/compress.h>
 
 #include "../compress/method.h"
@@ -50,7 +51,7 @@ bool pare_list_quantizer(const struct pare_registry *g, int i, struct pare_algor
     X(pare_quant_error_report) X(pare_load_opts) X(pare_intake_count) X(pare_units) \
     X(pare_worst_tensor) X(pare_quantize_check) X(pare_class_metrics) X(pare_metric_value) \
     X(pare_paired_opts) X(pare_paired) X(pare_certificate) X(pare_compress_budget_opts) \
-    X(pare_budget_cost) X(pare_compressed_layer) X(pare_compress_budget_report)
+    X(pare_budget_cost) X(pare_compressed_layer) X(pare_compress_budget_report) X(pare_host)
 /* clang-format on */
 
 size_t pare_struct_size(const char *name)

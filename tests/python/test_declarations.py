@@ -36,7 +36,7 @@ class Declarations(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("cc"), "needs a C compiler")
     def test_offsets_and_sizes_equal_the_compiler_s(self):
-        lines = ["#include <pare/analyze.h>\n#include <pare/budget.h>", "#include <pare/compress.h>", "#include <pare/plugin.h>"]
+        lines = ["#include <pare/analyze.h>\n#include <pare/budget.h>", "#include <pare/compress.h>", "#include <pare/plugin.h>", "#include <pare/command.h>"]
         n = 0
         for s in d.STRUCTS:
             name = s.__name__

@@ -44,19 +44,6 @@ class Package(Folder):
         control = subprocess.run(["dpkg-deb", "-f", deb, "Depends"], capture_output=True, text=True).stdout
         self.assertIn("python3-numpy", control)
 
-    def test_module_runs_the_command(self):
-        build = os.environ.get("PARE_BUILD", os.path.join(ROOT, "build"))
-        if not os.path.exists(os.path.join(build, "pare")):
-            self.skipTest("needs the command")
-        env = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "PARE_LIBRARY": os.path.abspath(lib._name)}
-        r = subprocess.run([sys.executable, "-m", "pare", "list", "pruners"], capture_output=True, text=True, env=env)
-        self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertIn("fpgm", r.stdout)
-        r = subprocess.run([sys.executable, "-m", "pare", "prune", "m.onnx", "--plugin", "my.py"], capture_output=True,
-                           text=True, env=env)
-        self.assertEqual(r.returncode, 2)
-        self.assertIn("pare.prune()", r.stderr)
-
     def test_sources_need_no_newer_python_than_3_9(self):
         import ast
         for folder, _, names in os.walk(os.path.join(ROOT, "python")):

@@ -5,6 +5,7 @@
 
 #include "../job/data_inputs.h"
 #include "../job/model_intake.h"
+#include "../job/plugins.h"
 #include "../print/progress_line.h"
 #include "../print/analyze_print.h"
 #include "../job/input.h"
@@ -163,8 +164,8 @@ static int sensitivity(struct job *j, struct pare_err *err)
     struct pare_sensitivity_report s;
     int rc = registry ? layer_list(j, &so.layers, err) : err->code;
 
-    for (int i = 0; i < o->plugin.n && !rc; i++)
-        rc = pare_plugin_load(registry, o->plugin.v[i], err);
+    if (!rc)
+        rc = pare_plugins_load(j->c, registry, &o->plugin, err);
     so.registry = registry;
     if (!rc)
         rc = pare_sensitivity_analysis(j->m, j->data, &so, &x, j->c->arena, &s, err);

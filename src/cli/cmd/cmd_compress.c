@@ -164,7 +164,7 @@ static int check_step(struct job *j, int i, struct pare_err *err)
 {
     const struct pare_recipe_step *s = &j->r.step[i];
     struct pare_step_files f = { .model = j->r.model, .output = step_file(j, i, ".onnx") };
-    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .in_recipe = true };
+    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .in_recipe = true, .host = j->c->host };
     int rc;
 
     if (!c.arena || !f.output)
@@ -295,7 +295,10 @@ static int run_command(struct job *j, int i, const char *asked, const char *outp
                        struct pare_err *err)
 {
     const struct pare_recipe_step *s = &j->r.step[i];
-    struct pare_cli c = { .arena = pare_arena_new(1 << 16), .result = result, .in_recipe = true };
+    struct pare_cli c = { .arena = pare_arena_new(1 << 16),
+                          .result = result,
+                          .in_recipe = true,
+                          .host = j->c->host };
     const char *tag = pare_sprintf(j->c->arena, "-%.8s.checkpoint.safetensors", asked);
     const char *journal = pare_sprintf(j->c->arena, "-%.8s.history.json", asked);
     struct pare_step_files f = { .model = j->at, .output = output, .quiet = j->o->quiet };
@@ -536,7 +539,7 @@ static int cmd_compress_run(struct pare_cli *c, struct pare_err *err)
     if (pare_compress_has_budget(c))
         return pare_dist_rank(c->dist) ? 0 : pare_compress_run_budget(c, err);
     if (pare_dist_rank(c->dist))
-        return pare_recipe_mpi_follow(c->dist, err);
+        return pare_recipe_mpi_follow(c, err);
     rc = work(&j, err);
     if (!rc)
         rc = pare_recipe_mpi_end(c->dist, err);

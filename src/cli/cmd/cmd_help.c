@@ -124,7 +124,7 @@ static int cmd_help_run(struct pare_cli *c, struct pare_err *err)
     if (o->completion || o->reference)
         return pare_misuse(c, err, "--completion and --reference cannot be combined with '%s'",
                            c->arg[0]);
-    PARE_TRY(pare_topic_plugins(&o->plugin, &g, err));
+    PARE_TRY(pare_topic_plugins(c, &o->plugin, &g, err));
     rc = help_topic(c, g, err);
     pare_registry_free(g);
     return rc;

@@ -161,7 +161,7 @@ static int cmd_list_run(struct pare_cli *c, struct pare_err *err)
     if (!r)
         return pare_misuse(c, err, "cannot list '%s': expected %s", c->arg[0],
                            list_names(c->arena));
-    PARE_TRY(pare_topic_plugins(&o->plugin, &g, err));
+    PARE_TRY(pare_topic_plugins(c, &o->plugin, &g, err));
     rc = strcmp(r->plural, "ops") ? list_topics(c, g, r, err) : list_ops(c, o->json, err);
     pare_registry_free(g);
     return rc;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "../job/plugins.h"
 #include "../print/option_text.h"
 #include "../../backend/backend.h"
 #include "../../graph/rewrite/rewrite.h"
@@ -201,10 +202,10 @@ int pare_topic_print(struct pare_cli *c, const struct pare_registry *g,
     return 0;
 }
 
-int pare_topic_plugins(const struct pare_strs *plugin, struct pare_registry **g,
-                       struct pare_err *err)
+int pare_topic_plugins(const struct pare_cli *c, const struct pare_strs *plugin,
+                       struct pare_registry **g, struct pare_err *err)
 {
-    int rc = 0;
+    int rc;
 
     *g = NULL;
     if (!plugin->n)
@@ -212,8 +213,7 @@ int pare_topic_plugins(const struct pare_strs *plugin, struct pare_registry **g,
     *g = pare_registry_new(err);
     if (!*g)
         return err->code;
-    for (int i = 0; i < plugin->n && !rc; i++)
-        rc = pare_plugin_load(*g, plugin->v[i], err);
+    rc = pare_plugins_load(c, *g, plugin, err);
     if (rc) {
         pare_registry_free(*g);
         *g = NULL;

@@ -38,7 +38,7 @@ int pare_topic_print(struct pare_cli *c, const struct pare_registry *g,
                      struct pare_err *err);
 
 /* A registry with the algorithms of these plugins; freed by pare_registry_free(). */
-int pare_topic_plugins(const struct pare_strs *plugin, struct pare_registry **g,
-                       struct pare_err *err);
+int pare_topic_plugins(const struct pare_cli *c, const struct pare_strs *plugin,
+                       struct pare_registry **g, struct pare_err *err);
 
 #endif

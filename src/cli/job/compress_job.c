@@ -7,6 +7,7 @@
 
 #include "../print/metric_print.h"
 #include "../../base/arena.h"
+#include "plugins.h"
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
@@ -128,9 +129,7 @@ int pare_compress_job_plugins(struct pare_compress_job *j, const struct pare_str
     j->registry = pare_registry_new(err);
     if (!j->registry)
         return err->code;
-    for (int i = 0; i < plugin->n; i++)
-        PARE_TRY(pare_plugin_load(j->registry, plugin->v[i], err));
-    return 0;
+    return pare_plugins_load(j->c, j->registry, plugin, err);
 }
 
 static void close_job(const struct pare_compress_steps *s, struct pare_compress_job *j)

@@ -77,7 +77,7 @@ static int add_row(struct plan *p, const char *name, const char *options, struct
 static void estimate_step(struct plan *p, const struct pare_recipe *r, int i)
 {
     struct pare_step_files f = { .model = r->model };
-    struct pare_cli c = { .in_recipe = true, .arena = p->arena };
+    struct pare_cli c = { .in_recipe = true, .arena = p->arena, .host = p->c->host };
     struct pare_err err = { 0 };
 
     if (p->unknown || !r->step[i].cmd->estimate)

@@ -114,11 +114,16 @@ static int run_call(struct pare_cli *c, const struct call_header *h, char *text,
     return k.cmd->run(c, err);
 }
 
-static int receive_call(struct pare_dist *d, struct pare_arena *a, struct call_header *h,
+static int receive_call(const struct pare_cli *own, struct pare_arena *a, struct call_header *h,
                         struct pare_err *err)
 {
     json_t *result = NULL;
-    struct pare_cli c = { .in_recipe = true, .arena = a, .result = &result, .dist = d };
+    struct pare_dist *d = own->dist;
+    struct pare_cli c = { .in_recipe = true,
+                          .arena = a,
+                          .result = &result,
+                          .dist = d,
+                          .host = own->host };
     char *text;
     int rc;
 
@@ -135,7 +140,7 @@ static int receive_call(struct pare_dist *d, struct pare_arena *a, struct call_h
     return rc;
 }
 
-int pare_recipe_mpi_follow(struct pare_dist *d, struct pare_err *err)
+int pare_recipe_mpi_follow(const struct pare_cli *c, struct pare_err *err)
 {
     struct call_header h = { .bytes = 1 };
     int rc = 0;
@@ -143,7 +148,7 @@ int pare_recipe_mpi_follow(struct pare_dist *d, struct pare_err *err)
     while (!rc && h.bytes) {
         struct pare_arena *a = pare_arena_new(1 << 16);
 
-        rc = a ? receive_call(d, a, &h, err) : pare_no_memory(err, "for a call");
+        rc = a ? receive_call(c, a, &h, err) : pare_no_memory(err, "for a call");
         pare_arena_free(a);
     }
     return rc;

@@ -18,6 +18,6 @@ int pare_recipe_mpi(struct pare_dist *d, const struct pare_call *k, struct pare_
 int pare_recipe_mpi_end(struct pare_dist *d, struct pare_err *err);
 
 /* Other processes: execute calls until the end.  Their results are discarded. */
-int pare_recipe_mpi_follow(struct pare_dist *d, struct pare_err *err);
+int pare_recipe_mpi_follow(const struct pare_cli *c, struct pare_err *err);
 
 #endif
