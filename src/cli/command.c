@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "../base/sized.h"
 #include "../dist/dist.h"
 #include "print/screen.h"
 #include "cli.h"
@@ -122,7 +123,13 @@ static int run_command(const struct pare_command *cmd, int argc, char **argv,
 int pare_main(int argc, char **argv, const struct pare_host *host)
 {
     const struct pare_command *cmd = argc < 2 ? NULL : pare_find_command(argv[1]);
+    struct pare_host known;
+    struct pare_err err = { 0 };
 
+    if (pare_sized_copy(&known, sizeof(known), host, &err)) {
+        fprintf(stderr, "pare: %s\n", err.msg);
+        return 1;
+    }
     if (pare_dist_env_rank() && !(cmd && cmd->shared))
         return 0; /* the first process does it alone */
     if (argc < 2) {
@@ -137,5 +144,5 @@ int pare_main(int argc, char **argv, const struct pare_host *host)
         pare_help_all(stdout);
         return 0;
     }
-    return cmd ? run_command(cmd, argc - 2, argv + 2, host) : unknown_command(argv[1]);
+    return cmd ? run_command(cmd, argc - 2, argv + 2, &known) : unknown_command(argv[1]);
 }

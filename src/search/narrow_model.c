@@ -162,7 +162,7 @@ static int quantize(struct pare_model *m, const struct pare_cost_table *t, struc
                                      .settings = "observer=minmax weight_observer=minmax",
                                      .tuning.settings = "threads=1" };
     struct pare_model *folded;
-    struct pare_rules rules;
+    struct pare_rules rules = { 0 };
     struct pare_graph *g;
     int rc;
 

@@ -8,7 +8,7 @@ from common import ROOT, Folder, command, lib, pare
 
 PRUNER = '''import numpy as np
 import pare
-from beside import power
+from neighbor import power
 
 class Mine(pare.Pruner):
     "Keep filters with a large norm."
@@ -42,7 +42,7 @@ class Command(Folder):
         super().setUp()
         pare.new("lenet", (1, 8, 8), seed=1).save("m.onnx")
         self.write("mine.py", PRUNER)
-        self.write("beside.py", "power = 1.0\n")
+        self.write("neighbor.py", "power = 1.0\n")
 
     def write(self, name, text):
         with open(name, "w", encoding="utf-8") as f:

@@ -1,4 +1,4 @@
-/* plugins.c - load the plugins of a command: shared objects, and Python files with `python -m pare`. */
+/* plugins.c - plugins of --plugin: shared objects, and Python files through the host program. */
 #include "plugins.h"
 
 #include <string.h>
