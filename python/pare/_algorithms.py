@@ -453,7 +453,7 @@ class Registry(Handle):
 
     @classmethod
     def borrow(cls, pointer: c_void_p) -> "Registry":
-        """A registry of the library's caller, who frees it; descriptors stay valid as long as this object."""
+        """A registry that the command owns and frees; descriptors stay valid as long as this object."""
         r = cls.__new__(cls)
         Handle.__init__(r, pointer)
         r._descriptors, r._users, r._borrowed = [], [], True
