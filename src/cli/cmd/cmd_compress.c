@@ -554,7 +554,7 @@ static int cmd_compress_run(struct pare_cli *c, struct pare_err *err)
 
 const struct pare_command pare_command_compress = {
     .name = "compress",
-    .doc = "Compress to a budget, or run a recipe: prune, fine-tune, shrink and quantize.",
+    .doc = "Compress to a budget, or run a recipe of several steps.",
     .usage = "[options] MODEL --budget KIND=X|--preset NAME --data SET | RECIPE.json",
     .more = "A recipe is a JSON object: \"model\", \"data\", \"valid\", \"output\", \"run\",\n"
             "\"seed\", \"threads\", \"seconds\", options of the data set (\"resize\", \"norm\"),\n"
