@@ -146,8 +146,11 @@ static double row_noise(const struct row *r, double step)
 {
     double most = 0, squares = 0, noise = 0, scale;
 
-    for (int64_t i = 0; i < r->k; i++)
-        most = fmax(most, fabs((double)r->w[i * r->stride]));
+    for (int64_t i = 0; i < r->k; i++) {
+        double x = fabs((double)r->w[i * r->stride]);
+
+        most = x > most ? x : most; /* gcc 12 for arm64 fails on fmax() here */
+    }
     scale = most > 0 ? most / LEVELS : 1;
     for (int64_t i = 0; i < r->k; i++) {
         double x = (double)r->w[i * r->stride];
