@@ -36,11 +36,11 @@ arm64_slow = unit.test_api unit.test_best_epoch unit.test_equalize unit.test_fau
     cli.compress_recipe cli.compress_resume cli.data_one_by_one cli.data_tables cli.data_unlabeled \
     cli.export_free_batch cli.export_simplify cli.inspect_quantized cli.inspect_quantized_operators cli.max_drop \
     cli.new_networks cli.prune_input_moments cli.prune_recurrent cli.prune_repair cli.prune_with_data \
-    cli.compress_bounds cli.compress_budget cli.compress_pareto cli.compress_presets cli.compress_repeat \
+    cli.bench_table cli.compress_bounds cli.compress_budget cli.compress_pareto cli.compress_presets cli.compress_repeat \
     cli.compress_runner cli.verify cli.quantize_accuracy_drop cli.quantize_rounding cli.quantize_with_data cli.search_annealing \
     cli.search_netadapt cli.train_bn_only cli.train_extras \
     cli.screens cli.speedup_nothing_removed cli.train_defaults cli.train_distill_layers cli.train_interrupt \
-    docs.budget docs.verify docs.coming_from_nni docs.performance docs.pruning docs.quantization docs.readme docs.recipes docs.scaling \
+    docs.budget docs.verify docs.precision docs.coming_from_nni docs.performance docs.pruning docs.quantization docs.readme docs.recipes docs.scaling \
     docs.speedup docs.training docs.tuning docs.tutorial docs.your_data example.compress_memory example.own_batches \
     example.prune_fashion example.train_digits pipeline.compress_preset official.fast
 # The same on arm64 as the test without _avx2 or _plain; layouts that only kernels for x86-64 use.
