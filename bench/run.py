@@ -64,7 +64,7 @@ class Peer:
             env["PARE_ISA"] = "avx2"
         if kind in ("pare", "direct", "avx2", "bf16"):
             command = [os.path.join(build, "bench", "peer_pare")]
-            env["GOMP_SPINCOUNT"] = "10000"         # as the pare command sets it
+            env["GOMP_SPINCOUNT"] = "1000"         # as the pare command sets it
         elif kind == "ort":
             command = ["node", os.path.join(HERE, "peer_ort.mjs")]
             env["NODE_PATH"] = os.path.join(build, "node", "node_modules")

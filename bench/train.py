@@ -44,7 +44,7 @@ class Peer(run.Peer):
         if kind in ("pare", "bf16"):
             command = [os.path.join(build, "bench", "peer_pare_train")]
             args = args + ["bf16" if kind == "bf16" else "f32"]
-            env["GOMP_SPINCOUNT"] = "10000"
+            env["GOMP_SPINCOUNT"] = "1000"
         else:
             command = [sys.executable, os.path.join(run.HERE, "peer_torch_train.py")]
             args = args + [layout]

@@ -44,7 +44,7 @@ function foreign(pattern, home, name) {
     foreign("zlib\\.h", "^src/(io|data)/", "zlib")
     foreign("[<\"]png\\.h|jpeglib", "^src/data/", "libpng or libjpeg")
     foreign("[<\"]mpi\\.h", "^src/dist/dist_mpi\\.c$", "MPI")
-    foreign("pthread", "^src/(data/|cli/resource_limits)", "pthread")
+    foreign("pthread", "^src/(data/|base/team|cli/resource_limits)", "pthread")
     if ($2 !~ /^"/ || $2 ~ /pb-c\.h/)
         next
     split(FILENAME, own, "/")

@@ -81,6 +81,7 @@ struct pare_step {
                                             outputs and layouts this one must have; else NULL */
 
     /* Set by match(). */
+    bool openmp;           /* run() uses OpenMP's threads: not pare_parallel() (base/team.h) */
     bool pass_independent; /* training: other kernels may run some of the passes, since the passes
                               share nothing but buffers */
     unsigned fast_passes;  /* with pass_independent: passes expected to be fast */
@@ -158,6 +159,7 @@ struct pare_kernel {
     bool candidate;          /* tuned plans measure all candidates that match (plan/tune/tune.c) */
     bool blocked_filters;    /* training: accepts row-major and blocked filters */
     bool sparsity_dependent; /* a candidate whose time depends on the zeros among its constants */
+    bool openmp;             /* all of its steps do (pare_step.openmp) */
 
     /* Take node n?  If so, fill in s (lists from backend->arena, see pare_step_lists()) and return
      * true. */

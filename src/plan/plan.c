@@ -9,6 +9,7 @@
 
 #include "../base/clock.h"
 #include "../base/limits.h"
+#include "../base/team.h"
 #include "../graph/output_logits.h"
 #include "../graph/batch_independence.h"
 
@@ -348,7 +349,7 @@ static int make(struct pare_plan *p, const struct pare_plan_opts *o,
         PARE_TRY(pare_plan_grad_values(p, err));
     rc = init_steps(p, err);
     pare_plan_use_threads(p, p->threads);
-    return rc;
+    return rc ? rc : pare_plan_add_team(p, err);
 }
 
 /* An empty plan; NULL: out of memory. */
@@ -447,6 +448,7 @@ void pare_plan_free(struct pare_plan *p)
 
     if (!p)
         return;
+    pare_team_stop(p->team);
     pare_microbatch_free(p->microbatch);
     pare_body_plans_free(p);
     pare_tail_plans_free(p);
@@ -557,6 +559,7 @@ int pare_plan_execute(struct pare_plan *p, const struct pare_tensor *in, struct 
                       struct pare_err *err)
 {
     int rc, threads = omp_get_max_threads();
+    struct pare_team *before;
 
     if (p->microbatch)
         return pare_microbatch_run(p, in, out, err);
@@ -566,7 +569,9 @@ int pare_plan_execute(struct pare_plan *p, const struct pare_tensor *in, struct 
     p->ctx.calls_left = PARE_MAX_ITERATIONS;
     if (threads != p->backend.threads)
         omp_set_num_threads(p->backend.threads);
+    before = pare_team_enter(p->team);
     rc = run_steps(p, err);
+    pare_team_leave(before);
     pare_plan_use_threads(p, p->threads);
     if (threads != p->backend.threads)
         omp_set_num_threads(threads);

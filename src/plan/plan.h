@@ -35,6 +35,7 @@ struct pare_plan {
     int tail_depth;                /* in how many tails this plan is */
     int threads;                   /* the most; backend.threads is for the step that runs */
     bool short_plan;               /* all steps run on one thread */
+    struct pare_team *team;        /* threads of the steps; NULL: OpenMP's */
     struct pare_step **step;
     int n_steps, cap_steps;
     struct pare_buf **buf; /* by value id: its buffers, one for each layout */
@@ -225,6 +226,10 @@ extern const struct pare_kernel pare_kernel_dynamic;
 /* ---- threads of each step (step_threads.c) --------------------------------------------------- */
 
 void pare_plan_count_us(struct pare_plan *p); /* sets p->short_plan */
+
+/* Give the plan threads of its own, unless a step on several threads uses OpenMP's: two pools would
+ * compete for the cores.  PARE_ENOMEM or 0. */
+int pare_plan_add_team(struct pare_plan *p, struct pare_err *err);
 
 /* How many threads run the step of this node, and a layout conversion of this value. */
 int pare_plan_threads_for(const struct pare_plan *p, const struct pare_node *n);

@@ -7,6 +7,7 @@
  */
 #include <omp.h>
 
+#include "../base/team.h"
 #include "../tensor/tensor.h"
 #include "plan.h"
 
@@ -68,6 +69,26 @@ static int threads_for(const struct pare_plan *p, double us)
 int pare_plan_threads_for(const struct pare_plan *p, const struct pare_node *n)
 {
     return threads_for(p, node_us(n));
+}
+
+static bool uses_openmp(const struct pare_step *s)
+{
+    if (s->threads == 1)
+        return false;
+    if (s->kernel == &pare_kernel_plain) /* reference kernels of layers have parallel loops */
+        return s->node->op && s->node->op->macs;
+    return s->openmp || s->kernel->openmp;
+}
+
+int pare_plan_add_team(struct pare_plan *p, struct pare_err *err)
+{
+    if (p->train || p->reference || p->threads == 1 || p->short_plan)
+        return 0;
+    for (int i = 0; i < p->n_steps; i++)
+        if (uses_openmp(p->step[i]))
+            return 0;
+    p->team = pare_team_new(p->arena, p->threads);
+    return p->team ? 0 : pare_no_memory(err, "for the threads");
 }
 
 int pare_plan_reorder_threads(const struct pare_plan *p, const struct pare_value *v)

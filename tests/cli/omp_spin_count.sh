@@ -5,5 +5,5 @@ if ldd "$(command -v pare)" | grep -q libgomp && ! ldd "$(command -v pare)" | gr
             sed -n "s/.*GOMP_SPINCOUNT = '\(.*\)'/\1/p"
     done
 else
-    printf '10000\n7\n'
+    printf '1000\n7\n'
 fi

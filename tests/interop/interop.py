@@ -62,7 +62,7 @@ def files(build, name):
     folder = os.path.join(build, "models")
     # On a busy machine, PyTorch's threads must not spin while they wait for each other.
     sh(sys.executable, os.path.join(ROOT, "tools", "export_models.py"), folder, "--one", name,
-       GOMP_SPINCOUNT="10000")
+       GOMP_SPINCOUNT="1000")
     base = os.path.join(folder, name)
     return base + ".onnx", [(f"{base}.x{n}.npz", f"{base}.y{n}.npz") for n in (1, 2)]
 

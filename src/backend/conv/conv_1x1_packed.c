@@ -5,10 +5,9 @@
 #include "../fuse/conv_prologue.h"
 #include "../fuse/conv_fuse.h"
 
-#include <omp.h>
-
 #include "../gemm/bf16_pairs.h"
 #include "../gemm/gemm_packed.h"
+#include "../../base/team.h"
 
 #define GROUP 96 /* pixels at a time */
 #define CACHE_BYTES (384 << 10)
@@ -192,6 +191,7 @@ static int conv_1x1_packed_init(struct pare_step *s, struct pare_backend *b, str
 /* Pixels [from, to) of an image and blocks of channels [first, end) of the result. */
 struct part {
     int64_t image, from, to, first, end;
+    int thread; /* whose scratch memory it uses */
 };
 
 /* Apply the prologue to the part's input, in the thread's scratch memory. */
@@ -200,7 +200,7 @@ static const float *apply_prologue(const struct conv *c, struct pare_step *s, in
 {
     const struct pare_conv_prologue *f = &c->prologue;
     const int64_t plane = c->pixels * block, count = (r->to - r->from) * block;
-    float *to = pare_f32_mut(&s->work[0]->t) + (size_t)omp_get_thread_num() * own_floats(c, block);
+    float *to = pare_f32_mut(&s->work[0]->t) + (size_t)r->thread * own_floats(c, block);
     const float *gate = NULL;
 
     if (f->gate) {
@@ -215,11 +215,11 @@ static const float *apply_prologue(const struct conv *c, struct pare_step *s, in
 }
 
 /* The part's input as pairs of bf16, in the thread's scratch memory. */
-static const float *round_input(const struct conv *c, struct pare_step *s, int block,
+static const float *round_input(const struct conv *c, struct pare_step *s, int block, int thread,
                                 const struct pare_packed_gemm *p)
 {
     const int64_t count = p->rows * block;
-    float *to = pare_f32_mut(&s->work[0]->t) + (size_t)omp_get_thread_num() * own_floats(c, block) +
+    float *to = pare_f32_mut(&s->work[0]->t) + (size_t)thread * own_floats(c, block) +
                 (c->has_prologue ? GROUP * c->in_blocks * (int64_t)block : 0);
 
     for (int64_t i = 0; i < c->in_blocks; i++)
@@ -261,7 +261,7 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
         p.x_run = p.rows * block;
     }
     if (c->bf16) {
-        p.x = round_input(c, s, block, &p);
+        p.x = round_input(c, s, block, r->thread, &p);
         p.bf16 = true;
         p.runs = c->in_blocks;
         p.last = 0;
@@ -269,6 +269,32 @@ static void run_part(const struct conv *c, struct pare_step *s, int block, const
         p.x_run = p.rows * block / 2;
     }
     pare_packed_gemm_run(&p);
+}
+
+struct job {
+    struct pare_step *s;
+    int block;
+    int64_t groups, parts, some; /* groups of pixels; parts of `some` blocks of channels */
+};
+
+static void run_parts(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct conv *c = j->s->state;
+
+    for (int64_t i = from; i < to; i++) {
+        int64_t g = i % j->groups, part = i / j->groups % j->parts, first = part * j->some;
+        struct part r = {
+            .image = i / j->groups / j->parts,
+            .from = c->pixels * g / j->groups,
+            .to = c->pixels * (g + 1) / j->groups,
+            .first = first,
+            .end = first + j->some < c->out_blocks ? first + j->some : c->out_blocks,
+            .thread = thread,
+        };
+
+        run_part(c, j->s, j->block, &r);
+    }
 }
 
 /* As in linear_packed.c: few weights stay in the cache while pixels pass by; many weights are
@@ -280,24 +306,13 @@ static int conv_1x1_packed_run(struct pare_step *s, struct pare_backend *b, stru
                   pairs = CACHE_BYTES / bytes;
     const int64_t some = 2 * (pairs ? pairs : 1), parts = (c->out_blocks + some - 1) / some;
     int64_t groups = (c->pixels + GROUP - 1) / GROUP;
+    struct job j = { s, b->block, 0, parts, some };
 
     (void)err;
     if (c->N * parts % b->threads) /* the same amount for each thread */
         groups = (groups + b->threads - 1) / b->threads * b->threads;
-    groups = groups < c->pixels ? groups : c->pixels;
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int64_t i = 0; i < c->N * groups * parts; i++) {
-        int64_t g = i % groups, part = i / groups % parts, first = part * some;
-        struct part r = {
-            .image = i / groups / parts,
-            .from = c->pixels * g / groups,
-            .to = c->pixels * (g + 1) / groups,
-            .first = first,
-            .end = first + some < c->out_blocks ? first + some : c->out_blocks,
-        };
-
-        run_part(c, s, b->block, &r);
-    }
+    j.groups = groups < c->pixels ? groups : c->pixels;
+    pare_parallel(b->threads, c->N * j.groups * parts, run_parts, &j);
     return 0;
 }
 

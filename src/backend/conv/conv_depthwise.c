@@ -7,6 +7,7 @@
 #include "../fuse/conv_fuse.h"
 
 #include "depthwise.h"
+#include "../../base/team.h"
 
 #define FAST_WIDTH 4 /* channels per group up to which this kernel is expected to be the fastest */
 
@@ -176,6 +177,26 @@ static struct pare_depthwise_plane find_plane(const struct pare_step *s, int64_t
     };
 }
 
+struct job {
+    struct pare_step *s;
+    int64_t parts; /* of a plane */
+};
+
+static void run_parts(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct conv *c = j->s->state;
+    const int64_t rows = c->depth.out[0];
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        int64_t part = i % j->parts;
+        struct pare_depthwise_plane p = find_plane(j->s, i / j->parts);
+
+        pare_depthwise_rows(&c->depth, &p, rows * part / j->parts, rows * (part + 1) / j->parts);
+    }
+}
+
 /* Planes in parallel, or parts of planes if there are too few for the threads. */
 static int conv_depthwise_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
@@ -186,14 +207,10 @@ static int conv_depthwise_run(struct pare_step *s, struct pare_backend *b, struc
                               ? b->threads
                               : 1;
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int64_t i = 0; i < planes * parts; i++) {
-        int64_t part = i % parts;
-        struct pare_depthwise_plane p = find_plane(s, i / parts);
+    struct job j = { s, parts };
 
-        pare_depthwise_rows(&c->depth, &p, rows * part / parts, rows * (part + 1) / parts);
-    }
+    (void)err;
+    pare_parallel(b->threads, planes * parts, run_parts, &j);
     return 0;
 }
 

@@ -5,10 +5,11 @@
  * them.  Tensors are row-major.  Each thread makes the columns of a strip of pixels, multiplies
  * them with the filters of a group and finishes the strip.
  */
-#include <omp.h>
+#include <stdatomic.h>
 
 #include "columns.h"
 #include "../fuse/conv_fuse.h"
+#include "../../base/team.h"
 
 struct conv {
     struct pare_conv_fuse fuse;
@@ -85,18 +86,31 @@ static int run_strip(const struct pare_step *s, int64_t image, int64_t group, in
     return 0;
 }
 
+struct job {
+    struct pare_step *s;
+    atomic_bool failed;
+};
+
+static void run_strips(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct job *j = arg;
+    struct pare_step *s = j->s;
+    const struct pare_columns *c = &((const struct conv *)s->state)->c;
+    float *room = s->work[0] ? pare_f32_mut(&s->work[0]->t) + thread * c->K * c->strip : NULL;
+
+    for (int64_t i = from; i < to; i++)
+        if (run_strip(s, i / c->strips / c->w.group, i / c->strips % c->w.group, i % c->strips,
+                      room))
+            atomic_store(&j->failed, true);
+}
+
 static int conv_gemm_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_columns *c = &((const struct conv *)s->state)->c;
-    const int64_t size = c->K * c->strip, tasks = c->N * c->w.group * c->strips;
-    float *room = s->work[0] ? pare_f32_mut(&s->work[0]->t) : NULL;
-    int failed = 0;
+    struct job j = { .s = s };
 
-#pragma omp parallel for num_threads(b->threads) reduction(| : failed) if (tasks > 1)
-    for (int64_t i = 0; i < tasks; i++)
-        failed |= run_strip(s, i / c->strips / c->w.group, i / c->strips % c->w.group,
-                            i % c->strips, room ? room + omp_get_thread_num() * size : NULL);
-    return failed ? pare_no_memory(err, "for a matrix product") : 0;
+    pare_parallel(b->threads, c->N * c->w.group * c->strips, run_strips, &j);
+    return atomic_load(&j.failed) ? pare_no_memory(err, "for a matrix product") : 0;
 }
 
 const struct pare_kernel pare_kernel_conv_gemm = {

@@ -262,6 +262,7 @@ static int conv_lines_bf16_run(struct pare_step *s, struct pare_backend *b, stru
 
 const struct pare_kernel pare_kernel_conv_lines_bf16 = {
     .name = "conv_lines_bf16",
+    .openmp = true,
     .doc = "Precision bf16: convolution with constant filters by packed GEMM, line by line.",
     .candidate = true,
     .match = conv_lines_bf16_match,

@@ -10,6 +10,7 @@
 #include "../fuse/conv_fuse.h"
 
 #include "../gemm/gemm_packed.h"
+#include "../../base/team.h"
 
 #define CACHE_BYTES (384 << 10)
 #define FEW 64 /* channels: with more, padding matters little */
@@ -222,33 +223,63 @@ static void run_line(const struct conv *c, const struct pare_step *s, int block,
     pare_packed_gemm_run(&p);
 }
 
+struct job {
+    struct pare_step *s;
+    int block;
+    const float *x;      /* the input, or its frame */
+    float *frame;        /* NULL: none */
+    int64_t parts, some; /* parts of `some` blocks of channels */
+};
+
+static void copy_planes(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const struct job *j = arg;
+    const struct conv *c = j->s->state;
+    const struct pare_window *w = &c->fuse.win;
+    const int64_t from = w->in[0] * w->in[1] * c->lane, to = c->size[0] * c->size[1] * c->lane;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        copy_plane(c, j->x + i * from, j->frame + i * to);
+}
+
+static void run_lines(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct conv *c = j->s->state;
+    const int64_t lines = c->fuse.win.out[0];
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        int64_t first = i / lines % j->parts * j->some, end = first + j->some;
+        int64_t at[4] = { i / lines / j->parts, i % lines, first,
+                          end < c->out_blocks ? end : c->out_blocks };
+
+        run_line(c, j->s, j->block, j->x, at);
+    }
+}
+
 /* As many weights at a time as stay in the cache over all lines of an image. */
 static int conv_taps_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv *c = s->state;
-    const struct pare_window *w = &c->fuse.win;
-    const int64_t bytes = 2 * b->block * c->K * (int64_t)sizeof(float), lines = w->out[0];
+    const int64_t bytes = 2 * b->block * c->K * (int64_t)sizeof(float);
     const int64_t some = 2 * (CACHE_BYTES / bytes ? CACHE_BYTES / bytes : 1);
-    const int64_t parts = (c->out_blocks + some - 1) / some;
-    const int64_t from = w->in[0] * w->in[1] * c->lane, to = c->size[0] * c->size[1] * c->lane;
-    const float *x = pare_f32(&s->in_buf[0]->t);
-    float *frame = c->frame ? pare_f32_mut(&s->work[0]->t) : NULL;
+    struct job j = {
+        .s = s,
+        .block = b->block,
+        .x = pare_f32(&s->in_buf[0]->t),
+        .frame = c->frame ? pare_f32_mut(&s->work[0]->t) : NULL,
+        .parts = (c->out_blocks + some - 1) / some,
+        .some = some,
+    };
 
     (void)err;
-    if (frame) {
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-        for (int64_t i = 0; i < c->N * c->planes; i++)
-            copy_plane(c, x + i * from, frame + i * to);
-        x = frame;
+    if (j.frame) {
+        pare_parallel(b->threads, c->N * c->planes, copy_planes, &j);
+        j.x = j.frame;
     }
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int64_t i = 0; i < c->N * parts * lines; i++) {
-        int64_t first = i / lines % parts * some, end = first + some;
-        int64_t at[4] = { i / lines / parts, i % lines, first,
-                          end < c->out_blocks ? end : c->out_blocks };
-
-        run_line(c, s, b->block, x, at);
-    }
+    pare_parallel(b->threads, c->N * j.parts * c->fuse.win.out[0], run_lines, &j);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "../fuse/conv_fuse.h"
 
 #include "../gemm/gemm_packed.h"
+#include "../../base/team.h"
 
 #define CACHE_BYTES (384 << 10)
 #define MOST_CLASSES 4096
@@ -324,6 +325,47 @@ static void run_piece(const struct conv *c, const struct pare_step *s, const flo
     }
 }
 
+struct job {
+    struct pare_step *s;
+    const float *x;        /* the input, or its frame */
+    float *frame;          /* NULL: none */
+    int64_t some, lots;    /* lots of `some` blocks of columns */
+    int64_t lines, pieces; /* pieces of all lines of an image, and of one */
+};
+
+static void copy_planes(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const struct job *j = arg;
+    const struct conv *c = j->s->state;
+    const struct pare_window *w = &c->fuse.win;
+    const int64_t from = w->in[0] * w->in[1] * c->block, to = c->size[0] * c->size[1] * c->block;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        copy_plane(c, j->x + i * from, j->frame + i * to);
+}
+
+static void run_pieces(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct conv *c = j->s->state;
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        int64_t lot = i / j->lines, end = (lot % j->lots + 1) * j->some;
+        struct piece at = {
+            .image = lot / j->lots / c->parts,
+            .part = lot / j->lots % c->parts,
+            .row = i % j->lines / j->pieces,
+            .first = lot % j->lots * j->some,
+            .end = end < c->columns ? end : c->columns,
+            .index = i % j->pieces,
+        };
+
+        run_piece(c, j->s, j->x, &at);
+    }
+}
+
 /* As many weights at a time as stay in the cache over all lines of an image. */
 static int conv_transpose_lines_run(struct pare_step *s, struct pare_backend *b,
                                     struct pare_err *err)
@@ -333,34 +375,26 @@ static int conv_transpose_lines_run(struct pare_step *s, struct pare_backend *b,
     const int64_t bytes = 2 * c->block * c->C * w->kernel[0] * w->kernel[1] *
                           (int64_t)sizeof(float);
     const int64_t some = 2 * (CACHE_BYTES / bytes ? CACHE_BYTES / bytes : 1);
-    const int64_t lots = (c->columns + some - 1) / some, planes = c->N * c->parts * c->planes;
-    const int64_t from = w->in[0] * w->in[1] * c->block, to = c->size[0] * c->size[1] * c->block;
+    const int64_t planes = c->N * c->parts * c->planes;
     const int64_t wide = (w->out[1] + w->stride[1] - 1) / w->stride[1];
-    const int64_t pieces = (wide + PIECE - 1) / PIECE, lines = w->out[0] * pieces;
-    const float *x = pare_f32(&s->in_buf[0]->t);
+    const int64_t pieces = (wide + PIECE - 1) / PIECE;
     float *frame = c->frame ? pare_f32_mut(&s->work[0]->t) : NULL;
+    struct job j = {
+        .s = s,
+        .x = pare_f32(&s->in_buf[0]->t),
+        .frame = frame,
+        .some = some,
+        .lots = (c->columns + some - 1) / some,
+        .lines = w->out[0] * pieces,
+        .pieces = pieces,
+    };
 
     (void)err;
     if (frame) {
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-        for (int64_t i = 0; i < planes; i++)
-            copy_plane(c, x + i * from, frame + i * to);
-        x = frame;
+        pare_parallel(b->threads, planes, copy_planes, &j);
+        j.x = frame;
     }
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int64_t i = 0; i < c->N * c->parts * lots * lines; i++) {
-        int64_t lot = i / lines, end = (lot % lots + 1) * some;
-        struct piece at = {
-            .image = lot / lots / c->parts,
-            .part = lot / lots % c->parts,
-            .row = i % lines / pieces,
-            .first = lot % lots * some,
-            .end = end < c->columns ? end : c->columns,
-            .index = i % pieces,
-        };
-
-        run_piece(c, s, x, &at);
-    }
+    pare_parallel(b->threads, c->N * c->parts * j.lots * j.lines, run_pieces, &j);
     return 0;
 }
 

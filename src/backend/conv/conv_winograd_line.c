@@ -7,11 +7,10 @@
  */
 #include "../fuse/conv_fuse.h"
 
-#include <omp.h>
-
 #include "../gemm/gemm_packed.h"
 
 #include "../../base/simd.h"
+#include "../../base/team.h"
 
 #define TILE 4   /* results of a tile, and taps of a piece */
 #define POINTS 7 /* 0, 1, -1, 2, 1/2, -1/2 and infinity */
@@ -345,16 +344,21 @@ static void run_part(const struct conv *c, const struct part *r, const float *su
     }
 }
 
-static int conv_winograd_line_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+struct job {
+    struct pare_step *s;
+    int64_t block;
+};
+
+static void run_parts(void *arg, int64_t begin, int64_t end, int thread)
 {
+    const struct job *j = arg;
+    struct pare_step *s = j->s;
     const struct conv *c = s->state;
-    const int64_t block = b->block, parts = (c->lines + c->most - 1) / c->most;
+    const int64_t block = j->block, parts = (c->lines + c->most - 1) / c->most;
     const int64_t in_plane = c->lines * c->in * block, out_plane = c->lines * c->out * block;
     const float *sum = s->n_in > 1 ? pare_f32(&s->in_buf[1]->t) : NULL;
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int64_t i = 0; i < c->N * parts; i++) {
+    for (int64_t i = begin; i < end; i++) {
         const int64_t image = i / parts, first = c->lines * (i % parts) / parts;
         const int64_t in_line = c->axis ? c->in * block : block;
         const int64_t out_line = c->axis ? c->out * block : block;
@@ -370,7 +374,7 @@ static int conv_winograd_line_run(struct pare_step *s, struct pare_backend *b, s
             .out_line = out_line,
             .in_plane = in_plane,
             .out_plane = out_plane,
-            .v = pare_f32_mut(&s->work[0]->t) + (size_t)omp_get_thread_num() * own_floats(c),
+            .v = pare_f32_mut(&s->work[0]->t) + (size_t)thread * own_floats(c),
         };
 
         r.v_step = inputs_of(c, r.n);
@@ -378,6 +382,15 @@ static int conv_winograd_line_run(struct pare_step *s, struct pare_backend *b, s
         r.m_step = results_of(c, r.n);
         run_part(c, &r, sum ? sum + out : NULL);
     }
+}
+
+static int conv_winograd_line_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct conv *c = s->state;
+    struct job j = { s, b->block };
+
+    (void)err;
+    pare_parallel(b->threads, c->N * ((c->lines + c->most - 1) / c->most), run_parts, &j);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "../gemm/bf16_pairs.h"
+#include "../../base/team.h"
 
 #define CHUNK 64 /* tiles per thread at a time */
 #define LEAST_CHUNK 16
@@ -70,9 +71,9 @@ static size_t lean_floats(const struct pare_winograd *g)
     return g->lean ? (size_t)(g->threads * PARE_WINOGRAD * lean_step(g)) : 0;
 }
 
-static float *lean_own(const struct pare_winograd *g, float *work, size_t tiles)
+static float *lean_own(const struct pare_winograd *g, float *work, size_t tiles, int thread)
 {
-    return work + tiles + (size_t)(omp_get_thread_num() * PARE_WINOGRAD * lean_step(g));
+    return work + tiles + (size_t)(thread * PARE_WINOGRAD * lean_step(g));
 }
 
 /* Few tiles and many filters: all threads transform, then multiply, each with its part of the
@@ -177,23 +178,48 @@ static void run_chunk(const struct pare_winograd *g, const struct pare_winograd_
         tile_out(g, r, first + i, m + i * row_of(g->to.channels));
 }
 
+/* A run whose phases are loops: of tiles, of positions or columns, of tiles. */
+struct phases {
+    const struct pare_winograd *g;
+    const struct pare_winograd_run *r;
+};
+
+static void tiles_in(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct phases *p = arg;
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++)
+        tile_in(p->g, p->r, i, p->r->work + i * row_of(depth_of(p->g)));
+}
+
+static void tiles_out(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct phases *p = arg;
+    const float *m = p->r->work +
+                     PARE_WINOGRAD * step_of(depth_of(p->g), pare_winograd_tiles(p->g));
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++)
+        tile_out(p->g, p->r, i, m + i * row_of(p->g->to.channels));
+}
+
+static void positions(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct phases *p = arg;
+
+    (void)thread;
+    for (int64_t k = from; k < to; k++)
+        multiply(p->g, p->r, (int)k, pare_winograd_tiles(p->g), p->r->work);
+}
+
 static void run_together(const struct pare_winograd *g, const struct pare_winograd_run *r)
 {
-    int64_t n = pare_winograd_tiles(g);
-    float *m = r->work + PARE_WINOGRAD * step_of(depth_of(g), n);
+    struct phases p = { g, r };
 
-#pragma omp parallel num_threads(g->threads)
-    {
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n; i++)
-            tile_in(g, r, i, r->work + i * row_of(depth_of(g)));
-#pragma omp for schedule(static)
-        for (int k = 0; k < PARE_WINOGRAD; k++)
-            multiply(g, r, k, n, r->work);
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n; i++)
-            tile_out(g, r, i, m + i * row_of(g->to.channels));
-    }
+    pare_parallel(g->threads, pare_winograd_tiles(g), tiles_in, &p);
+    pare_parallel(g->threads, PARE_WINOGRAD, positions, &p);
+    pare_parallel(g->threads, pare_winograd_tiles(g), tiles_out, &p);
 }
 
 /* Two blocks of columns from b on, all tiles. */
@@ -236,25 +262,30 @@ static void lean_columns(const struct pare_winograd *g, const struct pare_winogr
     }
 }
 
+static void lean_pairs(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct phases *p = arg;
+    float *u = lean_own(p->g, p->r->work, chunk_floats(p->g), thread);
+
+    for (int64_t b = from; b < to; b++)
+        lean_columns(p->g, p->r, 2 * b, u);
+}
+
 static void run_lean(const struct pare_winograd *g, const struct pare_winograd_run *r)
 {
-    int64_t n = pare_winograd_tiles(g);
-    float *m = r->work + PARE_WINOGRAD * step_of(depth_of(g), n);
+    struct phases p = { g, r };
 
-#pragma omp parallel num_threads(g->threads)
-    {
-        float *u = lean_own(g, r->work, chunk_floats(g));
+    pare_parallel(g->threads, pare_winograd_tiles(g), tiles_in, &p);
+    pare_parallel(g->threads, (g->to.channels / g->block + 1) / 2, lean_pairs, &p);
+    pare_parallel(g->threads, pare_winograd_tiles(g), tiles_out, &p);
+}
 
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n; i++)
-            tile_in(g, r, i, r->work + i * row_of(depth_of(g)));
-#pragma omp for schedule(static)
-        for (int64_t b = 0; b < g->to.channels / g->block; b += 2)
-            lean_columns(g, r, b, u);
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n; i++)
-            tile_out(g, r, i, m + i * row_of(g->to.channels));
-    }
+static void run_chunks(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct phases *p = arg;
+
+    for (int64_t i = from; i < to; i++)
+        run_chunk(p->g, p->r, i * chunk_of(p->g), p->r->work + (size_t)thread * chunk_floats(p->g));
 }
 
 void pare_winograd_run(const struct pare_winograd *g, const struct pare_winograd_run *r)
@@ -269,9 +300,7 @@ void pare_winograd_run(const struct pare_winograd *g, const struct pare_winograd
         run_together(g, r);
         return;
     }
-#pragma omp parallel for num_threads(g->threads) schedule(static)
-    for (int64_t i = 0; i < (tiles + size - 1) / size; i++)
-        run_chunk(g, r, i * size, r->work + (size_t)omp_get_thread_num() * chunk_floats(g));
+    pare_parallel(g->threads, (tiles + size - 1) / size, run_chunks, &(struct phases){ g, r });
 }
 
 /* ---- backward_weights ------------------------------------------------------ */
@@ -435,7 +464,7 @@ static void lean_weights(const struct pare_winograd *g, const struct pare_winogr
 
 #pragma omp parallel num_threads(g->threads)
     {
-        float *u = lean_own(g, r->work, waiting_floats(g));
+        float *u = lean_own(g, r->work, waiting_floats(g), omp_get_thread_num());
 
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < n; i++)

@@ -6,6 +6,7 @@
 #include "../simd/transpose8x8.h"
 
 #include "../backend.h"
+#include "../../base/team.h"
 
 #define GROUP 96 /* rows at a time */
 #define CACHE_BYTES (640 << 10)
@@ -92,12 +93,27 @@ void pare_packed_gemm_pack_bf16(const struct pare_backend *b,
     pare_packed_gemm_pack(b, &pairs, to);
 }
 
+struct rounding {
+    const float *x;
+    int64_t K;
+    float *to;
+};
+
+static void round_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct rounding *j = arg;
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++)
+        pare_bf16_pairs(j->x + i * j->K, j->K, j->to + i * pare_bf16_half(j->K));
+}
+
 void pare_packed_gemm_round(const struct pare_backend *b, const float *x, int64_t M, int64_t K,
                             float *to)
 {
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int64_t i = 0; i < M; i++)
-        pare_bf16_pairs(x + i * K, K, to + i * pare_bf16_half(K));
+    struct rounding j = { x, K, to };
+
+    pare_parallel(b->threads, M, round_rows, &j);
 }
 
 /* Rows [from, to) and blocks of columns [first, end) of the product. */
@@ -124,6 +140,28 @@ static void multiply(const struct pare_packed_gemm *whole, const struct part *r)
     pare_packed_gemm_run(&p);
 }
 
+struct job {
+    const struct pare_packed_gemm *p;
+    pare_packed_gemm_then *then;
+    const void *arg;
+    int64_t parts; /* groups of rows, or shares of the columns */
+};
+
+static void row_groups(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const int64_t M = j->p->rows;
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        struct part r = { M * i / j->parts, M * (i + 1) / j->parts, 0, j->p->blocks };
+
+        multiply(j->p, &r);
+        if (j->then)
+            j->then(j->arg, r.from * j->p->y_row, r.to * j->p->y_row);
+    }
+}
+
 /* Few weights: they stay in the cache while groups of rows pass by. */
 static void by_rows(int threads, const struct pare_packed_gemm *p, pare_packed_gemm_then *then,
                     const void *arg)
@@ -132,14 +170,30 @@ static void by_rows(int threads, const struct pare_packed_gemm *p, pare_packed_g
 
     groups = (groups + threads - 1) / threads * threads; /* the same number for each thread */
     groups = groups < M ? groups : M;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < groups; i++) {
-        struct part r = { M * i / groups, M * (i + 1) / groups, 0, p->blocks };
+    pare_parallel(threads, groups, row_groups, &(struct job){ p, then, arg, groups });
+}
+
+/* Shares [begin, last) of the columns. */
+static void column_shares(void *arg, int64_t begin, int64_t last, int thread)
+{
+    const struct job *j = arg;
+    const struct pare_packed_gemm *p = j->p;
+    int64_t pairs = (p->blocks + 1) / 2;
+    int64_t bytes = 2 * p->block * pare_packed_gemm_depth(p) * (int64_t)sizeof(float);
+    int64_t some = CACHE_BYTES / bytes + 1;
+    int64_t from = pairs * begin / j->parts * 2, to = pairs * last / j->parts * 2, end;
+
+    (void)thread;
+    to = to < p->blocks ? to : p->blocks;
+    for (int64_t c = from; c < to; c += 2 * some) {
+        struct part r = { 0, p->rows, c, c + 2 * some < to ? c + 2 * some : to };
 
         multiply(p, &r);
-        if (then)
-            then(arg, r.from * p->y_row, r.to * p->y_row);
     }
+    end = to * p->block;
+    end = p->columns && p->columns < end ? p->columns : end;
+    for (int64_t m = 0; m < p->rows && j->then && from < to; m++)
+        j->then(j->arg, m * p->y_row + from * p->block, m * p->y_row + end);
 }
 
 /* Many weights: each thread owns columns and multiplies all rows with as many of them as fit in its
@@ -147,25 +201,9 @@ static void by_rows(int threads, const struct pare_packed_gemm *p, pare_packed_g
 static void by_columns(int threads, const struct pare_packed_gemm *p, pare_packed_gemm_then *then,
                        const void *arg)
 {
-    int64_t pairs = (p->blocks + 1) / 2;
-    int64_t bytes = 2 * p->block * pare_packed_gemm_depth(p) * (int64_t)sizeof(float);
-    int64_t some = CACHE_BYTES / bytes + 1;
+    const int64_t parts = threads > 1 ? 4 * threads : 1;
 
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int i = 0; i < threads; i++) {
-        int64_t from = pairs * i / threads * 2, to = pairs * (i + 1) / threads * 2, end;
-
-        to = to < p->blocks ? to : p->blocks;
-        for (int64_t c = from; c < to; c += 2 * some) {
-            struct part r = { 0, p->rows, c, c + 2 * some < to ? c + 2 * some : to };
-
-            multiply(p, &r);
-        }
-        end = to * p->block;
-        end = p->columns && p->columns < end ? p->columns : end;
-        for (int64_t m = 0; m < p->rows && then && from < to; m++)
-            then(arg, m * p->y_row + from * p->block, m * p->y_row + end);
-    }
+    pare_parallel(threads, parts, column_shares, &(struct job){ p, then, arg, parts });
 }
 
 void pare_packed_gemm_multiply(const struct pare_backend *b, const struct pare_packed_gemm *p,

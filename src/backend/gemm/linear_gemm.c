@@ -5,6 +5,7 @@
  */
 #include "../fuse/linear_fuse.h"
 #include "../fuse/post_ops.h"
+#include "../../base/team.h"
 
 #define SOME 16384 /* results for which several threads apply bias and post-ops */
 
@@ -49,11 +50,25 @@ static int linear_gemm_init(struct pare_step *s, struct pare_backend *b, struct 
     return l->bias ? 0 : err->code;
 }
 
+static void finish_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct pare_step *s = arg;
+    const struct linear *l = s->state;
+    const int64_t N = l->fuse.N;
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
+
+    (void)thread;
+    for (int64_t m = from; m < to; m++) {
+        for (int64_t n = 0; n < N && l->bias; n++)
+            y[m * N + n] += l->bias[n];
+        pare_post_apply(&l->post, y + m * N, NULL, N);
+    }
+}
+
 static int linear_gemm_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     const int64_t M = l->fuse.M, N = l->fuse.N, K = l->fuse.K;
-    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     if (pare_sgemm(&(struct pare_sgemm){ .tb = l->fuse.tb,
                                          .M = M,
@@ -63,15 +78,10 @@ static int linear_gemm_run(struct pare_step *s, struct pare_backend *b, struct p
                                          .lda = K,
                                          .b = l->w,
                                          .ldb = l->fuse.tb ? K : N,
-                                         .c = y,
+                                         .c = pare_f32_mut(&s->out_buf[0]->t),
                                          .ldc = N }))
         return pare_no_memory(err, "for a matrix product");
-#pragma omp parallel for num_threads(b->threads) if (M * N > SOME)
-    for (int64_t m = 0; m < M; m++) {
-        for (int64_t n = 0; n < N && l->bias; n++)
-            y[m * N + n] += l->bias[n];
-        pare_post_apply(&l->post, y + m * N, NULL, N);
-    }
+    pare_parallel(M * N > SOME ? b->threads : 1, M, finish_rows, s);
     return 0;
 }
 

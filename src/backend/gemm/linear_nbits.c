@@ -5,14 +5,15 @@
  * Weights stay packed.  Few rows are multiplied while the weights are unpacked in registers; for
  * more rows, a strip of W at a time is dequantized into a cache-sized buffer.
  */
-#include "nbits_rows.h"
+#include <stdatomic.h>
 
-#include <omp.h>
+#include "nbits_rows.h"
 
 #include "../../op/matrix/matrix.h"
 #include "../../op/quant/nbits.h"
 #include "../../op/quant/quant_family.h"
 #include "../backend.h"
+#include "../../base/team.h"
 
 #define FEW 12                  /* rows for which unpacking W once per 4 rows is faster */
 #define STRIP 32                /* columns per thread and task */
@@ -309,6 +310,28 @@ static int linear_nbits_init(struct pare_step *s, struct pare_backend *b, struct
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
+struct few {
+    const struct linear *l;
+    struct pare_nbits_job job;
+};
+
+static void run_strips(void *arg, int64_t first, int64_t end, int thread)
+{
+    const struct few *f = arg;
+    const struct linear *l = f->l;
+    float *y = f->job.y;
+
+    (void)thread;
+    for (int64_t i = first; i < end; i++) {
+        int64_t from = i * STRIP, to = from + STRIP < l->w.N ? from + STRIP : l->w.N;
+
+        pare_nbits_dot(&l->w, &f->job, from, to);
+        for (int64_t m = 0; m < l->M && l->row; m++)
+            for (int64_t n = from; n < to; n++)
+                y[m * l->w.N + n] += l->row[n];
+    }
+}
+
 static void run_few(const struct linear *l, const float *x, float *y, float *work)
 {
     const struct pare_nbits *w = &l->w;
@@ -317,16 +340,8 @@ static void run_few(const struct linear *l, const float *x, float *y, float *wor
 
     for (int64_t m = 0; m < l->M; m++)
         pare_nbits_order(w, x + m * w->K, work + m * len, w->shift ? sums + m * w->groups : NULL);
-#pragma omp parallel for num_threads(l->threads) if (w->K * w->N > 16384)
-    for (int64_t i = 0; i < strips; i++) {
-        struct pare_nbits_job j = { work, sums, len, (int)l->M, y };
-        int64_t from = i * STRIP, to = from + STRIP < w->N ? from + STRIP : w->N;
-
-        pare_nbits_dot(w, &j, from, to);
-        for (int64_t m = 0; m < l->M && l->row; m++)
-            for (int64_t n = from; n < to; n++)
-                y[m * w->N + n] += l->row[n];
-    }
+    pare_parallel(w->K * w->N > 16384 ? l->threads : 1, strips, run_strips,
+                  &(struct few){ l, { work, sums, len, (int)l->M, y } });
 }
 
 /* Columns of the result from `from` on, by a dequantized strip of W. */
@@ -349,24 +364,37 @@ static int run_tile(const struct linear *l, const float *x, float *y, float *til
                                                     .add = l->row != NULL });
 }
 
+struct tiles {
+    struct pare_step *s;
+    atomic_bool failed;
+};
+
+static void run_tiles(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct tiles *j = arg;
+    const struct linear *l = j->s->state;
+    float *work = pare_f32_mut(&j->s->work[0]->t) + thread * l->tile * l->w.K;
+
+    for (int64_t i = from; i < to; i++)
+        if (run_tile(l, pare_f32(&j->s->in_buf[0]->t), pare_f32_mut(&j->s->out_buf[0]->t), work,
+                     i * l->tile))
+            atomic_store(&j->failed, true);
+}
+
 static int linear_nbits_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear *l = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
     float *y = pare_f32_mut(&s->out_buf[0]->t), *work = pare_f32_mut(&s->work[0]->t);
-    int64_t strips;
-    int failed = 0;
+    struct tiles j = { .s = s };
 
     (void)b;
     if (!l->tile) {
         run_few(l, x, y, work);
         return 0;
     }
-    strips = (l->w.N + l->tile - 1) / l->tile;
-#pragma omp parallel for num_threads(l->threads) schedule(dynamic, 1) reduction(| : failed)
-    for (int64_t i = 0; i < strips; i++)
-        failed |= run_tile(l, x, y, work + omp_get_thread_num() * l->tile * l->w.K, i * l->tile);
-    return failed ? pare_no_memory(err, "for packed weights") : 0;
+    pare_parallel(l->threads, (l->w.N + l->tile - 1) / l->tile, run_tiles, &j);
+    return atomic_load(&j.failed) ? pare_no_memory(err, "for packed weights") : 0;
 }
 
 const struct pare_kernel pare_kernel_linear_nbits = {

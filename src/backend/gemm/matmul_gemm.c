@@ -4,10 +4,13 @@
  * decoder keeps, is part of the product.
  * Several products run in parallel, each on one thread; a single one uses all threads itself.
  */
+#include <stdatomic.h>
+
 #include "../backend.h"
 
 #include "../../op/matrix/matrix.h"
 #include "../../op/shape/movement.h"
+#include "../../base/team.h"
 
 struct matmul {
     struct pare_matmul m;
@@ -77,27 +80,40 @@ static bool matmul_gemm_match(const struct pare_match *v, struct pare_node *n, s
     return true;
 }
 
+struct job {
+    struct pare_step *s;
+    atomic_bool failed;
+};
+
+static void multiply(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct job *j = arg;
+    const struct matmul *c = j->s->state;
+    const float *x = pare_f32(&j->s->in_buf[0]->t), *w = pare_f32(&j->s->in_buf[1]->t);
+    float *y = pare_f32_mut(&j->s->out_buf[0]->t);
+    int64_t M = c->m.M, N = c->m.N, K = c->m.K;
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++)
+        if (pare_sgemm(&(struct pare_sgemm){ .M = M,
+                                             .N = N,
+                                             .K = K,
+                                             .a = x + c->a[i],
+                                             .lda = K,
+                                             .b = w + c->b[i],
+                                             .tb = c->tb,
+                                             .ldb = c->tb ? K : N,
+                                             .c = y + i * M * N,
+                                             .ldc = N }))
+            atomic_store(&j->failed, true);
+}
+
 static int matmul_gemm_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct matmul *c = s->state;
-    const float *x = pare_f32(&s->in_buf[0]->t), *w = pare_f32(&s->in_buf[1]->t);
-    float *y = pare_f32_mut(&s->out_buf[0]->t);
-    int64_t M = c->m.M, N = c->m.N, K = c->m.K;
-    int failed = 0;
+    struct job j = { .s = s };
 
-#pragma omp parallel for num_threads(b->threads) if (c->m.batch > 1) reduction(| : failed)
-    for (int64_t i = 0; i < c->m.batch; i++)
-        failed |= pare_sgemm(&(struct pare_sgemm){ .M = M,
-                                                   .N = N,
-                                                   .K = K,
-                                                   .a = x + c->a[i],
-                                                   .lda = K,
-                                                   .b = w + c->b[i],
-                                                   .tb = c->tb,
-                                                   .ldb = c->tb ? K : N,
-                                                   .c = y + i * M * N,
-                                                   .ldc = N });
-    return failed ? pare_no_memory(err, "for a matrix product") : 0;
+    pare_parallel(b->threads, ((const struct matmul *)s->state)->m.batch, multiply, &j);
+    return atomic_load(&j.failed) ? pare_no_memory(err, "for a matrix product") : 0;
 }
 
 const struct pare_kernel pare_kernel_matmul_gemm = {

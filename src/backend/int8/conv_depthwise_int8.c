@@ -2,6 +2,7 @@
 #include "depthwise_int8.h"
 
 #include "../fuse/int8_conv_match.h"
+#include "../../base/team.h"
 
 #define MOST 8 /* rows and columns of a filter, at most */
 
@@ -143,28 +144,32 @@ static int conv_depthwise_int8_init(struct pare_step *s, struct pare_backend *b,
     return 0;
 }
 
-static int conv_depthwise_int8_run(struct pare_step *s, struct pare_backend *b,
-                                   struct pare_err *err)
+static void run_rows(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct depth *d = s->state;
     const struct pare_depthwise_int8 *k = &d->k;
     const uint8_t *x = s->in_buf[0]->t.data;
     uint8_t *y = s->out_buf[0]->t.data, *room = s->work[0]->t.data;
     int64_t blocks = pare_depthwise_int8_blocks(k->C), rows = k->out[0];
-    int64_t all = d->images * blocks * rows;
-    int parts = all * k->out[1] > 64 ? b->threads : 1;
+
+    for (int64_t i = from; i < to; i++) {
+        int64_t n = i / (blocks * rows);
+
+        pare_depthwise_int8_row(k, x + n * k->in[0] * k->in[1] * k->C, i % rows, i / rows % blocks,
+                                room + (size_t)thread * pare_depthwise_int8_room(k),
+                                y + n * rows * k->out[1] * k->C);
+    }
+}
+
+static int conv_depthwise_int8_run(struct pare_step *s, struct pare_backend *b,
+                                   struct pare_err *err)
+{
+    const struct depth *d = s->state;
+    const int64_t all = d->images * pare_depthwise_int8_blocks(d->k.C) * d->k.out[0];
 
     (void)err;
-#pragma omp parallel for num_threads(parts) schedule(static)
-    for (int t = 0; t < parts; t++)
-        for (int64_t i = all * t / parts; i < all * (t + 1) / parts; i++) {
-            int64_t n = i / (blocks * rows);
-
-            pare_depthwise_int8_row(k, x + n * k->in[0] * k->in[1] * k->C, i % rows,
-                                    i / rows % blocks,
-                                    room + (size_t)t * pare_depthwise_int8_room(k),
-                                    y + n * rows * k->out[1] * k->C);
-        }
+    pare_parallel(all * d->k.out[1] > 64 ? b->threads : 1, all, run_rows, s);
     return 0;
 }
 

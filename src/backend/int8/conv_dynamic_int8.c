@@ -13,6 +13,7 @@
 #include "../fuse/post_ops.h"
 #include "dynamic_weights.h"
 #include "gemm_int8.h"
+#include "../../base/team.h"
 
 #define PLACES 48           /* pixels at a time */
 #define LONGEST (65536 / 2) /* products 255 * 255 whose sum fits in 32 bits */
@@ -230,6 +231,7 @@ struct job {
     const int32_t *column; /* by column: what the zero points and the bias add */
     uint8_t pad;           /* the zero point, flipped as rows are */
     char *y;
+    char *scratch;
 };
 
 PARE_SIMD static void copy_flipped(const uint8_t *x, uint8_t *y, int64_t n)
@@ -362,6 +364,18 @@ static void find_columns(const struct conv_dynamic *c, int zero, const int32_t *
     }
 }
 
+static void run_groups(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct conv_dynamic *c = j->c;
+    const int64_t places = c->N * c->w.out[0] * c->w.out[1] * c->w.out[2];
+
+    to = to * PLACES < places ? to * PLACES : places;
+    for (int64_t i = from * PLACES; i < to; i += PLACES)
+        run_pixels(j, i, to - i < PLACES ? to - i : PLACES,
+                   j->scratch + head_bytes(c) + (size_t)thread * thread_bytes(c));
+}
+
 static int conv_dynamic_int8_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct conv_dynamic *c = s->state;
@@ -374,20 +388,14 @@ static int conv_dynamic_int8_run(struct pare_step *s, struct pare_backend *b, st
                      .sum = operand(s, IN_SUM),
                      .column = (int32_t *)(void *)scratch,
                      .pad = (uint8_t)(zero + (c->flip ? 128 : 0)),
-                     .y = s->out_buf[0]->t.data };
+                     .y = s->out_buf[0]->t.data,
+                     .scratch = scratch };
     int64_t places = c->N * c->w.out[0] * c->w.out[1] * c->w.out[2];
-    int threads = b->threads;
 
     (void)err;
     find_columns(c, zero, operand(s, IN_OFFSET), (int32_t *)(void *)scratch);
-#pragma omp parallel for num_threads(threads) if (places * c->O * c->K > 262144)
-    for (int t = 0; t < threads; t++) {
-        int64_t from = places * t / threads, to = places * (t + 1) / threads;
-
-        for (int64_t i = from; i < to; i += PLACES)
-            run_pixels(&j, i, to - i < PLACES ? to - i : PLACES,
-                       scratch + head_bytes(c) + (size_t)t * thread_bytes(c));
-    }
+    pare_parallel(places * c->O * c->K > 262144 ? b->threads : 1, (places + PLACES - 1) / PLACES,
+                  run_groups, &j);
     return 0;
 }
 

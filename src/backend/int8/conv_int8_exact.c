@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "../../base/simd.h"
+#include "../../base/team.h"
 
 #define PLACES 48   /* pixels at a time */
 #define CHANNELS 64 /* output channels at a time */
@@ -325,26 +326,37 @@ static struct conv_exact at_run_time(const struct pare_step *s)
     return now;
 }
 
+struct job {
+    struct pare_step *s;
+    const struct conv_exact *d;
+    int64_t places;
+};
+
+static void run_groups(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct conv_exact *d = j->d;
+    const void *x = j->s->in_buf[0]->t.data;
+    char *y = j->s->out_buf[0]->t.data;
+    int16_t *rows = j->s->work[0] ? j->s->work[0]->t.data : NULL;
+
+    to = to * PLACES < j->places ? to * PLACES : j->places;
+    for (int64_t i = from * PLACES; i < to; i += d->depthwise ? 1 : PLACES)
+        if (d->depthwise)
+            run_depthwise(d, x, i, y);
+        else
+            run_pixels(d, x, i, to - i < PLACES ? to - i : PLACES, rows + thread * PLACES * d->K,
+                       y);
+}
+
 static int conv_int8_exact_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct conv_exact now = at_run_time(s), *d = &now;
-    const void *x = s->in_buf[0]->t.data;
-    char *y = s->out_buf[0]->t.data;
-    int64_t places = d->N * d->w.out[0] * d->w.out[1] * d->w.out[2];
-    int16_t *rows = s->work[0] ? s->work[0]->t.data : NULL;
-    int threads = b->threads;
+    const struct conv_exact now = at_run_time(s);
+    struct job j = { s, &now, now.N * now.w.out[0] * now.w.out[1] * now.w.out[2] };
 
     (void)err;
-#pragma omp parallel for num_threads(threads) if (places * d->O * d->taps > 16384)
-    for (int t = 0; t < threads; t++) {
-        int64_t from = places * t / threads, to = places * (t + 1) / threads;
-
-        for (int64_t i = from; i < to; i += d->depthwise ? 1 : PLACES)
-            if (d->depthwise)
-                run_depthwise(d, x, i, y);
-            else
-                run_pixels(d, x, i, to - i < PLACES ? to - i : PLACES, rows + t * PLACES * d->K, y);
-    }
+    pare_parallel(j.places * now.O * now.taps > 16384 ? b->threads : 1,
+                  (j.places + PLACES - 1) / PLACES, run_groups, &j);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "../fuse/int8_conv_match.h"
+#include "../../base/team.h"
 
 #define CACHE (440 << 10) /* bytes of transformed input */
 #define MOST_TILES 72
@@ -174,74 +175,82 @@ static int conv_winograd_int8_init(struct pare_step *s, struct pare_backend *b,
     return 0;
 }
 
-/* Each thread processes its own tiles. */
-static void run_tiles(const struct winograd_conv *w, int threads, const uint8_t *x, char *work,
-                      size_t bytes, uint8_t *y)
+struct job {
+    const struct winograd_conv *w;
+    const uint8_t *x;
+    uint8_t *y;
+    char *work;
+    size_t bytes; /* of the scratch memory of each thread */
+    size_t v;     /* of those, for transformed inputs */
+};
+
+/* Blocks of tiles. */
+static void run_blocks(void *arg, int64_t from, int64_t to, int thread)
 {
-    int64_t blocks = (w->tiles + w->some - 1) / w->some;
-    size_t v = pare_winograd_int8_v(w->k.C, w->some) * sizeof(int16_t);
+    const struct job *j = arg;
+    const struct winograd_conv *w = j->w;
+    const int64_t blocks = (w->tiles + w->some - 1) / w->some;
+    char *mine = j->work + (size_t)thread * j->bytes;
 
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int t = 0; t < threads; t++)
-        for (int64_t i = blocks * t / threads; i < blocks * (t + 1) / threads; i++) {
-            int64_t first = w->tiles * i / blocks, n = w->tiles * (i + 1) / blocks - first;
-            char *mine = work + (size_t)t * bytes;
-            struct pare_winograd_int8_part p = { .first = first,
-                                                 .n = n,
-                                                 .to = n,
-                                                 .v = (int16_t *)mine,
-                                                 .m = (int32_t *)(mine + v) };
+    for (int64_t i = from; i < to; i++) {
+        int64_t first = w->tiles * i / blocks, n = w->tiles * (i + 1) / blocks - first;
+        struct pare_winograd_int8_part p = { .first = first,
+                                             .n = n,
+                                             .to = n,
+                                             .v = (int16_t *)(void *)mine,
+                                             .m = (int32_t *)(void *)(mine + j->v) };
 
-            pare_winograd_int8_input(&w->k, &p, x);
-            for (int64_t k = 0; k < pare_winograd_int8_panels(w->k.O); k++)
-                pare_winograd_int8_output(&w->k, &p, k, y);
-        }
+        pare_winograd_int8_input(&w->k, &p, j->x);
+        for (int64_t k = 0; k < pare_winograd_int8_panels(w->k.O); k++)
+            pare_winograd_int8_output(&w->k, &p, k, j->y);
+    }
 }
 
-/* All tiles at once; each thread processes its own panels. */
-static void run_panels(const struct winograd_conv *w, int threads, const uint8_t *x, char *work,
-                       size_t bytes, uint8_t *y)
+/* All tiles at once: first their inputs, then panels of their results. */
+static void tiles_in(void *arg, int64_t from, int64_t to, int thread)
 {
-    int64_t panels = pare_winograd_int8_panels(w->k.O), n = w->tiles;
-    size_t v = pare_winograd_int8_v(w->k.C, w->some) * sizeof(int16_t);
+    const struct job *j = arg;
+    struct pare_winograd_int8_part p = { .n = j->w->tiles,
+                                         .from = from,
+                                         .to = to,
+                                         .v = (int16_t *)(void *)j->work };
 
-#pragma omp parallel num_threads(threads)
-    {
-#pragma omp for schedule(static)
-        for (int t = 0; t < threads; t++) {
-            struct pare_winograd_int8_part p = { .n = n,
-                                                 .from = n * t / threads,
-                                                 .to = n * (t + 1) / threads,
-                                                 .v = (int16_t *)work };
+    (void)thread;
+    pare_winograd_int8_input(&j->w->k, &p, j->x);
+}
 
-            pare_winograd_int8_input(&w->k, &p, x);
-        }
-#pragma omp for schedule(static)
-        for (int t = 0; t < threads; t++)
-            for (int64_t k = panels * t / threads; k < panels * (t + 1) / threads; k++) {
-                struct pare_winograd_int8_part p = { .n = n,
-                                                     .v = (int16_t *)work,
-                                                     .m = (int32_t *)(work + (size_t)t * bytes +
-                                                                      v) };
+static void panels_out(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    struct pare_winograd_int8_part p = {
+        .n = j->w->tiles,
+        .v = (int16_t *)(void *)j->work,
+        .m = (int32_t *)(void *)(j->work + (size_t)thread * j->bytes + j->v),
+    };
 
-                pare_winograd_int8_output(&w->k, &p, k, y);
-            }
-    }
+    for (int64_t k = from; k < to; k++)
+        pare_winograd_int8_output(&j->w->k, &p, k, j->y);
 }
 
 static int conv_winograd_int8_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct winograd_conv *w = s->state;
-    const uint8_t *x = s->in_buf[0]->t.data;
-    uint8_t *y = s->out_buf[0]->t.data;
-    char *work = s->work[0]->t.data;
-    size_t bytes = s->work_bytes[0] / (size_t)b->threads;
+    struct job j = {
+        .w = w,
+        .x = s->in_buf[0]->t.data,
+        .y = s->out_buf[0]->t.data,
+        .work = s->work[0]->t.data,
+        .bytes = s->work_bytes[0] / (size_t)b->threads,
+        .v = pare_winograd_int8_v(w->k.C, w->some) * sizeof(int16_t),
+    };
 
     (void)err;
-    if (w->tiles <= w->some)
-        run_panels(w, b->threads, x, work, bytes, y);
-    else
-        run_tiles(w, b->threads, x, work, bytes, y);
+    if (w->tiles <= w->some) {
+        pare_parallel(b->threads, w->tiles, tiles_in, &j);
+        pare_parallel(b->threads, pare_winograd_int8_panels(w->k.O), panels_out, &j);
+    } else {
+        pare_parallel(b->threads, (w->tiles + w->some - 1) / w->some, run_blocks, &j);
+    }
     return 0;
 }
 

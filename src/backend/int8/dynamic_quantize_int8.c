@@ -5,6 +5,7 @@
 
 #include "../../base/simd.h"
 #include "../../op/quant/quant_family.h"
+#include "../../base/team.h"
 
 #define LANES 32
 #define MOST_PARTS 64
@@ -47,35 +48,54 @@ PARE_SIMD static void find_range(const float *x, int64_t n, float range[2])
     range[1] = hi[0];
 }
 
+struct job {
+    const float *x;
+    uint8_t *y;
+    int64_t n, parts;
+    float range[MOST_PARTS][2], scale, zero;
+};
+
+static void find_ranges(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct job *j = arg;
+
+    (void)thread;
+    for (int64_t t = from; t < to; t++)
+        find_range(j->x + j->n * t / j->parts, j->n * (t + 1) / j->parts - j->n * t / j->parts,
+                   j->range[t]);
+}
+
+static void quantize_parts(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const int64_t first = j->n * from / j->parts;
+
+    (void)thread;
+    pare_quantize_values(PARE_U8, j->y + first, j->x + first, j->n * to / j->parts - first,
+                         &j->scale, &j->zero, 0);
+}
+
 static int dynamic_quantize_int8_run(struct pare_step *s, struct pare_backend *b,
                                      struct pare_err *err)
 {
-    const float *x = pare_f32(&s->in_buf[0]->t);
-    const int64_t n = pare_numel(&s->in_buf[0]->t);
-    const int parts = n < LEAST ? 1 : b->threads < MOST_PARTS ? b->threads : MOST_PARTS;
-    uint8_t *y = s->out_buf[0]->t.data;
-    float range[MOST_PARTS][2], lo = 0, hi = 0, scale, zero;
+    struct job j = { .x = pare_f32(&s->in_buf[0]->t),
+                     .y = s->out_buf[0]->t.data,
+                     .n = pare_numel(&s->in_buf[0]->t) };
+    float lo = 0, hi = 0;
 
     (void)err;
-#pragma omp parallel for num_threads(parts) if (parts > 1)
-    for (int t = 0; t < parts; t++)
-        find_range(x + n * t / parts, n * (t + 1) / parts - n * t / parts, range[t]);
-    for (int t = 0; t < parts; t++) {
-        lo = range[t][0] < lo ? range[t][0] : lo;
-        hi = range[t][1] > hi ? range[t][1] : hi;
+    j.parts = j.n < LEAST ? 1 : b->threads < MOST_PARTS ? b->threads : MOST_PARTS;
+    pare_parallel((int)j.parts, j.parts, find_ranges, &j);
+    for (int t = 0; t < j.parts; t++) {
+        lo = j.range[t][0] < lo ? j.range[t][0] : lo;
+        hi = j.range[t][1] > hi ? j.range[t][1] : hi;
     }
-    scale = hi > lo ? (hi - lo) / 255 : 1;
-    zero = rintf(-lo / scale);
-    zero = zero > 0 ? (zero < 255 ? zero : 255) : 0;
-#pragma omp parallel for num_threads(parts) if (parts > 1)
-    for (int t = 0; t < parts; t++) {
-        int64_t first = n * t / parts;
-
-        pare_quantize_values(PARE_U8, y + first, x + first, n * (t + 1) / parts - first, &scale,
-                             &zero, 0);
-    }
-    *pare_f32_mut(&s->out_buf[1]->t) = scale;
-    *(uint8_t *)s->out_buf[2]->t.data = (uint8_t)zero;
+    j.scale = hi > lo ? (hi - lo) / 255 : 1;
+    j.zero = rintf(-lo / j.scale);
+    j.zero = j.zero > 0 ? (j.zero < 255 ? j.zero : 255) : 0;
+    pare_parallel((int)j.parts, j.parts, quantize_parts, &j);
+    *pare_f32_mut(&s->out_buf[1]->t) = j.scale;
+    *(uint8_t *)s->out_buf[2]->t.data = (uint8_t)j.zero;
     return 0;
 }
 

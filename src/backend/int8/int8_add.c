@@ -10,6 +10,7 @@
 
 #include "../../base/simd.h"
 #include "../../op/op.h"
+#include "../../base/team.h"
 
 #define CHUNK 4096
 
@@ -112,17 +113,25 @@ PARE_SIMD static void add_rows(const struct int8_add *c, const void *x, const vo
     }
 }
 
-static int int8_add_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void add_chunks(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct int8_add *c = s->state;
     const char *x = s->in_buf[0]->t.data, *z = s->in_buf[1]->t.data;
     char *y = s->out_buf[0]->t.data;
     int64_t n = pare_numel(&s->out[0]->t);
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) if (n > 32768)
-    for (int64_t i = 0; i < n; i += CHUNK)
+    (void)thread;
+    for (int64_t i = from * CHUNK; i < to * CHUNK && i < n; i += CHUNK)
         add_rows(c, x + i, z + i, y + i, n - i < CHUNK ? n - i : CHUNK);
+}
+
+static int int8_add_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    int64_t n = pare_numel(&s->out[0]->t);
+
+    (void)err;
+    pare_parallel(n > 32768 ? b->threads : 1, (n + CHUNK - 1) / CHUNK, add_chunks, s);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "../../op/op.h"
+#include "../../base/team.h"
 
 #define CHUNK 256
 
@@ -164,43 +165,59 @@ static void dequantize_part(const struct int8_cast *c, const uint8_t *x, int64_t
     }
 }
 
-static int run_straight(const struct int8_cast *c, const void *x, void *y, int threads)
-{
-    int64_t n = c->d.n * c->d.c * c->d.s, step = 16384;
+#define STRAIGHT 16384 /* elements at a time, if both sides have the same layout */
 
-#pragma omp parallel for num_threads(threads) if (n > step)
-    for (int64_t i = 0; i < n; i += step) {
-        int64_t m = n - i < step ? n - i : step;
+static void straight_pieces(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct pare_step *s = arg;
+    const struct int8_cast *c = s->state;
+    const void *x = s->in_buf[0]->t.data;
+    void *y = s->out_buf[0]->t.data;
+    const int64_t n = c->d.n * c->d.c * c->d.s;
+
+    (void)thread;
+    for (int64_t i = from * STRAIGHT; i < to * STRAIGHT && i < n; i += STRAIGHT) {
+        int64_t m = n - i < STRAIGHT ? n - i : STRAIGHT;
 
         if (c->to_real)
             dequantize(c, (const uint8_t *)x + i, (float *)y + i, m);
         else
             pare_int8_quantize(&c->end, (const float *)x + i, y, i, m);
     }
-    return 0;
 }
 
-static int int8_cast_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void image_parts(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct int8_cast *c = s->state;
     const void *x = s->in_buf[0]->t.data;
     void *y = s->out_buf[0]->t.data;
     int64_t parts = (c->d.s + CHUNK - 1) / CHUNK, bytes = c->d.c * c->d.s;
     int64_t reals = c->block > 1 ? (c->d.c + c->block - 1) / c->block * c->block * c->d.s : bytes;
 
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        int64_t n = i / parts, s0 = i % parts * CHUNK;
+        int64_t m = c->d.s - s0 < CHUNK ? c->d.s - s0 : CHUNK;
+
+        if (c->to_real)
+            dequantize_part(c, (const uint8_t *)x + n * bytes, s0, m, (float *)y + n * reals);
+        else
+            quantize_part(c, (const float *)x + n * reals, s0, m, (uint8_t *)y + n * bytes);
+    }
+}
+
+static int int8_cast_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct int8_cast *c = s->state;
+    const int64_t n = c->d.n * c->d.c * c->d.s;
+    const int threads = n > STRAIGHT ? b->threads : 1;
+
     (void)err;
     if (c->straight)
-        return run_straight(c, x, y, b->threads);
-#pragma omp parallel for num_threads(b->threads) collapse(2) if (c->d.n * bytes > 16384)
-    for (int64_t n = 0; n < c->d.n; n++)
-        for (int64_t p = 0; p < parts; p++) {
-            int64_t s0 = p * CHUNK, m = c->d.s - s0 < CHUNK ? c->d.s - s0 : CHUNK;
-
-            if (c->to_real)
-                dequantize_part(c, (const uint8_t *)x + n * bytes, s0, m, (float *)y + n * reals);
-            else
-                quantize_part(c, (const float *)x + n * reals, s0, m, (uint8_t *)y + n * bytes);
-        }
+        pare_parallel(threads, (n + STRAIGHT - 1) / STRAIGHT, straight_pieces, s);
+    else
+        pare_parallel(threads, c->d.n * ((c->d.s + CHUNK - 1) / CHUNK), image_parts, s);
     return 0;
 }
 

@@ -16,6 +16,7 @@
 #include "../../base/simd.h"
 #include "../../op/nn/norm.h"
 #include "../../op/op.h"
+#include "../../base/team.h"
 
 #define CHUNK 2048
 #define MAX_LINKS 8
@@ -344,26 +345,45 @@ static void run_part(const struct int8_chain *c, struct pare_step *s, const stru
     pare_int8_quantize(&c->end, run, y, p->image * c->rows * c->C + p->at, p->n);
 }
 
+/* Parts of a row, or 1 if a part has several rows. */
+static int64_t cuts_of(const struct int8_chain *c)
+{
+    return c->per ? 1 : (c->C + CHUNK - 1) / CHUNK;
+}
+
+/* Parts of an image. */
+static int64_t parts_of(const struct int8_chain *c)
+{
+    return c->per ? (c->rows + c->per - 1) / c->per : c->rows * cuts_of(c);
+}
+
+static void run_parts(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct pare_step *s = arg;
+    const struct int8_chain *c = s->state;
+    const int64_t size = c->rows * c->C, cuts = cuts_of(c), parts = parts_of(c);
+
+    (void)thread;
+    for (int64_t k = from; k < to; k++) {
+        struct part p = { .image = k / parts };
+        int64_t i = k % parts, left;
+
+        p.k = c->per ? 0 : i % cuts * CHUNK;
+        p.at = c->per ? i * c->per * c->C : i / cuts * c->C + p.k;
+        left = c->per ? size - p.at : c->C - p.k;
+        p.n = c->per ? c->per * c->C : CHUNK;
+        p.n = p.n < left ? p.n : left;
+        run_part(c, s, &p);
+    }
+}
+
 static int int8_chain_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_chain *c = s->state;
-    int64_t size = c->rows * c->C, cuts = c->per ? 1 : (c->C + CHUNK - 1) / CHUNK;
-    int64_t items = c->per ? (c->rows + c->per - 1) / c->per : c->rows * cuts;
 
     (void)err;
-#pragma omp parallel for num_threads(b->threads) collapse(2) if (c->images * size > 16384)
-    for (int64_t n = 0; n < c->images; n++)
-        for (int64_t i = 0; i < items; i++) {
-            struct part p = { .image = n };
-            int64_t left;
-
-            p.k = c->per ? 0 : i % cuts * CHUNK;
-            p.at = c->per ? i * c->per * c->C : i / cuts * c->C + p.k;
-            left = c->per ? size - p.at : c->C - p.k;
-            p.n = c->per ? c->per * c->C : CHUNK;
-            p.n = p.n < left ? p.n : left;
-            run_part(c, s, &p);
-        }
+    pare_parallel(c->images * c->rows * c->C > 16384 ? b->threads : 1, c->images * parts_of(c),
+                  run_parts, s);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "../../base/simd.h"
 #include "../../op/shape/movement.h"
+#include "../../base/team.h"
 
 struct channels8 {
     int64_t rows, from, to; /* pixels of all images; input and output channels */
@@ -119,16 +120,24 @@ static void run_row(const struct channels8 *c, const uint8_t *x, uint8_t *y)
             y[i] = x[c->at[i]];
 }
 
-static int int8_channels_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void run_rows(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct channels8 *c = s->state;
     const uint8_t *x = s->in_buf[0]->t.data;
     uint8_t *y = s->out_buf[0]->t.data;
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) if (c->rows * c->to > 65536)
-    for (int64_t r = 0; r < c->rows; r++)
+    (void)thread;
+    for (int64_t r = from; r < to; r++)
         run_row(c, x + r * c->from, y + r * c->to);
+}
+
+static int int8_channels_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct channels8 *c = s->state;
+
+    (void)err;
+    pare_parallel(c->rows * c->to > 65536 ? b->threads : 1, c->rows, run_rows, s);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "../../op/shape/movement.h"
+#include "../../base/team.h"
 
 struct part {
     int64_t at, len; /* of a row */
@@ -109,14 +110,14 @@ static bool int8_concat_match(const struct pare_match *v, struct pare_node *n, s
     return true;
 }
 
-static int int8_concat_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void copy_rows(void *arg, int64_t first, int64_t end, int thread)
 {
+    struct pare_step *s = arg;
     const struct int8_concat *c = s->state;
     uint8_t *y = s->out_buf[0]->t.data;
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) if (c->outer * c->row > 65536)
-    for (int64_t o = 0; o < c->outer; o++)
+    (void)thread;
+    for (int64_t o = first; o < end; o++)
         for (int k = 0; k < s->n_in; k++) {
             const struct part *p = &c->part[k];
             const uint8_t *from = (const uint8_t *)s->in_buf[k]->t.data + o * p->len;
@@ -127,6 +128,14 @@ static int int8_concat_run(struct pare_step *s, struct pare_backend *b, struct p
             else
                 pare_int8_bytes(p->table, from, to, p->len);
         }
+}
+
+static int int8_concat_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct int8_concat *c = s->state;
+
+    (void)err;
+    pare_parallel(c->outer * c->row > 65536 ? b->threads : 1, c->outer, copy_rows, s);
     return 0;
 }
 

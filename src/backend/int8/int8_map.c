@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "../../op/op.h"
+#include "../../base/team.h"
 
 #define CHUNK 8192
 
@@ -70,6 +71,19 @@ static bool int8_map_match(const struct pare_match *v, struct pare_node *n, stru
     return true;
 }
 
+static void map_chunks(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct pare_step *s = arg;
+    const struct int8_map *m = s->state;
+    const uint8_t *x = s->in_buf[0]->t.data;
+    uint8_t *y = s->out_buf[0]->t.data;
+    int64_t n = pare_numel(&s->out[0]->t);
+
+    (void)thread;
+    for (int64_t i = from * CHUNK; i < to * CHUNK && i < n; i += CHUNK)
+        pare_int8_bytes(m->table, x + i, y + i, n - i < CHUNK ? n - i : CHUNK);
+}
+
 static int int8_map_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_map *m = s->state;
@@ -83,9 +97,7 @@ static int int8_map_run(struct pare_step *s, struct pare_backend *b, struct pare
             memcpy(y, x, (size_t)n);
         return 0;
     }
-#pragma omp parallel for num_threads(b->threads) if (n > 32768)
-    for (int64_t i = 0; i < n; i += CHUNK)
-        pare_int8_bytes(m->table, x + i, y + i, n - i < CHUNK ? n - i : CHUNK);
+    pare_parallel(n > 32768 ? b->threads : 1, (n + CHUNK - 1) / CHUNK, map_chunks, s);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "../../base/simd.h"
 #include "../../op/reduce/reduce_family.h"
 #include "../fuse/padded_mean.h"
+#include "../../base/team.h"
 
 #define CHUNK 256      /* channels at a time */
 #define MOST (1 << 22) /* values whose sum fits in 32 bits */
@@ -363,41 +364,48 @@ static void run_row(const struct int8_pool *p, const uint8_t *x, char *y, int64_
     }
 }
 
-static void run_global(const struct int8_pool *p, int threads, const uint8_t *x, char *y)
+static void global_parts(void *arg, int64_t from, int64_t to, int thread)
 {
-    int64_t image = p->d.c * p->d.s;
+    struct pare_step *s = arg;
+    const struct int8_pool *p = s->state;
+    const uint8_t *x = s->in_buf[0]->t.data;
+    char *y = s->out_buf[0]->t.data;
+    const int64_t image = p->d.c * p->d.s, parts = (p->d.c + CHUNK - 1) / CHUNK;
 
-#pragma omp parallel for num_threads(threads) collapse(2) if (p->d.n * image > 16384)
-    for (int64_t n = 0; n < p->d.n; n++)
-        for (int64_t c = 0; c < p->d.c; c += CHUNK) {
-            if (p->table)
-                global_func(p, x + n * image, y, n, c);
-            else
-                global_mean(p, x + n * image, y, n, c);
-        }
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        int64_t n = i / parts, c = i % parts * CHUNK;
+
+        if (p->table)
+            global_func(p, x + n * image, y, n, c);
+        else
+            global_mean(p, x + n * image, y, n, c);
+    }
+}
+
+static void run_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct pare_step *s = arg;
+    const struct int8_pool *p = s->state;
+    const int64_t image = p->d.c * p->d.s, each = p->w.out[0] * p->w.out[1];
+    const uint8_t *x = s->in_buf[0]->t.data;
+    char *room = s->work[0]->t.data;
+
+    for (int64_t r = from; r < to; r++)
+        run_row(p, x + r / each * image, s->out_buf[0]->t.data, r / each, r % each,
+                room + thread * p->w.in[2] * p->d.c * 2);
 }
 
 static int int8_pool_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct int8_pool *p = s->state;
-    const uint8_t *x = s->in_buf[0]->t.data;
-    char *y = s->out_buf[0]->t.data, *room;
-    int64_t image = p->d.c * p->d.s, each, rows;
-    int parts = p->d.n * image > 16384 ? b->threads : 1;
+    const int threads = p->d.n * p->d.c * p->d.s > 16384 ? b->threads : 1;
 
     (void)err;
-    if (p->global) {
-        run_global(p, b->threads, x, y);
-        return 0;
-    }
-    room = s->work[0]->t.data;
-    each = p->w.out[0] * p->w.out[1];
-    rows = p->d.n * each;
-#pragma omp parallel for num_threads(parts) schedule(static)
-    for (int t = 0; t < parts; t++)
-        for (int64_t r = rows * t / parts; r < rows * (t + 1) / parts; r++)
-            run_row(p, x + r / each * image, y, r / each, r % each,
-                    room + t * p->w.in[2] * p->d.c * 2);
+    if (p->global)
+        pare_parallel(threads, p->d.n * ((p->d.c + CHUNK - 1) / CHUNK), global_parts, s);
+    else
+        pare_parallel(threads, p->d.n * p->w.out[0] * p->w.out[1], run_rows, s);
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "dynamic_weights.h"
 #include "gemm_int8.h"
 #include "int8_dot.h"
+#include "../../base/team.h"
 
 enum { A, B, A_ZERO, B_ZERO };
 
@@ -220,6 +221,8 @@ struct job {
     const float *scale;
     char *rows; /* scratch: x as the product reads it */
     int32_t *y;
+    int zero;                     /* zero point of x */
+    int64_t parts, columns, cuts; /* parts of the rows; cuts of `columns` columns */
 };
 
 /* y of a row: minus the shift times the row's sum; then to float, in place. */
@@ -344,34 +347,47 @@ static void run_part(const struct job *j, int64_t m, int64_t n, int64_t from, in
             pare_chain_run(&l->links, k * l->N + from, k * l->N + to, y);
 }
 
+static void prepare_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+
+    (void)thread;
+    for (int64_t m = from; m < to; m++)
+        prepare_row(j, m, j->zero);
+}
+
+static void run_parts(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct linear_dynamic *l = j->l;
+
+    (void)thread;
+    for (int64_t k = from; k < to; k++) {
+        int64_t i = k / j->cuts, first = k % j->cuts * j->columns, last = first + j->columns;
+        int64_t m = l->M * i / j->parts, end = l->M * (i + 1) / j->parts;
+
+        if (end > m)
+            run_part(j, m, end - m, first, last < l->N ? last : l->N);
+    }
+}
+
 /* Divide the rows among the threads if there are many, else the columns. */
-static void run_all(const struct job *j, int threads, int zero)
+static void run_all(struct job *j, int threads)
 {
     const struct linear_dynamic *l = j->l;
-    int64_t some = l->panel ? SOME_ROWS : ROWS, parts = (l->M + some - 1) / some, columns = l->N;
+    int64_t some = l->panel ? SOME_ROWS : ROWS;
     bool prepare = l->copy || !l->panel || l->shift;
-    int64_t cuts;
 
-    if (l->panel && parts < threads)
-        columns = pare_gemm_int8_columns((l->N + threads - 1) / threads);
+    j->parts = (l->M + some - 1) / some;
+    j->columns = l->N;
+    if (l->panel && j->parts < threads)
+        j->columns = pare_gemm_int8_columns((l->N + threads - 1) / threads);
     else
-        parts = (parts + threads - 1) / threads * threads; /* equal shares */
-    cuts = (l->N + columns - 1) / columns;
-#pragma omp parallel num_threads(threads) if (l->M * l->N * l->K > 262144)
-    {
-#pragma omp for
-        for (int64_t m = 0; m < (prepare ? l->M : 0); m++)
-            prepare_row(j, m, zero);
-#pragma omp for collapse(2)
-        for (int64_t i = 0; i < parts; i++)
-            for (int64_t c = 0; c < cuts; c++) {
-                int64_t m = l->M * i / parts, end = l->M * (i + 1) / parts;
-                int64_t to = (c + 1) * columns < l->N ? (c + 1) * columns : l->N;
-
-                if (end > m)
-                    run_part(j, m, end - m, c * columns, to);
-            }
-    }
+        j->parts = (j->parts + threads - 1) / threads * threads; /* equal shares */
+    j->cuts = (l->N + j->columns - 1) / j->columns;
+    threads = l->M * l->N * l->K > 262144 ? threads : 1;
+    pare_parallel(threads, prepare ? l->M : 0, prepare_rows, j);
+    pare_parallel(threads, j->parts * j->cuts, run_parts, j);
 }
 
 static int linear_dynamic_int8_run(struct pare_step *s, struct pare_backend *b,
@@ -396,7 +412,8 @@ static int linear_dynamic_int8_run(struct pare_step *s, struct pare_backend *b,
     for (int64_t i = 0; i < pare_gemm_int8_columns(l->N); i++)
         sum[i] = all * l->column[i] +
                  (i < l->N && l->shift ? (int32_t)l->K * zero * l->shift[i] : 0);
-    run_all(&j, b->threads, zero);
+    j.zero = zero;
+    run_all(&j, b->threads);
     return 0;
 }
 

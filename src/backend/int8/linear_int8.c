@@ -13,6 +13,7 @@
 #include "../../op/matrix/matrix.h"
 #include "gemm_int8.h"
 #include "int8_dot.h"
+#include "../../base/team.h"
 
 #define FEW 4 /* rows for which the plain loop is as fast */
 
@@ -341,79 +342,128 @@ PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_
 
 #define SOME_ROWS 192 /* a multiple of the rows that registers hold */
 
-/* Divide the rows among the threads if there are many, else the columns. */
-static void run_panel(const struct linear_int8 *l, int threads, const uint8_t *x, uint8_t *copy,
-                      char *y)
+struct job {
+    const struct linear_int8 *l;
+    const uint8_t *x;
+    void *work; /* copied rows; sums; or widened rows */
+    char *y;
+    int64_t row;                  /* bytes of a row of x or of its copy */
+    int64_t parts, columns, cuts; /* parts of the rows; cuts of `columns` columns */
+};
+
+static void copy_rows(void *arg, int64_t from, int64_t to, int thread)
 {
-    int64_t row = l->copy ? pare_gemm_int8_fours(l->K) * 4 : l->K;
-    int64_t parts = (l->M + SOME_ROWS - 1) / SOME_ROWS, columns = l->N;
-    int64_t size = (int64_t)pare_dtype_size(l->out->t.dtype), cuts;
+    const struct job *j = arg;
+    const struct linear_int8 *l = j->l;
 
-    parts = parts < threads ? 1 : (parts + threads - 1) / threads * threads;
-    if (parts == 1)
-        columns = pare_gemm_int8_columns((l->N + threads - 1) / threads);
-    cuts = (l->N + columns - 1) / columns;
-#pragma omp parallel num_threads(threads) if (l->M * l->N * l->K > 262144)
-    {
-#pragma omp for
-        for (int64_t m = 0; m < (l->copy ? l->M : 0); m++)
-            copy_row(x + m * l->K, l->K, l->x.v->t.dtype == PARE_I8 ? 128 : 0, copy + m * row);
-#pragma omp for collapse(2)
-        for (int64_t i = 0; i < parts; i++)
-            for (int64_t c = 0; c < cuts; c++) {
-                int64_t m = l->M * i / parts, end = (c + 1) * columns;
-                struct pare_gemm_int8 p = {
-                    .x = (l->copy ? copy : x) + m * row,
-                    .w = l->weights,
-                    .sum = l->sum,
-                    .out = l->finish,
-                    .y = y + m * l->N * size,
-                    .rows = l->M * (i + 1) / parts - m,
-                    .K = l->K,
-                    .N = l->N,
-                    .x_row = row,
-                    .y_row = l->N,
-                    .from = c * columns,
-                    .to = end < l->N ? end : l->N,
-                };
+    (void)thread;
+    for (int64_t m = from; m < to; m++)
+        copy_row(j->x + m * l->K, l->K, l->x.v->t.dtype == PARE_I8 ? 128 : 0,
+                 (uint8_t *)j->work + m * j->row);
+}
 
-                pare_gemm_int8_run(&p);
-            }
+static void panel_parts(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct linear_int8 *l = j->l;
+    const int64_t size = (int64_t)pare_dtype_size(l->out->t.dtype);
+
+    (void)thread;
+    for (int64_t k = from; k < to; k++) {
+        int64_t i = k / j->cuts, c = k % j->cuts, m = l->M * i / j->parts;
+        int64_t end = (c + 1) * j->columns;
+        struct pare_gemm_int8 p = {
+            .x = (l->copy ? (const uint8_t *)j->work : j->x) + m * j->row,
+            .w = l->weights,
+            .sum = l->sum,
+            .out = l->finish,
+            .y = j->y + m * l->N * size,
+            .rows = l->M * (i + 1) / j->parts - m,
+            .K = l->K,
+            .N = l->N,
+            .x_row = j->row,
+            .y_row = l->N,
+            .from = c * j->columns,
+            .to = end < l->N ? end : l->N,
+        };
+
+        pare_gemm_int8_run(&p);
     }
+}
+
+/* Divide the rows among the threads if there are many, else the columns. */
+static void run_panel(struct job *j, int threads)
+{
+    const struct linear_int8 *l = j->l;
+
+    j->row = l->copy ? pare_gemm_int8_fours(l->K) * 4 : l->K;
+    j->parts = (l->M + SOME_ROWS - 1) / SOME_ROWS;
+    j->columns = l->N;
+    j->parts = j->parts < threads ? 1 : (j->parts + threads - 1) / threads * threads;
+    if (j->parts == 1)
+        j->columns = pare_gemm_int8_columns((l->N + threads - 1) / threads);
+    j->cuts = (l->N + j->columns - 1) / j->columns;
+    threads = l->M * l->N * l->K > 262144 ? threads : 1;
+    pare_parallel(threads, l->copy ? l->M : 0, copy_rows, j);
+    pare_parallel(threads, j->parts * j->cuts, panel_parts, j);
+}
+
+static void finish_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct linear_int8 *l = j->l;
+
+    (void)thread;
+    for (int64_t m = from; m < to; m++)
+        pare_int8_finish(&l->finish, (const int32_t *)j->work + m * l->N, 0, l->N,
+                         j->y + (size_t)(m * l->N) * pare_dtype_size(l->out->t.dtype));
+}
+
+static void wide_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+
+    (void)thread;
+    for (int64_t m = from * ROWS; m < to * ROWS && m < j->l->M; m += ROWS)
+        run_rows(j->l, j->x, m, (int16_t *)j->work + m * pare_dot_length(j->l->K), j->y);
+}
+
+static void row_strips(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++)
+        for (int64_t m = 0; m < j->l->M; m++)
+            run_strip(j->l, j->work, m, i * STRIP, j->y);
 }
 
 static int linear_int8_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct linear_int8 *l = s->state;
-    const void *x = s->in_buf[0]->t.data;
-    void *work = s->work[0] ? s->work[0]->t.data : NULL;
-    char *y = s->out_buf[0]->t.data;
-    int64_t strips = (l->N + STRIP - 1) / STRIP;
-    size_t row = (size_t)l->N * pare_dtype_size(l->out->t.dtype);
+    struct job j = {
+        .l = l,
+        .x = s->in_buf[0]->t.data,
+        .work = s->work[0] ? s->work[0]->t.data : NULL,
+        .y = s->out_buf[0]->t.data,
+    };
 
     if (l->panel) {
-        run_panel(l, b->threads, x, work, y);
+        run_panel(&j, b->threads);
         return 0;
     }
     if (l->gemm) {
-        PARE_TRY(run_gemm(l, x, work, err));
-#pragma omp parallel for num_threads(b->threads) if (l->M * l->N > 16384)
-        for (int64_t m = 0; m < l->M; m++)
-            pare_int8_finish(&l->finish, (const int32_t *)work + m * l->N, 0, l->N,
-                             y + (size_t)m * row);
+        PARE_TRY(run_gemm(l, j.x, j.work, err));
+        pare_parallel(l->M * l->N > 16384 ? b->threads : 1, l->M, finish_rows, &j);
         return 0;
     }
     if (l->wide) {
-#pragma omp parallel for num_threads(b->threads) if (l->M * l->N * l->K > 65536)
-        for (int64_t m = 0; m < l->M; m += ROWS)
-            run_rows(l, x, m, (int16_t *)work + m * pare_dot_length(l->K), y);
+        pare_parallel(l->M * l->N * l->K > 65536 ? b->threads : 1, (l->M + ROWS - 1) / ROWS,
+                      wide_rows, &j);
         return 0;
     }
-    pare_dot_widen(&l->x, x, 0, work, l->M * l->K);
-#pragma omp parallel for num_threads(b->threads) if (l->K * l->N > 16384)
-    for (int64_t i = 0; i < strips; i++)
-        for (int64_t m = 0; m < l->M; m++)
-            run_strip(l, work, m, i * STRIP, y);
+    pare_dot_widen(&l->x, j.x, 0, j.work, l->M * l->K);
+    pare_parallel(l->K * l->N > 16384 ? b->threads : 1, (l->N + STRIP - 1) / STRIP, row_strips, &j);
     return 0;
 }
 

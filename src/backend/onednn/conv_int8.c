@@ -3,6 +3,7 @@
  * Sums are exact (int8_operands.h); tensors have their channels last.
  */
 #include "conv_desc.h"
+#include "conv_parts.h"
 #include "onednn_post.h"
 
 #include <math.h>
@@ -12,10 +13,26 @@
 struct conv_int8 {
     struct pare_int8_conv c;
     struct pare_post post; /* bounds, or the post-ops of a float result */
-    dnnl_primitive_desc_t pd;
-    dnnl_primitive_t prim;
-    dnnl_memory_t src, dst, weights, b, scratch;
+    struct pare_conv_parts parts;
 };
+
+/* The rows of the input that the rows [row, row + rows) of the result read. */
+struct rows {
+    int64_t first, n, above, below; /* above, below: padding */
+};
+
+static struct rows input_rows(const struct pare_int8_conv *c, const struct pare_conv_part *t)
+{
+    const struct pare_window *w = &c->win;
+    const int64_t size = c->shape.dim[2], from = t->row * w->stride[0] - w->pad_begin[0];
+    const int64_t to = (t->row + t->rows - 1) * w->stride[0] - w->pad_begin[0] +
+                       (w->kernel[0] - 1) * w->dilation[0] + 1;
+    struct rows r = { .first = from > 0 ? from : 0, .above = from < 0 ? -from : 0 };
+
+    r.n = (to < size ? to : size) - r.first;
+    r.below = to - r.first - r.n;
+    return r;
+}
 
 /* ---- descriptors --------------------------------------------------------------------- */
 
@@ -61,10 +78,12 @@ static bool attributes(const struct pare_match *v, const struct conv_int8 *s,
                            dnnl_success);
 }
 
-static bool describe(const struct pare_match *v, struct conv_int8 *s)
+static bool describe(const struct pare_match *v, const struct conv_int8 *s,
+                     struct pare_conv_part *t)
 {
     const struct pare_int8_conv *c = &s->c;
-    struct pare_tensor w = pare_conv_weight(&c->w.v->t, c->win.group);
+    struct pare_tensor w = pare_conv_weight(&c->w.v->t, c->win.group), x = c->shape, y = c->out->t;
+    const bool cut = t->rows < y.dim[2];
     dnnl_dims_t dims = { 0 }, channels = { c->w.channels };
     dnnl_memory_desc_t src, dst, wei, bias;
     dnnl_primitive_attr_t attr = NULL;
@@ -72,28 +91,78 @@ static bool describe(const struct pare_match *v, struct conv_int8 *s)
     struct pare_conv_sides g;
     bool ok;
 
-    if (w.rank > 6 || !pare_dnnl_md(&src, &c->shape, PARE_CHANNELS_LAST) ||
-        !pare_dnnl_md(&dst, &c->out->t, PARE_CHANNELS_LAST))
+    struct rows r;
+
+    x.dim[0] = y.dim[0] = t->images;
+    if (cut) {
+        r = input_rows(c, t);
+        x.dim[2] = r.n;
+        y.dim[2] = t->rows;
+    }
+    if (w.rank > 6 || (cut && r.n < 1) || !pare_dnnl_md(&src, &x, PARE_CHANNELS_LAST) ||
+        !pare_dnnl_md(&dst, &y, PARE_CHANNELS_LAST))
         return false;
     for (int i = 0; i < w.rank; i++)
         dims[i] = w.dim[i];
     dnnl_memory_desc_init_by_tag(&wei, w.rank, dims, dnnl_s8, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&bias, 1, channels, dnnl_f32, dnnl_a);
     pare_conv_sides(&c->win, &g);
+    if (cut) {
+        g.begin[0] = r.above;
+        g.end[0] = r.below;
+    }
     ok = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference,
                                                     dnnl_convolution_direct, &src, &wei,
                                                     c->bias ? &bias : NULL, &dst, g.stride,
                                                     g.dilate, g.begin, g.end) == dnnl_success &&
          attributes(v, s, &attr) &&
-         dnnl_primitive_desc_create(&s->pd, &d, attr, v->backend->onednn->engine, NULL) ==
+         dnnl_primitive_desc_create(&t->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
     if (attr)
         dnnl_primitive_attr_destroy(attr);
-    if (ok && pare_dnnl_is_reference(s->pd)) {
-        dnnl_primitive_desc_destroy(s->pd);
-        ok = false;
+    return ok && !pare_dnnl_is_reference(t->pd);
+}
+
+/* Images or rows, which are contiguous if channels are last; all parts must use the same packed
+ * weights. */
+static bool cut_rows(const struct pare_match *v, struct conv_int8 *s)
+{
+    struct pare_conv_parts *p = &s->parts;
+    const struct pare_tensor *y = &s->c.out->t;
+    bool ok = true;
+    int threads;
+
+    if (!pare_conv_parts(p, v->backend, y, y->rank > 2 ? PARE_CUT_ROWS : PARE_CUT_NOT, 1) ||
+        p->n == 1)
+        return false;
+    threads = pare_conv_parts_begin(p);
+    for (int k = 0; k < p->n && ok; k++) {
+        ok = describe(v, s, &p->part[k]);
+        if (ok && k)
+            ok = dnnl_memory_desc_equal(dnnl_primitive_desc_query_md(p->part[0].pd,
+                                                                     dnnl_query_weights_md, 0),
+                                        dnnl_primitive_desc_query_md(p->part[k].pd,
+                                                                     dnnl_query_weights_md, 0));
     }
+    pare_conv_parts_end(threads);
     return ok;
+}
+
+static bool make_parts(const struct pare_match *v, struct conv_int8 *s)
+{
+    if (cut_rows(v, s))
+        return true;
+    pare_conv_parts_destroy(&s->parts);
+    s->parts = (struct pare_conv_parts){ 1,
+                                         pare_alloc(v->backend->arena, 1, sizeof(*s->parts.part)) };
+    if (!s->parts.part)
+        return false;
+    s->parts.part[0].images = s->c.out->t.dim[0];
+    s->parts.part[0].rows = s->c.out->t.dim[2];
+    if (describe(v, s, &s->parts.part[0]))
+        return true;
+    pare_conv_parts_destroy(&s->parts);
+    return false;
 }
 
 /* Sums pass through float32, which holds 24 bits: enough for a float or quantized result, but a sum
@@ -110,12 +179,12 @@ static bool conv_int8_match(const struct pare_match *v, struct pare_node *n, str
         add_bounds(k);
     else if (k->c.out->t.dtype == PARE_F32)
         k->c.out = pare_post_follow(v, k->c.out, false, &k->post);
-    if (!describe(v, k))
+    if (!make_parts(v, k))
         return false;
     n_fused = k->c.end.n + k->post.n_nodes;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
     if (!keep || !pare_step_lists(s, v, 1, 1, n_fused)) {
-        dnnl_primitive_desc_destroy(k->pd);
+        pare_conv_parts_destroy(&k->parts);
         return false;
     }
     *keep = *k;
@@ -124,7 +193,8 @@ static bool conv_int8_match(const struct pare_match *v, struct pare_node *n, str
     s->out[0] = k->c.out;
     s->in_block[0] = k->c.layout;
     s->out_block[0] = PARE_CHANNELS_LAST;
-    s->work_bytes[0] = pare_dnnl_scratch_bytes(k->pd);
+    s->openmp = k->parts.n == 1;
+    s->work_bytes[0] = pare_conv_parts_bytes(&k->parts);
     for (int i = 0; i < n_fused; i++)
         s->fused[i] = k->c.end.n ? k->c.end.node[i] : k->post.node[i];
     return true;
@@ -140,7 +210,7 @@ static int init_bias(struct conv_int8 *c, struct pare_backend *b, struct pare_er
         return pare_no_memory(err, "for the bias");
     for (int64_t o = 0; o < c->c.w.channels; o++)
         bias[o] = (float)pare_int8_conv_bias(&c->c, o);
-    return pare_dnnl_bias(b, c->pd, bias, &c->b, err);
+    return pare_dnnl_bias(b, c->parts.part[0].pd, bias, &c->parts.part[0].bias, err);
 }
 
 static int init_weights(struct conv_int8 *c, struct pare_backend *b, struct pare_err *err)
@@ -149,7 +219,7 @@ static int init_weights(struct conv_int8 *c, struct pare_backend *b, struct pare
     dnnl_memory_desc_t md;
     struct pare_pack k = {
         .have = &md,
-        .want = dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
+        .want = dnnl_primitive_desc_query_md(c->parts.part[0].pd, dnnl_query_weights_md, 0),
         .data = pare_int8_centered(&c->c.w, b->scratch),
     };
 
@@ -157,54 +227,59 @@ static int init_weights(struct conv_int8 *c, struct pare_backend *b, struct pare
         return pare_no_memory(err, "for the weights");
     w.dtype = PARE_I8;
     PARE_TRY(pare_conv_weight_md(&w, c->c.win.group, &md, err));
-    return pare_dnnl_pack(b, &k, &c->weights, err);
+    return pare_dnnl_pack(b, &k, &c->parts.part[0].weights, err);
 }
 
 static int init_constants(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    const struct conv_int8 *like = s->share_from ? s->share_from->state : NULL;
     struct conv_int8 *c = s->state;
+    const struct conv_int8 *like = s->share_from ? s->share_from->state : c;
 
-    PARE_TRY(like ? pare_dnnl_share(b, like->weights, &c->weights, err) : init_weights(c, b, err));
-    if (!c->c.bias)
-        return 0;
-    return like ? pare_dnnl_share(b, like->b, &c->b, err) : init_bias(c, b, err);
+    if (like == c) {
+        PARE_TRY(init_weights(c, b, err));
+        if (c->c.bias)
+            PARE_TRY(init_bias(c, b, err));
+    }
+    for (int k = like == c; k < c->parts.n; k++) {
+        struct pare_conv_part *t = &c->parts.part[k];
+
+        PARE_TRY(pare_dnnl_share(b, like->parts.part[0].weights, &t->weights, err));
+        if (c->c.bias)
+            PARE_TRY(pare_dnnl_share(b, like->parts.part[0].bias, &t->bias, err));
+    }
+    return 0;
 }
 
 static int conv_int8_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     struct conv_int8 *c = s->state;
 
+    const struct pare_tensor *x = &c->c.shape, *y = &c->c.out->t;
+
     PARE_TRY(init_constants(s, b, err));
-    PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
-    PARE_TRY(pare_dnnl_ends(b, c->pd, s, &c->src, &c->dst, err));
-    return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
+    for (int k = 0; k < c->parts.n; k++) {
+        const struct pare_conv_part *t = &c->parts.part[k];
+        const size_t image[2] = { s->in_buf[0]->bytes / (size_t)x->dim[0],
+                                  s->out_buf[0]->bytes / (size_t)y->dim[0] };
+        size_t at[2] = { (size_t)t->image * image[0], (size_t)t->image * image[1] };
+
+        if (t->row) {
+            at[0] += (size_t)input_rows(&c->c, t).first * (image[0] / (size_t)x->dim[2]);
+            at[1] += (size_t)t->row * (image[1] / (size_t)y->dim[2]);
+        }
+        PARE_TRY(pare_conv_part_init(&c->parts, k, s, b, at, err));
+    }
+    return 0;
 }
 
 static int conv_int8_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct conv_int8 *c = s->state;
-    dnnl_exec_arg_t args[5] = {
-        { DNNL_ARG_SRC, c->src },
-        { DNNL_ARG_WEIGHTS, c->weights },
-        { DNNL_ARG_DST, c->dst },
-    };
-    int n = 3;
-
-    if (c->b)
-        args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_BIAS, c->b };
-    if (c->scratch)
-        args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, c->scratch };
-    return pare_dnnl(err, dnnl_primitive_execute(c->prim, b->onednn->stream, n, args),
-                     "convolution");
+    return pare_conv_parts_run(&((const struct conv_int8 *)s->state)->parts, b, err);
 }
 
 static void destroy(struct pare_step *s)
 {
-    struct conv_int8 *c = s->state;
-    dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->b, c->scratch };
-
-    pare_dnnl_destroy(mem, 5, c->prim, c->pd);
+    pare_conv_parts_destroy(&((struct conv_int8 *)s->state)->parts);
 }
 
 const struct pare_kernel pare_kernel_conv_int8 = {

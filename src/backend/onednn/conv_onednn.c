@@ -1,36 +1,37 @@
 /* conv_onednn.c - Conv, BatchNormalization, residual Add and activations as one oneDNN
  * primitive. */
 #include "conv_desc.h"
+#include "conv_parts.h"
 #include "onednn_post.h"
 #include "../fuse/conv_fuse.h"
 
 struct conv {
     struct pare_conv_fuse fuse;
-    dnnl_primitive_desc_t pd;
-    dnnl_primitive_t prim;
-    dnnl_memory_t src, dst, weights, bias, scratch;
+    struct pare_conv_parts parts;
 };
 
 /* ---- descriptors ------------------------------------------------------------------ */
 
-/* A primitive for these layouts of X and Y; block 0 leaves the choice to oneDNN. */
-static bool describe(const struct pare_match *v, const struct pare_node *n, struct conv *c,
-                     int in_block, int out_block)
+/* A primitive of part t for these layouts of X and Y; block 0 leaves the choice to oneDNN. */
+static bool describe(const struct pare_match *v, const struct pare_node *n, const struct conv *c,
+                     const int block[2], struct pare_conv_part *t)
 {
-    const struct pare_tensor *x = &n->in[0]->t, *y = &n->out[0]->t;
-    struct pare_tensor w = pare_conv_weight(&n->in[1]->t, c->fuse.win.group);
+    struct pare_tensor w = n->in[1]->t, xs = n->in[0]->t, ys = n->out[0]->t, *x = &xs, *y = &ys;
     dnnl_memory_desc_t src, dst, wei, bias;
     struct pare_conv_sides g;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_convolution_desc_t d;
     bool ok;
 
+    x->dim[0] = y->dim[0] = t->images;
+    w.dim[0] = y->dim[1] = t->channels;
+    w = pare_conv_weight(&w, c->fuse.win.group);
     pare_dnnl_any(&src, x);
     pare_dnnl_any(&dst, y);
     pare_dnnl_any(&wei, &w);
     pare_dnnl_any(&bias, &(struct pare_tensor){ .rank = 1, .dim = { y->dim[1] } });
-    if ((in_block && !pare_dnnl_md(&src, x, in_block)) ||
-        (out_block && !pare_dnnl_md(&dst, y, out_block)))
+    if ((block[0] && !pare_dnnl_md(&src, x, block[0])) ||
+        (block[1] && !pare_dnnl_md(&dst, y, block[1])))
         return false;
     pare_conv_sides(&c->fuse.win, &g);
     ok = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference,
@@ -38,79 +39,124 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, stru
                                                     &dst, g.stride, g.dilate, g.begin,
                                                     g.end) == dnnl_success &&
          pare_post_attr(&c->fuse.post, &attr) &&
-         dnnl_primitive_desc_create(&c->pd, &d, attr, v->backend->onednn->engine, NULL) ==
+         dnnl_primitive_desc_create(&t->pd, &d, attr, v->backend->onednn->engine, NULL) ==
              dnnl_success;
     if (attr)
         dnnl_primitive_attr_destroy(attr);
     return ok;
 }
 
-static int block_of(const struct conv *c, dnnl_query_t what, const struct pare_tensor *t)
+static int block_of(const struct pare_conv_part *t, dnnl_query_t what, const struct pare_tensor *x)
 {
-    return pare_dnnl_block(dnnl_primitive_desc_query_md(c->pd, what, 0), t);
+    return pare_dnnl_block(dnnl_primitive_desc_query_md(t->pd, what, 0), x);
 }
 
 /* Let oneDNN choose the layouts; if it chooses one that plans do not support, specify ours. */
-static bool layouts(const struct pare_match *v, struct pare_node *n, struct conv *c, int *in,
-                    int *out)
+static bool layouts(const struct pare_match *v, struct pare_node *n, const struct conv *c,
+                    struct pare_conv_part *t, int block[2])
 {
     int b = v->backend->block;
     const int tries[][2] = { { 0, 0 }, { 1, b }, { b, b }, { 8, 8 }, { 1, 8 }, { 1, 1 } };
 
     for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
-        if (!describe(v, n, c, tries[i][0], tries[i][1]))
+        if (!describe(v, n, c, tries[i], t))
             continue;
-        *in = block_of(c, dnnl_query_src_md, &n->in[0]->t);
-        *out = block_of(c, dnnl_query_dst_md, &n->out[0]->t);
-        if (*in && *out && !pare_dnnl_is_reference(c->pd))
+        block[0] = block_of(t, dnnl_query_src_md, &n->in[0]->t);
+        block[1] = block_of(t, dnnl_query_dst_md, &n->out[0]->t);
+        if (block[0] && block[1] && !pare_dnnl_is_reference(t->pd))
             return true;
-        dnnl_primitive_desc_destroy(c->pd);
-        c->pd = NULL;
+        dnnl_primitive_desc_destroy(t->pd);
+        t->pd = NULL;
     }
     return false;
+}
+
+/* Images, or blocks of channels, which are contiguous in the result of one image. */
+static bool cut(const struct pare_match *v, struct pare_node *n, struct conv *c, const int block[2])
+{
+    const bool channels = c->fuse.win.group == 1 && block[1] > 1;
+    int threads;
+    bool ok = true;
+
+    if (!pare_conv_parts(&c->parts, v->backend, &n->out[0]->t,
+                         channels ? PARE_CUT_CHANNELS : PARE_CUT_NOT, block[1]))
+        return false;
+    threads = pare_conv_parts_begin(&c->parts);
+    for (int k = 0; k < c->parts.n && ok && c->parts.n > 1; k++)
+        ok = describe(v, n, c, block, &c->parts.part[k]) &&
+             !pare_dnnl_is_reference(c->parts.part[k].pd);
+    pare_conv_parts_end(threads);
+    return ok && c->parts.n > 1;
 }
 
 static bool conv_onednn_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
 {
     struct conv *c = pare_alloc(v->backend->arena, 1, sizeof(*c));
-    int in_block, out_block;
+    struct pare_conv_part *whole = pare_alloc(v->backend->arena, 1, sizeof(*whole));
+    int block[2];
 
-    if (!c || !pare_conv_fuse(v, n, &c->fuse))
+    if (!c || !whole || !pare_conv_fuse(v, n, &c->fuse))
         return false;
+    whole->images = n->out[0]->t.dim[0];
+    whole->channels = n->out[0]->t.dim[1];
     /* Its fast primitives add a residual before activations, not after them. */
-    if (!layouts(v, n, c, &in_block, &out_block)) {
+    if (!layouts(v, n, c, whole, block)) {
         if (!c->fuse.post.sum)
             return false;
         pare_conv_fuse_cut(n, &c->fuse, pare_conv_fuse_before_sum(&c->fuse));
-        if (!layouts(v, n, c, &in_block, &out_block))
+        if (!layouts(v, n, c, whole, block))
             return false;
     }
-    if (!pare_conv_fuse_step(v, n, &c->fuse, in_block, out_block, s)) {
-        dnnl_primitive_desc_destroy(c->pd);
+    if (cut(v, n, c, block)) {
+        dnnl_primitive_desc_destroy(whole->pd);
+    } else {
+        pare_conv_parts_destroy(&c->parts);
+        c->parts = (struct pare_conv_parts){ 1, whole };
+    }
+    if (!pare_conv_fuse_step(v, n, &c->fuse, block[0], block[1], s)) {
+        pare_conv_parts_destroy(&c->parts);
         return false;
     }
     s->state = c;
-    s->work_bytes[0] = pare_dnnl_scratch_bytes(c->pd);
+    s->openmp = c->parts.n == 1;
+    s->work_bytes[0] = pare_conv_parts_bytes(&c->parts);
     return true;
 }
 
 /* ---- weights ---------------------------------------------------------------------- */
 
-static int pack(struct pare_backend *b, struct conv *c, struct pare_value *w, const float *scale,
-                struct pare_err *err)
+static int pack(struct pare_backend *b, const struct conv *c, struct pare_conv_part *t,
+                const struct pare_value *value, const float *scale, struct pare_err *err)
 {
+    struct pare_tensor w = value->t;
+    const size_t each = (size_t)(pare_numel(&w) / w.dim[0]) * sizeof(float);
     dnnl_memory_desc_t md;
     struct pare_pack k = {
         .have = &md,
-        .want = dnnl_primitive_desc_query_md(c->pd, dnnl_query_weights_md, 0),
-        .data = pare_const_raw(w),
-        .scale = scale,
-        .n_scales = w->t.dim[0],
+        .want = dnnl_primitive_desc_query_md(t->pd, dnnl_query_weights_md, 0),
+        .data = (const char *)pare_const_raw(value) + (size_t)t->channel * each,
+        .scale = scale ? scale + t->channel : NULL,
+        .n_scales = t->channels,
         .mask = c->fuse.win.group == 1 ? 1 : 3,
     };
 
-    PARE_TRY(pare_conv_weight_md(&w->t, c->fuse.win.group, &md, err));
-    return pare_dnnl_pack(b, &k, &c->weights, err);
+    w.dim[0] = t->channels;
+    PARE_TRY(pare_conv_weight_md(&w, c->fuse.win.group, &md, err));
+    return pare_dnnl_pack(b, &k, &t->weights, err);
+}
+
+/* Parts of the images use the same weights. */
+static int share_weights(const struct pare_conv_part *like, struct pare_conv_part *t,
+                         struct pare_backend *b, struct pare_err *err)
+{
+    PARE_TRY(pare_dnnl_share(b, like->weights, &t->weights, err));
+    return pare_dnnl_share(b, like->bias, &t->bias, err);
+}
+
+static bool same_weights(const struct pare_conv_part *a, const struct pare_conv_part *b)
+{
+    return dnnl_memory_desc_equal(dnnl_primitive_desc_query_md(a->pd, dnnl_query_weights_md, 0),
+                                  dnnl_primitive_desc_query_md(b->pd, dnnl_query_weights_md, 0));
 }
 
 static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
@@ -124,52 +170,56 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
     if (!bias || !scale)
         return pare_no_memory(err, "for the weights");
     PARE_TRY(pare_conv_fuse_fold(b, s->node, &c->fuse, scale, bias, err));
-    PARE_TRY(pack(b, c, w, c->fuse.bn ? scale : NULL, err));
-    return pare_dnnl_bias(b, c->pd, bias, &c->bias, err);
+    for (int i = 0; i < c->parts.n; i++) {
+        struct pare_conv_part *t = &c->parts.part[i];
+
+        if (i && t->channels == O && same_weights(&c->parts.part[0], t)) {
+            PARE_TRY(share_weights(&c->parts.part[0], t, b, err));
+            continue;
+        }
+        PARE_TRY(pack(b, c, t, w, c->fuse.bn ? scale : NULL, err));
+        PARE_TRY(pare_dnnl_bias(b, t->pd, bias + t->channel, &t->bias, err));
+    }
+    return 0;
 }
 
 /* ---- run -------------------------------------------------------------------------- */
 
-static int share_weights(const struct pare_step *s, struct pare_backend *b, struct pare_err *err)
-{
-    const struct conv *like = s->share_from->state;
-    struct conv *c = s->state;
-
-    PARE_TRY(pare_dnnl_share(b, like->weights, &c->weights, err));
-    return pare_dnnl_share(b, like->bias, &c->bias, err);
-}
-
 static int conv_onednn_init(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
+    const struct conv *like = s->share_from ? s->share_from->state : NULL;
     struct conv *c = s->state;
+    size_t size[2], at[2];
 
-    PARE_TRY(s->share_from ? share_weights(s, b, err) : init_weights(s, b, err));
-    PARE_TRY(pare_dnnl_scratch(b, c->pd, s, &c->scratch, err));
-    PARE_TRY(pare_dnnl_ends(b, c->pd, s, &c->src, &c->dst, err));
-    return pare_dnnl(err, dnnl_primitive_create(&c->prim, c->pd), "convolution");
+    if (!like)
+        PARE_TRY(init_weights(s, b, err));
+    size[0] = s->in_buf[0]->bytes / (size_t)s->in[0]->t.dim[0];
+    size[1] = s->out_buf[0]->bytes / (size_t)s->out[0]->t.dim[0];
+    for (int k = 0; k < c->parts.n; k++) {
+        struct pare_conv_part *t = &c->parts.part[k];
+        const int64_t plane = pare_numel(&s->out[0]->t) / s->out[0]->t.dim[0] / s->out[0]->t.dim[1];
+
+        if (like)
+            PARE_TRY(share_weights(&like->parts.part[k], t, b, err));
+        at[0] = (size_t)t->image * size[0];
+        at[1] = (size_t)t->image * size[1] + (size_t)(t->channel * plane) * sizeof(float);
+        PARE_TRY(pare_conv_part_init(&c->parts, k, s, b, at, err));
+    }
+    return 0;
 }
 
 static int conv_onednn_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
-    struct conv *c = s->state;
-    dnnl_exec_arg_t args[] = {
-        { DNNL_ARG_SRC, c->src }, { DNNL_ARG_WEIGHTS, c->weights },    { DNNL_ARG_BIAS, c->bias },
-        { DNNL_ARG_DST, c->dst }, { DNNL_ARG_SCRATCHPAD, c->scratch },
-    };
+    const struct conv *c = s->state;
 
     if (s->n_in > 1 && s->in_buf[1]->t.data != s->out_buf[0]->t.data)
         memcpy(s->out_buf[0]->t.data, s->in_buf[1]->t.data, s->out_buf[0]->bytes);
-    return pare_dnnl(err,
-                     dnnl_primitive_execute(c->prim, b->onednn->stream, c->scratch ? 5 : 4, args),
-                     "convolution");
+    return pare_conv_parts_run(&c->parts, b, err);
 }
 
 static void destroy(struct pare_step *s)
 {
-    struct conv *c = s->state;
-    dnnl_memory_t mem[] = { c->src, c->dst, c->weights, c->bias, c->scratch };
-
-    pare_dnnl_destroy(mem, 5, c->prim, c->pd);
+    pare_conv_parts_destroy(&((struct conv *)s->state)->parts);
 }
 
 const struct pare_kernel pare_kernel_conv_onednn = {

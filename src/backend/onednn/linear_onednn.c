@@ -63,6 +63,7 @@ static bool linear_onednn_match(const struct pare_match *v, struct pare_node *n,
     }
     *keep = *l;
     s->state = keep;
+    s->openmp = l->fuse.M > 1;
     s->work_bytes[0] = l->pd ? pare_dnnl_scratch_bytes(l->pd) : 0;
     s->in[0] = n->in[0];
     s->out[0] = out;
@@ -129,12 +130,19 @@ static int linear_onednn_run(struct pare_step *s, struct pare_backend *b, struct
                          "inner product");
     if (l->fuse.b)
         memcpy(y, l->row, (size_t)l->fuse.N * sizeof(*y));
-    return pare_dnnl(err,
-                     dnnl_sgemm('N', l->fuse.tb ? 'T' : 'N', 1, l->fuse.N, l->fuse.K, 1,
-                                pare_f32(&s->in_buf[0]->t), l->fuse.K, l->plain,
-                                l->fuse.tb ? l->fuse.K : l->fuse.N, l->fuse.b ? 1 : 0, y,
-                                l->fuse.N),
-                     "product");
+    if (pare_sgemm(&(struct pare_sgemm){ .tb = l->fuse.tb,
+                                         .add = l->fuse.b != NULL,
+                                         .M = 1,
+                                         .N = l->fuse.N,
+                                         .K = l->fuse.K,
+                                         .a = pare_f32(&s->in_buf[0]->t),
+                                         .lda = l->fuse.K,
+                                         .b = l->plain,
+                                         .ldb = l->fuse.tb ? l->fuse.K : l->fuse.N,
+                                         .c = y,
+                                         .ldc = l->fuse.N }))
+        return pare_no_memory(err, "for a matrix product");
+    return 0;
 }
 
 static void destroy(struct pare_step *s)

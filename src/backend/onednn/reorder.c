@@ -117,6 +117,7 @@ static void destroy(struct pare_step *s)
 
 const struct pare_kernel pare_kernel_reorder = {
     .name = "reorder",
+    .openmp = true,
     .doc = "Conversion between layouts.",
     .init = reorder_init,
     .run = reorder_run,

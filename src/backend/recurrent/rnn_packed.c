@@ -327,6 +327,7 @@ static int rnn_packed_run(struct pare_step *s, struct pare_backend *b, struct pa
 
 const struct pare_kernel pare_kernel_rnn_packed = {
     .name = "rnn_packed",
+    .openmp = true,
     .doc = "LSTM, GRU and RNN with constant weights by packed GEMM, with fused gates.",
     .match = rnn_packed_match,
     .init = rnn_packed_init,

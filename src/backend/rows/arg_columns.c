@@ -4,6 +4,7 @@
 #include "../../base/simd.h"
 #include "../../op/reduce/arg_family.h"
 #include "../../op/reduce/lanes.h"
+#include "../../base/team.h"
 
 #define COLUMNS 64
 
@@ -68,21 +69,31 @@ PARE_SIMD static void search_columns(const struct arg *c, const float *x, int n,
         y[k] = index[k];
 }
 
-static int arg_columns_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void run_pieces(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct arg *c = s->state;
     const int64_t inner = c->l.inner, pieces = (inner + COLUMNS - 1) / COLUMNS;
     const float *x = pare_f32(&s->in_buf[0]->t);
     int64_t *y = pare_i64_mut(&s->out_buf[0]->t);
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) if (c->l.outer * c->l.len * inner > 16384)
-    for (int64_t i = 0; i < c->l.outer * pieces; i++) {
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
         int64_t o = i / pieces, first = i % pieces * COLUMNS, left = inner - first;
 
         search_columns(c, x + o * c->l.len * inner + first, left < COLUMNS ? (int)left : COLUMNS,
                        y + o * inner + first);
     }
+}
+
+static int arg_columns_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct arg *c = s->state;
+    const int64_t pieces = (c->l.inner + COLUMNS - 1) / COLUMNS;
+
+    (void)err;
+    pare_parallel(c->l.outer * c->l.len * c->l.inner > 16384 ? b->threads : 1, c->l.outer * pieces,
+                  run_pieces, s);
     return 0;
 }
 

@@ -6,8 +6,6 @@
  * time.
  */
 #include <math.h>
-#include <omp.h>
-
 #include "attention_core.h"
 #include "attention_mask.h"
 #include "../gemm/gemm_packed.h"
@@ -15,6 +13,7 @@
 
 #include "../../op/math/constant_factor.h"
 #include "../../op/op.h"
+#include "../../base/team.h"
 
 #define NARROW PARE_ATTENTION_NARROW
 #define GROUP 96 /* rows of scores at a time, about */
@@ -390,19 +389,25 @@ static void run_part(const struct pare_step *s, int64_t i, int64_t from, int64_t
     }
 }
 
+static void run_parts(void *arg, int64_t first, int64_t end, int thread)
+{
+    struct pare_step *s = arg;
+    const struct attention *a = s->state;
+    float *work = pare_f32_mut(&s->work[0]->t) + (size_t)thread * own_size(a);
+
+    for (int64_t k = first; k < end; k++) {
+        int64_t part = k % a->parts, from = a->T * part / a->parts;
+
+        run_part(s, k / a->parts, from, a->T * (part + 1) / a->parts, work);
+    }
+}
+
 static int attention_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct attention *a = s->state;
-    float *work = pare_f32_mut(&s->work[0]->t);
 
     (void)err;
-#pragma omp parallel for num_threads(b->threads) schedule(static)
-    for (int64_t k = 0; k < a->B * a->parts; k++) {
-        int64_t part = k % a->parts, from = a->T * part / a->parts;
-
-        run_part(s, k / a->parts, from, a->T * (part + 1) / a->parts,
-                 work + (size_t)omp_get_thread_num() * own_size(a));
-    }
+    pare_parallel(b->threads, a->B * a->parts, run_parts, s);
     return 0;
 }
 

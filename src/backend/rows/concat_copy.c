@@ -6,6 +6,7 @@
 #include "../backend.h"
 
 #include "../../op/shape/movement.h"
+#include "../../base/team.h"
 
 struct concat {
     int64_t outer; /* images, or the product of the axes before the concatenation axis */
@@ -64,25 +65,39 @@ static bool concat_copy_match(const struct pare_match *v, struct pare_node *n, s
     return true;
 }
 
+static size_t bytes_before(const struct concat *c, int64_t input)
+{
+    size_t bytes = 0;
+
+    for (int64_t k = 0; k < input; k++)
+        bytes += c->bytes[k];
+    return bytes;
+}
+
+/* An item is one input of one index of the axes before the concatenated one. */
+static void copy_inputs(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct pare_step *s = arg;
+    const struct concat *c = s->state;
+    const size_t total = bytes_before(c, s->n_in);
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        int64_t o = i / s->n_in, k = i % s->n_in;
+
+        if (c->bytes[k])
+            memcpy((char *)s->out_buf[0]->t.data + (size_t)o * total + bytes_before(c, k),
+                   (const char *)s->in_buf[k]->t.data + (size_t)o * c->bytes[k], c->bytes[k]);
+    }
+}
+
 static int concat_copy_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct concat *c = s->state;
-    size_t total = 0;
 
     (void)err;
-    for (int i = 0; i < s->n_in; i++)
-        total += c->bytes[i];
-#pragma omp parallel for num_threads(b->threads) collapse(2) if (total * (size_t)c->outer > 65536)
-    for (int64_t o = 0; o < c->outer; o++)
-        for (int i = 0; i < s->n_in; i++) {
-            size_t at = 0;
-
-            for (int k = 0; k < i; k++)
-                at += c->bytes[k];
-            if (c->bytes[i])
-                memcpy((char *)s->out_buf[0]->t.data + (size_t)o * total + at,
-                       (const char *)s->in_buf[i]->t.data + (size_t)o * c->bytes[i], c->bytes[i]);
-        }
+    pare_parallel(bytes_before(c, s->n_in) * (size_t)c->outer > 65536 ? b->threads : 1,
+                  c->outer * s->n_in, copy_inputs, s);
     return 0;
 }
 

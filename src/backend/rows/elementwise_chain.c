@@ -1,5 +1,6 @@
 /* elementwise_chain.c - chains of elementwise operators in one pass over memory (chain_ops.h). */
 #include "chain_ops.h"
+#include "../../base/team.h"
 
 #define PIECE 2048 /* elements: whole blocks */
 
@@ -70,16 +71,25 @@ static int elementwise_chain_init(struct pare_step *s, struct pare_backend *b, s
     return pare_chain_init(s->state, b, s->in_buf, NULL, NULL, err);
 }
 
+static void run_pieces(void *arg, int64_t from, int64_t to, int thread)
+{
+    struct pare_step *s = arg;
+    const struct pare_chain *c = s->state;
+    const int64_t total = c->rows * c->length;
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++)
+        pare_chain_run(c, i * PIECE, i * PIECE + PIECE < total ? i * PIECE + PIECE : total, y);
+}
+
 static int elementwise_chain_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct pare_chain *c = s->state;
-    float *y = pare_f32_mut(&s->out_buf[0]->t);
-    int64_t total = c->rows * c->length, items = (total + PIECE - 1) / PIECE;
+    const int64_t total = c->rows * c->length;
 
     (void)err;
-#pragma omp parallel for num_threads(b->threads) if (total > 16384)
-    for (int64_t i = 0; i < items; i++)
-        pare_chain_run(c, i * PIECE, i * PIECE + PIECE < total ? i * PIECE + PIECE : total, y);
+    pare_parallel(total > 16384 ? b->threads : 1, (total + PIECE - 1) / PIECE, run_pieces, s);
     return 0;
 }
 

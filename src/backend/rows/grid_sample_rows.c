@@ -9,6 +9,7 @@
 
 #include "../../base/simd.h"
 #include "../../op/op.h"
+#include "../../base/team.h"
 
 #define STRIP 128
 
@@ -131,31 +132,40 @@ PARE_SIMD static void sample_blocks(const struct strip *t, int taps, int n, int 
         }
 }
 
-static int grid_sample_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void sample_strips(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct grid *g = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t), *grid = pare_f32(&s->in_buf[1]->t);
     float *y = pare_f32_mut(&s->out_buf[0]->t);
-    const int64_t strips = (g->places + STRIP - 1) / STRIP, images = s->in_buf[0]->t.dim[0];
+    const int64_t strips = (g->places + STRIP - 1) / STRIP;
     const int taps = g->nearest ? 1 : 4;
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) if (strips * images > 1)
-    for (int64_t i = 0; i < strips * images; i++) {
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
         const int64_t image = i / strips, first = i % strips * STRIP;
         const int n = (int)(g->places - first < STRIP ? g->places - first : STRIP);
         struct strip t;
 
         find_strip(g, grid + (image * g->places + first) * 2, n, &t);
         for (int64_t k = image * g->planes; k < (image + 1) * g->planes; k++) {
-            float *to = y + (k * g->places + first) * g->block;
+            float *out = y + (k * g->places + first) * g->block;
 
             if (g->block == 1)
-                sample_rows(&t, taps, n, x + k * g->plane, to);
+                sample_rows(&t, taps, n, x + k * g->plane, out);
             else
-                sample_blocks(&t, taps, n, g->block, x + k * g->plane, to);
+                sample_blocks(&t, taps, n, g->block, x + k * g->plane, out);
         }
     }
+}
+
+static int grid_sample_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct grid *g = s->state;
+
+    (void)err;
+    pare_parallel(b->threads, (g->places + STRIP - 1) / STRIP * s->in_buf[0]->t.dim[0],
+                  sample_strips, s);
     return 0;
 }
 

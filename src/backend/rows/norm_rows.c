@@ -6,6 +6,7 @@
 #include "../../base/simd.h"
 #include "../../op/nn/norm.h"
 #include "../../op/nn/rms_family.h"
+#include "../../base/team.h"
 
 struct norm {
     int64_t rows, length;
@@ -98,16 +99,24 @@ PARE_SIMD static void normalize_row(const struct norm *c, const float *x, float 
             y[i] = (x[i] - mean) * scale * c->gamma[i];
 }
 
-static int norm_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void normalize_rows(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct norm *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
     float *y = pare_f32_mut(&s->out_buf[0]->t);
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 8192)
-    for (int64_t i = 0; i < c->rows; i++)
+    (void)thread;
+    for (int64_t i = from; i < to; i++)
         normalize_row(c, x + i * c->length, y + i * c->length);
+}
+
+static int norm_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct norm *c = s->state;
+
+    (void)err;
+    pare_parallel(c->rows * c->length > 8192 ? b->threads : 1, c->rows, normalize_rows, s);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "../../base/simd.h"
 #include "../../op/shape/movement.h"
+#include "../../base/team.h"
 
 /* Consecutive positions of a row; from < 0: the fill value. */
 struct segment {
@@ -313,20 +314,34 @@ static void run_rows(const struct picks *c, const struct part *p, const char *x,
     }
 }
 
+/* Shares of all results. */
+struct shares {
+    struct pare_step *s;
+    int64_t n;
+};
+
+static void run_shares(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct shares *j = arg;
+    const struct picks *c = j->s->state;
+
+    (void)thread;
+    for (int k = 0; k < c->n; k++) {
+        const struct part *p = &c->part[k];
+
+        run_rows(c, p, j->s->in_buf[0]->t.data, j->s->out_buf[k]->t.data, p->rows * from / j->n,
+                 p->rows * to / j->n);
+    }
+}
+
 static int pick_axes_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct picks *c = s->state;
     const int threads = c->bytes > 65536 ? b->threads : 1;
+    struct shares j = { s, threads > 1 ? 4 * threads : 1 };
 
     (void)err;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int t = 0; t < threads; t++)
-        for (int k = 0; k < c->n; k++) {
-            const struct part *p = &c->part[k];
-
-            run_rows(c, p, s->in_buf[0]->t.data, s->out_buf[k]->t.data, p->rows * t / threads,
-                     p->rows * (t + 1) / threads);
-        }
+    pare_parallel(threads, j.n, run_shares, &j);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "../../base/simd.h"
 #include "../../op/reduce/reduce_family.h"
 #include "../fuse/padded_mean.h"
+#include "../../base/team.h"
 
 #define LANES 16
 
@@ -269,15 +270,15 @@ static void run_plane(const struct pool *p, const float *x, float *y)
     }
 }
 
-static int pool_blocked_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void run_planes(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct pool *p = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
     float *y = pare_f32_mut(&s->out_buf[0]->t);
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) if (p->planes * p->in_size > 16384)
-    for (int64_t i = 0; i < p->planes; i++) {
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
         if (p->global) {
             float *out = y + i * p->out_size;
             int64_t count = p->in_size / p->block;
@@ -289,6 +290,14 @@ static int pool_blocked_run(struct pare_step *s, struct pare_backend *b, struct 
             run_plane(p, x + i * p->in_size, y + i * p->out_size);
         }
     }
+}
+
+static int pool_blocked_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct pool *p = s->state;
+
+    (void)err;
+    pare_parallel(p->planes * p->in_size > 16384 ? b->threads : 1, p->planes, run_planes, s);
     return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "../../base/simd.h"
 #include "../../op/reduce/reduce_family.h"
 #include "../fuse/padded_mean.h"
+#include "../../base/team.h"
 
 #define MOST_LINE (1 << 20) /* floats of a framed line */
 #define SPREAD_STRIDE 8 /* up to this stride all positions of a line are combined, then picked */
@@ -350,25 +351,30 @@ PARE_SIMD static void run_plane(const struct pool *p, const float *x, float *y)
         y[k] = p->max ? a[k] : a[k] / (float)n;
 }
 
-static int pool_lines_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void run_lines(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
     const struct pool *p = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
     float *y = pare_f32_mut(&s->out_buf[0]->t);
-    const int64_t lines = p->global ? p->planes : p->planes * p->w.out[0] * p->w.out[1];
-    const int threads = p->planes * p->in_size > 16384 && lines > 1 ? b->threads : 1;
+
+    for (int64_t i = from; i < to; i++) {
+        if (p->global)
+            run_plane(p, x + i * p->in_size, y + i * p->block);
+        else
+            run_line(p, i, x + i / (p->w.out[0] * p->w.out[1]) * p->in_size,
+                     y + i * p->w.out[2] * p->block,
+                     pare_f32_mut(&s->work[0]->t) + 2 * p->frame * thread);
+    }
+}
+
+static int pool_lines_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct pool *p = s->state;
 
     (void)err;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int t = 0; t < threads; t++)
-        for (int64_t i = lines * t / threads; i < lines * (t + 1) / threads; i++) {
-            if (p->global)
-                run_plane(p, x + i * p->in_size, y + i * p->block);
-            else
-                run_line(p, i, x + i / (p->w.out[0] * p->w.out[1]) * p->in_size,
-                         y + i * p->w.out[2] * p->block,
-                         pare_f32_mut(&s->work[0]->t) + 2 * p->frame * t);
-        }
+    pare_parallel(p->planes * p->in_size > 16384 ? b->threads : 1,
+                  p->global ? p->planes : p->planes * p->w.out[0] * p->w.out[1], run_lines, s);
     return 0;
 }
 

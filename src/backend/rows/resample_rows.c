@@ -5,10 +5,9 @@
  */
 #include "../backend.h"
 
-#include <omp.h>
-
 #include "../../base/simd.h"
 #include "../../op/shape/resize_family.h"
+#include "../../base/team.h"
 
 #define MOST_TAPS 64
 
@@ -154,19 +153,27 @@ static void run_row(const struct resample *r, const float *x, int64_t row, float
     }
 }
 
-static int resample_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+static void run_rows(void *arg, int64_t first, int64_t end, int thread)
 {
+    struct pare_step *s = arg;
     const struct resample *r = s->state;
-    const int64_t rows = r->planes * r->row.out, length = r->column.out * r->lanes;
+    const int64_t length = r->column.out * r->lanes;
     const int64_t plane = r->row.in * r->column.in * r->lanes;
     const float *x = pare_f32(&s->in_buf[0]->t);
     float *y = pare_f32_mut(&s->out_buf[0]->t), *work = pare_f32_mut(&s->work[0]->t);
 
-    (void)err;
-#pragma omp parallel for num_threads(b->threads) schedule(static) if (rows * length > 8192)
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = first; i < end; i++)
         run_row(r, x + i / r->row.out * plane, i % r->row.out,
-                work + omp_get_thread_num() * r->column.in * r->lanes, y + i * length);
+                work + thread * r->column.in * r->lanes, y + i * length);
+}
+
+static int resample_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    const struct resample *r = s->state;
+    const int64_t rows = r->planes * r->row.out;
+
+    (void)err;
+    pare_parallel(rows * r->column.out * r->lanes > 8192 ? b->threads : 1, rows, run_rows, s);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "../../base/simd.h"
 #include "../../op/math/elementwise.h"
 #include "../../op/shape/movement.h"
+#include "../../base/team.h"
 
 #define PIECE 1024 /* elements at a time */
 #define MOST_IN 3
@@ -166,17 +167,23 @@ static void run_row(const struct pare_step *s, const struct pare_rows *r, char *
     }
 }
 
-static int select_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+/* Shares of the rows, or of the only one. */
+struct shares {
+    struct pare_step *s;
+    int64_t n;
+};
+
+static void run_shares(void *arg, int64_t first, int64_t end, int thread)
 {
+    const struct shares *j = arg;
+    struct pare_step *s = j->s;
     const struct rows *c = s->state;
     const struct pare_tensor *y = &s->out_buf[0]->t, *in[MOST_IN] = { NULL };
-    const int threads = pare_numel(y) > 16384 ? b->threads : 1;
 
-    (void)err;
+    (void)thread;
     for (int k = 0; k < s->n_in; k++)
         in[k] = &s->in_buf[k]->t;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int t = 0; t < threads; t++) {
+    for (int64_t t = first; t < end; t++) {
         struct pare_rows r;
 
         pare_rows_start(&r, y, in, s->n_in);
@@ -184,11 +191,19 @@ static int select_rows_run(struct pare_step *s, struct pare_backend *b, struct p
             char *to = (char *)y->data + (size_t)(i * r.len) * c->size[MOST_IN];
 
             if (r.n == 1)
-                run_row(s, &r, to, r.len * t / threads, r.len * (t + 1) / threads);
-            else if (i * threads / r.n == t)
+                run_row(s, &r, to, r.len * t / j->n, r.len * (t + 1) / j->n);
+            else if (i * j->n / r.n == t)
                 run_row(s, &r, to, 0, r.len);
         }
     }
+}
+
+static int select_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
+{
+    struct shares j = { s, pare_numel(&s->out_buf[0]->t) > 16384 ? b->threads : 1 };
+
+    (void)err;
+    pare_parallel((int)j.n, j.n, run_shares, &j);
     return 0;
 }
 

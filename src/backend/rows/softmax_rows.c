@@ -11,6 +11,7 @@
 #include "../../base/simd.h"
 #include "../../op/matrix/matrix.h"
 #include "../../tensor/vmath.h"
+#include "../../base/team.h"
 
 #define LANES 16
 #define COLUMNS 64
@@ -100,12 +101,19 @@ PARE_SIMD static void softmax_columns(const float *x, float *y, int64_t length, 
             y[i * step + k] *= sum[k];
 }
 
-static void run_columns(const struct softmax *c, const float *x, float *y, int threads)
+/* An item is a piece of the columns of a row; with inner 1, a row. */
+static void run_pieces(void *arg, int64_t from, int64_t to, int thread)
 {
+    struct pare_step *s = arg;
+    const struct softmax *c = s->state;
     const int64_t pieces = (c->inner + COLUMNS - 1) / COLUMNS;
+    const float *x = pare_f32(&s->in_buf[0]->t);
+    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
-#pragma omp parallel for num_threads(threads) if (c->rows * c->length * c->inner > 4096)
-    for (int64_t i = 0; i < c->rows * pieces; i++) {
+    (void)thread;
+    for (int64_t i = from; i < to && c->inner == 1; i++)
+        softmax_row(x + i * c->length, y + i * c->length, c->length);
+    for (int64_t i = from; i < to && c->inner > 1; i++) {
         int64_t first = i % pieces * COLUMNS, left = c->inner - first;
         int64_t at = i / pieces * c->length * c->inner + first;
 
@@ -116,17 +124,10 @@ static void run_columns(const struct softmax *c, const float *x, float *y, int t
 static int softmax_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)
 {
     const struct softmax *c = s->state;
-    const float *x = pare_f32(&s->in_buf[0]->t);
-    float *y = pare_f32_mut(&s->out_buf[0]->t);
 
     (void)err;
-    if (c->inner > 1) {
-        run_columns(c, x, y, b->threads);
-        return 0;
-    }
-#pragma omp parallel for num_threads(b->threads) if (c->rows * c->length > 4096)
-    for (int64_t i = 0; i < c->rows; i++)
-        softmax_row(x + i * c->length, y + i * c->length, c->length);
+    pare_parallel(c->rows * c->length * c->inner > 4096 ? b->threads : 1,
+                  c->rows * ((c->inner + COLUMNS - 1) / COLUMNS), run_pieces, s);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "../../base/simd.h"
 #include "../../op/shape/movement.h"
+#include "../../base/team.h"
 
 #define TILE 16
 
@@ -159,22 +160,26 @@ static void outer_offsets(const struct transpose *t, int64_t index, int skip,
     }
 }
 
-static void run_plain(const struct transpose *t, const float *x, float *y, int threads)
-{
-    int last = t->rank - 1, skip = -1;
-    int64_t ystride[PARE_MAX_RANK], outer = 1, total;
+/* A run: of each axis of the result its stride; the axis that has stride 1 in the input, or -1. */
+struct job {
+    const struct transpose *t;
+    const float *x;
+    float *y;
+    int64_t ystride[PARE_MAX_RANK];
+    int skip;
+};
 
-    ystride[last] = 1;
-    for (int i = last - 1; i >= 0; i--)
-        ystride[i] = ystride[i + 1] * t->dim[i + 1];
-    total = ystride[0] * t->dim[0];
-    for (int i = 0; i < last; i++)
-        if (t->from[i] == 1)
-            skip = i;
-    for (int i = 0; i < last; i++)
-        outer *= i == skip ? 1 : t->dim[i];
-#pragma omp parallel for num_threads(threads) if (total > 16384)
-    for (int64_t o = 0; o < outer; o++) {
+static void plain_planes(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+    const struct transpose *t = j->t;
+    const int last = t->rank - 1, skip = j->skip;
+    const int64_t *ystride = j->ystride;
+    const float *x = j->x;
+    float *y = j->y;
+
+    (void)thread;
+    for (int64_t o = from; o < to; o++) {
         int64_t xa, ya;
 
         outer_offsets(t, o, skip, ystride, &xa, &ya);
@@ -189,25 +194,51 @@ static void run_plain(const struct transpose *t, const float *x, float *y, int t
     }
 }
 
+static void run_plain(const struct transpose *t, const float *x, float *y, int threads)
+{
+    const int last = t->rank - 1;
+    struct job j = { .t = t, .x = x, .y = y, .skip = -1 };
+    int64_t outer = 1;
+
+    j.ystride[last] = 1;
+    for (int i = last - 1; i >= 0; i--)
+        j.ystride[i] = j.ystride[i + 1] * t->dim[i + 1];
+    for (int i = 0; i < last; i++)
+        if (t->from[i] == 1)
+            j.skip = i;
+    for (int i = 0; i < last; i++)
+        outer *= i == j.skip ? 1 : t->dim[i];
+    pare_parallel(j.ystride[0] * t->dim[0] > 16384 ? threads : 1, outer, plain_planes, &j);
+}
+
+static void blocked_places(void *arg, int64_t from, int64_t end, int thread)
+{
+    const struct job *j = arg;
+    const struct transpose *t = j->t;
+    const int64_t b = t->from_block > 1 ? t->from_block : t->to_block, C = t->channels;
+    const int64_t blocks = (C + b - 1) / b;
+    const bool to = t->to_block > 1;
+
+    (void)thread;
+    for (int64_t i = from; i < end; i++)
+        for (int64_t k = 0; k < blocks; k++) {
+            int64_t n = i / t->space, p = i % t->space, lanes = C - k * b < b ? C - k * b : b;
+            int64_t in_blocks = ((n * blocks + k) * t->space + p) * b;
+            int64_t in_rows = (n * t->space + p) * C + k * b;
+
+            memcpy(j->y + (to ? in_blocks : in_rows), j->x + (to ? in_rows : in_blocks),
+                   (size_t)lanes * sizeof(*j->y));
+            if (to && lanes < b)
+                memset(j->y + in_blocks + lanes, 0, (size_t)(b - lanes) * sizeof(*j->y));
+        }
+}
+
 static void run_blocked(const struct transpose *t, const float *x, float *y, int threads)
 {
-    int64_t b = t->from_block > 1 ? t->from_block : t->to_block, C = t->channels;
-    int64_t blocks = (C + b - 1) / b;
-    bool to = t->to_block > 1;
+    struct job j = { .t = t, .x = x, .y = y };
 
-#pragma omp parallel for num_threads(threads) collapse(2) if (t->images * C * t->space > 16384)
-    for (int64_t n = 0; n < t->images; n++)
-        for (int64_t p = 0; p < t->space; p++)
-            for (int64_t k = 0; k < blocks; k++) {
-                int64_t lanes = C - k * b < b ? C - k * b : b;
-                int64_t in_blocks = ((n * blocks + k) * t->space + p) * b;
-                int64_t in_rows = (n * t->space + p) * C + k * b;
-
-                memcpy(y + (to ? in_blocks : in_rows), x + (to ? in_rows : in_blocks),
-                       (size_t)lanes * sizeof(*y));
-                if (to && lanes < b)
-                    memset(y + in_blocks + lanes, 0, (size_t)(b - lanes) * sizeof(*y));
-            }
+    pare_parallel(t->images * t->channels * t->space > 16384 ? threads : 1, t->images * t->space,
+                  blocked_places, &j);
 }
 
 static int transpose_tiles_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)

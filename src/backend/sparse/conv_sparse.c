@@ -117,6 +117,7 @@ static int conv_sparse_run(struct pare_step *s, struct pare_backend *b, struct p
 
 const struct pare_kernel pare_kernel_conv_sparse = {
     .name = "conv_sparse",
+    .openmp = true,
     .doc = "Convolution with block-sparse (4x1, 8x1) or unstructured sparse weights.",
     .candidate = true,
     .sparsity_dependent = true,

@@ -147,6 +147,7 @@ static int linear_sparse_run(struct pare_step *s, struct pare_backend *b, struct
 
 const struct pare_kernel pare_kernel_linear_sparse = {
     .name = "linear_sparse",
+    .openmp = true,
     .doc = "Gemm and MatMul with block-sparse (4x1, 8x1) or unstructured sparse weights.",
     .candidate = true,
     .sparsity_dependent = true,
