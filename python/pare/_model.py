@@ -240,6 +240,10 @@ class Model(Handle):
         from ._compress import quantize
         return quantize(self, preset, **options)
 
+    def compress(self, preset: Optional[str] = None, **options: Any) -> Model:
+        from ._compress import compress
+        return compress(self, preset, **options)
+
     def fold(self) -> Model:
         """Fold batch normalizations into the convolutions before them."""
         out = c_void_p()

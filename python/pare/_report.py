@@ -20,6 +20,14 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "".join("<tr>%s</tr>" % "".join(cell("td", v) for v in row) for row in rows))
 
 
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of a terminal: the first to the left, the others to the right."""
+    table = [list(head), *rows]
+    wide = [max(len(r[i]) for r in table) for i in range(len(table[0]))]
+    return "\n".join("  ".join(v.ljust(w) if i == 0 else v.rjust(w) for i, (v, w) in enumerate(zip(r, wide)))
+                     for r in table)
+
+
 class ModelReport:
     """Rows of report(): name, bytes, params, macs, metrics, milliseconds."""
 
@@ -37,10 +45,7 @@ class ModelReport:
         return ["model", "bytes", "parameters", "MACs", self.metric or "metric", "ms"]
 
     def __repr__(self) -> str:
-        table = [self._head] + self._table()
-        wide = [max(len(r[i]) for r in table) for i in range(len(table[0]))]
-        return "\n".join("  ".join(v.ljust(w) if i == 0 else v.rjust(w) for i, (v, w) in enumerate(zip(r, wide)))
-                         for r in table)
+        return text_table(self._head, self._table())
 
     def _repr_html_(self) -> str:
         return html_table(self._head, self._table())
