@@ -253,6 +253,7 @@ struct pare_algorithm_info {
     const char *types;           /* layer types that it handles, "Conv2d|Linear"; NULL: any */
     const struct pare_opt *keys; /* keys of config entries; NULL: only the common ones */
     const struct pare_opt *opts; /* options; NULL: only the common ones */
+    const struct pare_opt *common_keys, *common_opts; /* of all pruners (quantizers) */
     bool needs_data, needs_training;
 };
 

@@ -202,7 +202,8 @@ def _algorithms(function: str, registry: Any) -> List[Report]:
     while getattr(lib, function)(registry.pointer if registry else None, i, byref(info)):
         found.append(Report(name=string(info.name), doc=string(info.doc),
                             types=string(info.types).split("|") if info.types else None,
-                            keys=_options(info.keys), options=_options(info.opts),
+                            keys=_options(info.keys) + _options(info.common_keys),
+                            options=_options(info.opts) + _options(info.common_opts),
                             needs_data=bool(info.needs_data), needs_training=bool(info.needs_training)))
         i += 1
     return found
@@ -227,7 +228,7 @@ def _options(table: Any) -> List[Report]:
 
 
 def pruners(registry: Any = None) -> List[Report]:
-    """All pruners: name, doc, layer types, keys of config_list entries, options."""
+    """All pruners: name, doc, layer types, keys of config_list entries and options, those of all pruners last."""
     return _algorithms("pare_list_pruner", registry)
 
 

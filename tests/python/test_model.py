@@ -202,6 +202,10 @@ class Models(Folder):
         self.assertIn("int8", pare.presets())
         qat = next(q for q in pare.quantizers() if q.name == "qat")
         self.assertEqual([o.default for o in qat.options if o.name == "ema_decay"], [0.99])
+        level = next(p for p in pare.pruners() if p.name == "level")     # those of all pruners, too
+        self.assertIn("global", next(o for o in level.options if o.name == "mode").choices)
+        self.assertIn("sparsity", [k.name for k in level["keys"]])
+        self.assertIn("quant_bits", [k.name for k in qat["keys"]])
 
     # ---- algorithms ----
     def test_python_pruner_equals_l1_without_copies(self):
