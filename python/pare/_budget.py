@@ -6,12 +6,12 @@ import math
 import os
 import warnings
 from ctypes import byref, c_void_p, sizeof
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, List, Mapping, Optional, Union
 
 from . import _declarations as d
 from ._compress import Report, _metrics
 from ._data import DataLike, split_pair
-from ._library import Arena, Error, call, pend, string, text
+from ._library import Arena, Error, call, fields_of, pend, string, text
 from ._model import Model, load
 from ._progress import Watch
 from ._report import html_table, text_table
@@ -21,7 +21,7 @@ Budget = Union[str, Mapping[str, Any]]
 
 COSTS = ("latency", "size", "macs")              # as enum pare_budget_kind
 _UNITS = {"latency": (1e-3, "ms"), "size": (1 / 1000, "KB"), "macs": (1e-6, "M")}
-_SAY = dict(d.pare_compress_budget_opts._fields_)["say"]
+_SAY = fields_of(d.pare_compress_budget_opts)["say"]
 # Fields that have an argument of compress(), or that callers do not fill in.
 _TAKEN = ("size", "budget", "max_drop", "data", "valid", "train", "threads", "seed", "progress", "user", "say")
 
@@ -116,7 +116,7 @@ def compress_budget(model: Any, *, data: DataLike, valid: DataLike = None, budge
     first, second = split_pair(data, valid)
     if first is None:
         raise Error("compress needs data")
-    fields: Dict[str, Any] = {f[0]: f[1] for f in o._fields_ if f[0] not in _TAKEN}
+    fields = {name: kind for name, kind in fields_of(o).items() if name not in _TAKEN}
     for name, value in options.items():
         if name not in fields:
             raise Error("compress to a budget has no option '%s'; it has %s" % (name, ", ".join(sorted(fields))))

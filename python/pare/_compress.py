@@ -239,7 +239,8 @@ def quantizers(registry: Any = None) -> List[Report]:
 
 def presets() -> List[str]:
     """Presets of quantize()."""
-    names, result = lib.pare_quantize_presets(), []
+    names: Any = lib.pare_quantize_presets()
+    result: List[str] = []
     while names[len(result)]:
         result.append(string(names[len(result)]))
     return result

@@ -61,20 +61,16 @@ def _milliseconds(models: Sequence[Model], threads: int, seconds: float) -> List
     feeds: List[Optional[Dict[str, np.ndarray]]] = []
     rng = np.random.default_rng(0)
     for m in models:
-        feed: Optional[Dict[str, np.ndarray]] = {}
-        for p in m.inputs:
-            if p.dtype != "float32" or p.shape is None:
-                feed = None
-                break
-            feed[p.name] = rng.random([n if n > 0 else 1 for n in p.shape], dtype=np.float32)
-        feeds.append(feed)
+        feed = {p.name: rng.random([n if n > 0 else 1 for n in p.shape], dtype=np.float32)
+                for p in m.inputs if p.dtype == "float32" and p.shape is not None}
+        feeds.append(feed if len(feed) == len(m.inputs) else None)
     times: List[List[float]] = [[] for _ in models]
     end = time.perf_counter() + seconds * len(models)
     while time.perf_counter() < end or not all(t or f is None for t, f in zip(times, feeds)):
-        for m, feed, t in zip(models, feeds, times):
-            if feed is not None:
+        for m, known, t in zip(models, feeds, times):
+            if known is not None:
                 start = time.perf_counter()
-                m.run(feed, threads=threads)
+                m.run(known, threads=threads)
                 t.append(1000 * (time.perf_counter() - start))
     return [statistics.median(t[1:] or t) if t else None for t in times]
 
