@@ -57,7 +57,7 @@ threaded = test_loader test_plan test_microbatch test_train test_threads test_wi
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
-.PHONY: asan-python all help deps demo test test-minimal test-arm64 test-faults test-docs docs test-python test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb clean
+.PHONY: all help deps demo test test-minimal test-arm64 test-faults test-docs docs test-python test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan asan-python tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
