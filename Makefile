@@ -58,7 +58,7 @@ threaded = test_loader test_plan test_microbatch test_train test_threads test_wi
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
-.PHONY: all help deps demo test test-minimal test-arm64 test-faults test-docs docs test-python test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb clean
+.PHONY: all help deps demo test test-minimal test-arm64 test-faults test-docs docs test-python test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan asan-python tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -203,6 +203,11 @@ asan: ## run the tests with the address and undefined-behavior sanitizers
 	@PARE_GRAPHS=$(or $(GRAPHS),20) ctest --test-dir $(BUILD)/asan --output-on-failure -j $(JOBS) \
 	    -LE '$(skipped)' $(if $(QUICK),-E '$(slow)')
 
+asan-python: ## run the tests of the Python package with a library that has the sanitizers; leaks of the library are errors
+	@tools/deps.sh build test python
+	@$(call compile,$(BUILD)/asan,-DPARE_TESTS=ON -DPARE_SANITIZE=ON) --target pare_shared pare
+	@ctest --test-dir $(BUILD)/asan --output-on-failure -L '^python$$'
+
 tsan: ## run the loader, kernels and trainings under the thread sanitizer
 	@tools/deps.sh build test fuzz
 	@$(call compile,$(BUILD)/tsan,-DCMAKE_C_COMPILER=clang -DPARE_TESTS=ON -DPARE_TSAN=ON \
@@ -251,9 +256,9 @@ deb: ## build the Debian packages build/deb/pare_VERSION_ARCHITECTURE.deb, pytho
 	@tools/python_deb.sh $(BUILD)/deb
 	@ls $(BUILD)/deb/*.deb $(BUILD)/deb-mpi/*.deb
 
-test-deb: deb ## as root: install these packages on a fresh Debian 12 and run them there
+test-deb: deb ## as root: install these packages on a fresh Debian 12 and run them there, with README's lines of Python
 	@tools/deps.sh build deb root
-	@tests/install/deb.sh $(BUILD)/deb/pare_*.deb $(BUILD)/deb-mpi/*.deb
+	@tests/install/deb.sh $(BUILD)/deb/pare_*.deb $(BUILD)/deb-mpi/*.deb $(BUILD)/deb/python3-pare_*.deb
 
 clean: ## remove the build folder
 	@rm -rf $(BUILD)

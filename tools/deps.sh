@@ -21,7 +21,7 @@ for part in "${@:-build}"; do
               libjpeg62-turbo-dev libopenmpi-dev libjs-chart.js"
         ;;
     test) want="$want g++ libcmocka-dev libonnx-testdata openmpi-bin" ;;
-    python) want="$want python3 python3-numpy python3-torch python3-onnx" ;;
+    python) want="$want python3 python3-numpy python3-torch python3-onnx mypy" ;;
     interop)
         # libopenblas0-openmp: without it PyTorch multiplies matrices with the reference BLAS.
         want="$want python3 python3-numpy python3-torch python3-torchvision python3-onnx

@@ -68,7 +68,8 @@ PARE_API int pare_compression_new(struct pare_model *model,
                                   struct pare_compression **c, struct pare_err *err);
 
 /* From now on the training updates the unmasked weights, the model has weight * mask, and the
- * algorithm is called at each step and epoch.  Call it before pare_compression_compress(). */
+ * algorithm is called at each step and epoch.  With a quantizer, a learning rate that was not given
+ * is the lower one of `pare quantize`.  Call it before pare_compression_compress(). */
 PARE_API int pare_compression_follow(struct pare_compression *c, struct pare_training *training,
                                      struct pare_err *err);
 
@@ -252,6 +253,7 @@ struct pare_algorithm_info {
     const char *types;           /* layer types that it handles, "Conv2d|Linear"; NULL: any */
     const struct pare_opt *keys; /* keys of config entries; NULL: only the common ones */
     const struct pare_opt *opts; /* options; NULL: only the common ones */
+    const struct pare_opt *common_keys, *common_opts; /* of all pruners (quantizers) */
     bool needs_data, needs_training;
 };
 

@@ -15,9 +15,9 @@ from typing import Any, Dict, List
 
 from . import _declarations as d
 from ._algorithms import Algorithm, Pruner, Quantizer, Registry, fail_callback
-from ._library import Error, lib, take_pending
+from ._library import Error, fields_of, lib, take_pending
 
-_HOST = dict(d.pare_host._fields_)
+_HOST = fields_of(d.pare_host)
 
 
 def algorithms_of(path: str, modules: Dict[str, Any]) -> List[Any]:

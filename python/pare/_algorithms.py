@@ -21,7 +21,7 @@ import numpy as np
 
 from . import _declarations as d
 from ._data import DataLike, data_of
-from ._library import Error, Handle, call, lib, pend, raise_error, string, text
+from ._library import Error, Handle, call, fields_of, lib, pend, raise_error, string, text
 from ._model import Model
 from ._progress import Watch
 from ._settings import ConfigList, config_json, given
@@ -34,7 +34,7 @@ _FIELDS = {bool: (d.PARE_OPT_BOOL, ctypes.c_bool), int: (d.PARE_OPT_INT, c_int64
 
 
 _weight, _units = lib.pare_layer_weight, lib.pare_layer_units    # called for every layer
-_ALGORITHM, _PRUNER = dict(d.pare_algorithm._fields_), dict(d.pare_pruner._fields_)
+_ALGORITHM, _PRUNER = fields_of(d.pare_algorithm), fields_of(d.pare_pruner)
 
 
 class Layer:
@@ -310,9 +310,11 @@ class _Descriptor:
             s.opts, s.opts_size = table, sizeof(a._option_struct)
             self.keep.append(table)
         s.flags = (d.PARE_NEEDS_DATA if a.needs_data else 0) | (d.PARE_NEEDS_STEPS if a.needs_training else 0)
-        hooks = {"start": lambda c: a.start and a.start(), "on_epoch": lambda c, n: a.on_epoch(n),
-                 "before_step": lambda c: a.before_step(), "on_step": lambda c, n: a.on_step(n),
-                 "loss": self._loss}
+        def method(hook: str) -> Callable[..., Any]:
+            return lambda c, *arguments: getattr(a, hook)(*arguments) if getattr(a, hook) is not None else None
+
+        hooks: Dict[str, Callable[..., Any]] = {h: method(h) for h in ("start", "on_epoch", "before_step", "on_step")}
+        hooks["loss"] = self._loss
         for hook, body in hooks.items():
             if hook == "start" or getattr(a, hook) is not None:
                 thunk = _ALGORITHM[hook](self._hook(body))

@@ -151,13 +151,27 @@ def speedup(model: Any, *, inputs: Any = None, round_to: int = 0, verify: bool =
     return result
 
 
-def compress(model: Any, preset: str = "balanced", *, data: DataLike, valid: DataLike = None,
-             max_drop: float = 0, train: Optional[Mapping[str, Any]] = None, threads: int = 0, seed: int = 0,
-             progress: Any = None) -> Model:
-    """A whole recipe: prune channels, shrink, fine-tune with distillation, quantize.
+def compress(model: Any, preset: Optional[str] = None, *, data: DataLike, valid: DataLike = None,
+             budget: Any = None, max_drop: float = 0, train: Optional[Mapping[str, Any]] = None, threads: int = 0,
+             seed: int = 0, progress: Any = None, **options: Any) -> Model:
+    """A smaller and faster copy of a model, in one call.
 
-    preset: "tiny", "balanced" or "int8".  max_drop: an error if the accuracy drops by more percentage
-    points."""
+    budget: "latency=0.5 size=400KB" or {"latency": 0.5, "macs": 0.6}, parts of the model's own or with a unit, as
+    `pare compress --budget`; the most accurate model within it.  max_drop: percentage points of accuracy that may be
+    lost; without a budget, the fastest model that keeps it.  finetune: epochs of distillation.  Other options are those of
+    struct pare_compress_budget_opts: methods, class_drop, confidence, table, seconds, dry_run, say, ...  A budget that is
+    missed is a warning, and report.met is False.
+
+    preset: a recipe instead of a budget, "tiny", "balanced" or "int8": prune channels, shrink, fine-tune with
+    distillation, quantize; with max_drop, an error if the accuracy drops by more."""
+    if preset is None and (budget is not None or max_drop):
+        from ._budget import compress_budget
+        return compress_budget(model, data=data, valid=valid, budget=budget, max_drop=max_drop, train=train,
+                               threads=threads, seed=seed, progress=progress, **options)
+    if budget is not None:
+        raise Error("compress got a preset and a budget; a preset is a recipe without a budget")
+    if options:
+        raise Error("compress got '%s', which goes with budget or max_drop" % next(iter(options)))
     source = load(model).copy()
     o, out, r = d.pare_compress_opts(), c_void_p(), d.pare_compress_report()
     first, second = split_pair(data, valid)
@@ -188,7 +202,8 @@ def _algorithms(function: str, registry: Any) -> List[Report]:
     while getattr(lib, function)(registry.pointer if registry else None, i, byref(info)):
         found.append(Report(name=string(info.name), doc=string(info.doc),
                             types=string(info.types).split("|") if info.types else None,
-                            keys=_options(info.keys), options=_options(info.opts),
+                            keys=_options(info.keys) + _options(info.common_keys),
+                            options=_options(info.opts) + _options(info.common_opts),
                             needs_data=bool(info.needs_data), needs_training=bool(info.needs_training)))
         i += 1
     return found
@@ -213,7 +228,7 @@ def _options(table: Any) -> List[Report]:
 
 
 def pruners(registry: Any = None) -> List[Report]:
-    """All pruners: name, doc, layer types, keys of config_list entries, options."""
+    """All pruners: name, doc, layer types, keys of config_list entries and options, those of all pruners last."""
     return _algorithms("pare_list_pruner", registry)
 
 
@@ -224,7 +239,8 @@ def quantizers(registry: Any = None) -> List[Report]:
 
 def presets() -> List[str]:
     """Presets of quantize()."""
-    names, result = lib.pare_quantize_presets(), []
+    names: Any = lib.pare_quantize_presets()
+    result: List[str] = []
     while names[len(result)]:
         result.append(string(names[len(result)]))
     return result

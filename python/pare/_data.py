@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 import numpy as np
 
 from . import _declarations as d
-from ._library import Error, Handle, call, lib, text
+from ._library import Error, Handle, call, fields_of, lib, text
 from ._tensor import as_array, fill
 
 DataLike = Any
@@ -32,7 +32,7 @@ class Data(Handle):
         for field, value in options.items():
             if value is None:
                 continue
-            if field not in dict(d.pare_data_opts._fields_) or field in ("size", "progress", "user"):
+            if field not in fields_of(d.pare_data_opts) or field in ("size", "progress", "user"):
                 raise Error("a data set has no option '%s'" % field)
             setattr(o, field, _field(getattr(o, field), value, keep))
         o.shuffle = options.get("shuffle", True)
@@ -111,7 +111,7 @@ def _field(old: Any, value: Any, keep: List[Any]) -> Any:
     if isinstance(old, (d.pare_ints, d.pare_floats)):
         import ctypes
         values = list(value) if isinstance(value, (list, tuple)) else [value]
-        kind = ctypes.c_int64 if isinstance(old, d.pare_ints) else ctypes.c_double
+        kind: Any = ctypes.c_int64 if isinstance(old, d.pare_ints) else ctypes.c_double
         array = (kind * len(values))(*values)
         keep.append(array)
         return type(old)(array, len(values))

@@ -591,8 +591,8 @@ pare_export._fields_ = [("size", c_size_t), ("model", c_char_p), ("onnx", c_char
     ("qoperator", c_bool), ("calibration", c_char_p), ("nbits", c_bool), ("dynamic", c_bool)]
 
 pare_algorithm_info._fields_ = [("name", c_char_p), ("doc", c_char_p), ("types", c_char_p),
-    ("keys", POINTER(pare_opt)), ("opts", POINTER(pare_opt)), ("needs_data", c_bool),
-    ("needs_training", c_bool)]
+    ("keys", POINTER(pare_opt)), ("opts", POINTER(pare_opt)), ("common_keys", POINTER(pare_opt)),
+    ("common_opts", POINTER(pare_opt)), ("needs_data", c_bool), ("needs_training", c_bool)]
 
 pare_count_opts._fields_ = [("size", c_size_t), ("in", POINTER(pare_tensor)), ("n_in", c_int),
     ("full", c_bool)]

@@ -6,7 +6,7 @@ import ctypes.util
 import os
 import threading
 from ctypes import byref, c_void_p, sizeof
-from typing import Any, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from . import _declarations as d
 
@@ -134,6 +134,11 @@ def call(name: str, *arguments: Any) -> None:
     e = take_pending()
     if e is not None:
         raise e
+
+
+def fields_of(struct: Any) -> Dict[str, Any]:
+    """The types of a struct's fields, by name."""
+    return {f[0]: f[1] for f in struct._fields_}
 
 
 def text(s: Optional[str]) -> Optional[bytes]:

@@ -169,7 +169,7 @@ class Model(Handle):
 
     def to_onnx(self) -> Any:
         """An onnx.ModelProto; needs the package onnx."""
-        import onnx
+        import onnx                              # type: ignore[import]
         return onnx.load_from_string(self.to_bytes())
 
     def to_torch(self, module: Any = None) -> Any:
@@ -240,6 +240,10 @@ class Model(Handle):
         from ._compress import quantize
         return quantize(self, preset, **options)
 
+    def compress(self, preset: Optional[str] = None, **options: Any) -> Model:
+        from ._compress import compress
+        return compress(self, preset, **options)
+
     def fold(self) -> Model:
         """Fold batch normalizations into the convolutions before them."""
         out = c_void_p()
@@ -291,7 +295,7 @@ def _copy(t: Any, name: str) -> np.ndarray:
         n = 1
         for s in t.dim[:t.rank]:
             n *= s
-        items = (d.pare_str * n).from_address(t.data) if n else []
+        items: Any = (d.pare_str * n).from_address(t.data) if n else []
         return np.array([string_at(s.s, s.len).decode("utf-8", "replace") for s in items],
                         dtype=object).reshape(tuple(t.dim[:t.rank]))
     numpy_type(t.dtype, "output '%s'" % name)

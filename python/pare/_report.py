@@ -20,6 +20,14 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "".join("<tr>%s</tr>" % "".join(cell("td", v) for v in row) for row in rows))
 
 
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of a terminal: the first to the left, the others to the right."""
+    table = [list(head), *rows]
+    wide = [max(len(r[i]) for r in table) for i in range(len(table[0]))]
+    return "\n".join("  ".join(v.ljust(w) if i == 0 else v.rjust(w) for i, (v, w) in enumerate(zip(r, wide)))
+                     for r in table)
+
+
 class ModelReport:
     """Rows of report(): name, bytes, params, macs, metrics, milliseconds."""
 
@@ -37,10 +45,7 @@ class ModelReport:
         return ["model", "bytes", "parameters", "MACs", self.metric or "metric", "ms"]
 
     def __repr__(self) -> str:
-        table = [self._head] + self._table()
-        wide = [max(len(r[i]) for r in table) for i in range(len(table[0]))]
-        return "\n".join("  ".join(v.ljust(w) if i == 0 else v.rjust(w) for i, (v, w) in enumerate(zip(r, wide)))
-                         for r in table)
+        return text_table(self._head, self._table())
 
     def _repr_html_(self) -> str:
         return html_table(self._head, self._table())
@@ -56,20 +61,16 @@ def _milliseconds(models: Sequence[Model], threads: int, seconds: float) -> List
     feeds: List[Optional[Dict[str, np.ndarray]]] = []
     rng = np.random.default_rng(0)
     for m in models:
-        feed: Optional[Dict[str, np.ndarray]] = {}
-        for p in m.inputs:
-            if p.dtype != "float32" or p.shape is None:
-                feed = None
-                break
-            feed[p.name] = rng.random([n if n > 0 else 1 for n in p.shape], dtype=np.float32)
-        feeds.append(feed)
+        feed = {p.name: rng.random([n if n > 0 else 1 for n in p.shape], dtype=np.float32)
+                for p in m.inputs if p.dtype == "float32" and p.shape is not None}
+        feeds.append(feed if len(feed) == len(m.inputs) else None)
     times: List[List[float]] = [[] for _ in models]
     end = time.perf_counter() + seconds * len(models)
     while time.perf_counter() < end or not all(t or f is None for t, f in zip(times, feeds)):
-        for m, feed, t in zip(models, feeds, times):
-            if feed is not None:
+        for m, known, t in zip(models, feeds, times):
+            if known is not None:
                 start = time.perf_counter()
-                m.run(feed, threads=threads)
+                m.run(known, threads=threads)
                 t.append(1000 * (time.perf_counter() - start))
     return [statistics.median(t[1:] or t) if t else None for t in times]
 

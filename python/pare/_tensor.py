@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
 from . import _declarations as d
 from ._library import Error
 
-_NUMPY = {
+_NUMPY: Dict[int, Any] = {
     d.PARE_F32: np.dtype(np.float32), d.PARE_U8: np.dtype(np.uint8), d.PARE_I8: np.dtype(np.int8),
     d.PARE_U16: np.dtype(np.uint16), d.PARE_I16: np.dtype(np.int16), d.PARE_I32: np.dtype(np.int32),
     d.PARE_I64: np.dtype(np.int64), d.PARE_BOOL: np.dtype(np.bool_), d.PARE_F16: np.dtype(np.float16),

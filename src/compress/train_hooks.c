@@ -3,6 +3,7 @@
 
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
+#include "../train/train_options.h"
 #include "../train/training.h"
 #include "method.h"
 
@@ -187,6 +188,7 @@ int pare_compression_follow(struct pare_compression *c, struct pare_training *l,
                             struct pare_err *err)
 {
     PARE_ERR(err);
+    pare_train_options_rate(l->setup, l->model, c->quant != NULL);
     return pare_compression_attach(c, l->trainer, l->data[0], l->setup->train.batch, err);
 }
 

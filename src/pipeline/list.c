@@ -9,8 +9,11 @@
 #include "../compress/method.h"
 #include "../compress/registry.h"
 
-static bool describe(const struct pare_algorithm *d, struct pare_algorithm_info *a)
+static bool describe(const struct pare_registry *g, const struct pare_method *m, int i,
+                     struct pare_algorithm_info *a)
 {
+    const struct pare_algorithm *d = i >= 0 ? pare_algorithm_at(g, m, i) : NULL;
+
     if (!d)
         return false;
     *a = (struct pare_algorithm_info){ .name = d->name,
@@ -18,6 +21,8 @@ static bool describe(const struct pare_algorithm *d, struct pare_algorithm_info 
                                        .types = d->types,
                                        .keys = d->keys,
                                        .opts = d->opts,
+                                       .common_keys = m->keys,
+                                       .common_opts = m->settings,
                                        .needs_data = (d->flags & PARE_NEEDS_DATA) != 0,
                                        .needs_training = (d->flags & PARE_NEEDS_STEPS) != 0 };
     return true;
@@ -25,12 +30,12 @@ static bool describe(const struct pare_algorithm *d, struct pare_algorithm_info 
 
 bool pare_list_pruner(const struct pare_registry *g, int i, struct pare_algorithm_info *a)
 {
-    return i >= 0 && describe(pare_algorithm_at(g, &pare_method_prune, i), a);
+    return describe(g, &pare_method_prune, i, a);
 }
 
 bool pare_list_quantizer(const struct pare_registry *g, int i, struct pare_algorithm_info *a)
 {
-    return i >= 0 && describe(pare_algorithm_at(g, &pare_method_quant, i), a);
+    return describe(g, &pare_method_quant, i, a);
 }
 
 /* clang-format off */

@@ -522,7 +522,9 @@ static int report(struct search *w, struct pare_err *err)
     r->held_after = w->best.accuracy;
     r->snr = pare_held_out_db(w->best.d.noise);
     r->divergence = w->best.d.divergence;
-    r->budget_met = w->best.budget_met;
+    r->budget_met = true; /* the search for the fastest model has tighter limits of its own */
+    for (int k = 0; k < PARE_BUDGET_KINDS; k++)
+        r->budget_met &= w->best.cost[k] <= limit[k];
     r->drop_met = w->best.drop_met;
     r->paired = w->best.paired;
     if (w->best.model && has_classes(w->s.o->valid ? w->s.o->valid : w->s.held))

@@ -1,13 +1,14 @@
 #!/bin/sh
-# deb.sh - install packages on a fresh Debian 12 and run them there: deb.sh PACKAGE MPI_PACKAGE [ROOT]
+# deb.sh - install packages on a fresh Debian 12 and run them there: deb.sh PACKAGE MPI_PACKAGE PYTHON_PACKAGE [ROOT]
 #
 # Needs root and a network.  ROOT is an existing Debian root; without it, debootstrap creates one, which
-# is removed at the end.  A program is also built there with pkg-config.
+# is removed at the end.  A program is also built there with pkg-config, and the Python lines of README run there.
 set -eu
 package=$(realpath "$1")
 mpi=$(realpath "$2")
 here=$(realpath "$(dirname "$0")")
-root=${3:-}
+python=$(realpath "$3")
+root=${4:-}
 own=
 if [ -z "$root" ]; then
     own=$(mktemp -d)
@@ -50,6 +51,18 @@ inside apt-get install -qq -y --no-install-recommends gcc libc6-dev pkg-config >
 printed=$(inside sh -euc 'cd /tmp && cc consumer.c $(pkg-config --cflags --libs pare) -o consumer && ./consumer')
 echo "a program built with it prints $printed"
 [ "$(inside pare --version)" = "pare $printed" ]
+
+# The Python package, with the dependencies that it declares; then the lines of README.
+cp "$python" "$root/tmp/python3-pare.deb"
+sed -n '/^```python$/,/^```$/p' "$here/../../README.md" | grep -v '^```' >"$root/tmp/quickstart.py"
+[ "$(grep -c . "$root/tmp/quickstart.py")" -ge 8 ]
+inside apt-get install -qq -y --no-install-recommends /tmp/python3-pare.deb >"$root/tmp/log" 2>&1 ||
+    { tail -n 30 "$root/tmp/log"; exit 1; }
+inside sh -euc 'mkdir /tmp/quickstart && cd /tmp/quickstart && python3 ../quickstart.py && pare eval small.onnx --data digits
+    python3 -m pare --version && python3 -c "import pare; print(pare.__file__)"'
+inside apt-get purge -qq -y python3-pare >"$root/tmp/log" 2>&1
+[ ! -e "$root/usr/lib/python3/dist-packages/pare" ]
+echo "ok: the Python package"
 
 # The package with MPI replaces it.
 cp "$mpi" "$root/tmp/pare-mpi.deb"

@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 import unittest
+import warnings
 
 import numpy as np
 
@@ -105,8 +106,16 @@ class Models(Folder):
             pare.load("m.onnx", np.zeros(3))
         with self.assertRaisesRegex(pare.Error, "widen=False needs the path"):
             pare.load(self.model.to_bytes(), widen=False)
-        with self.assertRaises(TypeError):
-            pare.compress(self.model, budget="tiny", data=digits())
+        with self.assertRaisesRegex(pare.Error, "'finetune', which goes with budget or max_drop"):
+            pare.compress(self.model, "int8", data=digits(), finetune=3)
+        with self.assertRaisesRegex(pare.Error, "a preset and a budget"):
+            pare.compress(self.model, "int8", data=digits(), budget="latency=0.5")
+        with self.assertRaisesRegex(pare.Error, "a text or a dictionary"):
+            pare.compress(self.model, data=digits(), budget=0.5)
+        with self.assertRaisesRegex(pare.Error, "no option 'finetun'; it has batch, cache"):
+            pare.compress(self.model, data=digits(), budget="macs=0.5", finetun=3)
+        with self.assertRaisesRegex(pare.Error, "'tiny'"):
+            pare.compress(self.model, budget="tiny", data=digits(), progress=False)
         with self.assertRaisesRegex(pare.Error, "either a pruner or a quantizer"):
             pare.Compression(self.model, pruner="l1", quantizer="qat", config=[{"sparsity": 0.5}])
         with self.assertRaisesRegex(pare.Error, "registry goes with a name"):
@@ -130,6 +139,40 @@ class Models(Folder):
         r = pare.report(self.model, small, int8, data=digits("test"), names=["a", "b", "c"], seconds=0.05, progress=False)
         self.assertLess(r.rows[2]["bytes"], r.rows[0]["bytes"] / 5)
         self.assertIn("top-1", r._repr_html_())
+
+    def test_compress_to_a_budget(self):
+        lines = []
+        small = pare.compress(self.model, budget={"macs": 0.4, "size": "300KB"}, methods="channels", data=digits(),
+                              valid=digits("test"), threads=1, seconds=2, say=lines.append, progress=False)
+        r = small.report
+        self.assertTrue(r.met)
+        self.assertLessEqual(small.inspect().macs, 0.4 * self.model.inspect().macs)
+        self.assertLessEqual(small.inspect().macs, r.cost.macs.after)
+        self.assertLessEqual(r.cost["size"].after, 300e3)
+        self.assertIsNone(r.cost.latency.limit)
+        self.assertEqual([l.name for l in r.layers], ["conv1", "conv2", "fc1", "fc2"])
+        self.assertEqual(r.after.accuracy, small.evaluate(digits("test"), progress=False).accuracy)
+        self.assertIn("held-out items", repr(r))
+        self.assertIn("<td>macs M</td>", r._repr_html_())
+        self.assertTrue(any("stage 1 of 3" in l for l in lines), lines)
+
+    def test_compress_to_a_bound_of_the_accuracy(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")           # no budget is missed where none is given
+            small = pare.compress(self.model, max_drop=5, methods="channels", data=digits(), threads=1, seconds=2,
+                                  progress=False)
+        self.assertTrue(small.report.met)
+        self.assertGreater(small.report.held_after, small.report.held_before - 0.05)
+        self.assertLess(small.params, self.model.params)
+
+    def test_missed_budget_is_a_warning(self):
+        with self.assertWarnsRegex(UserWarning, "the budget is missed"):
+            small = pare.compress(self.model, budget="macs=0.0001", methods="channels", data=digits(), threads=1, seconds=1,
+                                  progress=False)
+        self.assertFalse(small.report.met)
+        with self.assertRaises(ZeroDivisionError):   # of a callback
+            pare.compress(self.model, budget="macs=0.5", data=digits(), threads=1, seconds=1, progress=False,
+                          say=lambda line: 1 / 0)
 
     def test_same_masks_as_the_command(self):
         pare_command = command(self)
@@ -159,6 +202,10 @@ class Models(Folder):
         self.assertIn("int8", pare.presets())
         qat = next(q for q in pare.quantizers() if q.name == "qat")
         self.assertEqual([o.default for o in qat.options if o.name == "ema_decay"], [0.99])
+        level = next(p for p in pare.pruners() if p.name == "level")     # those of all pruners, too
+        self.assertIn("global", next(o for o in level.options if o.name == "mode").choices)
+        self.assertIn("sparsity", [k.name for k in level["keys"]])
+        self.assertIn("quant_bits", [k.name for k in qat["keys"]])
 
     # ---- algorithms ----
     def test_python_pruner_equals_l1_without_copies(self):

@@ -222,8 +222,11 @@ class OnModel(Folder):
 
     def test_scales_of_qat_equal_the_command_s(self):
         """One epoch of training with quantized values: pare.quantize() and QAT_Quantizer against `pare quantize`."""
+        for options in ({"threads": 1}, {"threads": 1, "optimizer": "sgd", "lr": 0.01, "schedule": "constant"}):
+            self.check_scales_of_qat(options)
+
+    def check_scales_of_qat(self, options):
         config = [{"quant_types": ["weight", "input", "output"], "quant_bits": 8, "op_types": ["Conv2d", "Linear"]}]
-        options = {"threads": 1, "optimizer": "sgd", "lr": 0.01, "schedule": "constant"}
         lenet().save("m.onnx")
         with open("config.json", "w", encoding="utf-8") as f:
             json.dump(config, f)

@@ -125,6 +125,8 @@ class BuiltinPruner(core.Pruner):
         self._options = library_options(self, model, options)
         if self.algorithm in OBSERVED:
             self._options.setdefault("training_steps", 1)    # NNI's default
+        if self.algorithm == "slim" and not isinstance(optimizer, Training):
+            self._options.setdefault("training_epochs", 0)   # by the scales as they are, as NNI 1.x
         self._sums: Dict[str, Any] = {}
         self._seen: Dict[str, int] = {}
         super().__init__(model, config_list, optimizer)

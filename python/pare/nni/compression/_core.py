@@ -192,7 +192,11 @@ class Compressor:
         if not is_torch(model):
             model = load(model)
         self.bound_model, self.config_list, self.optimizer = model, config_list, optimizer
-        self.is_wrapped, self.modules_wrapper = False, []
+        self.is_wrapped = False
+        self.modules_wrapper: List[Any] = []
+        self.engine: Any = None
+        self.compression: Any = None
+        self.training: Any = None
         self._hooks: Dict[int, List[Any]] = {}
         self.validate_config(model, config_list)
         self._prepare()

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""python_callbacks.py - what pruners and quantizers in Python cost, compared with C and with their numpy alone.
+
+usage: bench/python_callbacks.py [--rounds N] [--model resnet20]
+
+Pruning: the median time of pare.prune() with the built-in pruner l1 and with a Python class that computes the same scores, in
+turn; alone, and with the removal of channels, which is what makes a model smaller.  Quantization: of training steps with a
+backward() in Python, the time between the call from C and the return to C, compared with the numpy statements in it.
+"""
+import argparse
+import os
+import statistics
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+import numpy as np  # noqa: E402
+
+import pare  # noqa: E402
+from pare import _algorithms  # noqa: E402
+
+
+class Norm(pare.Pruner):
+    "Keep filters with a large norm, as l1."
+    granularity, types = "out_channel", "Conv2d"
+
+    def score(self, layer):
+        w = layer.weight
+        return np.abs(w).reshape(len(w), -1).sum(1)
+
+
+class Clip(pare.Quantizer):
+    "Largest magnitude; gradients of values beyond 1 are 0."
+    seconds = 0.0
+
+    def quantize_output(self, layer, x):
+        return np.round(x * 64) / 64
+
+    def backward(self, layer, site, x, gy):
+        start = time.perf_counter()
+        gx = np.where(np.abs(x) > 1, 0, gy)
+        Clip.seconds += time.perf_counter() - start
+        return gx
+
+
+def pruning(model, rounds):
+    config = [{"sparsity": 0.5, "op_types": ["Conv2d"]}]
+    expected = pare.prune(model, "l1", config=config, progress=False)
+    got = pare.prune(model, Norm, config=config, progress=False)
+    assert all(np.array_equal(got[n], expected[n]) for n in expected.tensors())
+    for what, options in (("masks alone", {}), ("masks and removal of channels", {"speedup": True})):
+        times = {"l1": [], Norm: []}
+        for _ in range(rounds):
+            for pruner, list_ in times.items():
+                start = time.perf_counter()
+                pare.prune(model, pruner, config=config, progress=False, **options)
+                list_.append(time.perf_counter() - start)
+        c, python = (statistics.median(v[1:]) for v in times.values())
+        print("%-30s C %7.3f ms  Python %7.3f ms  ratio %.3f" % (what, 1e3 * c, 1e3 * python, python / c))
+
+
+def quantization(model, steps):
+    seconds = [0.0]
+    original = _algorithms._Descriptor._backward
+
+    def measured(self, *arguments):
+        start = time.perf_counter()
+        try:
+            return original(self, *arguments)
+        finally:
+            seconds[0] += time.perf_counter() - start
+
+    _algorithms._Descriptor._backward = measured
+    shape = model.inputs[0].shape
+    x, y = np.random.default_rng(0).random((32,) + shape[1:], dtype=np.float32), np.arange(32) % 10
+    training = pare.Training(model, optimizer="sgd", lr=1e-3, threads=1, progress=False)
+    c = pare.Compression(model, quantizer=Clip, config=[{"quant_types": ["output"], "quant_bits": 8,
+                                                         "op_types": ["Conv2d"]}])
+    c.follow(training)
+    c.compress(progress=False)
+    training.step(x, y)
+    seconds[0] = Clip.seconds = 0.0
+    start = time.perf_counter()
+    for _ in range(steps):
+        training.step(x, y)
+    total = time.perf_counter() - start
+    print("backward of a quantizer        numpy %6.2f ms a step  with the call %6.2f ms  ratio %.3f  (step %.1f ms)"
+          % (1e3 * Clip.seconds / steps, 1e3 * seconds[0] / steps, seconds[0] / Clip.seconds, 1e3 * total / steps))
+    training.close()
+    c.close()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--rounds", type=int, default=40)
+    p.add_argument("--model", default="resnet20")
+    a = p.parse_args()
+    model = pare.new(a.model, (3, 32, 32), seed=1)
+    pruning(model, a.rounds)
+    quantization(model, max(3, a.rounds // 8))
+
+
+if __name__ == "__main__":
+    main()
