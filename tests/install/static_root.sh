@@ -41,7 +41,7 @@ for line in "${lines[@]}"; do
     echo "ok: $line"
 done
 rm -f "$root.log"
-for file in int8.onnx y.npz balanced.onnx report.html; do
+for file in int8.onnx y.npz fast.onnx report.html; do
     [ -s "$root/$file" ] || { echo "no $file was written" >&2; exit 1; }
 done
 
