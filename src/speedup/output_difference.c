@@ -11,7 +11,7 @@
 #define SMALL 1e-3
 
 void pare_outputs_differ(const struct pare_tensor *a, const struct pare_tensor *b, double *abs,
-                   double *most)
+                         double *most)
 {
     *abs = *most = 0;
     for (int64_t i = 0; i < pare_numel(a); i++) {
@@ -42,7 +42,8 @@ int64_t pare_outputs_equal(const struct pare_tensor *a, const struct pare_tensor
     for (int64_t i = 0; i < pare_numel(a); i++) {
         double x = pare_get(a, i), y = pare_get(b, i);
 
-        equal += x == y || (isnan(x) && isnan(y)) || pare_relative_difference(fabs(x - y), most) <= tolerance;
+        equal += x == y || (isnan(x) && isnan(y)) ||
+                 pare_relative_difference(fabs(x - y), most) <= tolerance;
     }
     return equal;
 }
