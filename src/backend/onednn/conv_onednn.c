@@ -12,6 +12,18 @@ struct conv {
 
 /* ---- descriptors ------------------------------------------------------------------ */
 
+static bool depthwise(const struct conv *c, const struct pare_node *n)
+{
+    return c->fuse.win.group > 1 && c->fuse.win.group == n->in[0]->t.dim[1] &&
+           c->fuse.win.group == n->out[0]->t.dim[1];
+}
+
+static int64_t groups_of(const struct conv *c, const struct pare_node *n,
+                         const struct pare_conv_part *t)
+{
+    return depthwise(c, n) ? t->channels : c->fuse.win.group;
+}
+
 /* A primitive of part t for these layouts of X and Y; block 0 leaves the choice to oneDNN. */
 static bool describe(const struct pare_match *v, const struct pare_node *n, const struct conv *c,
                      const int block[2], struct pare_conv_part *t)
@@ -25,7 +37,9 @@ static bool describe(const struct pare_match *v, const struct pare_node *n, cons
 
     x->dim[0] = y->dim[0] = t->images;
     w.dim[0] = y->dim[1] = t->channels;
-    w = pare_conv_weight(&w, c->fuse.win.group);
+    if (depthwise(c, n))
+        x->dim[1] = t->channels;
+    w = pare_conv_weight(&w, groups_of(c, n, t));
     pare_dnnl_any(&src, x);
     pare_dnnl_any(&dst, y);
     pare_dnnl_any(&wei, &w);
@@ -74,7 +88,8 @@ static bool layouts(const struct pare_match *v, struct pare_node *n, const struc
 /* Images, or blocks of channels, which are contiguous in the result of one image. */
 static bool cut(const struct pare_match *v, struct pare_node *n, struct conv *c, const int block[2])
 {
-    const bool channels = c->fuse.win.group == 1 && block[1] > 1;
+    const bool channels = (c->fuse.win.group == 1 && block[1] > 1) ||
+                          (depthwise(c, n) && block[1] > 1 && block[0] == block[1]);
     int threads;
     bool ok = true;
 
@@ -87,6 +102,15 @@ static bool cut(const struct pare_match *v, struct pare_node *n, struct conv *c,
              !pare_dnnl_is_reference(c->parts.part[k].pd);
     pare_conv_parts_end(threads);
     return ok && c->parts.n > 1;
+}
+
+/* A tuned plan has fast kernels for these filters, so that one layer that oneDNN cannot cut does
+ * not make the whole plan use OpenMP's threads. */
+static bool has_other_kernel(const struct pare_window *w)
+{
+    return w->nd == 2 && w->group == 1 && w->kernel[0] == w->kernel[1] && w->dilation[0] == 1 &&
+           w->dilation[1] == 1 &&
+           (w->kernel[0] == 1 || (w->kernel[0] == 3 && w->stride[0] == 1 && w->stride[1] == 1));
 }
 
 static bool conv_onednn_match(const struct pare_match *v, struct pare_node *n, struct pare_step *s)
@@ -113,6 +137,11 @@ static bool conv_onednn_match(const struct pare_match *v, struct pare_node *n, s
         pare_conv_parts_destroy(&c->parts);
         c->parts = (struct pare_conv_parts){ 1, whole };
     }
+    if (c->parts.n < v->backend->threads && v->ignore_cost && !v->train &&
+        has_other_kernel(&c->fuse.win)) {
+        pare_conv_parts_destroy(&c->parts);
+        return false;
+    }
     if (!pare_conv_fuse_step(v, n, &c->fuse, block[0], block[1], s)) {
         pare_conv_parts_destroy(&c->parts);
         return false;
@@ -125,9 +154,11 @@ static bool conv_onednn_match(const struct pare_match *v, struct pare_node *n, s
 
 /* ---- weights ---------------------------------------------------------------------- */
 
-static int pack(struct pare_backend *b, const struct conv *c, struct pare_conv_part *t,
-                const struct pare_value *value, const float *scale, struct pare_err *err)
+static int pack(struct pare_backend *b, const struct pare_step *s, struct pare_conv_part *t,
+                const float *scale, struct pare_err *err)
 {
+    const struct conv *c = s->state;
+    const struct pare_value *value = s->node->in[1];
     struct pare_tensor w = value->t;
     const size_t each = (size_t)(pare_numel(&w) / w.dim[0]) * sizeof(float);
     dnnl_memory_desc_t md;
@@ -141,7 +172,7 @@ static int pack(struct pare_backend *b, const struct conv *c, struct pare_conv_p
     };
 
     w.dim[0] = t->channels;
-    PARE_TRY(pare_conv_weight_md(&w, c->fuse.win.group, &md, err));
+    PARE_TRY(pare_conv_weight_md(&w, groups_of(c, s->node, t), &md, err));
     return pare_dnnl_pack(b, &k, &t->weights, err);
 }
 
@@ -177,7 +208,7 @@ static int init_weights(struct pare_step *s, struct pare_backend *b, struct pare
             PARE_TRY(share_weights(&c->parts.part[0], t, b, err));
             continue;
         }
-        PARE_TRY(pack(b, c, t, w, c->fuse.bn ? scale : NULL, err));
+        PARE_TRY(pack(b, s, t, c->fuse.bn ? scale : NULL, err));
         PARE_TRY(pare_dnnl_bias(b, t->pd, bias + t->channel, &t->bias, err));
     }
     return 0;
@@ -190,9 +221,11 @@ static int conv_onednn_init(struct pare_step *s, struct pare_backend *b, struct 
     const struct conv *like = s->share_from ? s->share_from->state : NULL;
     struct conv *c = s->state;
     size_t size[2], at[2];
+    int64_t padded;
 
     if (!like)
         PARE_TRY(init_weights(s, b, err));
+    padded = (s->in[0]->t.dim[1] + s->in_block[0] - 1) / s->in_block[0] * s->in_block[0];
     size[0] = s->in_buf[0]->bytes / (size_t)s->in[0]->t.dim[0];
     size[1] = s->out_buf[0]->bytes / (size_t)s->out[0]->t.dim[0];
     for (int k = 0; k < c->parts.n; k++) {
@@ -202,6 +235,8 @@ static int conv_onednn_init(struct pare_step *s, struct pare_backend *b, struct 
         if (like)
             PARE_TRY(share_weights(&like->parts.part[k], t, b, err));
         at[0] = (size_t)t->image * size[0];
+        if (depthwise(c, s->node))
+            at[0] += (size_t)t->channel * (size[0] / (size_t)padded);
         at[1] = (size_t)t->image * size[1] + (size_t)(t->channel * plane) * sizeof(float);
         PARE_TRY(pare_conv_part_init(&c->parts, k, s, b, at, err));
     }
