@@ -252,6 +252,59 @@ class Models(Folder):
             self.assertIn("return [][3]", traceback.format_exc())
         pare.prune(self.model, "l1", sparsity=0.5, progress=False)       # nothing stays pending
 
+    def test_class_with_the_name_of_a_built_in_pruner(self):
+        class L1(Filters):
+            "Keep all filters the same: the first ones are removed."
+            def score(self, layer):
+                return np.ones(layer.units)
+
+        got = pare.prune(self.model, L1, sparsity=0.5, progress=False)["conv2.weight"]
+        np.testing.assert_array_equal(np.flatnonzero((got != 0).any(axis=(1, 2, 3))), np.arange(25, 50))
+
+    def test_exceptions_of_every_callback_have_their_traceback(self):
+        config = [{"quant_types": ["weight", "output"], "quant_bits": 8, "quant_dtype": "int", "op_types": ["Conv2d"]}]
+
+        def fails(*arguments):
+            return 1 / 0
+
+        def train(**methods):
+            kind = pare.Quantizer if any(k in methods for k in ("quantize_weight", "quantize_output", "backward")) else pare.Pruner
+            base = {"granularity": "out_channel", "score": lambda self, layer: np.ones(layer.units)}
+            if kind is pare.Quantizer:
+                base = {"quantize_weight": lambda self, layer, w: w, "quantize_output": lambda self, layer, x: x}
+            algorithm = type("Fails", (kind,), {**base, **methods})
+            keep = {"quantizer": algorithm, "config": config} if kind is pare.Quantizer else {
+                "pruner": algorithm, "config": [{"sparsity": 0.5, "op_types": ["Conv2d"]}]}
+            model = self.model.copy()
+            training = pare.Training(model, digits(), epochs=1, threads=1, progress=False)
+            c = pare.Compression(model, **keep)
+            c.follow(training)
+            c.compress(progress=False)
+            training.run()
+
+        def collector():
+            c = pare.Compression(self.model.copy(), pruner="l1", config=[{"sparsity": 0.5, "op_types": ["Conv2d"]}])
+            training = pare.Training(c.model, digits(), epochs=1, threads=1, progress=False)
+            c.follow(training)
+            c.add_collector(fails)
+            c.compress(progress=False)
+            training.run()
+
+        cases = {h: (lambda h=h: train(**{h: fails})) for h in (
+            "start", "on_epoch", "before_step", "on_step", "loss", "calc_mask", "quantize_weight", "quantize_output", "backward")}
+        cases["collector"] = collector
+        cases["progress"] = lambda: self.model.copy().train(digits(), epochs=1, threads=1, progress=fails)
+        cases["end of an epoch"] = lambda: self.model.copy().train(digits(), epochs=1, threads=1, progress=False, on_epoch=fails)
+        cases["data"] = lambda: self.model.evaluate((fails() for _ in range(3)), progress=False)
+        for name, run in cases.items():
+            with self.subTest(name):
+                try:
+                    run()
+                    self.fail("no exception")
+                except ZeroDivisionError:
+                    self.assertIn("return 1 / 0", traceback.format_exc())
+        self.model.evaluate(digits("test"), progress=False)              # nothing stays pending
+
     def test_python_quantizer_trains(self):
         class Largest(pare.Quantizer):
             "Scale by the largest magnitude."
