@@ -441,7 +441,8 @@ def _store(t: Any, value: Any, body: Any) -> None:
 
 @functools.lru_cache(maxsize=None)
 def _builtin_names(function: str) -> FrozenSet[str]:
-    names, info = [], d.pare_algorithm_info()
+    names: List[str] = []
+    info = d.pare_algorithm_info()
     while getattr(lib, function)(None, len(names), byref(info)):
         names.append(string(info.name))
     return frozenset(names)

@@ -419,6 +419,40 @@ class Torch(Folder):
         x = torch.rand(3, 1, 8, 8)
         np.testing.assert_allclose(net(x).detach().numpy(), small.run(x)["output"], atol=1e-4)
 
+    def test_smaller_depthwise_convolution_is_rebuilt(self):
+        layers = torch.nn
+        net = layers.Sequential(layers.Conv2d(1, 16, 3, padding=1), layers.BatchNorm2d(16), layers.ReLU6(),
+                                layers.Conv2d(16, 16, 3, padding=1, groups=16), layers.BatchNorm2d(16), layers.ReLU6(),
+                                layers.Conv2d(16, 8, 1), layers.AdaptiveAvgPool2d(1), layers.Flatten(), layers.Linear(8, 10)).eval()
+        small = pare.prune(pare.load(net, torch.rand(1, 1, 8, 8)), "l1", sparsity=0.5, speedup=True, progress=False)
+        small.to_torch(net)
+        self.assertEqual((net[3].groups, net[3].in_channels, net[6].in_channels), (8, 8, 8))
+        x = torch.rand(3, 1, 8, 8)
+        np.testing.assert_allclose(net(x).detach().numpy(), small.run(x)["output"], atol=1e-5)
+        self.assertEqual(net(x).shape, (3, 10))
+        net(x).sum().backward()                      # it can be trained
+        self.assertEqual(net[3].weight.grad.shape, net[3].weight.shape)
+
+    def test_module_that_cannot_be_rebuilt_stays_as_it_is(self):
+        class Product(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv1, self.conv2 = torch.nn.Conv2d(1, 8, 3), torch.nn.Conv2d(8, 8, 3)
+                self.unused = torch.nn.Parameter(torch.ones(8))
+
+            def forward(self, x):
+                return self.conv2(torch.relu(self.conv1(x)))
+
+        net = Product().eval()
+        before = {k: v.clone() for k, v in net.state_dict().items()}
+        small = pare.prune(pare.load(net, torch.rand(1, 1, 8, 8)), "l1", sparsity=0.5, speedup=True, progress=False,
+                           config=[{"sparsity": 0.5, "op_names": ["conv1"]}])
+        with self.assertRaisesRegex(pare.Error, "'unused' has no counterpart"):
+            small.to_torch(net)
+        for key, value in net.state_dict().items():
+            self.assertTrue(torch.equal(value, before[key]), key)
+        self.assertEqual(pare.torch.state_dict(small)["conv1.weight"].shape[0], 4)
+
     def test_module_without_example_is_an_error(self):
         with self.assertRaisesRegex(pare.Error, "needs an example of its inputs"):
             pare.load(self.Net())
