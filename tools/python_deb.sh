@@ -29,4 +29,8 @@ Description: make trained neural networks smaller and faster (Python)
  Loads, runs, trains, prunes and quantizes ONNX models with libpare, with
  pruners and quantizers as Python classes and the names of NNI.
 END
+# Compiled modules: made on installation, removed with the package.
+printf '#!/bin/sh\nset -e\n[ "$1" != configure ] || py3compile -p python3-pare\n' >"$root/DEBIAN/postinst"
+printf '#!/bin/sh\nset -e\npy3clean -p python3-pare\n' >"$root/DEBIAN/prerm"
+chmod 755 "$root/DEBIAN/postinst" "$root/DEBIAN/prerm"
 dpkg-deb --root-owner-group --build "$root" "$folder/python3-pare_${version}_all.deb" >/dev/null

@@ -13,9 +13,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 from ctypes import byref, c_double, c_int64, c_void_p, pointer, sizeof
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -438,6 +439,15 @@ def _store(t: Any, value: Any, body: Any) -> None:
         to[...] = value
 
 
+@functools.lru_cache(maxsize=None)
+def _builtin_names(function: str) -> FrozenSet[str]:
+    names: List[str] = []
+    info = d.pare_algorithm_info()
+    while getattr(lib, function)(None, len(names), byref(info)):
+        names.append(string(info.name))
+    return frozenset(names)
+
+
 class Registry(Handle):
     """Algorithms in addition to the built-in ones: Python classes and plugins (.so)."""
 
@@ -482,6 +492,9 @@ class Registry(Handle):
             raise Error("%r is not a name, a subclass of pare.%s or an object of one"
                         % (algorithm, wanted.__name__))
         name = a.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(a).__name__).lower()
+        builtin = _builtin_names("pare_list_pruner" if isinstance(a, Pruner) else "pare_list_quantizer")
+        if a.name is None and name in builtin:           # a class L1 is not the built-in pruner l1
+            name += "_python"
         descriptor = _Descriptor(a, name)
         if isinstance(a, Pruner):
             descriptor.pruner()

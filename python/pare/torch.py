@@ -46,8 +46,6 @@ def state_dict(model: Model, module: Any = None) -> Dict[str, Any]:
     return {n: torch.from_numpy(model[n].copy()) for n in wanted}
 
 
-
-
 def _resize(module: Any, weight: Any) -> None:
     """Set the channel counts of a layer to those of its new weight."""
     kind = type(module).__name__
@@ -73,26 +71,26 @@ def update_module(model: Model, module: Any) -> Any:
     if module is None:
         raise Error("the model was not made from a torch.nn.Module; pass one")
     names = set(model.tensors())
-    changed = []
-    with torch.no_grad():
-        for prefix, layer in module.named_modules():
-            for key, old in list(layer._parameters.items()) + list(layer._buffers.items()):
-                name = "%s.%s" % (prefix, key) if prefix else key
-                if old is None or name not in names:
-                    continue
-                value = torch.from_numpy(model[name].copy()).to(old.dtype)
-                if value.shape == old.shape:
-                    old.copy_(value)
-                    continue
-                changed.append(name)
-                if key == "weight":
-                    _resize(layer, value)
-                if key in layer._parameters:
-                    layer._parameters[key] = torch.nn.Parameter(value, old.requires_grad)
-                else:
-                    layer._buffers[key] = value
-        lost = [n for n, p in module.named_parameters() if n not in names]
-    if changed and lost:
+    found = []
+    for prefix, layer in module.named_modules():
+        for key, old in list(layer._parameters.items()) + list(layer._buffers.items()):
+            name = "%s.%s" % (prefix, key) if prefix else key
+            if old is not None and name in names:
+                found.append((layer, key, old, torch.from_numpy(model[name].copy()).to(old.dtype)))
+    lost = [n for n, p in module.named_parameters() if n not in names]
+    changed = [layer for layer, key, old, value in found if value.shape != old.shape]
+    if changed and lost:                         # before anything is changed
         raise Error("'%s' has no counterpart in the model, so the smaller network cannot be rebuilt in this "
                     "module; use pare.torch.state_dict(model)" % lost[0], "UNSUPPORTED")
+    with torch.no_grad():
+        for layer, key, old, value in found:
+            if value.shape == old.shape:
+                old.copy_(value)
+                continue
+            if key == "weight":
+                _resize(layer, value)
+            if key in layer._parameters:
+                layer._parameters[key] = torch.nn.Parameter(value, old.requires_grad)
+            else:
+                layer._buffers[key] = value
     return module

@@ -252,6 +252,59 @@ class Models(Folder):
             self.assertIn("return [][3]", traceback.format_exc())
         pare.prune(self.model, "l1", sparsity=0.5, progress=False)       # nothing stays pending
 
+    def test_class_with_the_name_of_a_built_in_pruner(self):
+        class L1(Filters):
+            "Keep all filters the same: the first ones are removed."
+            def score(self, layer):
+                return np.ones(layer.units)
+
+        got = pare.prune(self.model, L1, sparsity=0.5, progress=False)["conv2.weight"]
+        np.testing.assert_array_equal(np.flatnonzero((got != 0).any(axis=(1, 2, 3))), np.arange(25, 50))
+
+    def test_exceptions_of_every_callback_have_their_traceback(self):
+        config = [{"quant_types": ["weight", "output"], "quant_bits": 8, "quant_dtype": "int", "op_types": ["Conv2d"]}]
+
+        def fails(*arguments):
+            return 1 / 0
+
+        def train(**methods):
+            kind = pare.Quantizer if any(k in methods for k in ("quantize_weight", "quantize_output", "backward")) else pare.Pruner
+            base = {"granularity": "out_channel", "score": lambda self, layer: np.ones(layer.units)}
+            if kind is pare.Quantizer:
+                base = {"quantize_weight": lambda self, layer, w: w, "quantize_output": lambda self, layer, x: x}
+            algorithm = type("Fails", (kind,), {**base, **methods})
+            keep = {"quantizer": algorithm, "config": config} if kind is pare.Quantizer else {
+                "pruner": algorithm, "config": [{"sparsity": 0.5, "op_types": ["Conv2d"]}]}
+            model = self.model.copy()
+            training = pare.Training(model, digits(), epochs=1, threads=1, progress=False)
+            c = pare.Compression(model, **keep)
+            c.follow(training)
+            c.compress(progress=False)
+            training.run()
+
+        def collector():
+            c = pare.Compression(self.model.copy(), pruner="l1", config=[{"sparsity": 0.5, "op_types": ["Conv2d"]}])
+            training = pare.Training(c.model, digits(), epochs=1, threads=1, progress=False)
+            c.follow(training)
+            c.add_collector(fails)
+            c.compress(progress=False)
+            training.run()
+
+        cases = {h: (lambda h=h: train(**{h: fails})) for h in (
+            "start", "on_epoch", "before_step", "on_step", "loss", "calc_mask", "quantize_weight", "quantize_output", "backward")}
+        cases["collector"] = collector
+        cases["progress"] = lambda: self.model.copy().train(digits(), epochs=1, threads=1, progress=fails)
+        cases["end of an epoch"] = lambda: self.model.copy().train(digits(), epochs=1, threads=1, progress=False, on_epoch=fails)
+        cases["data"] = lambda: self.model.evaluate((fails() for _ in range(3)), progress=False)
+        for name, run in cases.items():
+            with self.subTest(name):
+                try:
+                    run()
+                    self.fail("no exception")
+                except ZeroDivisionError:
+                    self.assertIn("return 1 / 0", traceback.format_exc())
+        self.model.evaluate(digits("test"), progress=False)              # nothing stays pending
+
     def test_python_quantizer_trains(self):
         class Largest(pare.Quantizer):
             "Scale by the largest magnitude."
@@ -365,6 +418,40 @@ class Torch(Folder):
         self.assertEqual(net.bn1.num_features, 4)
         x = torch.rand(3, 1, 8, 8)
         np.testing.assert_allclose(net(x).detach().numpy(), small.run(x)["output"], atol=1e-4)
+
+    def test_smaller_depthwise_convolution_is_rebuilt(self):
+        layers = torch.nn
+        net = layers.Sequential(layers.Conv2d(1, 16, 3, padding=1), layers.BatchNorm2d(16), layers.ReLU6(),
+                                layers.Conv2d(16, 16, 3, padding=1, groups=16), layers.BatchNorm2d(16), layers.ReLU6(),
+                                layers.Conv2d(16, 8, 1), layers.AdaptiveAvgPool2d(1), layers.Flatten(), layers.Linear(8, 10)).eval()
+        small = pare.prune(pare.load(net, torch.rand(1, 1, 8, 8)), "l1", sparsity=0.5, speedup=True, progress=False)
+        small.to_torch(net)
+        self.assertEqual((net[3].groups, net[3].in_channels, net[6].in_channels), (8, 8, 8))
+        x = torch.rand(3, 1, 8, 8)
+        np.testing.assert_allclose(net(x).detach().numpy(), small.run(x)["output"], atol=1e-5)
+        self.assertEqual(net(x).shape, (3, 10))
+        net(x).sum().backward()                      # it can be trained
+        self.assertEqual(net[3].weight.grad.shape, net[3].weight.shape)
+
+    def test_module_that_cannot_be_rebuilt_stays_as_it_is(self):
+        class Product(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv1, self.conv2 = torch.nn.Conv2d(1, 8, 3), torch.nn.Conv2d(8, 8, 3)
+                self.unused = torch.nn.Parameter(torch.ones(8))
+
+            def forward(self, x):
+                return self.conv2(torch.relu(self.conv1(x)))
+
+        net = Product().eval()
+        before = {k: v.clone() for k, v in net.state_dict().items()}
+        small = pare.prune(pare.load(net, torch.rand(1, 1, 8, 8)), "l1", sparsity=0.5, speedup=True, progress=False,
+                           config=[{"sparsity": 0.5, "op_names": ["conv1"]}])
+        with self.assertRaisesRegex(pare.Error, "'unused' has no counterpart"):
+            small.to_torch(net)
+        for key, value in net.state_dict().items():
+            self.assertTrue(torch.equal(value, before[key]), key)
+        self.assertEqual(pare.torch.state_dict(small)["conv1.weight"].shape[0], 4)
 
     def test_module_without_example_is_an_error(self):
         with self.assertRaisesRegex(pare.Error, "needs an example of its inputs"):

@@ -155,6 +155,24 @@ class OnModel(Folder):
         nni.apply_compression_results(other, "mask.npz")
         np.testing.assert_array_equal(other["conv2.weight"], model["conv2.weight"])
 
+    @unittest.skipUnless(torch, "needs PyTorch")
+    def test_weights_of_a_model_are_torch_tensors_on_its_memory(self):
+        class MyMasker(nni.WeightMasker):
+            def calc_mask(self, sparsity, wrapper, wrapper_idx=None):
+                w = wrapper.module.weight
+                assert isinstance(w, torch.Tensor) and w.data_ptr() == wrapper.layer.weight.ctypes.data
+                threshold = torch.topk(w.abs().view(-1), int(w.numel() * sparsity), largest=False)[0].max()
+                return {"weight_mask": torch.gt(w.abs(), threshold).type_as(w)}
+
+        class MyPruner(nni.OneshotPruner):
+            masker = MyMasker
+
+        model = lenet()
+        MyPruner(model, [{"sparsity": 0.5, "op_types": ["default"]}]).compress()
+        expected = pare.prune(lenet(), "level", config=[{"sparsity": 0.5, "op_types": ["default"]}], progress=False)
+        for layer in model.layers:
+            np.testing.assert_array_equal(model[layer.weight], expected[layer.weight])
+
     def test_training_with_collector_and_custom_quantizer(self):
         calls = {"w": 0, "b": 0, "c": 0}
 

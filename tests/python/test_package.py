@@ -45,6 +45,13 @@ class Package(Folder):
         control = subprocess.run(["dpkg-deb", "-f", deb, "Depends"], capture_output=True, text=True).stdout
         self.assertIn("python3-numpy", control)
 
+    def test_submodules_are_imported_when_they_are_used(self):
+        code = ("import sys, pare\nassert not {'torch', 'pare.nni', 'pare.torch'} & set(sys.modules)\n"
+                "print(pare.torch.__name__, pare.nni.__name__)\ntry:\n    pare.nothing\nexcept AttributeError as e:\n    print(e)\n")
+        r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={
+            **os.environ, "PARE_LIBRARY": os.path.abspath(lib._name), "PYTHONPATH": os.path.join(ROOT, "python")})
+        self.assertEqual(r.stdout, "pare.torch pare.nni\nmodule 'pare' has no attribute 'nothing'\n", r.stderr)
+
     def test_sources_need_no_newer_python_than_3_9(self):
         import ast
         for folder, _, names in os.walk(os.path.join(ROOT, "python")):
