@@ -48,6 +48,12 @@ struct pare_compress_budget_opts {
     const char *work;  /* folder for what an interrupted search has found, made if it is missing;
                          * NULL: none */
     bool resume;       /* take from `work` what a search with the same settings has found */
+    const char *sensitivity; /* errors of channels and formats: "fisher", second-order estimates;
+                              * "loss", these scaled to real losses of each group alone; "noise",
+                              * the same with the noise of outputs; NULL: loss */
+    double search_seconds;   /* of scoring candidates by their real loss, at most; 0: a number of
+                              * candidates that depends on the model, so that equal tables of times
+                              * give equal models; below 0: none */
 };
 
 enum pare_budget_kind {

@@ -680,7 +680,8 @@ pare_compress_budget_opts._fields_ = [("size", c_size_t), ("budget", c_char_p),
     ("threads", c_int), ("seed", c_uint64), ("table", c_char_p), ("cache", c_char_p),
     ("seconds", c_double), ("progress", pare_progress_fn), ("user", c_void_p),
     ("say", CFUNCTYPE(None, c_void_p, c_char_p)), ("runner", c_char_p), ("dry_run", c_bool),
-    ("class_drop", c_double), ("confidence", c_double), ("work", c_char_p), ("resume", c_bool)]
+    ("class_drop", c_double), ("confidence", c_double), ("work", c_char_p), ("resume", c_bool),
+    ("sensitivity", c_char_p), ("search_seconds", c_double)]
 
 pare_budget_cost._fields_ = [("before", c_double), ("after", c_double), ("predicted", c_double),
     ("limit", c_double)]

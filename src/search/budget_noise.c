@@ -62,6 +62,19 @@ static int read_steps(struct noise *w, const struct pare_model *m, struct pare_e
     return 0;
 }
 
+/* What the whole model in int8 really loses. */
+static int measure_rounded(struct pare_budget_search *s, const struct pare_model *rounded,
+                           struct pare_err *err)
+{
+    struct pare_output_distance d;
+    struct pare_held_out h;
+
+    pare_budget_score_items(s, &h);
+    PARE_TRY(pare_held_out_compare(&h, rounded, &d, err));
+    s->rounded = pare_budget_loss(s, &d);
+    return 0;
+}
+
 /* Calibrate the whole model. */
 static int find_steps(struct noise *w, struct pare_err *err)
 {
@@ -83,6 +96,8 @@ static int find_steps(struct noise *w, struct pare_err *err)
     rc = pare_quantize(copy, &q, &rounded, NULL, err);
     if (!rc)
         rc = read_steps(w, rounded, err);
+    if (!rc)
+        rc = measure_rounded(w->s, rounded, err);
     pare_model_free(rounded);
     pare_model_free(copy);
     return rc;

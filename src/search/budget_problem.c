@@ -89,7 +89,9 @@ static void fill_group(const struct build *b, int g, double *error, double *cost
     (void)cost;
     for (int k = 0; k < group->n_choices; k++)
         if (group->choice[k] == b->count[g])
-            *error = b->s->error[g][k];
+            *error = b->s->pinned && b->s->pinned[g] && b->s->pinned[g] != b->count[g]
+                         ? INFINITY
+                         : b->s->error[g][k] * (b->s->times ? b->s->times[g] : 1);
 }
 
 static void fill_layer(const struct build *b, int l, double *error, double *cost)
@@ -103,7 +105,8 @@ static void fill_layer(const struct build *b, int l, double *error, double *cost
     cost[PARE_BUDGET_SIZE] = pare_cost_bytes(b->t, l, in, out, f);
     cost[PARE_BUDGET_MACS] = pare_cost_macs(b->t, l, in, out);
     if (f == PARE_COST_INT8) /* rows are independent, and so are the errors of their weights */
-        *error = b->s->noise[l] * (double)(in * out) / (double)(x->cin * x->cout);
+        *error = b->s->noise[l] * (double)(in * out) / (double)(x->cin * x->cout) *
+                 (b->s->times ? b->s->times[b->t->n_groups + l] : 1);
 }
 
 /* After layer l, whose k-th consumer has another format. */
@@ -211,7 +214,8 @@ static int solve(struct build *b, const double *limit, struct pare_assignment *x
     p.fixed[PARE_BUDGET_LATENCY] = t->fixed;
     p.fixed[PARE_BUDGET_SIZE] = t->bytes_fixed;
     memcpy(p.limit, limit, sizeof(p.limit));
-    PARE_TRY(pare_alloc_solve(&p, b->s->o->solver, b->a, choice, r, err));
+    PARE_TRY(
+        pare_alloc_solve(&p, b->s->solver ? b->s->solver : b->s->o->solver, b->a, choice, r, err));
     for (int g = 0; g < t->n_groups; g++)
         x->count[g] = count_of(&t->group[g], choice[g]);
     for (int l = 0; l < t->n_layers; l++)

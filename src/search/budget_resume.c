@@ -24,11 +24,13 @@ int pare_budget_resume(struct pare_budget_search *s, struct pare_err *err)
     PARE_TRY(pare_model_pack(s->model, s->arena, &bytes, &len, err));
     key[0] = pare_hash(bytes, len);
     pare_rewind(s->arena, mark);
-    snprintf(text, sizeof(text), "%.200s|%g|%g|%g|%.60s|%.40s|%lld|%.200s|%lld|%d|%llu|%.300s|%lld",
+    snprintf(text, sizeof(text),
+             "%.200s|%g|%g|%g|%.60s|%.40s|%lld|%.200s|%lld|%d|%llu|%.300s|%lld|%.20s|%g",
              o->budget ? o->budget : "", o->max_drop, o->class_drop, o->confidence,
              o->methods ? o->methods : "", o->solver ? o->solver : "", (long long)o->finetune,
              o->train ? o->train : "", (long long)o->batch, o->threads, (unsigned long long)o->seed,
-             o->table ? o->table : "", (long long)o->data->n);
+             o->table ? o->table : "", (long long)o->data->n, o->sensitivity ? o->sensitivity : "",
+             o->search_seconds);
     key[1] = pare_hash(text, strlen(text));
     return pare_journal_open(&s->journal, o->work, pare_hash(key, sizeof(key)), o->resume, err);
 }
@@ -42,7 +44,8 @@ int pare_budget_errors(struct pare_budget_search *s, struct pare_err *err)
     bool known;
 
     PARE_TRY(pare_budget_errors_open(s, err));
-    n += (size_t)s->units.n;
+    n += (size_t)s->units.n + 1;
+    s->rounded = -1;
     x = pare_alloc(s->arena, n + 1, sizeof(*x));
     if (!x)
         return pare_no_memory(err, "for a search");
@@ -61,5 +64,9 @@ int pare_budget_errors(struct pare_budget_search *s, struct pare_err *err)
             s->units.rank[i] = (int64_t)x[at];
         else
             x[at] = (double)s->units.rank[i];
+    if (known)
+        s->rounded = x[at];
+    else
+        x[at] = s->rounded;
     return known ? 0 : pare_journal_add(&s->journal, x, (int)n, err);
 }

@@ -7,7 +7,8 @@
  *     budget_model.c    the real model of an assignment: removed, repaired, trained, rounded
  *     budget_journal.c  results of an interrupted search
  *     budget_resume.c   what the journal has of it
- *     compress_budget.c the search
+ *     budget_score.c    real losses of assignments
+ *     budget_run.h      the search
  */
 #ifndef PARE_SEARCH_BUDGET_SEARCH_H
 #define PARE_SEARCH_BUDGET_SEARCH_H
@@ -17,6 +18,8 @@
 #include "budget_journal.h"
 #include "cost_table.h"
 #include "solver.h"
+
+#include "../compress/held_out.h"
 
 /* A limit is a part of the original's cost, or absolute (part 0); infinite: none. */
 struct pare_budget_limits {
@@ -46,6 +49,12 @@ struct pare_budget_search {
     struct pare_cost_units units; /* of the original; ranks are by importance: 0 is kept longest */
     double **error;               /* by group, by its choices: the expected increase of the loss */
     double *noise;                /* by layer: the expected increase of the loss by int8 */
+    double rounded; /* the real increase with all layers in int8; negative: not known */
+
+    /* For pare_budget_solve(); NULL: 1, free. */
+    const double *times;   /* coefficients of the errors of groups, then of the noise of layers */
+    const int64_t *pinned; /* by group: the count that it must have; 0: free */
+    const char *solver;    /* instead of the options' */
 };
 
 /* Make units, error and noise, of which nothing is known; fill the first two; the last. */
@@ -60,6 +69,22 @@ int pare_budget_errors(struct pare_budget_search *s, struct pare_err *err);
 /* The assignment with the least error within limits. */
 int pare_budget_solve(const struct pare_budget_search *s, const double limit[PARE_BUDGET_KINDS],
                       struct pare_assignment *x, struct pare_alloc_result *r, struct pare_err *err);
+
+/* What a model loses, in the unit of the option `sensitivity`: the Kullback-Leibler divergence of
+ * class probabilities from the original's, or the noise of outputs. */
+double pare_budget_loss(const struct pare_budget_search *s, const struct pare_output_distance *d);
+
+/* The items that losses are measured on: not the held-out ones, and nothing is fitted to them. */
+void pare_budget_score_items(const struct pare_budget_search *s, struct pare_held_out *h);
+
+/* The real loss of an assignment: channels are removed and the rest is repaired quickly; int8 adds
+ * its expected noise, scaled to what the loss of the whole model in int8 is. */
+int pare_budget_score(struct pare_budget_search *s, const struct pare_assignment *x, double *score,
+                      struct pare_err *err);
+
+/* Unless the option `sensitivity` is fisher: scale errors of groups and noise of layers to real
+ * losses, of each group alone at up to `points` counts. */
+int pare_budget_losses(struct pare_budget_search *s, int points, struct pare_err *err);
 
 /* The real model; epochs 0: not trained.  With a folder of the journal, it is kept there. */
 int pare_budget_build(struct pare_budget_search *s, const struct pare_assignment *x, int64_t epochs,

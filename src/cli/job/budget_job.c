@@ -18,8 +18,9 @@
 #include "../../plan/tune/tune_cache.h"
 #include "../../train/train_options.h"
 
-#define LEAST_PART 0.02 /* of the latency, that the front ends at */
-#define ABOVE_LEAST 1.1 /* of the smallest model's latency */
+#define TABLE_SECONDS 60 /* of measuring times of layers, at most */
+#define LEAST_PART 0.02  /* of the latency, that the front ends at */
+#define ABOVE_LEAST 1.1  /* of the smallest model's latency */
 
 struct run {
     struct pare_cli *c;
@@ -77,12 +78,17 @@ static int search(struct run *w, const char *budget, bool dry_run,
                                            .methods = j->methods,
                                            .solver = j->solver,
                                            .finetune = j->finetune,
+                                           .train = j->train,
                                            .batch = j->batch,
                                            .threads = (int)j->threads,
                                            .seed = (uint64_t)j->seed,
                                            .table = j->table,
                                            .cache = pare_cache_folder(w->c->arena),
-                                           .seconds = j->search_time,
+                                           .seconds = j->search_time > 0
+                                                          ? fmin(j->search_time, TABLE_SECONDS)
+                                                          : TABLE_SECONDS,
+                                           .search_seconds = j->search_time,
+                                           .sensitivity = j->sensitivity,
                                            .progress = show,
                                            .user = w,
                                            .say = say,

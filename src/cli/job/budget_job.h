@@ -10,7 +10,8 @@ struct pare_budget_job {
     struct pare_strs budget;
     const char *preset, *preset_budget; /* NULL: none */
     bool labeled_drop;                  /* max_drop holds if there are labels */
-    const char *methods, *solver, *table;
+    const char *methods, *solver, *table, *sensitivity;
+    const char *train;         /* options of the training, "lr=0.001 batch=128"; NULL: none */
     const char *what, *runner; /* --for: pare, ort; NULL: node with onnxruntime-node */
     double max_drop;           /* in points; below 0: no bound */
     int64_t finetune, batch, threads, seed;

@@ -25,6 +25,10 @@ const struct pare_opt pare_compress_options[] = {
               NULL),
     PARE_INT("finetune", AT(b.finetune), "with --budget: epochs of distillation from MODEL", 0, 0,
              1e6),
+    PARE_TEXT("train", AT(b.train), "OPTIONS",
+              "with --finetune: options of 'pare train' as \"lr=0.01 precision=bf16\"; --flip and "
+              "--pad N augment the data",
+              NULL),
     PARE_INT("batch", AT(b.batch), "with --budget: items of a measured run", 1, 1, 1e6),
     PARE_FLOAT("class-drop", AT(b.class_drop),
                "with --budget: percentage points that the accuracy of each class may lose "
@@ -35,7 +39,13 @@ const struct pare_opt pare_compress_options[] = {
                "confidence bounds (default: what held-out items lose decides)",
                0, 0, 0.9999),
     PARE_FLOAT("search-time", AT(b.search_time),
-               "with --budget: seconds for measuring times of layers, at most", 60, 1, 1e6),
+               "with --budget: score candidates for X seconds, and measure times of layers for at "
+               "most X; 0: a number of candidates that depends on the model, and 60 s",
+               0, 0, 1e6),
+    PARE_CHOICE("sensitivity", AT(b.sensitivity),
+                "with --budget: expected errors of channels and formats: second-order estimates, "
+                "these scaled to real losses of each group, or to the noise of outputs",
+                "loss", "fisher|loss|noise"),
     PARE_TEXT("table", AT(b.table), "FILE",
               "with --budget: times of layers as JSON lines, perhaps of another device", NULL),
     PARE_CHOICE("for", AT(b.what),
