@@ -88,6 +88,9 @@ struct pare_compress_budget_report {
 
     struct pare_paired paired; /* on the held-out items; n is 0: no class labels */
     struct pare_paired final;  /* on `valid`, else the held-out items again; with confidence 0.95 */
+    double cpu_share; /* part of the time in which measuring the result had the processor: far below
+                       * 1, other programs were running and its latency is unreliable; 0: not
+                       * measured here */
 };
 
 /* The nearest model is returned even if the report says that a limit or the bound is missed.

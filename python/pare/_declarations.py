@@ -693,7 +693,7 @@ pare_compress_budget_report._fields_ = [("cost", (pare_budget_cost * PARE_BUDGET
     ("layer", POINTER(pare_compressed_layer)), ("n_layers", c_int), ("before", pare_metrics),
     ("after", pare_metrics), ("held", c_int64), ("held_before", c_double), ("held_after", c_double),
     ("snr", c_double), ("divergence", c_double), ("rounds", c_int), ("budget_met", c_bool),
-    ("drop_met", c_bool), ("paired", pare_paired), ("final", pare_paired)]
+    ("drop_met", c_bool), ("paired", pare_paired), ("final", pare_paired), ("cpu_share", c_double)]
 
 pare_host._fields_ = [("size", c_size_t),
     ("load_plugin", CFUNCTYPE(c_int, c_void_p, c_void_p, c_char_p, POINTER(pare_err))),

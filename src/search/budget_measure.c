@@ -115,5 +115,6 @@ int pare_budget_race(struct pare_budget_run *w, const struct pare_model *m, doub
     PARE_TRY(w->s.o->runner ? pare_runner_race(&w->runner, m, seconds, r.us, err)
                             : pare_race_run(w->s.model, m, &r, err));
     *part = r.us[1] / r.us[0];
+    w->cpu_share = r.cpu_share;
     return pare_journal_add(&w->s.journal, part, 1, err);
 }

@@ -25,7 +25,8 @@ struct pare_budget_trial {
     struct pare_paired paired; /* the same; n is 0: none */
     struct pare_output_distance d;
     bool budget_met, drop_met;
-    bool feasible; /* the solver expects that the limits hold */
+    double cpu_share; /* while its latency was measured; 0: not known */
+    bool feasible;    /* the solver expects that the limits hold */
 };
 
 struct pare_budget_run {
@@ -35,6 +36,7 @@ struct pare_budget_run {
     double dense[PARE_BUDGET_KINDS]; /* costs of the original; latency in microseconds */
     double accuracy;                 /* of the original on the held-out items; -1: none */
     double start;
+    double cpu_share; /* of the last race; 0: none */
     struct pare_budget_trial best;
     struct pare_runner runner; /* with o->runner */
 };

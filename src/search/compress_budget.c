@@ -125,6 +125,7 @@ static int time_model(struct pare_budget_run *w, double limit, struct pare_budge
         part = fmin(part, again);
     }
     t->cost[PARE_BUDGET_LATENCY] = part * dense;
+    t->cpu_share = w->cpu_share;
     return 0;
 }
 
@@ -290,6 +291,7 @@ static int report(struct pare_budget_run *w, struct pare_err *err)
         r->budget_met &= w->best.cost[k] <= limit[k];
     r->drop_met = w->best.drop_met;
     r->paired = w->best.paired;
+    r->cpu_share = w->best.cpu_share;
     if (w->best.model && pare_budget_has_classes(w->s.o->valid ? w->s.o->valid : w->s.held))
         PARE_TRY(pare_compare_paired(w->best.model, w->s.model,
                                      w->s.o->valid ? w->s.o->valid : w->s.held,

@@ -2,6 +2,7 @@
 #include "model_race.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../base/arena.h"
 #include "../base/clock.h"
@@ -10,16 +11,18 @@
 #include "../tensor/tensor.h"
 
 #define WARM_UP 3
-#define MAX_RUNS 2000
+#define MAX_RUNS 6000
 #define MIN_RUNS 9
 #define BURST \
     4 /* runs of a model in a row; the first one, with the other's data in the caches, does
                 * not count */
+#define EXTENSIONS 4 /* of the time, while the two halves of the runs disagree */
+#define AGREE 1.05   /* factor between the ratios of the halves that counts as agreement */
 
 struct runner {
     struct pare_plan *plan[2];
     struct pare_tensor *in, *out;
-    double t[2][MAX_RUNS];
+    double t[2][MAX_RUNS], sorted[MAX_RUNS];
 };
 
 static int by_size(const void *a, const void *b)
@@ -58,26 +61,47 @@ static int run_one(struct runner *r, int i, double *t, struct pare_err *err)
     return 0;
 }
 
+static double low_percentile(struct runner *r, int i, int from, int n)
+{
+    memcpy(r->sorted, &r->t[i][from], (size_t)n * sizeof(double));
+    qsort(r->sorted, (size_t)n, sizeof(double), by_size);
+    return r->sorted[n / 10];
+}
+
+/* Do the first and the second half of the runs give the same ratio? */
+static bool is_stable(struct runner *r, int runs)
+{
+    int half = runs / 2;
+    double first = low_percentile(r, 1, 0, half) / low_percentile(r, 0, 0, half);
+    double second = low_percentile(r, 1, half, half) / low_percentile(r, 0, half, half);
+
+    return first < AGREE * second && second < AGREE * first;
+}
+
 static int run_alternately(struct runner *r, struct pare_race *o, struct pare_err *err)
 {
-    double ignored, start;
+    double ignored, start, wall, cpu;
+    int extended = 0;
 
     for (int i = 0; i < 2 * WARM_UP; i++)
         PARE_TRY(run_one(r, i % 2, &ignored, err));
-    start = pare_now();
+    start = wall = pare_now();
+    cpu = pare_thread_now();
     for (o->runs = 0; o->runs + BURST <= MAX_RUNS; o->runs += BURST - 1) {
-        if (o->runs >= MIN_RUNS && pare_now() - start >= o->seconds)
-            break;
+        if (o->runs >= MIN_RUNS && pare_now() - start >= o->seconds) {
+            if (extended++ >= EXTENSIONS || is_stable(r, o->runs))
+                break;
+            start = pare_now();
+        }
         for (int i = 0; i < 2; i++) {
             PARE_TRY(run_one(r, i, &ignored, err));
             for (int k = 0; k < BURST - 1; k++)
                 PARE_TRY(run_one(r, i, &r->t[i][o->runs + k], err));
         }
     }
-    for (int i = 0; i < 2; i++) {
-        qsort(r->t[i], (size_t)o->runs, sizeof(double), by_size);
-        o->us[i] = r->t[i][o->runs / 10] * 1e6;
-    }
+    o->cpu_share = (pare_thread_now() - cpu) / (pare_now() - wall);
+    for (int i = 0; i < 2; i++)
+        o->us[i] = low_percentile(r, i, 0, o->runs) * 1e6;
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "../../base/arena.h"
+#include "latency.h"
 
 static const char *const cost_names[PARE_BUDGET_KINDS] = { "latency", "size", "MACs" };
 static const char *const cost_keys[PARE_BUDGET_KINDS] = { "latency_us", "bytes", "macs" };
@@ -78,6 +79,8 @@ int pare_budget_print_model(const struct pare_budget_result *w, struct pare_err 
                              : "the nearest model; the budget would be missed");
         return 0;
     }
+    if (r->cpu_share > 0)
+        pare_busy_print(r->cpu_share);
     if (r->held_before >= 0)
         printf("accuracy on %lld held-out items: %.2f%% before, %.2f%% after\n", (long long)r->held,
                100 * r->held_before, 100 * r->held_after);
@@ -155,6 +158,8 @@ json_t *pare_budget_json(const struct pare_budget_result *w)
         json_object_set_new(all, "accuracy_before", json_real(r->before.top1));
         json_object_set_new(all, "accuracy_after", json_real(r->after.top1));
     }
+    if (r->cpu_share > 0)
+        json_object_set_new(all, "cpu_share", json_real(r->cpu_share));
     add_drop(all, "held_out_drop", &r->paired);
     add_drop(all, "final_drop", &r->final);
     return all;
