@@ -54,7 +54,7 @@ arm64_process = cli.progress faults.failing_allocations faults.failing_writes fa
 arm64_host = cli.omp_spin_count docs.custom_pruner docs.custom_quantizer docs.doc_rejects docs.minilm \
     faults.many_plugins install.consumer install.plugins install.static_root
 arm64_left_out = $(arm64_slow) $(arm64_x86) $(arm64_process) $(arm64_host)
-threaded = test_loader test_plan test_microbatch test_train test_threads test_winograd test_gemm_packed test_depthwise \
+threaded = test_loader test_plan test_microbatch test_train test_threads test_team test_winograd test_gemm_packed test_depthwise \
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 

@@ -11,7 +11,7 @@
 
 enum { MANY = 4 };
 
-/* Expects the same bytes with one thread and with many, and a step of this kernel. */
+/* Expects the same bytes with one thread and with many, and a step of this kernel (NULL: any). */
 static void check_threads(struct build *b, const struct pare_tensor *x, const char *kernel)
 {
     struct pare_model *m = build_model(b);
@@ -24,7 +24,7 @@ static void check_threads(struct build *b, const struct pare_tensor *x, const ch
 
         if (pare_plan_make(m, &o, &p, &err))
             fail_msg("%s", err.msg);
-        if (!has_kernel(p, kernel))
+        if (kernel && !has_kernel(p, kernel))
             fail_msg("the plan does not use %s", kernel);
         if (pare_plan_execute(p, x, &out, &err))
             fail_msg("%s", err.msg);
@@ -101,6 +101,66 @@ static void test_transposes(void **state)
         y = build_node(&b, "Transpose", NAMES(y), at_ints("perm", 4, kind ? last : swap));
         build_output(&b, y);
         check_threads(&b, &x, "transpose_tiles");
+    }
+}
+
+/* Convolutions by oneDNN, whose result is cut into images, channels or rows. */
+static void test_cut_convolutions(void **state)
+{
+    static const struct {
+        int64_t N, C, O, group, k, stride, size;
+    } cases[] = {
+        { 1, 256, 64, 1, 3, 2, 29 }, /* channels */
+        { 8, 256, 48, 1, 3, 2, 15 }, /* images */
+        { 1, 256, 16, 1, 5, 2, 29 }, /* one block of channels: not cut */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const int64_t in[] = { cases[i].N, cases[i].C, cases[i].size, cases[i].size };
+        const int64_t k = cases[i].k, filters[] = { cases[i].O, cases[i].C / cases[i].group, k, k };
+        struct pare_tensor x = random_tensor(4, in, 8), w = random_tensor(4, filters, 9);
+        struct build b = { .opset = 17 };
+        const char *y = build_input(&b, PARE_F32, 4, in);
+
+        y = build_node(&b, "Conv", NAMES(y, build_floats(&b, 4, filters, w.data)),
+                       CAT(at_ints("strides", 2, (int64_t[]){ cases[i].stride, cases[i].stride }),
+                           at_ints("pads", 4, (int64_t[]){ 1, 1, 1, 1 }),
+                           at_int("group", cases[i].group)));
+        build_output(&b, build_node(&b, "Relu", NAMES(y), NOTHING));
+        check_threads(&b, &x,
+                      cases[i].N > 1    ? NULL /* the plan may run micro-batches */
+                      : pare_has_onednn ? "conv_onednn"
+                                        : "conv_gemm");
+    }
+}
+
+static void test_cut_int8_convolutions(void **state)
+{
+    static const int64_t cases[][4] = {
+        /* batch, filter, stride, size */
+        { 1, 3, 2, 57 }, /* rows */
+        { 1, 1, 1, 29 }, /* rows of one element */
+        { 8, 5, 2, 31 }, /* images */
+        { 1, 7, 2, 12 }, /* few rows: not cut */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const int64_t *c = cases[i], pad = c[1] / 2, in[] = { c[0], 32, c[3], c[3] };
+        struct pare_mark m = pare_mark(pool);
+        const char *x, *w, *y;
+        struct rig g;
+
+        rig_begin(&g, 12);
+        x = dequantized_input(&g, PARE_U8, 7, 4, in);
+        w = quantized_weights(&g, 4, (int64_t[]){ 48, 32, c[1], c[1] }, 0, NULL);
+        y = build_node(&g.b, "Conv", NAMES(x, w),
+                       CAT(at_ints("strides", 2, (int64_t[]){ c[2], c[2] }),
+                           at_ints("pads", 4, (int64_t[]){ pad, pad, pad, pad })));
+        build_output(&g.b, quantize(&g, y, 0.5f, PARE_U8, 5));
+        check_threads(&g.b, &g.x, NULL);
+        pare_reset(pool, m);
     }
 }
 
@@ -190,6 +250,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_int8_kernels, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_transposes, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_cut_convolutions, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_cut_int8_convolutions, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_batched_matmul, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_sparse_row, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_balanced_ranking, make_pool, drop_pool),

@@ -13,6 +13,7 @@
 #include "gemm_packed.h"
 
 #include "../../base/simd.h"
+#include "../../base/team.h"
 
 #define ROWS 96
 #define COLUMNS 64 /* a multiple of the blocks */
@@ -143,30 +144,48 @@ static void multiply_rows(const struct pare_sgemm *p, int64_t from, int64_t to)
     }
 }
 
+struct job {
+    const struct pare_sgemm *p;
+    int block;
+    int64_t columns; /* tiles of a row of tiles */
+};
+
+static void few_rows(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++) {
+        int64_t end = (i + 1) * COLUMNS;
+
+        multiply_rows(j->p, i * COLUMNS, end < j->p->N ? end : j->p->N);
+    }
+}
+
+static void tiles(void *arg, int64_t from, int64_t to, int thread)
+{
+    const struct job *j = arg;
+
+    (void)thread;
+    for (int64_t i = from; i < to; i++)
+        multiply_tile(j->p, i / j->columns, i % j->columns, j->block);
+}
+
 void pare_sgemm_packed(const struct pare_sgemm *p, int block)
 {
     const int64_t full = p->N / block * block, size = p->M * p->N * p->K;
     const int64_t rows = (p->M + ROWS - 1) / ROWS,
                   columns = (full + COLUMNS - 1) / COLUMNS + (full < p->N);
-    const bool parallel = size > SMALL && !omp_in_parallel();
+    const int threads = size > SMALL && !omp_in_parallel() ? omp_get_max_threads() : 1;
+    struct job j = { p, block, columns };
 
     if (p->M <= 0 || p->N <= 0)
         return;
     for (int64_t m = 0; m < p->M && p->K <= 0 && !p->add; m++)
         memset(p->c + m * p->ldc, 0, (size_t)p->N * sizeof(*p->c));
     if (p->M <= FEW && !p->ta) {
-        int64_t parts = (p->N + COLUMNS - 1) / COLUMNS;
-
-#pragma omp parallel for if (parallel)
-        for (int64_t i = 0; i < parts; i++) {
-            int64_t end = (i + 1) * COLUMNS;
-
-            multiply_rows(p, i * COLUMNS, end < p->N ? end : p->N);
-        }
+        pare_parallel(threads, (p->N + COLUMNS - 1) / COLUMNS, few_rows, &j);
         return;
     }
-#pragma omp parallel for collapse(2) if (parallel)
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++)
-            multiply_tile(p, i, j, block);
+    pare_parallel(threads, rows * columns, tiles, &j);
 }

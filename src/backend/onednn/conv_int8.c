@@ -21,10 +21,28 @@ struct rows {
     int64_t first, n, above, below; /* above, below: padding */
 };
 
-static struct rows input_rows(const struct pare_int8_conv *c, const struct pare_conv_part *t)
+/* The shapes of input and result; of 1x1 filters as single columns, which have more rows to cut. */
+static void shapes_of(const struct pare_int8_conv *c, struct pare_tensor *x, struct pare_tensor *y)
 {
     const struct pare_window *w = &c->win;
-    const int64_t size = c->shape.dim[2], from = t->row * w->stride[0] - w->pad_begin[0];
+    bool single = true;
+
+    *x = c->shape;
+    *y = c->out->t;
+    for (int i = 0; i < w->nd; i++)
+        single &= w->kernel[i] == 1 && w->stride[i] == 1 && w->in[i] == w->out[i];
+    for (int i = 3; i < x->rank && single; i++) {
+        x->dim[2] *= x->dim[i];
+        y->dim[2] *= y->dim[i];
+        x->dim[i] = y->dim[i] = 1;
+    }
+}
+
+static struct rows input_rows(const struct pare_int8_conv *c, const struct pare_conv_part *t,
+                              int64_t size)
+{
+    const struct pare_window *w = &c->win;
+    const int64_t from = t->row * w->stride[0] - w->pad_begin[0];
     const int64_t to = (t->row + t->rows - 1) * w->stride[0] - w->pad_begin[0] +
                        (w->kernel[0] - 1) * w->dilation[0] + 1;
     struct rows r = { .first = from > 0 ? from : 0, .above = from < 0 ? -from : 0 };
@@ -82,8 +100,7 @@ static bool describe(const struct pare_match *v, const struct conv_int8 *s,
                      struct pare_conv_part *t)
 {
     const struct pare_int8_conv *c = &s->c;
-    struct pare_tensor w = pare_conv_weight(&c->w.v->t, c->win.group), x = c->shape, y = c->out->t;
-    const bool cut = t->rows < y.dim[2];
+    struct pare_tensor w = pare_conv_weight(&c->w.v->t, c->win.group), x, y;
     dnnl_dims_t dims = { 0 }, channels = { c->w.channels };
     dnnl_memory_desc_t src, dst, wei, bias;
     dnnl_primitive_attr_t attr = NULL;
@@ -93,9 +110,13 @@ static bool describe(const struct pare_match *v, const struct conv_int8 *s,
 
     struct rows r;
 
+    bool cut;
+
+    shapes_of(c, &x, &y);
+    cut = t->rows < y.dim[2];
     x.dim[0] = y.dim[0] = t->images;
     if (cut) {
-        r = input_rows(c, t);
+        r = input_rows(c, t, x.dim[2]);
         x.dim[2] = r.n;
         y.dim[2] = t->rows;
     }
@@ -128,11 +149,12 @@ static bool describe(const struct pare_match *v, const struct conv_int8 *s,
 static bool cut_rows(const struct pare_match *v, struct conv_int8 *s)
 {
     struct pare_conv_parts *p = &s->parts;
-    const struct pare_tensor *y = &s->c.out->t;
+    struct pare_tensor x, y;
     bool ok = true;
     int threads;
 
-    if (!pare_conv_parts(p, v->backend, y, y->rank > 2 ? PARE_CUT_ROWS : PARE_CUT_NOT, 1) ||
+    shapes_of(&s->c, &x, &y);
+    if (!pare_conv_parts(p, v->backend, &y, y.rank > 2 ? PARE_CUT_ROWS : PARE_CUT_NOT, 1) ||
         p->n == 1)
         return false;
     threads = pare_conv_parts_begin(p);
@@ -150,6 +172,8 @@ static bool cut_rows(const struct pare_match *v, struct conv_int8 *s)
 
 static bool make_parts(const struct pare_match *v, struct conv_int8 *s)
 {
+    struct pare_tensor x, y;
+
     if (cut_rows(v, s))
         return true;
     pare_conv_parts_destroy(&s->parts);
@@ -157,8 +181,9 @@ static bool make_parts(const struct pare_match *v, struct conv_int8 *s)
                                          pare_alloc(v->backend->arena, 1, sizeof(*s->parts.part)) };
     if (!s->parts.part)
         return false;
-    s->parts.part[0].images = s->c.out->t.dim[0];
-    s->parts.part[0].rows = s->c.out->t.dim[2];
+    shapes_of(&s->c, &x, &y);
+    s->parts.part[0].images = y.dim[0];
+    s->parts.part[0].rows = y.dim[2];
     if (describe(v, s, &s->parts.part[0]))
         return true;
     pare_conv_parts_destroy(&s->parts);
@@ -254,18 +279,19 @@ static int conv_int8_init(struct pare_step *s, struct pare_backend *b, struct pa
 {
     struct conv_int8 *c = s->state;
 
-    const struct pare_tensor *x = &c->c.shape, *y = &c->c.out->t;
+    struct pare_tensor x, y;
 
+    shapes_of(&c->c, &x, &y);
     PARE_TRY(init_constants(s, b, err));
     for (int k = 0; k < c->parts.n; k++) {
         const struct pare_conv_part *t = &c->parts.part[k];
-        const size_t image[2] = { s->in_buf[0]->bytes / (size_t)x->dim[0],
-                                  s->out_buf[0]->bytes / (size_t)y->dim[0] };
+        const size_t image[2] = { s->in_buf[0]->bytes / (size_t)x.dim[0],
+                                  s->out_buf[0]->bytes / (size_t)y.dim[0] };
         size_t at[2] = { (size_t)t->image * image[0], (size_t)t->image * image[1] };
 
         if (t->row) {
-            at[0] += (size_t)input_rows(&c->c, t).first * (image[0] / (size_t)x->dim[2]);
-            at[1] += (size_t)t->row * (image[1] / (size_t)y->dim[2]);
+            at[0] += (size_t)input_rows(&c->c, t, x.dim[2]).first * (image[0] / (size_t)x.dim[2]);
+            at[1] += (size_t)t->row * (image[1] / (size_t)y.dim[2]);
         }
         PARE_TRY(pare_conv_part_init(&c->parts, k, s, b, at, err));
     }

@@ -11,7 +11,7 @@
 /* Do n units divide into shares of about the same size? */
 static bool divides(int64_t n, int threads)
 {
-    return n >= threads && (n + threads - 1) / threads * threads * 8 <= 9 * n;
+    return n >= threads && (n + threads - 1) / threads * threads * 7 <= 8 * n;
 }
 
 bool pare_conv_parts(struct pare_conv_parts *p, struct pare_backend *b, const struct pare_tensor *y,

@@ -10,6 +10,7 @@
 
 #include "../backend.h"
 #include "../fuse/int8_operands.h"
+#include "../../base/team.h"
 
 #define SOME 16384 /* elements that one thread converts */
 
@@ -64,14 +65,28 @@ static void clear_padding(const struct side *to, int64_t n, size_t size)
         memset(y + (size_t)(i * to->block + c % to->block) * size, 0, (size_t)(whole - c) * size);
 }
 
+struct job {
+    const struct side *from, *to;
+    size_t size;
+    bool add;
+};
+
+static void move_lines(void *arg, int64_t first, int64_t end, int thread)
+{
+    const struct job *j = arg;
+
+    (void)thread;
+    for (int64_t i = first; i < end; i++)
+        move_line(j->from, j->to, i / j->from->d.c, i % j->from->d.c, j->size, j->add);
+}
+
 static void convert(const struct side *from, const struct side *to, size_t size, bool add,
                     const struct pare_backend *b)
 {
     const int64_t lines = from->d.n * from->d.c;
+    struct job j = { from, to, size, add };
 
-#pragma omp parallel for num_threads(b->threads) if (lines * from->d.s > SOME)
-    for (int64_t i = 0; i < lines; i++)
-        move_line(from, to, i / from->d.c, i % from->d.c, size, add);
+    pare_parallel(lines * from->d.s > SOME ? b->threads : 1, lines, move_lines, &j);
     for (int64_t n = 0; n < to->d.n && to->block > 1 && !add; n++)
         clear_padding(to, n, size);
 }
