@@ -58,7 +58,7 @@ static void draw_loss(const struct run *r, const struct pare_batch *b)
         struct pare_rng rng;
 
         pare_rng_init(&rng, (uint64_t)(i < pare_batch_items(b) ? b->index[i] : i) + 1);
-        if (out->rank == 2 && n > 1)
+        if (out->rank == 2 && n > 1 && !r->s->outputs)
             draw_class(pare_f32(out) + i * n, n, &rng, grad + i * n);
         else
             for (int64_t k = 0; k < n; k++)
@@ -73,7 +73,7 @@ static int set_gradient(struct run *r, const struct pare_batch *b, struct pare_e
     double loss;
 
     r->scale = 1;
-    if (r->s->own || !b->y.data) {
+    if (r->s->own || r->s->outputs || !b->y.data) {
         draw_loss(r, b);
         return 0;
     }
@@ -311,7 +311,7 @@ int pare_fisher_collect(const struct pare_fisher_source *s, struct pare_arena *a
     int rc;
 
     PARE_TRY(pare_train_options_make(NULL, 0, false, a, &o, err));
-    if (s->data->y.data && !s->own)
+    if (s->data->y.data && !s->own && !s->outputs)
         PARE_TRY(pare_train_options_goal(o, s->model, s->data, err));
     o->trainer.threads = s->threads;
     rc = run_trainer(&r, o, err);
@@ -319,4 +319,9 @@ int pare_fisher_collect(const struct pare_fisher_source *s, struct pare_arena *a
     if (!rc)
         rc = finish(&r, err);
     return pare_at(err, rc, "Fisher information");
+}
+
+double pare_fisher_cost(const struct pare_fisher *f, int64_t o)
+{
+    return o < f->n && f->items > 0 ? 0.5 * f->f[o] * f->count / f->items : 0;
 }

@@ -28,6 +28,9 @@ struct pare_fisher_source {
     struct pare_data *data;
     int64_t items; /* at most, in all processes, which have whole batches */
     bool own;      /* ignore labels */
+    bool outputs;  /* ignore labels and class probabilities: L is a random sum of the outputs with
+                    * weights of variance 1, and F_o the mean square that a change of y_o causes in
+                    * all outputs */
     struct pare_dist *dist;
     int threads; /* 0: all cores */
 };
@@ -35,5 +38,9 @@ struct pare_fisher_source {
 /* One forward and one backward pass per batch. */
 int pare_fisher_collect(const struct pare_fisher_source *s, struct pare_arena *a,
                         struct pare_fisher *f, int n, struct pare_err *err);
+
+/* What the mean square of an error of output channel o costs an item: half of the Fisher
+ * information of all its positions. */
+double pare_fisher_cost(const struct pare_fisher *f, int64_t o);
 
 #endif

@@ -55,11 +55,36 @@ static const char *channel_mode(const struct pare_prune_job *j, const char *prun
     return errors ? "global_aware" : "dependency_aware";
 }
 
+/* Whether the pruner, or its base, ranks single weights by magnitude. */
+static bool ranks_magnitudes(const struct pare_prune_job *j, const char *pruner)
+{
+    const struct pare_algorithm *p;
+    struct pare_err err;
+
+    if (pare_find_pruner(j->o.registry, pruner, &p, &err))
+        return false;
+    if (p->flags & PARE_USES_BASE && pare_find_pruner(j->o.registry, base_of(j), &p, &err))
+        return false;
+    return p->pruner && p->flags & PARE_MAGNITUDE;
+}
+
+/* The mode if none is given; NULL: the pruner's.  A sparsity without a config_list is one of the
+ * whole model, so that weights of all layers are ranked together; in a config_list it is one of
+ * each layer, as in NNI. */
+static const char *default_mode(const struct pare_prune_job *j, const char *pruner)
+{
+    const char *mode = j->o.speedup ? channel_mode(j, pruner) : NULL;
+
+    if (mode)
+        return mode;
+    return !j->o.config && !j->o.rule && ranks_magnitudes(j, pruner) ? "global" : NULL;
+}
+
 /* All options in one list.  Channels are removed only where all layers that are coupled can spare
  * them: speedup ranks those together, and takes a base pruner that masks channels. */
 static int join_options(struct pare_prune_job *j, struct pare_err *err)
 {
-    const char *pruner = pare_prune_pruner(&j->o);
+    const char *pruner = pare_prune_pruner(&j->o), *mode;
     const struct pare_algorithm *p;
     struct pare_given *all, *set;
     int n;
@@ -75,8 +100,9 @@ static int join_options(struct pare_prune_job *j, struct pare_err *err)
     j->given = all;
     j->n_given = n;
     j->o.settings = NULL;
-    if (j->o.speedup && !given_text(all, n, "mode") && channel_mode(j, pruner))
-        all[j->n_given++] = (struct pare_given){ "mode", channel_mode(j, pruner) };
+    mode = given_text(all, n, "mode") ? NULL : default_mode(j, pruner);
+    if (mode)
+        all[j->n_given++] = (struct pare_given){ "mode", mode };
     return 0;
 }
 

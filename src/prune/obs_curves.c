@@ -18,7 +18,6 @@
 #include "obs_columns.h"
 
 #define WAVE_BYTES 768e6 /* Grams of the layers that read some sets */
-#define FISHER_ITEMS 512 /* for scale fisher */
 
 /* A layer that reads channels; it need not be wrapped. */
 struct reader {
@@ -158,13 +157,6 @@ static int list_columns(const struct job *j, const struct reader *r, struct pare
     return 0;
 }
 
-/* What the mean square of an output's error costs an item: half of the Fisher information of its
- * positions. */
-static double loss_per_square(const struct pare_fisher *f, int64_t o)
-{
-    return o < f->n && f->items > 0 ? 0.5 * f->f[o] * f->count / f->items : 0;
-}
-
 static int open_columns(const struct job *j, const struct reader *r, int64_t g,
                         struct pare_obs_columns *m, struct pare_arena *a, struct pare_err *err)
 {
@@ -179,7 +171,7 @@ static int open_columns(const struct job *j, const struct reader *r, int64_t g,
         double p = strcmp(j->o->scale, "row") ? power : h.output[i / h.k];
 
         if (r->fisher.f)
-            h.w[i] *= sqrt(loss_per_square(&r->fisher, g * h.rows + i / h.k));
+            h.w[i] *= sqrt(pare_fisher_cost(&r->fisher, g * h.rows + i / h.k));
         else
             h.w[i] *= !strcmp(j->o->scale, "none") ? 1 : p > 0 ? sqrt(1 / (p * (double)h.rows)) : 0;
     }
@@ -361,7 +353,8 @@ static int find_fisher(struct job *j, struct pare_err *err)
     struct pare_fisher *f = pare_alloc(j->a, (size_t)j->n_readers + 1, sizeof(*f));
     struct pare_fisher_source s = { .model = j->c->model,
                                     .data = j->c->data,
-                                    .items = FISHER_ITEMS,
+                                    .items = PARE_OBS_FISHER_ITEMS,
+                                    .outputs = !strcmp(j->o->scale, "outputs"),
                                     .dist = j->c->dist,
                                     .threads = j->c->threads };
 
@@ -389,7 +382,7 @@ static int all_curves(struct job *j, struct pare_obs_curves *v, struct pare_err 
     if (!j->group)
         return pare_no_memory(err, "for error curves");
     PARE_TRY(find_readers(j, err));
-    if (!strcmp(j->o->scale, "fisher") && j->n_readers)
+    if (pare_obs_by_fisher(j->o) && j->n_readers)
         PARE_TRY(find_fisher(j, err));
     PARE_TRY(open_curves(j, v, err));
     for (int from = 0, to; from < v->n; from = to) {

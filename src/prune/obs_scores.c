@@ -19,6 +19,7 @@
 struct job {
     const struct pare_input_gram *m;
     const struct pare_obs_options *o;
+    const struct pare_fisher *f; /* or NULL */
     struct pare_arena *a;
     struct pare_hessian *h;     /* by group of the convolution */
     int64_t block, parts, rows; /* rows of a unit; groups that it has rows of; rows of each */
@@ -100,8 +101,20 @@ static int open_groups(struct job *j, struct pare_err *err)
         for (int64_t r = 0; r < g->rows; r++)
             power += j->h[i].output[r] / (double)(g->groups * g->rows);
     }
-    j->scale = strcmp(j->o->scale, "layer") || !(power > 0) ? 1 : 1 / power;
+    j->scale = !strcmp(j->o->scale, "none") || !(power > 0) ? 1 : 1 / power;
     return 0;
+}
+
+/* The factor of the costs of a row. */
+static double scale_of(const struct job *j, int64_t group, int64_t row)
+{
+    double power = j->h[group].output[row];
+
+    if (j->f)
+        return pare_fisher_cost(j->f, group * j->m->gram.rows + row);
+    if (strcmp(j->o->scale, "row"))
+        return j->scale;
+    return power > 0 ? 1 / power : 0;
 }
 
 /* Inverses and weights of columns [from, from + k). */
@@ -119,12 +132,10 @@ static int open_span(struct job *j, struct pare_err *err)
                    (size_t)j->k * sizeof(*h));
         PARE_TRY(pare_hessian_invert(&part, NULL, j->threads, &raised, j->a, err));
         for (int64_t r = 0; r < g->rows; r++) {
-            double power = j->h[i].output[r], by = strcmp(j->o->scale, "row") ? j->scale
-                                                   : power > 0                ? 1 / power
-                                                                              : 0;
+            double by = sqrt(scale_of(j, i, r));
 
             for (int64_t c = 0; c < j->k; c++)
-                j->w[(i * g->rows + r) * j->k + c] = sqrt(by) * j->h[i].w[r * g->k + j->from + c];
+                j->w[(i * g->rows + r) * j->k + c] = by * j->h[i].w[r * g->k + j->from + c];
         }
     }
     return 0;
@@ -222,12 +233,18 @@ static int trace_all(struct job *j, struct pare_err *err)
     return 0;
 }
 
-int pare_obs_scores(const struct pare_input_gram *m, const struct pare_obs_options *o, float *score,
-                    struct pare_err *err)
+bool pare_obs_by_fisher(const struct pare_obs_options *o)
+{
+    return !strcmp(o->scale, "fisher") || !strcmp(o->scale, "outputs");
+}
+
+int pare_obs_scores(const struct pare_input_gram *m, const struct pare_obs_options *o,
+                    const struct pare_fisher *f, float *score, struct pare_err *err)
 {
     int threads = m->l->compression->threads;
     struct job j = { .m = m,
                      .o = o,
+                     .f = f,
                      .a = pare_arena_new(1 << 18),
                      .threads = threads > 0 ? threads : omp_get_max_threads(),
                      .score = score };

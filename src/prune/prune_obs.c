@@ -29,9 +29,10 @@ static const struct pare_opt opts[] = {
              "inputs whose correlations count together when single weights are ranked", 640, 1,
              1e6),
     PARE_CHOICE("scale", AT(scale),
-                "divide costs by the mean square of the layer's outputs, or of each output; "
-                "fisher: costs of channels are the expected increase of the loss",
-                "layer", "none|layer|row|fisher"),
+                "divide costs by the mean square of the layer's outputs, or of each output; or "
+                "multiply them by what they do to the loss (fisher) or to the model's outputs; "
+                "auto: outputs for single weights, else layer",
+                "auto", "auto|none|layer|row|fisher|outputs"),
     PARE_CHOICE("price", AT(price),
                 "divide costs of channels by the parameters or multiply-accumulates that they free",
                 "macs", "none|params|macs"),
@@ -49,8 +50,15 @@ static struct pare_tensor *scores(struct pare_layer *l, struct pare_err *err)
     return pare_layer_buffer(l, "obs", PARE_F32, 1, &pare_layer_units(l)->n, err);
 }
 
+/* Scores of single weights and blocks. */
+struct elements {
+    const struct pare_obs_options *o;
+    struct pare_fisher *f; /* by layer of the compression; or NULL */
+};
+
 static int score_layer(const struct pare_input_gram *m, void *user, struct pare_err *err)
 {
+    const struct elements *e = user;
     struct pare_tensor *b;
 
     if (pare_layer_by_channels(m->l))
@@ -59,7 +67,8 @@ static int score_layer(const struct pare_input_gram *m, void *user, struct pare_
     if (!b)
         return err->code;
     ((struct layer *)pare_layer_state(m->l))->ready = 1;
-    return pare_obs_scores(m, user, pare_f32_mut(b), err);
+    return pare_obs_scores(m, e->o, e->f ? &e->f[m->l - m->l->compression->layer] : NULL,
+                           pare_f32_mut(b), err);
 }
 
 /* What a group costs more than those before it is the score of its members, in equal parts. */
@@ -105,15 +114,72 @@ static int score_channels(struct pare_compression *c, struct pare_err *err)
     return rc;
 }
 
+static bool is_ranked(const struct pare_layer *l)
+{
+    return !pare_layer_by_channels(l) && !l->prune->follows;
+}
+
+/* Are single weights ranked, in all layers?  A pattern compares weights of one output only. */
+static bool ranks_weights(const struct pare_compression *c)
+{
+    bool all = true;
+
+    for (int i = 0; i < c->n_layers; i++)
+        if (is_ranked(&c->layer[i]))
+            all &= pare_units_single(&c->layer[i].prune->units) && !c->layer[i].prune->m;
+    return all;
+}
+
+/* The Fisher information of the outputs of all layers whose weights or blocks are ranked. */
+static int find_fisher(struct pare_compression *c, struct elements *e, struct pare_arena *a,
+                       struct pare_err *err)
+{
+    struct pare_fisher_source s = { .model = c->model,
+                                    .data = c->data,
+                                    .items = PARE_OBS_FISHER_ITEMS,
+                                    .outputs = strcmp(e->o->scale, "fisher") != 0,
+                                    .dist = c->dist,
+                                    .threads = c->threads };
+    struct pare_fisher *f = pare_alloc(a, (size_t)c->n_layers + 1, sizeof(*f));
+    int n = 0;
+
+    e->f = pare_alloc(a, (size_t)c->n_layers + 1, sizeof(*e->f));
+    if (!f || !e->f)
+        return pare_no_memory(err, "for Fisher information");
+    for (int i = 0; i < c->n_layers; i++)
+        if (is_ranked(&c->layer[i]))
+            f[n++].layer = &c->layer[i].info;
+    PARE_TRY(pare_fisher_collect(&s, a, f, n, err));
+    for (int i = 0, k = 0; i < c->n_layers; i++)
+        if (k < n && f[k].layer == &c->layer[i].info)
+            e->f[i] = f[k++];
+    return 0;
+}
+
 static int score_elements(struct pare_compression *c, struct pare_err *err)
 {
-    const struct pare_obs_options *o = pare_compression_conf(c);
+    struct elements e = { .o = pare_compression_conf(c) };
     struct pare_input_grams s = { .c = c,
-                                  .items = o->gram.items,
+                                  .items = e.o->gram.items,
                                   .each = score_layer,
-                                  .user = (void *)(uintptr_t)o };
+                                  .user = &e };
+    struct pare_arena *a = pare_arena_new(1 << 14);
+    int rc = a ? 0 : pare_no_memory(err, "for Fisher information");
 
-    return pare_input_grams(&s, err);
+    if (!rc && pare_obs_by_fisher(e.o)) {
+        rc = find_fisher(c, &e, a, err);
+    } else if (!rc && !strcmp(e.o->scale, "auto") && ranks_weights(c)) {
+        rc = find_fisher(c, &e, a, err);
+        if (rc == PARE_EUNSUPPORTED) { /* no backward pass */
+            rc = 0;
+            e.f = NULL;
+            *err = (struct pare_err){ 0 };
+        }
+    }
+    if (!rc)
+        rc = pare_input_grams(&s, err);
+    pare_arena_free(a);
+    return rc;
 }
 
 /* The first layer that is asked for scores all of its kind. */

@@ -198,6 +198,38 @@ static void test_without_labels_it_is_of_the_predictions(void **state)
     pare_model_free(m);
 }
 
+static void test_outputs_do_not_need_labels(void **state)
+{
+    struct pare_model *m = network();
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_gram g[2];
+    double first[2][MID > OUT ? MID : OUT];
+
+    (void)state;
+    assert_int_equal(layers_of(m, a, g), 2);
+    for (int with = 0; with < 2; with++) {
+        struct pare_fisher_source s = { .model = m,
+                                        .data = with ? data : plain,
+                                        .items = ITEMS,
+                                        .outputs = true,
+                                        .threads = 1 };
+        struct pare_fisher f[2] = { { .layer = g[0].layer }, { .layer = g[1].layer } };
+        double sum = 0;
+
+        ok(pare_fisher_collect(&s, a, f, 2, &err));
+        for (int64_t k = 0; k < OUT; k++)
+            sum += f[1].f[k] / OUT;
+        assert_true(fabs(sum - 1) < 0.35); /* 120 draws of variance 1 */
+        assert_true(fabs(pare_fisher_cost(&f[1], 0) - 0.5 * f[1].f[0]) < 1e-12);
+        for (int i = 0; i < 2 && !with; i++)
+            memcpy(first[i], f[i].f, (size_t)f[i].n * sizeof(double));
+        for (int i = 0; i < 2 && with; i++)
+            assert_memory_equal(first[i], f[i].f, (size_t)f[i].n * sizeof(double));
+    }
+    pare_arena_free(a);
+    pare_model_free(m);
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static void collect(struct pare_model *m, struct pare_arena *a, struct pare_gram *g,
@@ -322,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_it_is_the_mean_square_of_the_gradient),
         TEST(test_without_labels_it_is_of_the_predictions),
+        TEST(test_outputs_do_not_need_labels),
         TEST(test_files_hold_the_same_numbers),
         TEST(test_broken_files_are_errors),
         TEST(test_failing_allocations),
