@@ -148,11 +148,27 @@ static int open_quantizer(struct pare_model *m, const struct pare_compression_op
     return pare_compression_open(&pare_method_quant, m, co, g, c, err);
 }
 
+/* Scales of smoothed inputs make some weights of a row much larger than the others, which then are
+ * rounded to few levels: the data decides how. */
+#define SMOOTHED "rounding=gptq rounding_toward=layer rounding_passes=1"
+
+/* Settings of the preset; of preset int8 those for smoothed inputs. */
+static const char *preset_settings(const struct pare_quantize_job *j)
+{
+    const char *own = pare_preset_settings(j->o.preset);
+    const struct pare_preset *p;
+    struct pare_err err;
+
+    if (own || !j->smoothed || !j->o.preset || pare_find_preset(j->o.preset, &p, &err))
+        return own;
+    return p->quantizer && !strcmp(p->quantizer, "ptq") ? SMOOTHED : NULL;
+}
+
 /* The settings of the preset, then those that are given, unless these are about the same. */
 static int join_settings(const struct pare_quantize_job *j, const char **settings,
                          struct pare_err *err)
 {
-    const char *own = pare_preset_settings(j->o.preset), *end = own ? strchr(own, '=') : NULL;
+    const char *own = preset_settings(j), *end = own ? strchr(own, '=') : NULL;
     char name[64];
 
     *settings = j->o.settings;

@@ -3,10 +3,16 @@
  *     W x = (W S) (x / S),   s_j = max|x_j|^a / max|w_j|^(1 - a)
  *
  * With one range for the whole input, a channel with outliers leaves few levels to the others.  For
- * each input a is the one of 20 with the least expected error,
- *     step_x^2 sum_j s_j^2 |w_j|^2 + sum_rows step_w^2 sum_j E[x_j^2] / s_j^2,
- * and the input stays as it is unless that is well below the error without scales.  Layers that
- * read the same value share its scales.
+ * each input a is the one of 20 with the least expected error of the outputs,
+ *     step_x^2 / 12 sum_j s_j^2 |w_j|^2
+ *         + sum_rows (sum_j e_j m_j / s_j)^2 + sum_j e_j^2 v_j / s_j^2,
+ * e: rounding errors of the row's weights W S, m and v: means and variances of the inputs, which
+ * count as independent of each other.  The input stays as it is unless that is well below the error
+ * without scales.  Layers that read the same value share its scales.
+ *
+ * The means must not be left out: a row with one large weight has a large step, and all other
+ * weights of the row may become 0.  The sum of what they contribute on average is then missing in
+ * all positions.
  */
 #include "smooth.h"
 
@@ -31,9 +37,9 @@
 struct input {
     const struct pare_value *v;
     int64_t k;
-    double *lo, *hi, *power; /* (k) range and mean square of each channel */
-    double n;                /* positions */
-    double *s, *best;        /* (k) */
+    double *lo, *hi, *mean, *power; /* (k) range, mean and mean square of each channel */
+    double n;                       /* positions */
+    double *s, *best;               /* (k) */
 };
 
 struct smoother {
@@ -67,7 +73,7 @@ static int add_input(struct smoother *s, const struct pare_value *v, int64_t k,
                      struct pare_err *err)
 {
     struct input *in = &s->in[s->n];
-    double **room[] = { &in->lo, &in->hi, &in->power, &in->s, &in->best };
+    double **room[] = { &in->lo, &in->hi, &in->mean, &in->power, &in->s, &in->best };
 
     *in = (struct input){ .v = v, .k = k };
     for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++) {
@@ -124,6 +130,7 @@ static void observe(struct input *in, const struct pare_tensor *x)
                 continue;
             in->lo[j] = e < in->lo[j] ? e : in->lo[j];
             in->hi[j] = e > in->hi[j] ? e : in->hi[j];
+            in->mean[j] += e;
             in->power[j] += e * e;
         }
     in->n += (double)rows;
@@ -153,10 +160,13 @@ static int merge(const struct smoother *s, struct pare_err *err)
 
         PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_MIN, PARE_F64, in->lo, in->k, err));
         PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_MAX, PARE_F64, in->hi, in->k, err));
+        PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_SUM, PARE_F64, in->mean, in->k, err));
         PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_SUM, PARE_F64, in->power, in->k, err));
         PARE_TRY(pare_dist_merge(s->o->dist, PARE_MERGE_SUM, PARE_F64, &in->n, 1, err));
-        for (int64_t j = 0; j < in->k && in->n > 0; j++)
+        for (int64_t j = 0; j < in->k && in->n > 0; j++) {
+            in->mean[j] /= in->n;
             in->power[j] /= in->n;
+        }
     }
     return 0;
 }
@@ -226,33 +236,52 @@ static const float *weight_of(const struct pare_layer_info *l, int64_t *row, int
     return w->t.data ? w->t.data : w->raw;
 }
 
-/* Expected error of the outputs of a layer with scales s, in units of 1/12. */
+/* Squared error of an output whose row of weights, times the scales, is rounded in `bits`. */
+static double row_error(const struct input *in, const float *w, int64_t column, const double *by,
+                        int bits)
+{
+    double most = 0, step, mean = 0, rest = 0;
+
+    for (int64_t j = 0; j < in->k; j++) {
+        double v = fabs((double)w[j * column]) * by[j];
+
+        most = v > most ? v : most;
+    }
+    step = most / (ldexp(1, bits - 1) - 1);
+    if (!(step > 0))
+        return 0;
+    for (int64_t j = 0; j < in->k; j++) {
+        double v = (double)w[j * column] * by[j] / step, e = (rint(v) - v) * step / by[j];
+        double spread = in->power[j] - in->mean[j] * in->mean[j];
+
+        mean += e * in->mean[j];
+        rest += e * e * (spread > 0 ? spread : 0);
+    }
+    return mean * mean + rest;
+}
+
+/* Expected squared error of the outputs of a layer with scales s. */
 static double error_of(const struct smoother *s, const struct pare_layer_info *l,
                        const struct input *in, const double *by)
 {
     int64_t row, column, rows = pare_numel(&l->weight->t) / in->k;
     const float *w = weight_of(l, &row, &column);
-    double lo = 0, hi = 0, step, inputs = 0, weights = 0, power = 0;
+    double lo = 0, hi = 0, step, inputs = 0, weights = 0;
 
     for (int64_t j = 0; j < in->k; j++) {
         lo = in->lo[j] / by[j] < lo ? in->lo[j] / by[j] : lo;
         hi = in->hi[j] / by[j] > hi ? in->hi[j] / by[j] : hi;
-        power += in->power[j] / (by[j] * by[j]);
     }
     step = (hi - lo) / (ldexp(1, s->o->bits[1]) - 1);
     for (int64_t r = 0; r < rows; r++) {
-        double most = 0;
-
         for (int64_t j = 0; j < in->k; j++) {
-            double v = fabs((double)w[r * row + j * column]) * by[j];
+            double v = (double)w[r * row + j * column] * by[j];
 
-            most = v > most ? v : most;
             inputs += v * v;
         }
-        most /= ldexp(1, s->o->bits[0] - 1) - 1;
-        weights += most * most;
+        weights += row_error(in, w + r * row, column, by, s->o->bits[0]);
     }
-    return step * step * inputs + weights * power;
+    return step * step / 12 * inputs + weights;
 }
 
 static double error_of_input(const struct smoother *s, int i, const double *by)
