@@ -232,11 +232,26 @@ def load_llama(path):
 
 @torch.no_grad()
 def generate(m, n, length, seed):
-    """n sequences of tokens sampled from the model (temperature 0.9, top-p 0.95)."""
+    """n sequences of tokens sampled from the model (temperature 0.9, top-p 0.95).
+
+    Keys and values of earlier tokens are kept, so that each step computes one token."""
     g = torch.Generator().manual_seed(seed)
     ids = torch.ones(n, 1, dtype=torch.int64)
-    while ids.shape[1] < length:
-        p = (m(ids)[:, -1] / 0.9).softmax(-1)
+    kept = [None] * len(m.block)
+    for t in range(length - 1):
+        x = m.word(ids[:, t:])
+        for i, b in enumerate(m.block):
+            d = x.shape[2]
+            y = b.norm1(x)
+            q, k = (b.rotate(w(y), m.cos[t:t + 1], m.sin[t:t + 1]) for w in (b.wq, b.wk))
+            v = b.wv(y).view(n, 1, b.heads, d // b.heads).transpose(1, 2)
+            kept[i] = (k, v) if t == 0 else tuple(torch.cat(p, 2) for p in zip(kept[i], (k, v)))
+            score = torch.matmul(q, kept[i][0].transpose(2, 3)) / math.sqrt(d // b.heads)
+            y = torch.matmul(score.softmax(-1), kept[i][1]).transpose(1, 2).reshape(n, 1, d)
+            x = x + b.wo(y)
+            y = b.norm2(x)
+            x = x + b.w2(F.silu(b.w1(y)) * b.w3(y))
+        p = (F.linear(m.norm(x), m.word.weight)[:, -1] / 0.9).softmax(-1)
         top, at = p.sort(-1, descending=True)
         top[top.cumsum(-1) - top > 0.95] = 0
         ids = torch.cat([ids, at.gather(1, torch.multinomial(top, 1, generator=g))], 1)
@@ -245,11 +260,9 @@ def generate(m, n, length, seed):
 
 def export_stories(checkpoint, out):
     m = load_llama(checkpoint)
-    generated = os.path.join(out, 'generated.npy')  # kept, because generating takes minutes
-    if not os.path.exists(generated):
-        np.save(generated, generate(m, 32, 96, 1))
-    np.savez(os.path.join(out, 'calib.npz'), input_ids=np.load(generated)[:16])
-    np.savez(os.path.join(out, 'test.npz'), input_ids=np.load(generated)[16:])
+    ids = generate(m, 192, 128, 1)
+    np.savez(os.path.join(out, 'calib.npz'), input_ids=ids[:128])
+    np.savez(os.path.join(out, 'test.npz'), input_ids=ids[128:])
     axes = {0: 'batch', 1: 'length'}
     torch.onnx.export(m, torch.ones(2, 8, dtype=torch.int64), os.path.join(out, 'stories.onnx'),
                       input_names=['input_ids'], output_names=['logits'], opset_version=14,

@@ -6,6 +6,7 @@
 
 #include "../base/arena.h"
 #include "../base/rng.h"
+#include "../graph/passing_node.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "../train/train_options.h"
@@ -139,44 +140,6 @@ static const struct pare_op gradient_op = {
     .backward = backward,
 };
 
-static int insert(struct pare_graph *g, struct sink *s, struct pare_value *from,
-                  struct pare_err *err)
-{
-    const char *name = pare_sprintf(g->arena, "%s:gradient", from->name);
-    struct pare_value *to = name ? pare_graph_value(g, name, err) : NULL;
-    struct pare_node *n = to ? pare_graph_add(g, 1, 1, err) : NULL;
-
-    if (!n)
-        return pare_no_memory(err, "for Fisher information");
-    n->op = &gradient_op;
-    n->name = name;
-    n->type = gradient_op.type;
-    n->domain = gradient_op.domain;
-    n->version = 1;
-    n->attr = s;
-    n->in[0] = from;
-    n->out[0] = to;
-    to->maker = n;
-    pare_graph_redirect(g, from, to);
-    return 0;
-}
-
-static void remove_all(struct pare_graph *g)
-{
-    int kept = 0;
-
-    for (int i = g->n_nodes - 1; i >= 0; i--)
-        if (g->node[i]->op == &gradient_op)
-            pare_graph_redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->node[i]->op != &gradient_op) {
-            g->node[kept] = g->node[i];
-            g->node[kept]->id = kept;
-            kept++;
-        }
-    g->n_nodes = kept;
-}
-
 /* ---- batches --------------------------------------------------------------------------------- */
 
 static int run_batches(struct run *r, struct pare_loader *l, int64_t batches, struct pare_err *err)
@@ -262,7 +225,7 @@ static int open_layers(struct run *r, struct pare_err *err)
         if (!f->f)
             return pare_no_memory(err, "for Fisher information");
         sink[i] = (struct sink){ f, &r->scale };
-        PARE_TRY(insert(g, &sink[i], y, err));
+        PARE_TRY(pare_passing_node_insert(g, &gradient_op, &sink[i], y, "gradient", err));
     }
     return pare_graph_order(g, err);
 }
@@ -315,7 +278,7 @@ int pare_fisher_collect(const struct pare_fisher_source *s, struct pare_arena *a
         PARE_TRY(pare_train_options_goal(o, s->model, s->data, err));
     o->trainer.threads = s->threads;
     rc = run_trainer(&r, o, err);
-    remove_all(s->model->graph);
+    pare_passing_nodes_remove(s->model->graph, &gradient_op);
     if (!rc)
         rc = finish(&r, err);
     return pare_at(err, rc, "Fisher information");

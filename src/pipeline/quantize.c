@@ -1,6 +1,7 @@
 /* quantize.c - pare_quantize(): fold, calibrate or train, mixed precision, write integers. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline.h"
@@ -24,6 +25,8 @@ const char *const *pare_quantize_presets(void)
 }
 
 #define SMOOTH_ITEMS 128 /* for the ranges of inputs */
+#define AWQ_BITS 4       /* for which option awq chooses scales */
+#define AWQ_GROUP 64     /* and the size of groups, unless given */
 
 /* ---- folding -------------------------------------------------------------------------------- */
 
@@ -148,11 +151,27 @@ static int open_quantizer(struct pare_model *m, const struct pare_compression_op
     return pare_compression_open(&pare_method_quant, m, co, g, c, err);
 }
 
+/* Scales of smoothed inputs make some weights of a row much larger than the others, which then are
+ * rounded to few levels: the data decides how. */
+#define SMOOTHED "rounding=gptq rounding_toward=layer rounding_passes=1"
+
+/* Settings of the preset; of preset int8 those for smoothed inputs. */
+static const char *preset_settings(const struct pare_quantize_job *j)
+{
+    const char *own = pare_preset_settings(j->o.preset);
+    const struct pare_preset *p;
+    struct pare_err err;
+
+    if (own || !j->smoothed || !j->o.preset || pare_find_preset(j->o.preset, &p, &err))
+        return own;
+    return p->quantizer && !strcmp(p->quantizer, "ptq") ? SMOOTHED : NULL;
+}
+
 /* The settings of the preset, then those that are given, unless these are about the same. */
 static int join_settings(const struct pare_quantize_job *j, const char **settings,
                          struct pare_err *err)
 {
-    const char *own = pare_preset_settings(j->o.preset), *end = own ? strchr(own, '=') : NULL;
+    const char *own = preset_settings(j), *end = own ? strchr(own, '=') : NULL;
     char name[64];
 
     *settings = j->o.settings;
@@ -313,7 +332,17 @@ static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
                      100 * j->o.max_drop);
 }
 
-/* Option "smooth": the model with scaled inputs takes the place of the one that is quantized. */
+/* The number that is given for an option, or the usual one. */
+static int64_t given_number(const struct pare_quantize_job *j, const char *name, int64_t usual)
+{
+    for (int i = 0; i < j->n_given; i++)
+        if (!strcmp(j->given[i].name, name))
+            return strtoll(j->given[i].text, NULL, 10);
+    return usual;
+}
+
+/* Options "smooth" and "awq": the model with scaled inputs takes the place of the one that is
+ * quantized. */
 static int smooth_inputs(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
@@ -326,13 +355,22 @@ static int smooth_inputs(struct pare_quantize_job *j, struct pare_err *err)
                              .user = j->o.user };
 
     PARE_TRY(pare_option_group_fill(&shared, j->given, j->n_given, f->arena, err));
-    j->smoothed_layers = q.smooth ? 0 : -1;
-    if (!q.smooth)
+    j->smoothed_layers = q.smooth || q.awq ? 0 : -1;
+    if (!q.smooth && !q.awq)
         return 0;
+    if (q.smooth && q.awq)
+        return pare_fail(err, PARE_ECONFIG,
+                         "options 'smooth' and 'awq' choose the same scales: use one of them");
     if (!pare_finetune_has_data(f) || !f->observe)
         return pare_fail(err, PARE_ECONFIG,
-                         "option 'smooth' needs data and quantization without training: use --data "
-                         "and no --epochs");
+                         "option '%s' needs data and quantization without training: use --data "
+                         "and no --epochs",
+                         q.smooth ? "smooth" : "awq");
+    if (q.awq) {
+        s.bits[0] = AWQ_BITS;
+        s.bits[1] = 0;
+        s.group = given_number(j, "group_size", AWQ_GROUP);
+    }
     s.data = f->data[0];
     s.threads = (int)f->options->c.threads;
     PARE_TRY(pare_model_smooth(f->model, &s, &j->smoothed, err));

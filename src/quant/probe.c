@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../graph/passing_node.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 
@@ -36,43 +37,15 @@ static const struct pare_op probe_op = {
     .forward = forward,
 };
 
-/* The name may exist from an earlier probe. */
 int pare_probe_insert(struct pare_graph *g, struct pare_probe *p, struct pare_value *from,
                       struct pare_err *err)
 {
-    const char *name = pare_sprintf(g->arena, "%s:%s", from->name, p->name);
-    struct pare_value *to = name ? pare_graph_value(g, name, err) : NULL;
-    struct pare_node *n = to ? pare_graph_add(g, 1, 1, err) : NULL;
-
-    if (!n)
-        return pare_no_memory(err, "to compare values");
-    n->op = &probe_op;
-    n->name = name;
-    n->type = probe_op.type;
-    n->domain = probe_op.domain;
-    n->version = 1;
-    n->attr = p;
-    n->in[0] = from;
-    n->out[0] = to;
-    to->maker = n;
-    pare_graph_redirect(g, from, to);
-    return 0;
+    return pare_passing_node_insert(g, &probe_op, p, from, p->name, err);
 }
 
 void pare_probes_remove(struct pare_graph *g)
 {
-    int kept = 0;
-
-    for (int i = g->n_nodes - 1; i >= 0; i--)
-        if (g->node[i]->op == &probe_op)
-            pare_graph_redirect(g, g->node[i]->out[0], g->node[i]->in[0]);
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->node[i]->op != &probe_op) {
-            g->node[kept] = g->node[i];
-            g->node[kept]->id = kept;
-            kept++;
-        }
-    g->n_nodes = kept;
+    pare_passing_nodes_remove(g, &probe_op);
 }
 
 /* ---- the float model ------------------------------------------------------------------------- */

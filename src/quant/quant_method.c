@@ -36,6 +36,11 @@ const struct pare_opt pare_quant_options[] = {
               "divide inputs of linear layers by scales per channel first, where that pays off, "
               "and multiply the weights by them (SmoothQuant)",
               0),
+    PARE_FLAG("awq", AT(awq),
+              "multiply weights of linear layers by scales per channel first, powers of the mean "
+              "size of their inputs, so that those of large inputs are rounded better; layers or "
+              "normalizations before them take the inverse, else a Mul (AWQ)",
+              0),
     PARE_FLAG("bias_correction", AT(bias_correction),
               "correct biases for the mean output error of quantized weights; unless specified, "
               "only below 8 bits, with data and without training",

@@ -6,7 +6,7 @@
 
 /* The options of all quantizers. */
 struct pare_quant_settings {
-    bool equalize, bias_correction, smooth;
+    bool equalize, bias_correction, smooth, awq;
     int64_t correction_steps;
 };
 

@@ -5,7 +5,7 @@ usage: roundings.py BUILD_FOLDER
 
 Each method of `pare list roundings` rounds the weights of a LeNet to 4 bits, symmetric (int4) and affine
 (uint4) in groups of 16, written as DequantizeLinear and as MatMulNBits, and in 3 bits per channel with
-quantized inputs (convolutions with int4 weights, too).
+quantized inputs (convolutions with int4 weights, too).  Then presets with scaled inputs (--smooth, --awq).
     Pare = ONNX Runtime   to 2e-5 of the largest output; with quantized inputs to 1e-3, since a value may be
                           rounded to the neighboring integer
 """
@@ -25,6 +25,11 @@ HOW = {
     "symmetric": ("--quantizer", "group", "--config", RULE % ("int", "symmetric")),
     "affine": ("--quantizer", "group", "--config", RULE % ("uint", "affine")),
     "preset w3": ("--preset", "w3"),
+}
+
+SCALED = {
+    "preset w4, awq": ("--preset", "w4", "--group-size", "16", "--awq"),
+    "preset int8, smooth": ("--preset", "int8", "--smooth"),
 }
 
 
@@ -47,6 +52,10 @@ def main():
                        "-q", "-o", path)
                     check.same(f"{method}, {how}, {form}: Pare = ONNX Runtime",
                                *outputs(build, work, path, x), 1e-3 if how == "preset w3" else 2e-5)
+        for how, options in SCALED.items():
+            path = os.path.join(work, "scaled.onnx")
+            sh(pare, "quantize", model, *options, "--data", "digits", "--limit", "200", "--threads", "1", "-q", "-o", path)
+            check.same(f"{how}: Pare = ONNX Runtime", *outputs(build, work, path, x), 1e-3 if "int8" in how else 2e-5)
     finally:
         shutil.rmtree(work)
     return 1 if check.failed else 0

@@ -146,6 +146,60 @@ static void test_outliers_are_reduced(void **state)
     pare_model_free(m);
 }
 
+/* y = (x gain) A * (x B), z = y C: the gain takes the scales of the inputs of A and B, which only
+ * these read, and B those of C's. */
+static struct pare_model *make_gated(void)
+{
+    struct build b = { .opset = 13 };
+    const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ -1, K }), *u, *v;
+    float gain[K];
+
+    for (int i = 0; i < K; i++)
+        gain[i] = i == 7 ? 40 : i % 5 ? 0.2f : 2;
+    x = build_node(&b, "Mul", NAMES(x, build_floats(&b, 1, (int64_t[]){ K }, gain)), NOTHING);
+    u = build_node(&b, "MatMul", NAMES(x, random_weight(&b, K, OUT, 1)), NOTHING);
+    v = build_node(&b, "MatMul", NAMES(x, random_weight(&b, K, OUT, 2)), NOTHING);
+    u = build_node(&b, "Sigmoid", NAMES(u), NOTHING);
+    u = build_node(&b, "Mul", NAMES(u, v), NOTHING);
+    build_output(&b, build_node(&b, "MatMul", NAMES(u, random_weight(&b, OUT, OUT, 3)), NOTHING));
+    return build_model(&b);
+}
+
+static void test_constants_before_take_the_scales(void **state)
+{
+    struct pare_plan_opts o = { .threads = 1, .in = &items, .n_in = 1 };
+    struct pare_model *m = make_gated(), *out = NULL;
+    struct pare_tensor y[2];
+
+    (void)state;
+    for (int awq = 0; awq < 2; awq++) {
+        struct pare_smooth s = { .data = data, .items = 40, .bits = { 8, 8 }, .threads = 1 };
+        struct pare_plan *p[2];
+
+        if (awq)
+            s = (struct pare_smooth){ .data = data,
+                                      .items = 40,
+                                      .bits = { 4, 0 },
+                                      .group = 8,
+                                      .threads = 1 };
+        ok(pare_model_smooth(m, &s, &out, &err));
+        assert_non_null(out);
+        assert_true(s.folded > 0 && s.folded == s.values);
+        assert_int_equal(out->graph->n_nodes, m->graph->n_nodes);
+        for (int i = 0; i < 2; i++) {
+            ok(pare_plan_new(i ? out : m, &o, &p[i], &err));
+            ok(pare_plan_run(p[i], &items, 1, &y[i], 1, &err));
+        }
+        for (int64_t k = 0; k < pare_numel(&y[0]); k++)
+            assert_true(fabsf(pare_f32(&y[0])[k] - pare_f32(&y[1])[k]) <=
+                        1e-3f + 1e-4f * fabsf(pare_f32(&y[0])[k]));
+        pare_plan_free(p[0]);
+        pare_plan_free(p[1]);
+        pare_model_free(out);
+    }
+    pare_model_free(m);
+}
+
 static void test_even_inputs_stay(void **state)
 {
     struct pare_model *m = make(1), *out;
@@ -156,6 +210,97 @@ static void test_even_inputs_stay(void **state)
     assert_null(out);
     assert_int_equal(s.values, 0);
     pare_model_free(m);
+}
+
+/* The squared error of the outputs when inputs and weights are rounded in 8 bits; by: the scales of
+ * the inputs, w (K, OUT). */
+static double rounding_error(const float *w, const double *gain, const double *by)
+{
+    double lo = 0, hi = 0, sum = 0;
+
+    for (int64_t i = 0; i < ITEMS * K; i++) {
+        double v = ((double)pare_f32(&items)[i] + 2) * gain[i % K] / by[i % K];
+
+        lo = v < lo ? v : lo;
+        hi = v > hi ? v : hi;
+    }
+    for (int64_t o = 0; o < OUT; o++) {
+        double most = 0;
+
+        for (int64_t k = 0; k < K; k++)
+            most = fmax(most, fabs((double)w[k * OUT + o]) * by[k]);
+        most /= 127;
+        for (int64_t i = 0; i < ITEMS; i++) {
+            double e = 0;
+
+            for (int64_t k = 0; k < K; k++) {
+                double v = ((double)pare_f32(&items)[i * K + k] + 2) * gain[k] / by[k];
+                double u = (double)w[k * OUT + o] * by[k], step = (hi - lo) / 255;
+
+                e += rint(v / step) * step * rint(u / most) * most - u * v;
+            }
+            sum += e * e;
+        }
+    }
+    return sum;
+}
+
+/* (x + 2), times the gain of channel 7, times w: the error with the chosen scales, relative to
+ * that without scales. */
+static double gain_of_scales(float gain7, float big, float small)
+{
+    struct build b = { .opset = 13 };
+    const char *x = build_input(&b, PARE_F32, 2, (int64_t[]){ -1, K });
+    float gain[K], shift[K], w[K * OUT];
+    double real[K], by[K], one[K];
+    struct pare_model *m, *out;
+    struct pare_smooth s;
+
+    for (int i = 0; i < K; i++) {
+        gain[i] = i == 7 ? gain7 : 1;
+        real[i] = (double)gain[i];
+        shift[i] = 2 * gain[i];
+        by[i] = one[i] = 1;
+        for (int o = 0; o < OUT; o++)
+            w[i * OUT + o] = o == 3 && i == 7 ? big
+                                              : small * (float)((i * 7 + o * 3) % 11 + 1) / 11;
+    }
+    x = build_node(&b, "Mul", NAMES(x, build_floats(&b, 1, (int64_t[]){ K }, gain)), NOTHING);
+    x = build_node(&b, "Add", NAMES(x, build_floats(&b, 1, (int64_t[]){ K }, shift)), NOTHING);
+    x = build_node(&b, "MatMul", NAMES(x, build_floats(&b, 2, (int64_t[]){ K, OUT }, w)), NOTHING);
+    build_output(&b, x);
+    m = build_model(&b);
+    ok(smooth(m, &s, &out));
+    for (int i = 0; out && i < out->graph->n_nodes; i++) {
+        const struct pare_value *v = out->graph->node[i]->n_in > 1 ? out->graph->node[i]->in[1]
+                                                                   : NULL;
+
+        for (int k = 0; v && strstr(v->name, "_smooth_scale") && k < K; k++)
+            by[k] = 1 / (double)pare_f32(&v->t)[k];
+    }
+    pare_model_free(out);
+    pare_model_free(m);
+    return rounding_error(w, real, by) / rounding_error(w, real, one);
+}
+
+/* One large weight of an output makes the steps of the others of that output large: the scales must
+ * not make the sum of their errors larger than the error without scales. */
+static void test_scales_never_add_to_the_error(void **state)
+{
+    const float gains[] = { 2, 4, 8, 30 }, bigs[] = { 0.3f, 1, 8 },
+                smalls[] = { 0.01f, 0.05f, 0.2f };
+    double worst = 0;
+
+    (void)state;
+    for (int few = 0; few < 2; few++) {
+        for (int64_t i = 0; few && i < ITEMS; i++) /* few items have the outlier, as few words do */
+            if (i % 16)
+                pare_f32_mut(&items)[i * K + 7] = -2;
+        for (int i = 0; i < 36; i++)
+            worst = fmax(worst, gain_of_scales(gains[i / 9], bigs[i / 3 % 3], smalls[i % 3]));
+    }
+    if (worst > 1.01)
+        fail_msg("the error is %g of that without scales", worst);
 }
 
 static void test_failing_allocations(void **state)
@@ -190,7 +335,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_the_function_stays_and_all_readers_share_the_scales),
         TEST(test_outliers_are_reduced),
+        TEST(test_constants_before_take_the_scales),
         TEST(test_even_inputs_stay),
+        TEST(test_scales_never_add_to_the_error),
         TEST(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

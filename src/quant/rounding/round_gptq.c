@@ -15,6 +15,7 @@
 #define TRIES 20   /* scales that are tried with propagation */
 #define LEAST 0.25 /* smallest part of the whole range that is tried */
 #define CHEAP 8e9  /* multiplications for all of them */
+#define MANY 200   /* levels, with which a scale of a part of the range hardly pays off */
 #define REFITS 3   /* scales for the levels, then levels for the scales */
 
 /* Columns [from, to) of a row. */
@@ -66,6 +67,8 @@ static int64_t tries_of(const struct pare_gram_round *r)
     double each = (double)r->rows * (double)r->k * (double)r->k * 2;
     double n = each > 0 ? CHEAP / each : TRIES;
 
+    if (r->grid.qmax - r->grid.qmin >= MANY)
+        return 1;
     return r->grid.given || r->grid.blocks > 1 || n < 3 ? 1 : n > TRIES ? TRIES : (int64_t)n;
 }
 
