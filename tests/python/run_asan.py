@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-LIBASAN, SCRIPT = sys.argv[1], sys.argv[2:]
+LIBASAN, SCRIPT = sys.argv[1], [os.path.abspath(sys.argv[2]), *sys.argv[3:]]
 
 
 def leaks(text):
