@@ -1,13 +1,13 @@
 #!/bin/sh
 # budget_results.sh - the table of docs/budget_results.md: models compressed to budgets.
 #
-#     tools/budget_results.sh PARE LENET RESNET20 CIFAR [EPOCHS]
+#     tools/budget_results.sh PARE LENET [RESNET20 CIFAR [EPOCHS]]
 #
 # PARE: the command; LENET, RESNET20: trained models (data/models); CIFAR: a folder or name of CIFAR-10; EPOCHS: of
-# fine-tuning (default: 5).  One thread, one seed.  The results of each run stay in the folder budget_results, and a run
-# that has one is not repeated.
+# fine-tuning (default: 3).  One thread, one seed.  The results of each run stay in the folder budget_results, and a run
+# that has one is not repeated.  Without RESNET20: the runs of LeNet alone, with 3 epochs.
 set -e
-pare=$1 lenet=$2 resnet=$3 cifar=$4 epochs=${5:-5}
+pare=$1 lenet=$2 resnet=$3 cifar=$4 epochs=${5:-3}
 mkdir -p budget_results
 
 # run NAME MODEL SET OPTIONS...: one line of the table
@@ -43,13 +43,17 @@ cat <<'HEAD'
 |---|---|---|---|---|---|---|---|---|
 HEAD
 run lenet-0.3 "$lenet" fashion-mnist --budget latency=0.3
-run lenet-0.2-tuned "$lenet" fashion-mnist --budget latency=0.2 --finetune "$epochs"
-run lenet-0.1-tuned "$lenet" fashion-mnist --budget latency=0.1 --finetune "$epochs"
 for solver in uniform fastnas halp spdy; do
     run "lenet-0.3-$solver" "$lenet" fashion-mnist --budget latency=0.3 --solver "$solver"
 done
 run lenet-0.3-channels "$lenet" fashion-mnist --budget latency=0.3 --methods channels
+run lenet-0.3-fisher "$lenet" fashion-mnist --budget latency=0.3 --sensitivity fisher
+run lenet-0.3-tuned "$lenet" fashion-mnist --budget latency=0.3 --finetune "$epochs"
+run lenet-0.25-tuned "$lenet" fashion-mnist --budget latency=0.25 --finetune "$epochs"
+run lenet-0.1 "$lenet" fashion-mnist --budget latency=0.1
+[ -n "$resnet" ] || exit 0
+augment="--flip --pad 4 --crop 32"
 run resnet20-0.4 "$resnet" "$cifar" --budget latency=0.4
-run resnet20-0.4-tuned "$resnet" "$cifar" --budget latency=0.4 --finetune "$epochs"
-run resnet20-channels-0.5 "$resnet" "$cifar" --budget latency=0.5 --methods channels
-run resnet20-macs-0.73 "$resnet" "$cifar" --budget macs=0.73 --methods channels
+run resnet20-0.4-tuned "$resnet" "$cifar" --budget latency=0.4 --finetune "$epochs" $augment
+run resnet20-channels-0.5 "$resnet" "$cifar" --budget latency=0.5 --methods channels --finetune "$epochs" $augment
+run resnet20-macs-0.73 "$resnet" "$cifar" --budget macs=0.73 --methods channels --finetune "$epochs" $augment
