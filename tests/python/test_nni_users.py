@@ -314,6 +314,26 @@ class Users(Folder):
         self.assertEqual(torch.unique(net[3](torch.randn(100))).tolist(), [-1, 1])
         self.assertEqual(q.export_model("q.pth"), {"1": {"weight_bits": 1}, "3": {"output_bits": 1}})
 
+    def test_schemes_that_are_set_for_all_quantizers(self):
+        from pare.nni.compression._builtin import QAT_DEFAULTS
+        from pare.nni.compression.pytorch.quantization.settings import set_quant_scheme_dtype
+        self.addCleanup(QAT_DEFAULTS.clear)
+        entry = {"quant_types": ["weight", "output"], "quant_bits": 8, "op_names": ["conv2"]}
+        set_quant_scheme_dtype("weight", "per_channel_symmetric", "int")
+        with self.assertRaisesRegex(ValueError, "expected weight"):
+            set_quant_scheme_dtype("bias", "per_channel_symmetric", "int")
+        for more, n in (({}, 16), ({"quant_scheme": "per_tensor_symmetric"}, 1)):
+            net = Net()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+            nni.QAT_Quantizer(net, [{**entry, **more}], optimizer).compress()
+            self.train(net, optimizer, batches=1)
+            self.assertEqual(net.conv2.module.weight_scale.numel(), n)
+            self.assertEqual(float(net.conv2.module.weight_zero_point.abs().max()), 0)
+            self.assertEqual(net.conv2.module.output_scale.numel(), 1)
+        from pare.nni.compression.pytorch.quantization_speedup import ModelSpeedupTensorRT
+        with self.assertRaisesRegex(pare.Error, "use pare.quantize"):
+            ModelSpeedupTensorRT(self.net, (1, 1, 8, 8))
+
     def test_quantizer_of_2x_reads_the_present_weight(self):
         class Eighths(nni.Quantizer):
             def quantize_weight(self, wrapper, **kwargs):

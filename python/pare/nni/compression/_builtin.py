@@ -338,6 +338,22 @@ class BuiltinPruner(core.Pruner):
         return self.optimizer if isinstance(self.optimizer, Training) else None
 
 
+QAT_DEFAULTS: Dict[str, Dict[str, str]] = {}             # {"quant_scheme": {"weight": ...}}, see quantization/settings.py
+
+
+def with_defaults(config_list: Any) -> Any:
+    """The config_list with what set_quant_scheme_dtype() set for types that an entry quantizes and has no value for."""
+    if not QAT_DEFAULTS or not isinstance(config_list, (list, tuple)):
+        return config_list
+    result = [dict(e) for e in config_list]
+    for e in result:
+        for key, values in QAT_DEFAULTS.items():
+            chosen = {t: values[t] for t in e.get("quant_types", []) if t in values}
+            if chosen and key not in e:
+                e[key] = chosen
+    return result
+
+
 class BuiltinQuantizer(core.Quantizer):
     """A quantizer of the library."""
 
@@ -348,7 +364,7 @@ class BuiltinQuantizer(core.Quantizer):
                  **options: Any) -> None:
         optimizer = by_name(self, optimizer, more, options)
         self._options = library_options(self, model, optimizer, options)
-        super().__init__(model, config_list, optimizer)
+        super().__init__(model, with_defaults(config_list) if self.algorithm == "qat" else config_list, optimizer)
 
     def _prepare(self) -> None:
         self.compression = self.training = self.engine = None
@@ -434,10 +450,10 @@ class BuiltinQuantizer(core.Quantizer):
             self.optimizer.update_epoch(epoch)
 
 
-def _absent(name: str, instead: str) -> Any:
+def absent(name: str, instead: str, base: Any = core.Pruner) -> Any:
     def __init__(self: Any, *unused: Any, **more: Any) -> None:
         raise Error("%s is not available; use %s" % (name, instead), "UNSUPPORTED")
-    return type(name, (core.Pruner,), {"__init__": __init__, "__doc__": "Not available: use %s." % instead})
+    return type(name, (base,), {"__init__": __init__, "__doc__": "Not available: use %s." % instead})
 
 
 def classes() -> Dict[str, Any]:
@@ -450,7 +466,7 @@ def classes() -> Dict[str, Any]:
         made[name] = type(name, (BuiltinQuantizer,), {"algorithm": algorithm,
                                                       "__doc__": "NNI's %s: the quantizer '%s'." % (name, algorithm)})
     for name, instead in ABSENT.items():
-        made[name] = _absent(name, instead)
+        made[name] = absent(name, instead)
     return made
 
 
