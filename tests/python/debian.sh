@@ -34,7 +34,7 @@ for release in bullseye bookworm trixie; do
     tree=$build/$release/opt/pare
     rm -rf "$tree"
     mkdir -p "$tree/build" "$tree/tests"
-    cp -r "$here/python" "$here/include" "$here/data" "$here/docs" "$here/README.md" "$here/VERSION" "$tree"
+    cp -r "$here/python" "$here/include" "$here/data" "$here/docs" "$here/tools" "$here/README.md" "$here/VERSION" "$tree"
     cp -r "$here/tests/python" "$here/tests/golden" "$tree/tests"
     cp -L "$build/library/libpare.so" "$tree/build"
     echo "$release: $(chroot "$build/$release" python3 -c 'import sys, numpy

@@ -146,6 +146,36 @@ class Users(Folder):
         with self.assertRaisesRegex(pare.Error, "cannot rank by 'taylor'"):
             AGPPruner(Net(), CONV, "taylorfo", 3)
 
+    def test_lottery_ticket(self):
+        """Iterations of the caller's as NNI 1.9, or in compress() as NNI 2.6: the same masks on the initial weights."""
+        initial, masks = {k: v.clone() for k, v in self.net.state_dict().items()}, []
+        p = nni.LotteryTicketPruner(self.net, [{"sparsity": 0.75, "prune_iterations": 2, "op_types": ["default"]}],
+                                    self.optimizer)
+        p.compress()
+        seen = []
+        for i in p.get_prune_iterations():
+            p.prune_iteration_start()
+            seen.append(round(zeros(self.net.fc), 3))
+            conv = self.net.conv2
+            self.assertTrue(torch.equal(conv.module.weight, initial["conv2.weight"] * conv.weight_mask))
+            masks.append({n: m["weight"] for n, m in p.compressed_masks().items()})
+            if i < 2:
+                self.train(self.net)
+        self.assertEqual(seen, [0, 0.5, 0.75])
+        self.assertTrue(bool(((masks[1]["conv2"] - masks[2]["conv2"]) >= 0).all()))       # removed weights stay removed
+        with self.assertRaisesRegex(ValueError, "Exceed"):
+            p.prune_iteration_start()
+        torch.manual_seed(0)
+        net = Net()
+        net.load_state_dict(initial)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        from pare.nni.compression.pytorch.pruning import LotteryTicketPruner
+        p = LotteryTicketPruner(net, [{"sparsity": 0.75, "op_types": ["default"]}], "level", total_iteration=2,
+                                finetuner=lambda m: (optimizer.state.clear(), self.train(m, optimizer)), reset_weight=True)
+        _, got = p.compress()
+        self.assertTrue(all(torch.equal(got[n]["weight"], m) for n, m in masks[2].items()))
+        self.assertEqual(p.get_best_result()[0], 2)
+
     def test_slim_with_a_trainer(self):
         config = [{"sparsity": 0.5, "op_types": ["BatchNorm2d"]}]
         size = {}
