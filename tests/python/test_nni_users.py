@@ -284,6 +284,20 @@ class Users(Folder):
         p = nni.LevelPruner(model, [{"sparsity": 0.5, "op_partial_names": ["conv"]}])
         self.assertEqual([w.name for w in p.get_modules_wrapper()], ["conv1", "conv2"])
 
+    def test_subclass_checks_its_config_list(self):
+        class Strict(nni.Pruner):
+            def validate_config(self, model, config_list):
+                if any(e["sparsity"] > 0.9 for e in config_list):
+                    raise KeyError("sparsity of %s" % type(model).__name__)
+
+            def calc_mask(self, wrapper, wrapper_idx=None):
+                return None
+
+        for model in (Net(), pare.new("lenet")):
+            Strict(model, CONV).compress()
+            with self.assertRaisesRegex(KeyError, "sparsity of (Net|Model)"):
+                Strict(model, [{"sparsity": 0.95, "op_types": ["Conv2d"]}])
+
     def test_layers_of_default_are_nni_s(self):
         class Words(torch.nn.Module):
             def __init__(self):
