@@ -2,13 +2,15 @@
 #include "int8_rig.h"
 
 #include "backend/fuse/int8_operands.h"
+#include "base/cpu_limit.h"
 
 enum { TRIALS = 60 };
 
-static bool has_vnni;
+static bool has_vnni, has_avx2;
 
 /* Compares a plan without the kernels `without` with the reference; results may differ by one
- * quantization step at halves.  The plan must use `kernel` if the machine has VNNI. */
+ * quantization step at halves.  The plan must use `kernel` if the machine has VNNI,
+ * and conv_winograd_int8 if it has AVX2. */
 static void compare_with_reference(struct rig *g, const char *const *without, const char *kernel,
                                    uint64_t seed)
 {
@@ -24,7 +26,8 @@ static void compare_with_reference(struct rig *g, const char *const *without, co
         if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o, .without = without }, &p,
                             &err))
             fail_msg("%s", err.msg);
-        if (has_vnni && !has_kernel(p, kernel))
+        if ((has_vnni || (has_avx2 && !strcmp(kernel, "conv_winograd_int8"))) &&
+            !has_kernel(p, kernel))
             fail_msg("seed %llu: the plan does not use %s", (unsigned long long)seed, kernel);
         memset(p->memory, 0xff, p->memory_bytes);
         if (pare_plan_execute(p, &g->x, &got, &err))
@@ -430,6 +433,7 @@ static int find_vnni(void **state)
     m = build_model(&g.b);
     if (pare_plan_make(m, &o, &p, &err))
         return -1;
+    has_avx2 = pare_has_isa(PARE_ISA_AVX2);
     has_vnni = p->backend.vnni && p->backend.block == 16;
     pare_plan_free(p);
     pare_model_free(m);
