@@ -23,6 +23,9 @@
 #define ADD_PAIRS(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
 #define WIDEN(bytes, is_signed) \
     ((is_signed) ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes))
+#define WIDEN32(p, is_signed)                                               \
+    ((is_signed) ? _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p))) \
+                 : _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(p))))
 #define TO_FLOATS(v) _mm256_cvtepi32_ps(v)
 #define TO_INTS(v) _mm256_cvtps_epi32(v)
 #define ADD_FLOATS(a, b) _mm256_add_ps(a, b)

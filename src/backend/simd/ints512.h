@@ -27,6 +27,9 @@
 #define ADD_PAIRS(sum, a, b) _mm512_dpwssd_epi32(sum, a, b) /* products of pairs of 16 bits */
 #define WIDEN(bytes, is_signed) \
     ((is_signed) ? _mm512_cvtepi8_epi16(bytes) : _mm512_cvtepu8_epi16(bytes))
+#define WIDEN32(p, is_signed)                                               \
+    ((is_signed) ? _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p))) \
+                 : _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)(p))))
 #define TO_FLOATS(v) _mm512_cvtepi32_ps(v)
 #define TO_INTS(v) _mm512_cvtps_epi32(v) /* rounded half to even */
 #define ADD_FLOATS(a, b) _mm512_add_ps(a, b)

@@ -32,3 +32,4 @@
 #undef PUT16
 #undef PUT_BYTES
 #undef KEEP_ORDER
+#undef WIDEN32
