@@ -368,6 +368,93 @@ static void test_norm_after_concat(void **state)
     }
 }
 
+/* ---- activations after products and after normalizations ---------------------------------- */
+
+static bool runs_node_of(const struct pare_model *m, const char *op)
+{
+    struct pare_plan_opts o = { .threads = 1 };
+    struct pare_plan *p;
+    struct pare_err err;
+    bool found = false;
+
+    if (pare_plan_make(m, &o, &p, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < p->n_steps; i++)
+        found |= !strcmp(p->step[i]->node->op->type, op);
+    pare_plan_free(p);
+    return found;
+}
+
+static void check_fused(struct rig *g, const char *op, uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    struct pare_model *m = build_model(&g->b);
+
+    if (runs_node_of(m, op))
+        fail_msg("seed %llu: %s has a step of its own", (unsigned long long)seed, op);
+    pare_model_free(m);
+    compare_with_reference(g, none, "", seed);
+}
+
+/* MatMul, Add, an activation, QuantizeLinear; some with few rows, some with many columns. */
+static void check_mapped_product(uint64_t seed)
+{
+    static const char *const op[] = { "Gelu", "HardSwish", "Sigmoid" };
+    int64_t M, K, N;
+    const char *x, *w, *b = NULL, *y;
+    int t = seed & 1 ? PARE_U8 : PARE_I8;
+    struct rig g;
+
+    rig_begin(&g, seed);
+    g.b.opset = 20;
+    M = random_between(&g, 1, seed % 3 ? 450 : 6);
+    K = random_between(&g, 1, 70);
+    N = random_between(&g, 1, seed % 5 ? 90 : 300);
+    x = dequantized_input(&g, t, (int)random_between(&g, 0, 120), 2, (int64_t[]){ M, K });
+    w = quantized_weights(&g, 2, (int64_t[]){ K, N }, 1, &b);
+    y = build_node(&g.b, "MatMul", NAMES(x, w), NOTHING);
+    if (b)
+        y = build_node(&g.b, "Add", NAMES(y, b), NOTHING);
+    y = build_node(&g.b, op[seed % 3], NAMES(y), NOTHING);
+    if (seed & 2)
+        y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
+    y = quantize(&g, y, output_scale(&g, (double)K), seed & 4 ? PARE_U8 : PARE_I8, 30);
+    build_output(&g.b, y);
+    check_fused(&g, op[seed % 3], seed);
+}
+
+static void check_quantized_norm(uint64_t seed)
+{
+    int64_t C, dim[3];
+    const char *x, *y;
+    struct rig g;
+
+    rig_begin(&g, seed);
+    g.b.opset = 17;
+    C = random_between(&g, 2, 300);
+    dim[0] = 2;
+    dim[1] = random_between(&g, 1, 40);
+    dim[2] = C;
+    x = dequantized_input(&g, PARE_U8, 100, 3, dim);
+    y = build_node(&g.b, "LayerNormalization",
+                   NAMES(x, random_vector(&g, C, false, 0.5f), random_vector(&g, C, false, -0.5f)),
+                   NOTHING);
+    build_output(&g.b, quantize(&g, y, 0.03f, seed & 1 ? PARE_U8 : PARE_I8, 20));
+    check_fused(&g, "QuantizeLinear", seed);
+}
+
+static void test_ends_before_quantization(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        check_mapped_product(seed);
+        check_quantized_norm(seed);
+        pare_reset(pool, m);
+    }
+}
+
 /* ---- channel shuffle, slice and pools ---------------------------------------------------- */
 
 static const char *channel_shuffle(struct rig *g, const char *x, const int64_t *d, int64_t a)
@@ -504,6 +591,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_functions_with_float_consumers, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_chains, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_norm_after_concat, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_ends_before_quantization, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_channel_movement, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_table_lookup, make_pool, drop_pool),
     };

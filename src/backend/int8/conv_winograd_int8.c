@@ -68,7 +68,7 @@ static bool conv_winograd_int8_pays(const struct winograd_conv *s, int threads)
                      (k->wide ? 32 * 0.85 : 20);
     double sides = tiles * (ceil(C / 32) * 220 + ceil(O / 16) * 260) * (k->wide ? 1 : 2);
     double blocks = ceil(tiles / (double)s->some), bytes = 72 * C * O;
-    double reading = blocks * bytes / (bytes > (12 << 20) ? 4 : 16);
+    double reading = blocks * bytes / (bytes <= (12 << 20) ? 16 : k->wide ? 4 : 2);
 
     return k->C >= 16 && (product + sides + reading / threads) * 1.05 < direct;
 }
