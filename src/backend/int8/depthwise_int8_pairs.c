@@ -8,6 +8,7 @@
 
 #define PART TARGET static inline __attribute__((always_inline))
 #define CHANNELS 16
+#define FEW 12
 #define PAIR 64 /* bytes of two rows of them, in 16 bits: two vectors */
 
 bool pare_depthwise_int8_can(void)
@@ -97,7 +98,11 @@ PART void windows(const struct pare_depthwise_int8 *k, const uint8_t *room, int6
     const uint8_t *w = (const uint8_t *)k->w + block * pairs * columns * PAIR;
     const struct ending e = load_ending(k, c);
     const int64_t n = k->C - c < CHANNELS ? k->C - c : CHANNELS;
+    __m256i f[FEW]; /* few taps stay in registers */
+    const bool few = pairs_ && 2 * pairs_ * columns_ <= FEW;
 
+    for (int64_t i = 0; few && i < 2 * pairs * columns; i++)
+        f[i] = GET(w + 32 * i);
     for (int64_t q = 0; q < k->out[1]; q++) {
         __m256i acc[2] = { e.sum[0], e.sum[1] };
         __m128i bytes;
@@ -111,7 +116,8 @@ PART void windows(const struct pare_depthwise_int8 *k, const uint8_t *room, int6
             for (int64_t g = 0; g < pairs; g++)
                 for (int j = 0; j < 2; j++)
                     acc[j] = ADD_PAIRS(acc[j], GET(x + g * PAIR + 32 * j),
-                                       GET(w + (g * columns + i) * PAIR + 32 * j));
+                                       few ? f[(g * columns + i) * 2 + j]
+                                           : GET(w + (g * columns + i) * PAIR + 32 * j));
         }
         bytes = requantize(&e, acc, k->is_signed);
         _mm_storeu_si128((__m128i *)(void *)(n < CHANNELS ? all : y + q * k->C), bytes);

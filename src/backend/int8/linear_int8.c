@@ -364,10 +364,27 @@ static void run_rows(const struct linear_int8 *l, const void *x, int64_t m, int1
         pare_dot_widen(&l->x, x, (m + i) * l->K, rows + i * length, l->K);
         memset(rows + i * length + l->K, 0, (size_t)(length - l->K) * sizeof(*rows));
     }
+    if (quantized(l)) {
+        pare_dot_block(&(struct pare_dot){ .x = rows,
+                                           .w = l->wider,
+                                           .rows = n,
+                                           .columns = l->N,
+                                           .K = length,
+                                           .out = &l->finish,
+                                           .stride = l->N,
+                                           .bytes = (uint8_t *)y + m * l->N },
+                       NULL);
+        return;
+    }
     for (int64_t c = 0; c < l->N; c += STRIP) {
         int64_t columns = l->N - c < STRIP ? l->N - c : STRIP;
 
-        pare_dot_block(&(struct pare_dot){ rows, l->wider + c * length, n, columns, length }, acc);
+        pare_dot_block(&(struct pare_dot){ .x = rows,
+                                           .w = l->wider + c * length,
+                                           .rows = n,
+                                           .columns = columns,
+                                           .K = length },
+                       acc);
         for (int64_t i = 0; i < n; i++)
             finish(l, acc + i * columns, c, columns, y, (m + i) * l->N + c);
     }
