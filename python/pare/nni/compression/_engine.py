@@ -124,7 +124,8 @@ class PareEngine:
         pruner = isinstance(compressor, core.Pruner)
         if algorithm is None:
             algorithm = _PrunerAdaptor(self) if pruner else _QuantizerAdaptor(self)
-        self.compression = algorithms.Compression(compressor.bound_model, config=compressor.config_list,
+        config = core.by_full_names(compressor.config_list, [l.name for l in compressor.bound_model.layers])
+        self.compression = algorithms.Compression(compressor.bound_model, config=config,
                                                   **{"pruner" if pruner else "quantizer": algorithm}, **(options or {}))
         layers = self.compression.layers
         chosen = core.select(compressor.config_list, [(l.name, l.type, True) for l in compressor.bound_model.layers] +
