@@ -1,9 +1,9 @@
 /* depthwise_int8.h - int8 depthwise convolution with channels last, by VNNI or AVX2.
  *
- * VNNI: 64 channels at a time.  For every pixel of a row, four vertical neighbors are interleaved by
- * channel, once for all windows that read them; then one instruction sums four products.  Channel
- * 16 l + 4 j + i of the 64 is lane 4 l + i of vector j, which is the order of the byte interleave
- * and pack instructions.
+ * VNNI: 64 channels at a time.  For every pixel of a row, four vertical neighbors are interleaved
+ * by channel, once for all windows that read them; then one instruction sums four products.
+ * Channel 16 l + 4 j + i of the 64 is lane 4 l + i of vector j, which is the order of the byte
+ * interleave and pack instructions.
  *
  * AVX2: the same with 16 channels, two neighbors and elements of 16 bits; channel 8 l + 4 j + i is
  * lane 4 l + i of vector j.

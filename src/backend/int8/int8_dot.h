@@ -38,8 +38,8 @@ struct pare_dot {
     const int16_t *x, *w;
     int64_t rows, columns, K;
 
-    /* Quantized results instead of sums: column 0 is this channel of `out`; rows of `bytes` are
-     * `stride` bytes apart.  NULL: sums. */
+    /* Quantized results instead of sums: column 0 is this channel of `out`; `stride` is the bytes
+     * from one row of `bytes` to the next.  NULL: sums. */
     const struct pare_int8_out *out;
     int64_t channel, stride;
     uint8_t *bytes;

@@ -1,7 +1,7 @@
 /* int8_norm.c - BatchNormalization after a Concat, from int8 to int8 in one pass.
  *
  * DenseNet's layers begin with
- *     Concat (dequantized tensors of several scales) -> BatchNormalization -> Relu -> QuantizeLinear.
+ *     Concat (of dequantized tensors) -> BatchNormalization -> Relu -> QuantizeLinear.
  * Every int8 result is q = clamp(a x + b) with a and b by channel, which include the scales of the
  * operand and of the result.  Operands may also be float32 values; channels are last.
  */

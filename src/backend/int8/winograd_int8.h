@@ -7,7 +7,8 @@
  * B| <= 25500 and |g| <= 128 implies |G' g G'^T| <= 6272: both fit in 16 bits.  All sums are taken
  * modulo 2^32.  9 has an inverse there, which leaves 64 y, and that yields y if |y| < 2^25; where
  * |y| may be larger, y is the sum of several such results, each over a part of the channels.  There
- * are 36 int16 products where the direct algorithm has 144 int8 products, at half their throughput (AVX2: instead of 144 int16 products).
+ * are 36 int16 products where the direct algorithm has 144 int8 products, at half their throughput;
+ * with AVX2 both are int16 products.
  */
 #ifndef PARE_BACKEND_INT8_WINOGRAD_INT8_H
 #define PARE_BACKEND_INT8_WINOGRAD_INT8_H

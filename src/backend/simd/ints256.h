@@ -1,4 +1,8 @@
 /* ints256.h - AVX2 vectors of integers; see ints512.h. */
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
 #define INTS __m256i
 #define FLOATS __m256
 #define HALF __m128i
@@ -37,6 +41,9 @@
 #define PUT16(p, v, n) NAME(put16)(p, v, n)
 #define PUT_BYTES(p, v, n) NAME(put_bytes)(p, v, n)
 
+#ifndef PARE_BACKEND_SIMD_INTS256_H
+#define PARE_BACKEND_SIMD_INTS256_H
+
 TARGET static inline __attribute__((always_inline)) __m128i NAME(get_bytes)(const uint8_t *p,
                                                                             int64_t n, int fill)
 {
@@ -72,3 +79,5 @@ TARGET static inline __attribute__((always_inline)) void NAME(put_bytes)(uint8_t
     if (n < 8)
         memcpy(p, all, (size_t)n);
 }
+
+#endif

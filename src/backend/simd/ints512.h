@@ -1,7 +1,7 @@
-/* ints512.h - AVX-512 vectors of integers, for loops that are written once for several instruction sets.
+/* ints512.h - AVX-512 vectors of integers, for loops of several instruction sets.
  *
- * No include guard: each use ends with ints_end.h.  LANES is the number of 32-bit lanes.  `n` counts
- * elements at the pointer: beyond it GET_BYTES has `fill`, and nothing is written.
+ * No include guard: each use ends with ints_end.h.  LANES is the number of 32-bit lanes.
+ * `n` counts elements at the pointer: beyond it GET_BYTES has `fill`, and nothing is written.
  */
 #define INTS __m512i
 #define FLOATS __m512
