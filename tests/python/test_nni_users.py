@@ -146,6 +146,36 @@ class Users(Folder):
         with self.assertRaisesRegex(pare.Error, "cannot rank by 'taylor'"):
             AGPPruner(Net(), CONV, "taylorfo", 3)
 
+    def test_lottery_ticket(self):
+        """Iterations of the caller's as NNI 1.9, or in compress() as NNI 2.6: the same masks on the initial weights."""
+        initial, masks = {k: v.clone() for k, v in self.net.state_dict().items()}, []
+        p = nni.LotteryTicketPruner(self.net, [{"sparsity": 0.75, "prune_iterations": 2, "op_types": ["default"]}],
+                                    self.optimizer)
+        p.compress()
+        seen = []
+        for i in p.get_prune_iterations():
+            p.prune_iteration_start()
+            seen.append(round(zeros(self.net.fc), 3))
+            conv = self.net.conv2
+            self.assertTrue(torch.equal(conv.module.weight, initial["conv2.weight"] * conv.weight_mask))
+            masks.append({n: m["weight"] for n, m in p.compressed_masks().items()})
+            if i < 2:
+                self.train(self.net)
+        self.assertEqual(seen, [0, 0.5, 0.75])
+        self.assertTrue(bool(((masks[1]["conv2"] - masks[2]["conv2"]) >= 0).all()))       # removed weights stay removed
+        with self.assertRaisesRegex(ValueError, "Exceed"):
+            p.prune_iteration_start()
+        torch.manual_seed(0)
+        net = Net()
+        net.load_state_dict(initial)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        from pare.nni.compression.pytorch.pruning import LotteryTicketPruner
+        p = LotteryTicketPruner(net, [{"sparsity": 0.75, "op_types": ["default"]}], "level", total_iteration=2,
+                                finetuner=lambda m: (optimizer.state.clear(), self.train(m, optimizer)), reset_weight=True)
+        _, got = p.compress()
+        self.assertTrue(all(torch.equal(got[n]["weight"], m) for n, m in masks[2].items()))
+        self.assertEqual(p.get_best_result()[0], 2)
+
     def test_slim_with_a_trainer(self):
         config = [{"sparsity": 0.5, "op_types": ["BatchNorm2d"]}]
         size = {}
@@ -313,6 +343,26 @@ class Users(Folder):
         self.assertLess(last, first)
         self.assertEqual(torch.unique(net[3](torch.randn(100))).tolist(), [-1, 1])
         self.assertEqual(q.export_model("q.pth"), {"1": {"weight_bits": 1}, "3": {"output_bits": 1}})
+
+    def test_schemes_that_are_set_for_all_quantizers(self):
+        from pare.nni.compression._builtin import QAT_DEFAULTS
+        from pare.nni.compression.pytorch.quantization.settings import set_quant_scheme_dtype
+        self.addCleanup(QAT_DEFAULTS.clear)
+        entry = {"quant_types": ["weight", "output"], "quant_bits": 8, "op_names": ["conv2"]}
+        set_quant_scheme_dtype("weight", "per_channel_symmetric", "int")
+        with self.assertRaisesRegex(ValueError, "expected weight"):
+            set_quant_scheme_dtype("bias", "per_channel_symmetric", "int")
+        for more, n in (({}, 16), ({"quant_scheme": "per_tensor_symmetric"}, 1)):
+            net = Net()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+            nni.QAT_Quantizer(net, [{**entry, **more}], optimizer).compress()
+            self.train(net, optimizer, batches=1)
+            self.assertEqual(net.conv2.module.weight_scale.numel(), n)
+            self.assertEqual(float(net.conv2.module.weight_zero_point.abs().max()), 0)
+            self.assertEqual(net.conv2.module.output_scale.numel(), 1)
+        from pare.nni.compression.pytorch.quantization_speedup import ModelSpeedupTensorRT
+        with self.assertRaisesRegex(pare.Error, "use pare.quantize"):
+            ModelSpeedupTensorRT(self.net, (1, 1, 8, 8))
 
     def test_quantizer_of_2x_reads_the_present_weight(self):
         class Eighths(nni.Quantizer):

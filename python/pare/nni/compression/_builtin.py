@@ -12,15 +12,17 @@ from ..._model import load
 from ..._train import Training
 from . import _core as core
 from ._engine import PareEngine
-from ._layers import is_stand_in, layers_model
-from ._names import (ABSENT, BASES, GRADUAL, NEED_TRAINING, NO_EFFECT, OBSERVED, OPTIONS, POSITIONS, PRUNERS, QUANTIZERS,
+from . import _lottery
+from ._layers import config_of_layers, layers_model
+from ._names import (ABSENT, BASES, GRADUAL, NEED_TRAINING, NO_EFFECT, LOTTERY_OPTIONS, OBSERVED, OPTIONS, POSITIONS,
+                     PRUNERS, QUANTIZERS,
                      RETURN_MASKS, TEXT_POSITIONS, THIRD_POSITIONS, TRAINER_POSITIONS, TRAINERS)
 from ._training import Trainer, train_gradual, train_observed, train_slim
 
 torch = core.torch
 GRADUAL_KEYS = {"initial_sparsity", "final_sparsity", "start_epoch", "end_epoch", "frequency"}
 LEARNED = ("lsq", "lsq_plus", "pact")                    # optimizer steps change their scales
-TRAINED = OBSERVED + GRADUAL[:2] + ("slim",)             # their compress() trains a torch.nn.Module
+TRAINED = OBSERVED + GRADUAL[:3] + ("slim",)             # their compress() trains a torch.nn.Module
 
 
 def positions(c: Any, third: Any, more: Sequence[Any]) -> Tuple[bool, Sequence[str]]:
@@ -103,9 +105,10 @@ def library_options(c: Any, model: Any, optimizer: Any, options: Dict[str, Any])
         check_module(c, {OPTIONS.get(k, k): v for k, v in options.items()})
         if str(options.get("mode")).endswith("_aware"):
             c.example = options["dummy_input"]
+    names = {**OPTIONS, **(LOTTERY_OPTIONS if c.algorithm == "lottery_ticket" else {})}
     result = {}
     for key, value in options.items():
-        to = OPTIONS.get(key, key)
+        to = names.get(key, key)
         if key in NO_EFFECT or value is None:
             continue
         if to in result:
@@ -116,27 +119,6 @@ def library_options(c: Any, model: Any, optimizer: Any, options: Dict[str, Any])
 
 def numbers(t: Any) -> np.ndarray:
     return np.ascontiguousarray(t.detach().cpu().numpy(), dtype=np.float32)
-
-
-def config_of_layers(config_list: Sequence[Mapping[str, Any]], leaves: Sequence[Tuple[str, Any]]) -> List[Dict[str, Any]]:
-    """A config_list for layers_model(leaves): types of modules that have another operator there become names."""
-    result: List[Dict[str, Any]] = []
-    for entry in config_list:
-        types = entry.get("op_types")
-        if not isinstance(types, (list, tuple)):         # the library says what is wrong with it
-            result.append(dict(entry))
-            continue
-        others = {type(m).__name__ for _, m in leaves if is_stand_in(m)} & set(types)
-        rest = [t for t in types if t not in others]
-        if rest:
-            result.append({**entry, "op_types": rest})
-        names = list(core.select([{**entry, "op_types": sorted(others), "exclude": False}], [
-            (n, type(m).__name__, False) for n, m in leaves])) if others else []
-        if names:
-            result.append({**{k: v for k, v in entry.items() if k != "op_types"}, "op_names": names})
-        if not rest and not names:
-            result.append(dict(entry))
-    return result
 
 
 def layer_compression(c: Any, kind: str, algorithm: Any, options: Mapping[str, Any], follow: bool) -> Any:
@@ -182,6 +164,7 @@ class BuiltinPruner(core.Pruner):
     algorithm = "level"
     returns_masks = False
     trainer: Optional[Trainer] = None                    # of a module that compress() may train
+    lottery: Any = None                                  # iterations of a LotteryTicketPruner of a module
     example: Any = None                                  # inputs of a module, to find coupled channels
 
     def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], optimizer: Any = None, *more: Any,
@@ -208,7 +191,7 @@ class BuiltinPruner(core.Pruner):
             epochs = o.pop("training_epochs", 10 if trains else 0)
             self._epochs, self._scale = (int(epochs) if trains else 0), float(o.pop("scale", 1e-4))
             o["training_epochs"] = 0                     # the library removes by the scales as they are then
-        elif self.algorithm in GRADUAL and not any(set(e) & GRADUAL_KEYS for e in config_list):
+        elif self.algorithm in GRADUAL[:2] and not any(set(e) & GRADUAL_KEYS for e in config_list):
             n = o.pop("iterations", None)                # of NNI 2.0: the last of n has the sparsity
             last = int(o.get("total_iteration", 10)) if n is None else max(1, int(n) - 1)
             o["total_iteration"], self._epochs = last, int(o.pop("epochs_per_iteration", 1))
@@ -220,10 +203,14 @@ class BuiltinPruner(core.Pruner):
             self.engine = PareEngine(self, self.algorithm, self._options)
             return
         name: Any = self.algorithm
-        if name in GRADUAL[2:]:
+        if name in GRADUAL[3:]:
             raise Error("%s needs the library's training: pass a pare.Model (pare.load(model, x)) and a pare.Training"
                         % type(self).__name__, "UNSUPPORTED")
         options = dict(self._options)
+        if name == "lottery_ticket":
+            layer_compression(self, "pruner", name, {}, False)       # chooses the layers
+            self.lottery = _lottery.make(self, options)
+            return
         if name in OBSERVED:
             self._batches, self._activation = int(options.pop("training_steps")), "relu"
             if name != "taylor":                         # it has no such option
@@ -270,6 +257,9 @@ class BuiltinPruner(core.Pruner):
         if self.engine is not None:
             super().compress()
             return self._result()
+        if self.lottery is not None:
+            self.lottery.compress()
+            return self._result()
         trains = self.trainer is not None and self.trainer.trains()
         if trains and self.algorithm == "slim":
             train_slim(self, self._epochs, self._scale)
@@ -298,7 +288,8 @@ class BuiltinPruner(core.Pruner):
     def get_best_result(self) -> Any:
         """Iteration, model, masks, metric and config_list of the last iteration, which has the sparsity asked for."""
         metric = self.trainer.metric if self.trainer is not None else None
-        return (self._rounds[-1] if self._rounds else 0, self.bound_model, self.compressed_masks(),
+        rounds = list(self.get_prune_iterations()) if self.lottery is not None else self._rounds
+        return (rounds[-1] if rounds else 0, self.bound_model, self.compressed_masks(),
                 None if metric is None else metric(self.bound_model), list(self.config_list))
 
     def _finish(self) -> None:
@@ -326,6 +317,18 @@ class BuiltinPruner(core.Pruner):
         elif self.training is not None and not self._rounds:
             self.set_iteration(epoch)                    # else compress() was all of it
 
+    def get_prune_iterations(self) -> range:
+        """Of LotteryTicketPruner, as NNI 1.9: train after prune_iteration_start() in each."""
+        return range(self._rounds_of_lottery().n + 1)
+
+    def prune_iteration_start(self) -> None:
+        self._rounds_of_lottery().start()
+
+    def _rounds_of_lottery(self) -> Any:
+        if self.lottery is None:
+            raise Error("%s of a %s has no iterations of its own" % (type(self).__name__, type(self.bound_model).__name__))
+        return self.lottery
+
     def set_iteration(self, iteration: int) -> None:
         """The masks of an epoch, or of an iteration."""
         self._push_weights()
@@ -338,6 +341,22 @@ class BuiltinPruner(core.Pruner):
         return self.optimizer if isinstance(self.optimizer, Training) else None
 
 
+QAT_DEFAULTS: Dict[str, Dict[str, str]] = {}             # {"quant_scheme": {"weight": ...}}, see quantization/settings.py
+
+
+def with_defaults(config_list: Any) -> Any:
+    """The config_list with what set_quant_scheme_dtype() set for types that an entry quantizes and has no value for."""
+    if not QAT_DEFAULTS or not isinstance(config_list, (list, tuple)):
+        return config_list
+    result = [dict(e) for e in config_list]
+    for e in result:
+        for key, values in QAT_DEFAULTS.items():
+            chosen = {t: values[t] for t in e.get("quant_types", []) if t in values}
+            if chosen and key not in e:
+                e[key] = chosen
+    return result
+
+
 class BuiltinQuantizer(core.Quantizer):
     """A quantizer of the library."""
 
@@ -348,7 +367,7 @@ class BuiltinQuantizer(core.Quantizer):
                  **options: Any) -> None:
         optimizer = by_name(self, optimizer, more, options)
         self._options = library_options(self, model, optimizer, options)
-        super().__init__(model, config_list, optimizer)
+        super().__init__(model, with_defaults(config_list) if self.algorithm == "qat" else config_list, optimizer)
 
     def _prepare(self) -> None:
         self.compression = self.training = self.engine = None
@@ -434,10 +453,10 @@ class BuiltinQuantizer(core.Quantizer):
             self.optimizer.update_epoch(epoch)
 
 
-def _absent(name: str, instead: str) -> Any:
+def absent(name: str, instead: str, base: Any = core.Pruner) -> Any:
     def __init__(self: Any, *unused: Any, **more: Any) -> None:
         raise Error("%s is not available; use %s" % (name, instead), "UNSUPPORTED")
-    return type(name, (core.Pruner,), {"__init__": __init__, "__doc__": "Not available: use %s." % instead})
+    return type(name, (base,), {"__init__": __init__, "__doc__": "Not available: use %s." % instead})
 
 
 def classes() -> Dict[str, Any]:
@@ -450,7 +469,7 @@ def classes() -> Dict[str, Any]:
         made[name] = type(name, (BuiltinQuantizer,), {"algorithm": algorithm,
                                                       "__doc__": "NNI's %s: the quantizer '%s'." % (name, algorithm)})
     for name, instead in ABSENT.items():
-        made[name] = _absent(name, instead)
+        made[name] = absent(name, instead)
     return made
 
 

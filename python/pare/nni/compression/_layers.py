@@ -2,9 +2,11 @@
 so that the library's pruners and quantizers work on weights which PyTorch trains."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
+
+from . import _core as core
 
 
 def _varint(n: int) -> bytes:
@@ -108,3 +110,24 @@ def layers_model(modules: List[Tuple[str, Any]]) -> bytes:
         graph += _bytes(11, _value(name + "/x", shape, 7 if op == "Gather" else 1))
         graph += _bytes(12, _bytes(1, name + "/y") + _bytes(2, _bytes(1, _int(1, 1))))
     return _int(1, 8) + _bytes(2, "pare") + _bytes(8, _int(2, 14)) + _bytes(7, graph)
+
+
+def config_of_layers(config_list: Sequence[Mapping[str, Any]], leaves: Sequence[Tuple[str, Any]]) -> List[Dict[str, Any]]:
+    """A config_list for layers_model(leaves): types of modules that have another operator there become names."""
+    result: List[Dict[str, Any]] = []
+    for entry in config_list:
+        types = entry.get("op_types")
+        if not isinstance(types, (list, tuple)):         # the library says what is wrong with it
+            result.append(dict(entry))
+            continue
+        others = {type(m).__name__ for _, m in leaves if is_stand_in(m)} & set(types)
+        rest = [t for t in types if t not in others]
+        if rest:
+            result.append({**entry, "op_types": rest})
+        names = list(core.select([{**entry, "op_types": sorted(others), "exclude": False}], [
+            (n, type(m).__name__, False) for n, m in leaves])) if others else []
+        if names:
+            result.append({**{k: v for k, v in entry.items() if k != "op_types"}, "op_names": names})
+        if not rest and not names:
+            result.append(dict(entry))
+    return result

@@ -38,6 +38,7 @@ ABSENT: Dict[str, str] = {
     "SensitivityPruner": "pare.prune(..., pruner='sensitivity')",
     "AutoCompressPruner": "pare.prune(..., pruner='auto_compress')",
     "AMCPruner": "pare.compress()",
+    "TransformerHeadPruner": "pare.prune(model, 'l1', config=[{'granularity': 'head', 'heads': ..., ...}])",
 }
 
 # NNI's option -> the library's, where the names differ.
@@ -46,6 +47,8 @@ OPTIONS: Dict[str, str] = {
     "statistics_batch_num": "training_steps", "training_batches": "training_steps",
     "sparsifying_training_batches": "training_steps", "sparsifying_training_epochs": "training_epochs",
 }
+
+LOTTERY_OPTIONS: Dict[str, str] = {"total_iteration": "prune_iterations", "reset_weight": "reset_weights"}
 
 # Options that change no result: an example of inputs (the library reads shapes from the graph), a place for
 # intermediate files, which are not written.
@@ -70,6 +73,8 @@ TEXT_POSITIONS: Dict[str, Tuple[str, ...]] = {
     "L1NormPruner": ("mode", "dummy_input"), "L2NormPruner": ("mode", "dummy_input"), "FPGMPruner": ("mode", "dummy_input"),
     "AGPPruner": ("pruning_algorithm", "total_iteration", "log_dir", "keep_intermediate_result", "finetuner", "speedup",
                   "dummy_input", "evaluator", "pruning_params"),
+    "LotteryTicketPruner": ("pruning_algorithm", "total_iteration", "log_dir", "keep_intermediate_result", "finetuner", "speedup",
+                            "dummy_input", "evaluator", "reset_weight", "pruning_params"),
     "LinearPruner": ("pruning_algorithm", "total_iteration", "log_dir", "keep_intermediate_result", "finetuner", "speedup",
                      "dummy_input", "evaluator", "pruning_params"),
 }

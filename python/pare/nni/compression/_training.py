@@ -50,6 +50,7 @@ class Trainer:
     def __init__(self, name: str, options: Dict[str, Any], optimizer: Any) -> None:
         self.function, self.evaluator = options.get("trainer"), options.get("evaluator")
         self.finetuner, self.criterion = options.get("finetuner"), options.get("criterion")
+        self.lr_scheduler = options.get("lr_scheduler")
         traced = options.get("traced_optimizer")
         self.optimizer = optimizer if traced is None else traced
         for key in ("trainer", "finetuner"):
