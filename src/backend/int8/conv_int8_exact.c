@@ -14,7 +14,7 @@
 #include "../../base/simd.h"
 #include "../../base/team.h"
 
-#define PLACES 48   /* pixels at a time */
+#define PLACES 54   /* pixels at a time */
 #define CHANNELS 64 /* output channels at a time */
 #define CHUNK 256   /* channels of a depthwise convolution at a time */
 #define SHORT 128   /* products in a sum */

@@ -174,17 +174,19 @@ tile(const struct pare_dot *d, int64_t first, int64_t c, int32_t *y, const int n
 
 TARGET static void fast_panel(const struct pare_dot *d, int64_t c, int32_t *y)
 {
-    int64_t r = 0;
+    const int64_t tiles = (d->rows + ROWS - 1) / ROWS;
 
-    for (; r + ROWS <= d->rows; r += ROWS)
-        tile(d, r, c, y, ROWS);
-    switch (d->rows - r) {
-    case 5: tile(d, r, c, y, 5); break;
-    case 4: tile(d, r, c, y, 4); break;
-    case 3: tile(d, r, c, y, 3); break;
-    case 2: tile(d, r, c, y, 2); break;
-    case 1: tile(d, r, c, y, 1); break;
-    default: break;
+    for (int64_t i = 0; i < tiles; i++) {
+        const int64_t r = d->rows * i / tiles;
+
+        switch (d->rows * (i + 1) / tiles - r) {
+        case 6: tile(d, r, c, y, 6); break;
+        case 5: tile(d, r, c, y, 5); break;
+        case 4: tile(d, r, c, y, 4); break;
+        case 3: tile(d, r, c, y, 3); break;
+        case 2: tile(d, r, c, y, 2); break;
+        default: tile(d, r, c, y, 1); break;
+        }
     }
 }
 

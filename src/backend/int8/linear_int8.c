@@ -352,7 +352,7 @@ static void run_strip(const struct linear_int8 *l, const int16_t *x, int64_t m, 
     finish(l, acc, from, n, y, m * l->N + from);
 }
 
-#define ROWS 32
+#define ROWS 36
 
 /* Rows from m on, all columns. */
 static void run_rows(const struct linear_int8 *l, const void *x, int64_t m, int16_t *rows, char *y)

@@ -36,7 +36,7 @@
 #define MUL_FLOATS(a, b) _mm512_mul_ps(a, b)
 #define MAX_FLOATS(a, b) _mm512_max_ps(a, b)
 #define MIN_FLOATS(a, b) _mm512_min_ps(a, b)
-#define KEEP_ORDER(a, b) ((void)0)
+#define KEEP_ORDER(a, b) __asm__("" : "+v"(a), "+v"(b)) /* in place, without spills */
 #define GET_BYTES(p, n, fill)                                                                   \
     ((n) < 32                                                                                   \
          ? _mm256_mask_loadu_epi8(_mm256_set1_epi8((char)(fill)), ((__mmask32)1 << (n)) - 1, p) \
