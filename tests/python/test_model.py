@@ -197,6 +197,22 @@ class Models(Folder):
         with self.assertRaisesRegex(pare.Error, "labels for"):
             pare.Data.arrays(x, y[:5])
 
+    @unittest.skipUnless(torch, "needs PyTorch")
+    def test_loader_that_shuffles_is_shuffled_in_each_epoch(self):
+        set_ = torch.utils.data.TensorDataset(*(torch.from_numpy(a[:60]) for a in digits()))
+        orders = {}
+        for shuffle in (False, True):
+            data = pare.Data.batches(torch.utils.data.DataLoader(set_, batch_size=20, shuffle=shuffle))
+            training = pare.Training(self.model.copy(), data, epochs=2, threads=1, progress=False)
+            epochs = [[], []]
+            for labels in epochs:
+                while (batch := training.next()) is not None:
+                    labels.extend(batch[1].tolist())
+            orders[shuffle] = epochs
+            self.assertEqual(sorted(epochs[0]), sorted(digits()[1][:60].tolist()))
+        self.assertEqual(orders[False][0], orders[False][1])
+        self.assertNotEqual(orders[True][0], orders[True][1])
+
     def test_lists_of_algorithms(self):
         self.assertIn("l1", [p.name for p in pare.pruners()])
         self.assertIn("int8", pare.presets())
@@ -326,6 +342,39 @@ class Models(Folder):
                                    "op_types": ["Conv2d", "Linear"]}])
         self.assertGreater(Largest.calls, 20)
         self.assertGreater(q.report.after.accuracy, 0.8)
+
+    def test_results_are_written_without_a_copy(self):
+        """A parameter `out` is the library's array; the training is the same as with arrays of the methods' own."""
+        class Own(pare.Quantizer):
+            def quantize_output(self, layer, x):
+                return np.round(x * 16) / 16
+
+            def backward(self, layer, site, x, gy):
+                return gy * (np.abs(x) <= 1)
+
+        class Direct(pare.Quantizer):
+            addresses = set()
+
+            def quantize_output(self, layer, x, out):
+                Direct.addresses.add((out.ctypes.data, out.flags.writeable, x.flags.writeable))
+                np.round(np.multiply(x, 16, out=out), out=out)
+                return np.divide(out, 16, out=out)
+
+            def backward(self, layer, site, x, gy, out):
+                return np.multiply(gy, np.abs(x) <= 1, out=out)
+
+        losses = {}
+        x, y = digits()
+        for quantizer in (Own, Direct):
+            model = self.model.copy()
+            training = pare.Training(model, optimizer="sgd", lr=0.01, threads=1, progress=False)
+            c = pare.Compression(model, quantizer=quantizer, config=[{"quant_types": ["output"], "quant_bits": 8,
+                                                                      "op_types": ["Conv2d"]}])
+            c.follow(training)
+            c.compress(progress=False)
+            losses[quantizer] = [training.step(x[i:i + 64], y[i:i + 64]) for i in range(0, 256, 64)]
+        self.assertEqual(losses[Own], losses[Direct])
+        self.assertEqual({a[1:] for a in Direct.addresses}, {(True, False)})
 
     # ---- progress, interruption, threads ----
     def test_progress_cancels(self):
