@@ -16,7 +16,8 @@
 #define COMPARISONS 4
 #define WARMUP 20 /* a part of the steps */
 #define STATISTICS_BATCH 64
-#define BETTER 0.999 /* cost, relative to the best before */
+#define HELD_BATCHES 64 /* items by which pare_held_out_compare() may exceed its part */
+#define BETTER 0.999    /* cost, relative to the best before */
 
 struct run {
     struct pare_reconstruct *r;
@@ -24,7 +25,8 @@ struct run {
     struct pare_trainer *t;
     struct pare_loader *l;
     struct pare_loader_pos start; /* of the first batch */
-    int64_t batches;              /* that are used, again and again */
+    int64_t before, after;        /* batches before the held-out items; the first after them */
+    int64_t batches, next;        /* that are used, again and again; the loader's next */
     struct pare_tensor *best;     /* of parameters, then of running statistics */
     double seconds;               /* when it began */
 };
@@ -176,6 +178,7 @@ static int compare(struct run *s, int64_t step, struct pare_err *err)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+/* Batches of the order of held_out.h, except for those with held-out items. */
 static int open_loader(struct run *s, struct pare_err *err)
 {
     const struct pare_reconstruct *r = s->r;
@@ -184,19 +187,22 @@ static int open_loader(struct run *s, struct pare_err *err)
                                    .seed = 1,
                                    .rank = pare_dist_rank(r->dist),
                                    .ranks = pare_dist_size(r->dist) };
-    int64_t free = r->data->n - r->held->items, items;
+    int64_t n = r->data->n, last = r->held->fitted + r->held->items, size;
     const struct pare_io *io;
 
-    free = free > 0 ? free : r->data->n;
-    items = r->items > 0 && r->items < free ? r->items : free;
-    lo.batch = lo.batch < items ? lo.batch : items;
+    lo.batch = lo.batch < r->held->fitted ? lo.batch : r->held->fitted;
     lo.n_inputs = pare_model_inputs(r->model, &io);
     if (lo.n_inputs > 0)
         lo.input = io;
     PARE_TRY(pare_loader_new(r->data, &lo, &s->l, err));
     s->start = pare_loader_tell(s->l);
-    s->batches = items / s->start.batch;
-    s->batches = s->batches > 0 ? s->batches : 1;
+    size = s->start.batch;
+    s->before = (last <= n ? r->held->fitted : n) / size;
+    s->before = s->before > 0 ? s->before : 1;
+    s->after = (last + HELD_BATCHES + size - 1) / size;
+    s->batches = s->before + (n / size > s->after ? n / size - s->after : 0);
+    if (r->items > 0 && r->items / size < s->batches)
+        s->batches = r->items < size ? 1 : r->items / size;
     return 0;
 }
 
@@ -213,11 +219,15 @@ static double rate_of(const struct pare_reconstruct *r, int64_t step)
 static int one_step(struct run *s, int64_t step, struct pare_err *err)
 {
     const struct pare_tensor none = { 0 };
+    int64_t at = step % s->batches;
+    struct pare_loader_pos pos = s->start;
     const struct pare_batch *b;
     struct pare_score score;
 
-    if (step && step % s->batches == 0)
-        PARE_TRY(pare_loader_seek(s->l, &s->start, err));
+    pos.at = at < s->before ? at : s->after + at - s->before;
+    if (pos.at != s->next)
+        PARE_TRY(pare_loader_seek(s->l, &pos, err));
+    s->next = pos.at + 1;
     PARE_TRY(pare_loader_next(s->l, &b, err));
     if (!b)
         return pare_fail(err, PARE_EIO, "the data ended before its last batch");
@@ -253,6 +263,8 @@ static int run(struct run *s, struct pare_err *err)
     struct pare_err ignored;
     int rc;
 
+    if (s->r->model->n_in > PARE_DATA_INPUTS || s->r->model->n_out > PARE_DATA_OUTPUTS)
+        return pare_fail(err, PARE_EUNSUPPORTED, "the model has too many inputs or outputs");
     PARE_TRY(pare_held_out_compare(s->r->held, s->r->model, &d, err));
     s->r->cost = pare_output_cost(&d);
     PARE_TRY(open_trainer(s, !isnan(d.divergence), err));
