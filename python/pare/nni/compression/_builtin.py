@@ -374,6 +374,9 @@ class BuiltinQuantizer(core.Quantizer):
         if not core.is_torch(self.bound_model):
             self.engine = PareEngine(self, self.algorithm, self._options)
             return
+        if self.algorithm == "ptq":
+            raise Error("%s of a torch.nn.Module has no data to calibrate with; use pare.quantize(pare.load(model, x), "
+                        "quantizer='ptq', config=config_list, data=x)" % type(self).__name__, "UNSUPPORTED")
         self.compression, self.training = layer_compression(self, "quantizer", self.algorithm, self._options, True)
 
     def compress(self) -> Any:
