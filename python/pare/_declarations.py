@@ -588,7 +588,8 @@ pare_quantize_check._fields_ = [("snr_db", c_double), ("cosine", c_double), ("un
     ("left_float", c_int), ("worst", (pare_worst_tensor * PARE_CHECK_WORST)),
     ("destroyed", (pare_worst_tensor * PARE_CHECK_WORST)), ("n_worst", c_int),
     ("n_destroyed", c_int), ("new_snr_db", c_double), ("all_seen", c_int64), ("rounding", c_char_p),
-    ("rounded", c_int), ("unrounded", c_int), ("rounding_error", c_double)]
+    ("rounded", c_int), ("unrounded", c_int), ("rounding_error", c_double),
+    ("rounding_choice", c_char_p)]
 
 pare_export._fields_ = [("size", c_size_t), ("model", c_char_p), ("onnx", c_char_p),
     ("masks", c_char_p), ("input_shape", POINTER(c_int64)), ("input_rank", c_int),

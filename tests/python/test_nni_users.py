@@ -290,10 +290,10 @@ class Users(Folder):
         net, x = Residual(), torch.rand(1, 1, 8, 8)
         nni.L1FilterPruner(net, CONV).compress()
         self.assertNotEqual(channels(net.a), channels(net.b))
-        for arguments, options in (((None, True, x), {}), (("dependency_aware", x), {}), ((), {"dependency_aware": True,
+        for arguments, options in (((None, True, x), {}), ((True, x), {}), (("dependency_aware", x), {}), ((), {"dependency_aware": True,
                                                                                               "dummy_input": (x,)})):
             net = Residual()
-            name = "L1NormPruner" if arguments and arguments[0] else "L1FilterPruner"
+            name = "L1NormPruner" if "dependency_aware" in arguments[:1] else "L1FilterPruner"
             getattr(nni, name)(net, CONV, *arguments, **options).compress()
             self.assertEqual(channels(net.a), channels(net.b))
             self.assertEqual(sum(channels(net.a)), 4)
