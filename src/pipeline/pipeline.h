@@ -29,6 +29,7 @@ struct pare_prune_job {
     struct pare_metrics before, masked, after; /* n is 0: not evaluated */
     struct pare_model *dense;                  /* the original, with data */
     struct pare_repair_choice choice;          /* if repaired */
+    struct pare_reconstruct_opts reconstruct;  /* if o.reconstruct is not NULL */
     bool repaired;                             /* ways to repair the model were tried */
     bool trained;
     bool recalibrated; /* statistics of normalizations are new */
