@@ -154,6 +154,53 @@ static int assess(struct pare_budget_run *w, const double *limit, struct pare_bu
     return 0;
 }
 
+/* The loss of a real model, on the items that candidates are scored on. */
+static int real_loss(struct pare_budget_run *w, const struct pare_model *m, double *loss,
+                     struct pare_err *err)
+{
+    struct pare_held_out h;
+    struct pare_output_distance d;
+
+    if (pare_journal_next(&w->s.journal, loss, 1))
+        return 0;
+    pare_budget_score_items(&w->s, &h);
+    PARE_TRY(pare_held_out_compare(&h, m, &d, err));
+    *loss = pare_budget_loss(&w->s, &d);
+    return pare_journal_add(&w->s.journal, loss, 1, err);
+}
+
+/* Scores are approximate: of the finalists, the one whose model loses least before training. */
+static int build_best(struct pare_budget_run *w, struct pare_budget_trial *t, struct pare_err *err)
+{
+    double best = INFINITY, loss;
+    bool trains = w->s.o->finetune > 0;
+
+    for (int i = 0; i < w->n_finalists && w->n_finalists > 1; i++) {
+        struct pare_model *m;
+        int rc;
+
+        PARE_TRY(pare_budget_build(&w->s, &w->finalist[i].x, 0, &m, err));
+        rc = real_loss(w, m, &loss, err);
+        if (!rc && (i == 0 || loss < best)) {
+            best = loss;
+            pare_budget_take(w, &w->finalist[i], t);
+            close_trial(t);
+            t->model = m;
+            m = NULL;
+        }
+        pare_model_free(m);
+        if (rc)
+            return rc;
+        pare_budget_say(w,
+                        pare_sprintf(w->s.arena, "finalist %d: loss %.4g, of the real model %.4g",
+                                     i + 1, w->finalist[i].score, loss));
+    }
+    if (t->model && !trains)
+        return 0;
+    close_trial(t);
+    return pare_budget_build(&w->s, &t->x, w->s.o->finetune, &t->model, err);
+}
+
 /* The model for these parts of the original's costs. */
 static int try_limit(struct pare_budget_run *w, const double part[PARE_BUDGET_KINDS], int trials,
                      struct pare_budget_trial *t, struct pare_err *err)
@@ -166,7 +213,7 @@ static int try_limit(struct pare_budget_run *w, const double part[PARE_BUDGET_KI
     for (int i = 0; i < REAL_ROUNDS; i++) {
         PARE_TRY(pare_budget_shapes(w, limit_now, &aim, i ? (trials + 3) / 4 : trials, t, err));
         close_trial(t);
-        PARE_TRY(pare_budget_build(&w->s, &t->x, w->s.o->finetune, &t->model, err));
+        PARE_TRY(build_best(w, t, err));
         PARE_TRY(assess(w, limit, t, err));
         if (t->budget_met || !t->feasible)
             break;
