@@ -14,9 +14,11 @@
 #define HELD_MOST 5000 /* items */
 #define REAL_ROUNDS 3  /* models that are built in full, for one limit */
 #define RACE_SECONDS 1.6
-#define NEAR 1.04    /* parts of a limit within which a measurement is repeated */
-#define POINTS 3     /* counts of a group whose real loss is measured */
-#define BISECTIONS 6 /* limits that are tried for a bound of the accuracy alone */
+#define NEAR 1.04     /* parts of a limit within which a measurement is repeated */
+#define FITTED 2048   /* items of the data that full models are fitted to, at most */
+#define COMPARED 1024 /* items that follow them, of the loss of a finalist */
+#define POINTS 3      /* counts of a group whose real loss is measured */
+#define BISECTIONS 6  /* limits that are tried for a bound of the accuracy alone */
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -154,16 +156,20 @@ static int assess(struct pare_budget_run *w, const double *limit, struct pare_bu
     return 0;
 }
 
-/* The loss of a real model, on the items that candidates are scored on. */
+/* The loss of a real model, on items after those that repair and rounding are fitted to. */
 static int real_loss(struct pare_budget_run *w, const struct pare_model *m, double *loss,
                      struct pare_err *err)
 {
-    struct pare_held_out h;
+    int64_t n = w->s.rest->n, fitted = n / 2 < FITTED ? n / 2 : FITTED;
+    struct pare_held_out h = { .dense = w->s.model,
+                               .data = w->s.rest,
+                               .fitted = fitted,
+                               .items = n - fitted < COMPARED ? n - fitted : COMPARED,
+                               .threads = w->s.o->threads };
     struct pare_output_distance d;
 
     if (pare_journal_next(&w->s.journal, loss, 1))
         return 0;
-    pare_budget_score_items(&w->s, &h);
     PARE_TRY(pare_held_out_compare(&h, m, &d, err));
     *loss = pare_budget_loss(&w->s, &d);
     return pare_journal_add(&w->s.journal, loss, 1, err);
