@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import re
 from ctypes import byref, c_double, c_int64, c_void_p, pointer, sizeof
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
@@ -243,7 +244,8 @@ class Pruner(Algorithm):
 class Quantizer(Algorithm):
     """A quantizer: define quantize_weight, quantize_input or quantize_output(self, layer, x), which
     return an array of x's shape, and backward(self, layer, site, x, gy), which returns the gradient of
-    x; without it gradients pass straight through."""
+    x; without it gradients pass straight through.  A method with a parameter `out` gets the library's
+    array for the result: one that is written there and returned is not copied."""
 
     min_bits, max_bits = 1, 16
     quantize_weight: Optional[Callable[..., Any]] = None
@@ -400,16 +402,21 @@ class _Descriptor:
             if body is not None:
                 setattr(q, site, d.pare_quantize_fn(self._quantize(body)))
         if a.backward is not None:
+            self.direct = "out" in inspect.signature(a.backward).parameters
             q.backward = d.pare_qgrad_fn(self._backward)
         q.min_bits, q.max_bits = a.min_bits, a.max_bits
         self.struct.quantizer = pointer(q)
         self.keep.append(q)
 
     def _quantize(self, body: Callable[..., Any]) -> Callable[..., int]:
+        direct = "out" in inspect.signature(body).parameters
+
         def fn(l: int, x: Any, y: Any, err: Any) -> int:
             def run() -> int:
                 self.enter(lib.pare_layer_compression(l))
-                _store(y.contents, body(self.algorithm.layer(l), view(x.contents)), body)
+                to = view(y.contents, None, True)
+                more = {"out": to} if direct else {}
+                _store(to, body(self.algorithm.layer(l), view(x.contents), **more), body)
                 return 0
             return int(_guard(err, run))
         return fn
@@ -418,8 +425,9 @@ class _Descriptor:
         def run() -> int:
             self.enter(lib.pare_layer_compression(l))
             body = self.algorithm.backward           # type: ignore[attr-defined]
-            _store(gx.contents, body(self.algorithm.layer(l), SITES[site], view(x.contents),
-                                     view(gy.contents)), body)
+            to = view(gx.contents, None, True)
+            more = {"out": to} if self.direct else {}
+            _store(to, body(self.algorithm.layer(l), SITES[site], view(x.contents), view(gy.contents), **more), body)
             return 0
         return int(_guard(err, run))
 
@@ -430,8 +438,10 @@ def _copy_mask(to: np.ndarray, mask: np.ndarray, name: str) -> None:
     np.not_equal(mask, 0, out=to)
 
 
-def _store(t: Any, value: Any, body: Any) -> None:
-    to, value = view(t, None, True), as_array(value)
+def _store(to: np.ndarray, value: Any, body: Any) -> None:
+    if value is to:
+        return
+    value = as_array(value)
     if value.shape != to.shape:
         raise ValueError("%s() returned an array of shape %s, expected %s"
                          % (getattr(body, "__name__", "quantizer"), value.shape, to.shape))

@@ -327,6 +327,39 @@ class Models(Folder):
         self.assertGreater(Largest.calls, 20)
         self.assertGreater(q.report.after.accuracy, 0.8)
 
+    def test_results_are_written_without_a_copy(self):
+        """A parameter `out` is the library's array; the training is the same as with arrays of the methods' own."""
+        class Own(pare.Quantizer):
+            def quantize_output(self, layer, x):
+                return np.round(x * 16) / 16
+
+            def backward(self, layer, site, x, gy):
+                return gy * (np.abs(x) <= 1)
+
+        class Direct(pare.Quantizer):
+            addresses = set()
+
+            def quantize_output(self, layer, x, out):
+                Direct.addresses.add((out.ctypes.data, out.flags.writeable, x.flags.writeable))
+                np.round(np.multiply(x, 16, out=out), out=out)
+                return np.divide(out, 16, out=out)
+
+            def backward(self, layer, site, x, gy, out):
+                return np.multiply(gy, np.abs(x) <= 1, out=out)
+
+        losses = {}
+        x, y = digits()
+        for quantizer in (Own, Direct):
+            model = self.model.copy()
+            training = pare.Training(model, optimizer="sgd", lr=0.01, threads=1, progress=False)
+            c = pare.Compression(model, quantizer=quantizer, config=[{"quant_types": ["output"], "quant_bits": 8,
+                                                                      "op_types": ["Conv2d"]}])
+            c.follow(training)
+            c.compress(progress=False)
+            losses[quantizer] = [training.step(x[i:i + 64], y[i:i + 64]) for i in range(0, 256, 64)]
+        self.assertEqual(losses[Own], losses[Direct])
+        self.assertEqual({a[1:] for a in Direct.addresses}, {(True, False)})
+
     # ---- progress, interruption, threads ----
     def test_progress_cancels(self):
         seen = []

@@ -49,6 +49,7 @@ class Names(unittest.TestCase):
 
     def test_other_options_are_errors(self):
         model, config = pare.new("lenet", (1, 8, 8)), [{"sparsity": 0.5, "op_types": ["Conv2d"]}]
+        quant = [{"quant_types": ["weight"], "quant_bits": 8, "op_types": ["Conv2d"]}]
         for name, arguments, options, what in (
                 ("L1FilterPruner", (), {"dependency_awear": True}, "unknown option 'dependency_awear'"),
                 ("L1FilterPruner", (), {"activation": "relu"}, "unknown option 'activation'"),
@@ -61,7 +62,7 @@ class Names(unittest.TestCase):
                 ("ActivationAPoZRankPruner", (), {"activation": "selu"}, "selu"),
                 ("QAT_Quantizer", (), {"statistics_batch_num": 3}, "unknown option 'training_steps'")):
             with self.assertRaisesRegex(pare.Error, what):
-                getattr(nni, name)(model, config, *arguments, **options)
+                getattr(nni, name)(model, quant if "Quantizer" in name else config, *arguments, **options)
         with self.assertRaises(TypeError):
             nni.Pruner(model, config, None, unknown=3)
         with self.assertRaisesRegex(ValueError, "batch_dim is 1"):
@@ -301,10 +302,12 @@ class OnModule(Folder):
         return [net[i].weight_mask for i in (0, 2)], [self.net()[i].weight.detach() for i in (0, 2)]
 
     def test_what_a_module_cannot_have_is_an_error(self):
-        for name, options in (("L1FilterPruner", {"dependency_aware": True}), ("L1NormPruner", {"mode": "dependency_aware"}),
-                              ("AGPPruner", {"pruning_params": {"mode": "global_aware"}}), ("SlimPruner", {"scale": 0.1}),
-                              ("ActivationAPoZRankPruner", {"activation": "gelu"})):
-            with self.assertRaisesRegex(pare.Error, "of a torch.nn.Module .* pass a pare.Model"):
+        for name, options, what in (("L1FilterPruner", {"dependency_aware": True}, "needs dummy_input"),
+                                    ("L1NormPruner", {"mode": "dependency_aware"}, "needs dummy_input"),
+                                    ("AGPPruner", {"pruning_params": {"mode": "global_aware"}}, "needs dummy_input"),
+                                    ("SlimPruner", {"scale": 0.1}, "nothing to train with"),
+                                    ("ActivationAPoZRankPruner", {"activation": "gelu"}, "pass a pare.Model")):
+            with self.assertRaisesRegex(pare.Error, "of a torch.nn.Module .*" + what):
                 self.masks(name, **options)
         with self.assertRaisesRegex(pare.Error, "unknown option 'activation'"):
             self.masks("TaylorFOWeightFilterPruner", activation="relu6")

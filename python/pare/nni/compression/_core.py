@@ -1,8 +1,10 @@
 """Compressor, Pruner, Quantizer, WeightMasker and QuantGrad as NNI has them, over torch.nn.Module or pare.Model."""
 from __future__ import annotations
 
+import copy
 import enum
 import inspect
+import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 
 from ..._model import load
 from ..._tensor import as_array
+from ._names import DEFAULT_TYPES
 
 try:
     import torch
@@ -17,6 +20,9 @@ try:
 except ImportError:                                      # numpy arrays, pare.Model
     torch = None                                         # type: ignore[assignment]
     _Module = object
+
+
+logger = logging.getLogger("pare.nni")
 
 
 class QuantType(enum.IntEnum):
@@ -61,24 +67,44 @@ COMMON_KEYS = {"op_types", "op_names", "op_partial_names", "exclude"}
 
 
 def select(config_list: Sequence[Mapping[str, Any]], layers: Sequence[Tuple[str, str, bool]]) -> Dict[str, Dict[str, Any]]:
-    """The entry of each layer (name, type, has a weight): the last one that matches; exclude removes it."""
+    """The entry of each layer (name, type, is chosen by 'default'): the last one that matches; exclude removes it."""
     chosen: Dict[str, Dict[str, Any]] = {}
+    for e in config_list:
+        for key in ("op_types", "op_names", "op_partial_names"):
+            if not isinstance(e.get(key, []), (list, tuple)):
+                raise ValueError("%s is %r; expected a list of texts" % (key, e[key]))
+        if not set(e) & {"op_types", "op_names", "op_partial_names"}:
+            raise ValueError("an entry of config_list needs op_types, op_names or op_partial_names: %s" % dict(e))
     named = [n for e in config_list for n in e.get("op_names", [])]
     unknown = sorted(set(named) - {n for n, _, _ in layers})
     if unknown:
         raise ValueError("op_names has '%s', but the model has no such layer" % unknown[0])
-    for name, kind, weighted in layers:
+    for name, kind, default in layers:
         found: Optional[Dict[str, Any]] = None
         for entry in config_list:
-            types, names = entry.get("op_types"), entry.get("op_names")
-            if types is not None and not (kind in types or ("default" in types and weighted)):
+            types, names, parts = (entry.get(k) for k in ("op_types", "op_names", "op_partial_names"))
+            if types is not None and not (kind in types or ("default" in types and default)):
                 continue
             if names is not None and name not in names:
+                continue
+            if parts is not None and not any(p in name for p in parts):
                 continue
             found = None if entry.get("exclude") else dict(entry)
         if found is not None:
             chosen[name] = found
     return chosen
+
+
+def by_full_names(config_list: Sequence[Mapping[str, Any]], names: Sequence[str]) -> List[Dict[str, Any]]:
+    """The config_list with op_names instead of op_partial_names, which the library does not have."""
+    result = [dict(e) for e in config_list]
+    for e in result:
+        parts = e.pop("op_partial_names", None)
+        if parts is not None:
+            e["op_names"] = [n for n in names if any(p in n for p in parts) and n in e.get("op_names", [n])]
+            if not e["op_names"]:
+                raise ValueError("op_partial_names %s match no layer of the model" % list(parts))
+    return result
 
 
 # ---- wrappers -----------------------------------------------------------------------------------
@@ -106,6 +132,9 @@ class ModuleWrapper(_Module):
 class PrunerModuleWrapper(ModuleWrapper):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        if not isinstance(getattr(self.module, "weight", None), torch.Tensor):
+            raise ValueError("layer '%s' is a %s, which has no weight to prune; choose others by op_types or op_names"
+                             % (self.name, self.type))
         for key in ("weight", "bias"):
             value = getattr(self.module, key, None)
             mask = None if value is None else torch.ones_like(value)
@@ -224,8 +253,9 @@ class Compressor:
             return
         self.engine = None
         leaves = self._leaves()
-        chosen = select(self.config_list, [(n, type(m).__name__, isinstance(getattr(m, "weight", None), torch.Tensor))
-                                           for n, m in leaves])
+        chosen = select(self.config_list, [(n, type(m).__name__, type(m).__name__ in DEFAULT_TYPES) for n, m in leaves])
+        if not chosen:                                   # NNI warns, too
+            logger.warning("no layer of the model matches the config_list")
         self._wrap([(n, m, chosen[n]) for n, m in leaves if n in chosen])
 
     def _wrap(self, layers: Sequence[Tuple[str, Any, Mapping[str, Any]]]) -> None:
@@ -359,31 +389,65 @@ class Pruner(Compressor):
                 w.apply_masks()
 
     def compressed_masks(self) -> Dict[str, Dict[str, Any]]:
-        return {w.name: {k: getattr(w, k + "_mask").clone() for k in ("weight", "bias")
+        """{layer: {"weight": mask, "bias": mask}}, for ModelSpeedup; copies."""
+        return {w.name: {k: copy.deepcopy(getattr(w, k + "_mask")) for k in ("weight", "bias")
                          if getattr(w, k + "_mask") is not None} for w in self.modules_wrapper}
 
+    def get_pruned_weights(self, dim: int = 0) -> Dict[str, Tuple[int, int]]:
+        """Of each layer, the indices along a dimension that have weights left, and all; also as log records."""
+        result = {}
+        for w in self.modules_wrapper:
+            mask = np.asarray(as_array(w.weight_mask))
+            left = np.moveaxis(mask, dim, 0).reshape(mask.shape[dim], -1).any(1)
+            result[w.name] = (int(left.sum()), mask.shape[dim])
+            logger.info("simulated prune %s remain/total: %d/%d", w.name, *result[w.name])
+        return result
+
+    show_pruned_weights = get_pruned_weights
+
+    def load_model_state_dict(self, model_state: Any) -> None:
+        """Load a state with the names that the model has without wrappers."""
+        if self.engine is not None:
+            self.bound_model.load_state_dict(model_state)
+            return
+        wrapped = self.is_wrapped
+        self._unwrap_model()
+        try:
+            self.bound_model.load_state_dict(model_state)
+        finally:
+            if wrapped:
+                self._wrap_model()
+
     def export_model(self, model_path: str, mask_path: Optional[str] = None, onnx_path: Optional[str] = None,
-                     input_shape: Any = None, device: Any = None) -> None:
-        """The state with masked weights 0, the masks, and an .onnx of input_shape."""
+                     input_shape: Any = None, device: Any = None, dummy_input: Any = None,
+                     opset_version: Optional[int] = None) -> None:
+        """The state with masked weights 0, the masks, and an .onnx of input_shape, or for inputs as dummy_input."""
         if not model_path:
             raise ValueError("model_path must be specified")
-        if onnx_path is not None and input_shape is None:
+        if onnx_path is not None and input_shape is None and dummy_input is None:
             raise ValueError("input_shape must be specified to export onnx model")
         if self.engine is not None:
+            if dummy_input is not None and input_shape is None:
+                input_shape = tuple(np.shape(as_array(dummy_input)))
+            if opset_version is not None:
+                raise ValueError("opset_version of a pare.Model is that of the file it was loaded from")
             self.engine.export(model_path, mask_path, onnx_path, input_shape)
             return
         for w in self.modules_wrapper:
             w.apply_masks()
-        masks = self.compressed_masks()
+        masks, wrapped = self.compressed_masks(), self.is_wrapped
         self._unwrap_model()
         try:
             torch.save(self.bound_model.state_dict(), model_path)
             if mask_path is not None:
                 torch.save(masks, mask_path)
             if onnx_path is not None:
-                load(self.bound_model, input_shape=tuple(input_shape)).save(onnx_path)
+                example = () if dummy_input is None else dummy_input if isinstance(dummy_input, tuple) else (dummy_input,)
+                shape = tuple(input_shape) if dummy_input is None else None
+                load(self.bound_model, *example, input_shape=shape, opset=opset_version or 13).save(onnx_path)
         finally:
-            self._wrap_model()
+            if wrapped:
+                self._wrap_model()
 
 
 class QuantGrad:
@@ -392,6 +456,11 @@ class QuantGrad:
     @staticmethod
     def quant_backward(tensor: Any, grad_output: Any, quant_type: Any) -> Any:
         return grad_output
+
+    @classmethod
+    def apply(cls, *unused: Any) -> Any:
+        """NNI 2.x assigns Class.apply to quant_grad; here it stands for the class."""
+        raise TypeError("%s.apply is called by the library; assign it to quant_grad" % cls.__name__)
 
 
 class Quantizer(Compressor):
@@ -412,9 +481,16 @@ class Quantizer(Compressor):
     def validate_config(self, model: Any, config_list: Sequence[Mapping[str, Any]]) -> None:
         super().validate_config(model, config_list)
         for e in config_list:
-            for t in e.get("quant_types", []):
+            types, bits = e.get("quant_types"), e.get("quant_bits")
+            if e.get("exclude"):
+                continue
+            if not isinstance(types, (list, tuple)):
+                raise ValueError("quant_types of an entry is %r; expected a list of weight, input and output" % (types,))
+            for t in types:
                 if t not in ("weight", "input", "output"):
                     raise ValueError("quant_types has '%s'; expected weight, input or output" % t)
+                if not isinstance(bits, int) and (not isinstance(bits, Mapping) or t not in bits):
+                    raise ValueError("quant_bits is %r; expected a number, or one for each of quant_types" % (bits,))
 
     def _quantize(self, x: Any, wrapper: Any, kind: QuantType) -> Any:
         """Call the method with the arguments that its signature names: (weight, config), (weight, wrapper),
@@ -423,8 +499,10 @@ class Quantizer(Compressor):
         names = list(inspect.signature(f).parameters)
         known = matches({"wrapper": wrapper, "config": wrapper.config, "op": wrapper, "op_type": wrapper.type,
                          "op_name": wrapper.name}, f)
-        if names and names[0] == "wrapper":              # NNI 2.x
+        if names and names[0] == "wrapper":              # NNI 2.x: it reads, and may write, wrapper.module.weight
             known.pop("wrapper", None)
+            if kind is QuantType.QUANT_WEIGHT and "weight" in getattr(wrapper.module, "_buffers", {}):
+                wrapper.module.weight = x.clone()
             y = f(wrapper, **known)
         else:
             y = f(x, **{k: v for k, v in known.items() if k != names[0]})
@@ -439,7 +517,21 @@ class Quantizer(Compressor):
         return y
 
     def _backward(self, x: Any, gy: Any, wrapper: Any, kind: QuantType) -> Any:
-        return self.quant_grad.quant_backward(x, gy, kind)
+        """quant_backward(tensor, grad_output, quant_type), or as NNI 2.5 with scale, zero_point, qmin, qmax, too."""
+        body = getattr(self.quant_grad, "__self__", self.quant_grad).quant_backward
+        names = list(inspect.signature(body).parameters)
+        return body(x, gy, kind, *(self._levels(wrapper, kind) if len(names) == 7 else ()))
+
+    def _levels(self, wrapper: Any, kind: QuantType) -> Tuple[Any, Any, int, int]:
+        site = SITE[kind]
+        bits = wrapper.config.get("quant_bits", 8)
+        bits = int(bits[site] if isinstance(bits, Mapping) else bits)
+        dtype = wrapper.config.get("quant_dtype", "uint")
+        dtype = dtype.get(site, "uint") if isinstance(dtype, Mapping) else dtype
+        qmin, qmax = (1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1) if dtype == "int" else (0, 2 ** bits - 1)
+        m = wrapper.module
+        scale, zero = (getattr(m, "%s_%s" % (site, k), getattr(m, k)) for k in ("scale", "zero_point"))
+        return scale, zero, qmin, qmax
 
     def compress(self) -> Any:
         if self.engine is not None:
@@ -459,8 +551,9 @@ class Quantizer(Compressor):
             for s in w.sites:
                 bits = w.config.get("quant_bits", 8)
                 entry[s + "_bits"] = bits[s] if isinstance(bits, Mapping) else bits
-                entry[s + "_scale"] = getattr(w.module, s + "_scale").clone()
-                entry[s + "_zero_point"] = getattr(w.module, s + "_zero_point").clone()
+                if bool((getattr(w.module, s + "_scale") > 0).all()):      # DoReFa and BNN have none
+                    entry[s + "_scale"] = getattr(w.module, s + "_scale").clone()
+                    entry[s + "_zero_point"] = getattr(w.module, s + "_zero_point").clone()
         state = {}
         for k, v in self.bound_model.state_dict().items():
             if not k.endswith((".old_weight", "scale", "zero_point")):

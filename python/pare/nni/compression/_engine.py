@@ -89,23 +89,23 @@ class _QuantizerAdaptor(algorithms.Quantizer):
     def __init__(self, engine: "PareEngine") -> None:
         self.engine = engine
 
-    def _call(self, layer: algorithms.Layer, x: Any, kind: core.QuantType) -> Any:
-        # A copy, since a method may change its argument in place.
-        return self.engine.compressor._quantize(core.as_tensor(x.copy()), self.engine.wrapper(layer), kind)
+    def _call(self, layer: algorithms.Layer, x: Any, kind: core.QuantType, out: Any) -> Any:
+        out[...] = x                                     # a method may change its argument in place
+        return self.engine.compressor._quantize(core.as_tensor(out), self.engine.wrapper(layer), kind)
 
-    def quantize_weight(self, layer: Any, x: Any) -> Any:  # type: ignore[override]
-        return self._call(layer, x, core.QuantType.QUANT_WEIGHT)
+    def quantize_weight(self, layer: Any, x: Any, out: Any) -> Any:  # type: ignore[override]
+        return self._call(layer, x, core.QuantType.QUANT_WEIGHT, out)
 
-    def quantize_input(self, layer: Any, x: Any) -> Any:   # type: ignore[override]
-        return self._call(layer, x, core.QuantType.QUANT_INPUT)
+    def quantize_input(self, layer: Any, x: Any, out: Any) -> Any:   # type: ignore[override]
+        return self._call(layer, x, core.QuantType.QUANT_INPUT, out)
 
-    def quantize_output(self, layer: Any, x: Any) -> Any:  # type: ignore[override]
-        return self._call(layer, x, core.QuantType.QUANT_OUTPUT)
+    def quantize_output(self, layer: Any, x: Any, out: Any) -> Any:  # type: ignore[override]
+        return self._call(layer, x, core.QuantType.QUANT_OUTPUT, out)
 
-    def backward(self, layer: Any, site: str, x: Any, gy: Any) -> Any:  # type: ignore[override]
+    def backward(self, layer: Any, site: str, x: Any, gy: Any, out: Any) -> Any:  # type: ignore[override]
         kind = {v: k for k, v in core.SITE.items()}[site]
-        return self.engine.compressor._backward(core.as_tensor(x), core.as_tensor(gy.copy()),
-                                                self.engine.wrapper(layer), kind)
+        out[...] = gy
+        return self.engine.compressor._backward(core.as_tensor(x), core.as_tensor(out), self.engine.wrapper(layer), kind)
 
 
 class _Removable:
@@ -124,7 +124,8 @@ class PareEngine:
         pruner = isinstance(compressor, core.Pruner)
         if algorithm is None:
             algorithm = _PrunerAdaptor(self) if pruner else _QuantizerAdaptor(self)
-        self.compression = algorithms.Compression(compressor.bound_model, config=compressor.config_list,
+        config = core.by_full_names(compressor.config_list, [l.name for l in compressor.bound_model.layers])
+        self.compression = algorithms.Compression(compressor.bound_model, config=config,
                                                   **{"pruner" if pruner else "quantizer": algorithm}, **(options or {}))
         layers = self.compression.layers
         chosen = core.select(compressor.config_list, [(l.name, l.type, True) for l in compressor.bound_model.layers] +

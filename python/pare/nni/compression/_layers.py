@@ -2,9 +2,11 @@
 so that the library's pruners and quantizers work on weights which PyTorch trains."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
+
+from . import _core as core
 
 
 def _varint(n: int) -> bytes:
@@ -40,9 +42,9 @@ def _attribute(name: str, value: Any) -> bytes:
     return _bytes(5, _bytes(1, name) + b"".join(_int(8, n) for n in value) + _int(20, 7))
 
 
-def _value(name: str, shape: Tuple[Any, ...]) -> bytes:
+def _value(name: str, shape: Tuple[Any, ...], dtype: int = 1) -> bytes:
     dims = b"".join(_bytes(1, _bytes(2, n) if isinstance(n, str) else _int(1, n)) for n in shape)
-    return _bytes(1, name) + _bytes(2, _bytes(1, _int(1, 1) + _bytes(2, dims)))
+    return _bytes(1, name) + _bytes(2, _bytes(1, _int(1, dtype) + _bytes(2, dims)))
 
 
 def _conv(m: Any, transposed: bool) -> Tuple[str, Dict[str, Any], Tuple[Any, ...]]:
@@ -53,8 +55,12 @@ def _conv(m: Any, transposed: bool) -> Tuple[str, Dict[str, Any], Tuple[Any, ...
     return "ConvTranspose" if transposed else "Conv", a, ("N", m.in_channels) + size
 
 
+# The operator of a module without parameters that has no other one here: only its outputs and inputs are quantized.
+_STAND_IN: Tuple[Any, ...] = ("Erf", {}, ("N", 8), ())
+
+
 def _describe(m: Any) -> Any:
-    """Operator, attributes, input shape, names of parameters and buffers; None: not a layer that is known."""
+    """Operator, attributes, input shape, names of parameters and buffers; None: parameters that are not known."""
     kind = type(m).__name__
     if kind in ("Conv1d", "Conv2d", "Conv3d"):
         return _conv(m, False) + (("weight", "bias"),)
@@ -67,9 +73,20 @@ def _describe(m: Any) -> Any:
                  "3": ("N", m.num_features, 2, 2, 2)}[kind[9]]
         return ("BatchNormalization", {"epsilon": float(m.eps)}, shape,
                 ("weight", "bias", "running_mean", "running_var"))
+    if kind == "Embedding":
+        return "Gather", {}, ("N", 8), ("weight",)
+    if kind == "PReLU" and m.num_parameters == 1:
+        return "PRelu", {}, ("N", 8), ("weight",)
     simple = {"ReLU": "Relu", "Sigmoid": "Sigmoid", "Tanh": "Tanh", "LeakyReLU": "LeakyRelu",
               "Hardswish": "HardSwish", "Softplus": "Softplus"}.get(kind)
-    return (simple, {}, ("N", 8), ()) if simple else None
+    if simple:
+        return simple, {}, ("N", 8), ()
+    return None if list(m.parameters()) else _STAND_IN
+
+
+def is_stand_in(m: Any) -> bool:
+    """Has the module an operator in layers_model() whose type is not the module's?"""
+    return _describe(m) is _STAND_IN
 
 
 def layers_model(modules: List[Tuple[str, Any]]) -> bytes:
@@ -80,14 +97,37 @@ def layers_model(modules: List[Tuple[str, Any]]) -> bytes:
         if described is None:
             continue
         op, attributes, shape, parameters = described
-        inputs = [name + "/x"]
+        inputs = [] if op == "Gather" else [name + "/x"]
         for p in parameters:
             value = getattr(m, p, None)
             if value is not None:
                 graph += _bytes(5, _tensor("%s.%s" % (name, p), value.detach().cpu().numpy()))
                 inputs.append("%s.%s" % (name, p))
+        if op == "Gather":                               # indices follow the table
+            inputs.append(name + "/x")
         node = b"".join(_bytes(1, i) for i in inputs) + _bytes(2, name + "/y") + _bytes(3, name) + _bytes(4, op)
         graph += _bytes(1, node + b"".join(_attribute(k, v) for k, v in attributes.items()))
-        graph += _bytes(11, _value(name + "/x", shape))
+        graph += _bytes(11, _value(name + "/x", shape, 7 if op == "Gather" else 1))
         graph += _bytes(12, _bytes(1, name + "/y") + _bytes(2, _bytes(1, _int(1, 1))))
     return _int(1, 8) + _bytes(2, "pare") + _bytes(8, _int(2, 14)) + _bytes(7, graph)
+
+
+def config_of_layers(config_list: Sequence[Mapping[str, Any]], leaves: Sequence[Tuple[str, Any]]) -> List[Dict[str, Any]]:
+    """A config_list for layers_model(leaves): types of modules that have another operator there become names."""
+    result: List[Dict[str, Any]] = []
+    for entry in config_list:
+        types = entry.get("op_types")
+        if not isinstance(types, (list, tuple)):         # the library says what is wrong with it
+            result.append(dict(entry))
+            continue
+        others = {type(m).__name__ for _, m in leaves if is_stand_in(m)} & set(types)
+        rest = [t for t in types if t not in others]
+        if rest:
+            result.append({**entry, "op_types": rest})
+        names = list(core.select([{**entry, "op_types": sorted(others), "exclude": False}], [
+            (n, type(m).__name__, False) for n, m in leaves])) if others else []
+        if names:
+            result.append({**{k: v for k, v in entry.items() if k != "op_types"}, "op_names": names})
+        if not rest and not names:
+            result.append(dict(entry))
+    return result

@@ -35,6 +35,15 @@ def apply_compression_results(model: Any, masks_file: Any, map_location: Any = N
                     value.mul_(core.torch.as_tensor(mask).to(value.device, value.dtype))
 
 
+def unwrap(model: Any) -> None:
+    """Put the layers of a wrapped model in the places of their wrappers, as pruner._unwrap_model()."""
+    for w in [m for m in model.modules() if isinstance(m, core.ModuleWrapper)]:
+        if isinstance(w, core.QuantizerModuleWrapper):
+            raise ValueError("layer '%s' is quantized; make the model smaller before it is quantized" % w.name)
+        if w.owner.is_wrapped:
+            w.owner._unwrap_model()
+
+
 class ModelSpeedup:
     """Remove the masked channels of a model: of a torch.nn.Module in place; speedup_model() returns a smaller
     pare.Model of a pare.Model."""
@@ -58,6 +67,7 @@ class ModelSpeedup:
                 apply_masks(model, self.masks_file)
             x = None if self.dummy_input is None else np.asarray(as_array(self.dummy_input), dtype=np.float32)
             return speedup(model, inputs=x, progress=False)
+        unwrap(model)
         apply_compression_results(model, self.masks_file, self.map_location)
         example = self.dummy_input if isinstance(self.dummy_input, tuple) else (self.dummy_input,)
         smaller = speedup(load(model, *example), progress=False)

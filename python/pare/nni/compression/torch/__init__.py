@@ -6,9 +6,10 @@ from .._builtin import OneshotPruner
 from .._core import (Compressor, Pruner, PrunerModuleWrapper, QuantGrad, QuantType, Quantizer,
                      QuantizerModuleWrapper, WeightMasker)
 from .._speedup import ModelSpeedup, apply_compression_results
+from .._training import TorchEvaluator
 
 _classes = _builtin.classes()
 globals().update(_classes)
 
 __all__ = ["Compressor", "ModelSpeedup", "OneshotPruner", "Pruner", "PrunerModuleWrapper", "QuantGrad", "QuantType",
-           "Quantizer", "QuantizerModuleWrapper", "WeightMasker", "apply_compression_results", *_classes]
+           "Quantizer", "QuantizerModuleWrapper", "TorchEvaluator", "WeightMasker", "apply_compression_results", *_classes]

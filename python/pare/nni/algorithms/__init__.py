@@ -1,0 +1,1 @@
+"""NNI's model compression by name, over libpare."""

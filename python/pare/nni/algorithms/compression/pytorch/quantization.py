@@ -1,0 +1,3 @@
+"""The names of nni.algorithms.compression.pytorch.quantization."""
+from ....compression.pytorch import *  # noqa: F401,F403
+from ....compression.pytorch import __all__  # noqa: F401
