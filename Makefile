@@ -58,7 +58,7 @@ threaded = test_loader test_plan test_microbatch test_train test_threads test_te
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
-.PHONY: all help deps demo test test-minimal test-arm64 test-faults test-docs docs test-python test-python-debian test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan asan-python tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb clean
+.PHONY: all help deps demo test test-minimal test-arm64 test-faults test-docs docs test-python test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan asan-python tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -115,10 +115,6 @@ test-python: ## test the Python package: declarations, models, algorithms in Pyt
 	@tools/deps.sh build test python
 	@$(call compile,$(BUILD),-DPARE_TESTS=ON)
 	@ctest --test-dir $(BUILD) --output-on-failure -L '^python$$'
-
-test-python-debian: ## as root: test the Python package on Debian 11 (Python 3.9), 12 and 13 (Python 3.13), with their numpy
-	@tools/deps.sh build root
-	@JOBS=$(JOBS) tests/python/debian.sh $(BUILD)
 
 test-interop: ## compare whole networks with PyTorch and ONNX Runtime; ALL=1: all networks
 	@BUILD=$(BUILD) tools/deps.sh build test interop

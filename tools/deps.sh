@@ -31,7 +31,7 @@ for part in "${@:-build}"; do
     lint) want="$want clang libomp-dev clang-format clang-tidy cppcheck" ;;
     fuzz) want="$want clang libomp-dev libclang-rt-14-dev libonnx-testdata" ;;
     deb) want="$want dpkg-dev file" ;;
-    root) want="$want debootstrap mmdebstrap" ;;
+    root) want="$want debootstrap" ;;
     arm64) want="$want gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static mmdebstrap" ;;
     *)
         echo "deps.sh: '$part' is unknown; expected build, test, python, interop, lint, fuzz, deb, root or arm64" >&2

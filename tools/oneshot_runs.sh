@@ -6,7 +6,7 @@
 # multiply-accumulates of ResNet-20); default: all.  Each line is one command; times are those of the whole
 # command.  PARE is the command (default: build/pare); THREADS the number of threads (default: one per core);
 # HOLDOUT=0.04 evaluates on that part of the training items instead of the test items.
-# PRUNERS="level obs" runs these pruners of single weights (default: level wanda sparsegpt obs).
+# MORE are options of all commands ("--reconstruct --flip --pad 4").  PRUNERS="level obs" runs these pruners of single weights (default: level wanda sparsegpt obs).
 set -eu
 pare=$(realpath "${PARE:-$(dirname "$0")/../build/pare}")
 if [ $# -lt 2 ]; then
@@ -26,7 +26,7 @@ one() {
     start=$(date +%s)
     # shellcheck disable=SC2086
     if ! "$pare" prune "$model" --data "$data" --threads "${THREADS:-0}" ${HOLDOUT:+--holdout "$HOLDOUT"} \
-        "$@" --max-drop 100 --quiet --json -o "$tmp/out.onnx" >"$tmp/json" 2>"$tmp/err"; then
+        "$@" ${MORE:-} --max-drop 100 --quiet --json -o "$tmp/out.onnx" >"$tmp/json" 2>"$tmp/err"; then
         echo "| $name | $(tail -1 "$tmp/err") |"
         return
     fi

@@ -109,6 +109,15 @@ enum pare_repair_use {
     PARE_REPAIR_OFF
 };
 
+/* Reconstruction: after masks and repair, the parameters that are left are trained for some steps
+ * so that the outputs are the original's; no labels are needed. */
+struct pare_reconstruct_opts {
+    size_t size;   /* sizeof(struct pare_reconstruct_opts), or 0 */
+    int64_t items; /* of the data, at most; 0: all except those held out */
+    int64_t steps; /* of 32 items; 0: 500 */
+    double rate;   /* the largest rate of Adam; 0: 0.001 */
+};
+
 struct pare_prune_opts {
     size_t size;        /* sizeof(struct pare_prune_opts), or 0 */
     const char *pruner; /* NULL: level, with speedup l1: level empties no channels */
@@ -128,6 +137,7 @@ struct pare_prune_opts {
     enum pare_repair_use repair; /* fit the layers after removed channels to what is left, by least
                                     squares on the data, before any fine-tuning, where the outputs
                                     are then closer to the original's on items not fitted to */
+    const struct pare_reconstruct_opts *reconstruct; /* then this, where it is closer; NULL: not */
 };
 
 struct pare_prune_report {
@@ -142,6 +152,7 @@ struct pare_prune_report {
     double repair_db[4];
     const char *repair_kept;
     int repaired;
+    double reconstruct_db; /* the same of reconstruction, which repair_kept names if it was kept */
 };
 
 PARE_API int pare_prune(struct pare_model *model, const struct pare_prune_opts *opts,

@@ -217,6 +217,8 @@ struct pare_quantize_check {
                                inputs in the data are constant or not finite */
     double rounding_error;  /* output error of these layers divided by that of the nearest levels;
                              * NaN: rounded without data */
+    const char *rounding_choice; /* ways to round, how good each was on items that it was not fitted
+                                  * to, and which one was kept; NULL: there was no choice */
 };
 PARE_API void pare_compression_checked(const struct pare_compression *c,
                                        struct pare_quantize_check *k);

@@ -75,9 +75,12 @@ class Data(Handle):
         return cls(pointer, tuple(keep))
 
     @classmethod
-    def batches(cls, iterable: Any, shuffle: bool = False) -> Data:
+    def batches(cls, iterable: Any, shuffle: Optional[bool] = None) -> Data:
         """All batches of an iterable, for example a torch DataLoader: x, or (x, y).  They are read once
-        and kept in memory, since calibration and training read items several times."""
+        and kept in memory, since calibration and training read items several times.  shuffle: in each
+        epoch of a training; None: if it is a DataLoader that does."""
+        if shuffle is None:
+            shuffle = type(getattr(iterable, "sampler", None)).__name__ == "RandomSampler"
         xs: List[Any] = []
         ys: List[Any] = []
         for item in iterable:

@@ -359,6 +359,10 @@ class pare_tuning(Structure):
     pass
 
 
+class pare_reconstruct_opts(Structure):
+    pass
+
+
 class pare_prune_opts(Structure):
     pass
 
@@ -584,7 +588,8 @@ pare_quantize_check._fields_ = [("snr_db", c_double), ("cosine", c_double), ("un
     ("left_float", c_int), ("worst", (pare_worst_tensor * PARE_CHECK_WORST)),
     ("destroyed", (pare_worst_tensor * PARE_CHECK_WORST)), ("n_worst", c_int),
     ("n_destroyed", c_int), ("new_snr_db", c_double), ("all_seen", c_int64), ("rounding", c_char_p),
-    ("rounded", c_int), ("unrounded", c_int), ("rounding_error", c_double)]
+    ("rounded", c_int), ("unrounded", c_int), ("rounding_error", c_double),
+    ("rounding_choice", c_char_p)]
 
 pare_export._fields_ = [("size", c_size_t), ("model", c_char_p), ("onnx", c_char_p),
     ("masks", c_char_p), ("input_shape", POINTER(c_int64)), ("input_rank", c_int),
@@ -646,16 +651,20 @@ pare_speedup_report._fields_ = [("n_layers", c_int), ("layer", POINTER(pare_spee
 pare_tuning._fields_ = [("data", c_void_p), ("valid", c_void_p), ("settings", c_char_p),
     ("teacher", c_void_p)]
 
+pare_reconstruct_opts._fields_ = [("size", c_size_t), ("items", c_int64), ("steps", c_int64),
+    ("rate", c_double)]
+
 pare_prune_opts._fields_ = [("size", c_size_t), ("pruner", c_char_p), ("sparsity", c_double),
     ("rule", POINTER(pare_rule)), ("n_rules", c_int), ("config", c_char_p), ("settings", c_char_p),
     ("registry", c_void_p), ("tuning", pare_tuning), ("speedup", c_bool),
     ("shrink", POINTER(pare_speedup_opts)), ("progress", pare_progress_fn), ("user", c_void_p),
-    ("repair", c_int)]
+    ("repair", c_int), ("reconstruct", POINTER(pare_reconstruct_opts))]
 
 pare_prune_report._fields_ = [("before", pare_metrics), ("masked", pare_metrics),
     ("after", pare_metrics), ("weights", c_int64), ("zeros", c_int64), ("params", c_int64),
     ("params_left", c_int64), ("macs", c_double), ("macs_left", c_double),
-    ("repair_db", (c_double * 4)), ("repair_kept", c_char_p), ("repaired", c_int)]
+    ("repair_db", (c_double * 4)), ("repair_kept", c_char_p), ("repaired", c_int),
+    ("reconstruct_db", c_double)]
 
 pare_quantize_opts._fields_ = [("size", c_size_t), ("preset", c_char_p), ("quantizer", c_char_p),
     ("rule", POINTER(pare_rule)), ("n_rules", c_int), ("config", c_char_p), ("settings", c_char_p),

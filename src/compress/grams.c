@@ -6,6 +6,7 @@
  */
 #include "grams.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -284,6 +285,8 @@ static int shape(struct run *r, struct collector *c, const struct pare_tensor *x
     c->all = c->conv ? c->columns.pixels : pare_numel(x) / x->dim[0] / c->g->k;
     c->take = c->all;
     most = r->s->flops > 0 && x->dim[0] == items ? r->s->flops / flops / (double)r->s->items : 1e18;
+    if (r->s->enough > 0 && c->g->groups > 1)
+        most = fmin(most, (double)r->s->enough * (double)c->g->k / (double)r->s->items);
     most = most < LEAST ? LEAST : most;
     if (most < (double)c->all)
         c->take = (int64_t)most;

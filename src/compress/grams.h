@@ -35,6 +35,8 @@ struct pare_gram_source {
     int64_t items;                  /* at most, in all processes */
     double flops;                   /* multiplications per layer and group; with more positions, a
                                      * fixed random subset of at least 64 per item; 0: all */
+    int64_t enough;                 /* the same for more positions per input of a grouped layer; 0:
+                                     * all */
     bool diagonal;                  /* only the diagonals of G, and m */
     struct pare_dist *dist;
     int threads; /* 0: all cores */

@@ -11,6 +11,7 @@
 
 #define BATCH 32
 #define MOST 256
+#define MANY 1024
 #define FEW 10
 
 struct sums {
@@ -39,14 +40,43 @@ void pare_held_out_divide(struct pare_held_out *h, int64_t most)
         h->items = h->fitted = n;
 }
 
+void pare_held_out_divide_batches(struct pare_held_out *h, int64_t most)
+{
+    int64_t n = h->data->n;
+
+    pare_held_out_divide(h, most);
+    if (h->fitted >= n)
+        return;
+    if (h->fitted > BATCH)
+        h->fitted -= h->fitted % BATCH;
+    h->items = n - h->fitted < MANY ? n - h->fitted : MANY;
+}
+
 double pare_output_cost(const struct pare_output_distance *d)
 {
     return !isnan(d->loss) ? d->loss : isnan(d->divergence) ? d->noise : d->divergence;
 }
 
+double pare_output_change(const struct pare_output_distance *d)
+{
+    return isnan(d->divergence) ? d->noise : d->divergence;
+}
+
 double pare_held_out_db(double noise)
 {
     return noise > 1e-20 ? -10 * log10(noise) : noise <= 1e-20 ? 200 : NAN;
+}
+
+const char *pare_held_out_text(struct pare_arena *a, const char *so_far, const char *name,
+                               const struct pare_output_distance *d)
+{
+    const char *text = pare_sprintf(a, "%s%s%s %.1f dB", so_far ? so_far : "", so_far ? ", " : "",
+                                    name, pare_held_out_db(d->noise));
+
+    if (text && !isnan(d->loss))
+        return pare_sprintf(a, "%s (loss %.3g)", text, d->loss);
+    return text && !isnan(d->divergence) ? pare_sprintf(a, "%s (KL %.3g)", text, d->divergence)
+                                         : text;
 }
 
 /* ---- one batch ------------------------------------------------------------------------------- */

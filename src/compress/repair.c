@@ -37,7 +37,8 @@ struct target {
     struct pare_value *bias;      /* takes the difference of the means; or NULL */
     double sign;                  /* -1: `bias` is the mean of a following BatchNormalization */
     int64_t row, column;          /* strides of the weight */
-    bool unchanged;               /* the layer's inputs are those of the dense model */
+    double damping;
+    bool unchanged; /* the layer's inputs are those of the dense model */
 };
 
 struct repairer {
@@ -105,7 +106,7 @@ static bool find_target(const struct repairer *s, const struct pare_layer_info *
     struct pare_node *one;
     int out = -1, in = -1;
 
-    *t = (struct target){ 0 };
+    *t = (struct target){ .damping = s->r->damping > 0 ? s->r->damping : DAMPING };
     if (!l->weight || l->shared || !pare_gram_of(l, &t->gram) || !l->node->op->axes ||
         !l->node->op->linear(l->node, &p))
         return false;
@@ -193,7 +194,7 @@ static int open_part(const struct target *t, int64_t g, struct pare_arena *a, st
                         .w = pare_alloc(a, n, sizeof(double)),
                         .out = pare_alloc(a, n, sizeof(double)),
                         .shift = pare_alloc(a, (size_t)rows + 1, sizeof(double)),
-                        .damping = DAMPING * (scarce > 1 ? scarce * scarce : 1) };
+                        .damping = t->damping * (scarce > 1 ? scarce * scarce : 1) };
     if (!p->row || !p->keep || !p->w || !p->out || !p->shift)
         return pare_no_memory(err, "to repair layers");
     for (int64_t r = g * rows; r < (g + 1) * rows; r++) {

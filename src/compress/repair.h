@@ -10,6 +10,7 @@ struct pare_repair {
     struct pare_model *dense; /* the model before channels were removed; weights are loaded */
     struct pare_data *data;
     int64_t items, passes; /* 0: 1024 items; 24 passes over them */
+    double damping;        /* relative to the mean power of a layer's inputs; 0: 1e-4 */
     struct pare_dist *dist;
     int threads; /* 0: all cores */
     pare_progress_fn *progress;

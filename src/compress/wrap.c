@@ -5,6 +5,7 @@
 
 #include "../base/arena.h"
 #include "../base/options.h"
+#include "../graph/free_dims.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "method.h"
@@ -223,11 +224,7 @@ static int check_type(const struct pare_compression *c, const struct pare_layer_
 int pare_model_shapes(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
                       struct pare_err *err)
 {
-    *g = pare_graph_clone(a, m->graph, err);
-    if (!*g)
-        return err->code;
-    pare_graph_bind(*g, 1);
-    return pare_graph_infer(*g, true, err);
+    return pare_graph_infer_ones(a, m->graph, m->in, g, err);
 }
 
 int pare_model_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,

@@ -12,7 +12,8 @@ int pare_compression_wrap(struct pare_compression *c, const struct pare_config *
 int pare_compression_wrap_one(struct pare_compression *c, const struct pare_layer_info *info,
                               const struct pare_entry *e, struct pare_err *err);
 
-/* A clone of the model's graph with the shapes of one item. */
+/* A clone of the model's graph with the shapes of one item; free dimensions are 1, or of a size
+ * that the nodes accept. */
 int pare_model_shapes(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
                       struct pare_err *err);
 

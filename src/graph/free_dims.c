@@ -3,38 +3,21 @@
  * Windows, strides, tables of positions and reshapes limit which sizes a model accepts, and no
  * declaration says how.  Inference is cheap, so sizes are tried: first those of most models.
  */
-#include "free_dims.h"
+#include "free_dims_search.h"
 
 #include <string.h>
 
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
-#define CHEAP 16    /* size of free dimensions in models whose shapes depend on data */
-#define MAX_DIMS 64 /* free dimensions of different names; the others get one size */
-
-/* Free dimensions of one name. */
-struct dim {
-    const char *name; /* NULL: a dimension without a name */
-    bool batch;       /* the first axis of an input */
-    bool square;      /* several axes of an input, so it is not a batch */
-    int64_t given;    /* -1: not given */
-    int sum[2];       /* its size is the sum of these; -1: it is not a sum */
-};
-
-struct search {
-    struct pare_arena *arena;
-    const struct pare_graph *from;
-    const struct pare_io *io;
-    const struct pare_tensor *given;
-    struct dim dim[MAX_DIMS];
-    int n;
-    int (*of)[PARE_MAX_RANK]; /* by input and axis: its number in dim; -1: not free */
-};
+#define CHEAP 16     /* size of free dimensions in models whose shapes depend on data */
+#define FAR 8        /* larger sizes differ from the first by this multiple of the others */
+#define FARTHEST 512 /* and by this one, */
+#define LARGEST 4e6  /* for inputs of at most this many elements, if windows hide differences */
 
 /* ---- the free dimensions --------------------------------------------------------------------- */
 
-static int find_name(const struct search *s, const char *name, size_t len)
+static int find_name(const struct pare_free_search *s, const char *name, size_t len)
 {
     for (int i = 0; i < s->n; i++)
         if (s->dim[i].name && strlen(s->dim[i].name) == len && !strncmp(s->dim[i].name, name, len))
@@ -42,18 +25,18 @@ static int find_name(const struct search *s, const char *name, size_t len)
     return -1;
 }
 
-static void add_dim(struct search *s, int input, int axis)
+static void add_dim(struct pare_free_search *s, int input, int axis)
 {
     const char *name = s->io[input].sym[axis];
     const struct pare_tensor *t = s->given ? &s->given[input] : NULL;
     int d = name ? find_name(s, name, strlen(name)) : -1;
 
-    if (d < 0 && s->n < MAX_DIMS) {
+    if (d < 0 && s->n < PARE_FREE_DIMS) {
         d = s->n++;
-        s->dim[d] = (struct dim){ .name = name, .given = -1, .sum = { -1, -1 } };
+        s->dim[d] = (struct pare_free_dim){ .name = name, .given = -1, .sum = { -1, -1 } };
     }
     if (d < 0)
-        d = MAX_DIMS - 1;
+        d = PARE_FREE_DIMS - 1;
     for (int k = 0; k < axis; k++)
         s->dim[d].square |= s->of[input][k] == d;
     s->of[input][axis] = d;
@@ -63,7 +46,7 @@ static void add_dim(struct search *s, int input, int axis)
 }
 
 /* Exporters write "past + length" where a length is a sum. */
-static void find_sums(struct search *s)
+static void find_sums(struct pare_free_search *s)
 {
     for (int i = 0; i < s->n; i++) {
         const char *plus = s->dim[i].name ? strstr(s->dim[i].name, " + ") : NULL;
@@ -80,7 +63,7 @@ static void find_sums(struct search *s)
     }
 }
 
-static int find_dims(struct search *s, struct pare_err *err)
+static int find_dims(struct pare_free_search *s, struct pare_err *err)
 {
     s->of = pare_alloc(s->arena, (size_t)s->from->n_in + 1, sizeof(*s->of));
     if (!s->of)
@@ -99,8 +82,8 @@ static int find_dims(struct search *s, struct pare_err *err)
 
 /* ---- one attempt ----------------------------------------------------------------------------- */
 
-static int infer_with(const struct search *s, const int64_t *size, struct pare_graph **out,
-                      struct pare_err *err)
+int pare_free_infer(const struct pare_free_search *s, const int64_t *size, struct pare_graph **out,
+                    struct pare_err *err)
 {
     struct pare_graph *g = *out = pare_graph_clone(s->arena, s->from, err);
 
@@ -134,12 +117,12 @@ static bool knows_all_of(const struct pare_graph *g, const struct pare_graph *as
 }
 
 /* Infer with these sizes; replace *out if fewer nodes fail than there. */
-static int try_sizes(const struct search *s, const int64_t *size, struct pare_graph **out,
+static int try_sizes(const struct pare_free_search *s, const int64_t *size, struct pare_graph **out,
                      int64_t *best, struct pare_err *err)
 {
     struct pare_mark m = pare_mark(s->arena);
     struct pare_graph *g;
-    int rc = infer_with(s, size, &g, err);
+    int rc = pare_free_infer(s, size, &g, err);
 
     if (rc == PARE_ENOMEM || (rc && !*out))
         return rc;
@@ -148,7 +131,7 @@ static int try_sizes(const struct search *s, const int64_t *size, struct pare_gr
         return 0;
     }
     *out = g;
-    memcpy(best, size, MAX_DIMS * sizeof(*best));
+    memcpy(best, size, PARE_FREE_DIMS * sizeof(*best));
     return 0;
 }
 
@@ -163,16 +146,16 @@ bool pare_graph_depends_on_data(const struct pare_graph *g)
 }
 
 /* If shapes depend on data, a few items may compute very much: take a small size instead. */
-static int find_cheap(const struct search *s, struct pare_graph **out, int64_t *size,
+static int find_cheap(const struct pare_free_search *s, struct pare_graph **out, int64_t *size,
                       struct pare_err *err)
 {
     struct pare_mark m = pare_mark(s->arena);
     struct pare_graph *g;
-    int64_t now[MAX_DIMS];
+    int64_t now[PARE_FREE_DIMS];
     bool other = false;
     int rc;
 
-    for (int d = 0; d < MAX_DIMS; d++) {
+    for (int d = 0; d < PARE_FREE_DIMS; d++) {
         bool free_size = d < s->n && s->dim[d].given < 0 && !s->dim[d].batch && size[d] > CHEAP;
 
         now[d] = free_size ? CHEAP : size[d];
@@ -180,7 +163,7 @@ static int find_cheap(const struct search *s, struct pare_graph **out, int64_t *
     }
     if (!other || !pare_graph_depends_on_data(*out))
         return 0;
-    rc = infer_with(s, now, &g, err);
+    rc = pare_free_infer(s, now, &g, err);
     if (rc == PARE_ENOMEM)
         return rc;
     if (rc || g->failed > (*out)->failed || !knows_all_of(g, *out)) {
@@ -192,22 +175,46 @@ static int find_cheap(const struct search *s, struct pare_graph **out, int64_t *
     return 0;
 }
 
-static int find_first(const struct search *s, struct pare_graph **out, int64_t *size,
+static int find_first(const struct pare_free_search *s, struct pare_graph **out, int64_t *size,
                       struct pare_err *err)
 {
     static const int64_t base[] = { 64, 256, 512, 1024, 4096, 16384, 32, 16, 8, 4, 2, 1, 3 };
 
     *out = NULL;
     for (size_t i = 0; i < sizeof(base) / sizeof(*base); i++) {
-        int64_t now[MAX_DIMS];
+        int64_t now[PARE_FREE_DIMS];
 
-        for (int d = 0; d < MAX_DIMS; d++)
+        for (int d = 0; d < PARE_FREE_DIMS; d++)
             now[d] = s->dim[d].given >= 0 ? s->dim[d].given : s->dim[d].batch ? 1 : base[i];
         PARE_TRY(try_sizes(s, now, out, size, err));
         if (!(*out)->failed || !s->n)
             break;
     }
+    PARE_TRY(pare_free_fit(s, out, size, err));
     return find_cheap(s, out, size, err);
+}
+
+int pare_graph_infer_ones(struct pare_arena *a, const struct pare_graph *from,
+                          const struct pare_io *io, struct pare_graph **out, struct pare_err *err)
+{
+    struct pare_free_search s = { .arena = a, .from = from, .io = io };
+    int64_t size[PARE_FREE_DIMS] = { 0 };
+    struct pare_graph *g;
+
+    *out = pare_graph_clone(a, from, err);
+    if (!*out)
+        return err->code;
+    pare_graph_bind(*out, 1);
+    PARE_TRY(pare_graph_infer(*out, true, err));
+    if (!(*out)->failed)
+        return 0;
+    PARE_TRY(find_dims(&s, err));
+    if (!s.n)
+        return 0;
+    PARE_TRY(find_first(&s, &g, size, err));
+    if (g->failed < (*out)->failed)
+        *out = g;
+    return 0;
 }
 
 /* ---- other sizes ----------------------------------------------------------------------------- */
@@ -235,11 +242,12 @@ static bool is_good(const struct pare_graph *g, const struct pare_graph *first)
 }
 
 /* Infer with these sizes; *out remains NULL if nodes do not accept them. */
-static int accept_sizes(const struct search *s, const int64_t *size, const struct pare_graph *first,
-                        struct pare_graph **out, struct pare_err *err)
+static int accept_sizes(const struct pare_free_search *s, const int64_t *size,
+                        const struct pare_graph *first, struct pare_graph **out,
+                        struct pare_err *err)
 {
     struct pare_mark m = pare_mark(s->arena);
-    int rc = infer_with(s, size, out, err);
+    int rc = pare_free_infer(s, size, out, err);
 
     if (!rc && is_good(*out, first))
         return 0;
@@ -249,8 +257,8 @@ static int accept_sizes(const struct search *s, const int64_t *size, const struc
 }
 
 /* Change every dimension that can be changed alone. */
-static int change_each(const struct search *s, const struct pare_graph *first, int64_t *size,
-                       struct pare_graph **out, struct pare_err *err)
+static int change_each(const struct pare_free_search *s, const struct pare_graph *first,
+                       int64_t *size, struct pare_graph **out, struct pare_err *err)
 {
     for (int d = 0; d < s->n; d++) {
         int64_t was = size[d];
@@ -269,8 +277,9 @@ static int change_each(const struct search *s, const struct pare_graph *first, i
 }
 
 /* Change all dimensions; if nodes do not accept it, as many as they accept. */
-static int find_other(const struct search *s, const struct pare_graph *first, const int64_t *a,
-                      int64_t *size, struct pare_graph **out, struct pare_err *err)
+static int find_other(const struct pare_free_search *s, const struct pare_graph *first,
+                      const int64_t *a, int64_t *size, struct pare_graph **out,
+                      struct pare_err *err)
 {
     *out = NULL;
     for (int batch = 1; batch >= 0 && s->n; batch--)
@@ -281,27 +290,83 @@ static int find_other(const struct search *s, const struct pare_graph *first, co
             if (*out)
                 return 0;
         }
-    memcpy(size, a, MAX_DIMS * sizeof(*size));
+    memcpy(size, a, PARE_FREE_DIMS * sizeof(*size));
     return change_each(s, first, size, out, err);
 }
 
-/* Larger sizes, on the line through the two known ones, which keeps sums and multiples. */
-static int find_larger(const struct search *s, const struct pare_graph *first, const int64_t *a,
-                       const int64_t *b, struct pare_graph **out, struct pare_err *err)
+/* Has the axis of v, a value of g[0], another size in g[1] or g[2]? */
+static bool differs(struct pare_graph *const *g, const struct pare_value *v, int axis)
 {
-    static const int64_t far[] = { 8, 3, 2 };
+    for (int i = 1; i < 3; i++)
+        if (g[i] && g[i]->value[v->id]->t.rank > axis &&
+            g[i]->value[v->id]->t.dim[axis] != v->t.dim[axis])
+            return true;
+    return false;
+}
+
+/* Does a window or its stride reduce an axis that follows a free dimension to one size, in all
+ * three graphs?  With larger inputs the size differs: what holds for it holds by coincidence. */
+static bool hides_axis(struct pare_graph *const *g)
+{
+    for (int i = 0; i < g[0]->n_nodes; i++) {
+        const struct pare_node *n = g[0]->node[i];
+        const bool pool = n->op && n->op->flags & PARE_OP_POOL && !(n->op->flags & PARE_OP_GLOBAL);
+
+        if (!(pool || (n->op && n->op->layer.kind == PARE_LAYER_CONV)) || !n->in[0] || !n->out[0])
+            continue;
+        for (int k = 2; k < n->in[0]->t.rank && k < n->out[0]->t.rank; k++)
+            if (differs(g, n->in[0], k) && !differs(g, n->out[0], k))
+                return true;
+    }
+    return false;
+}
+
+/* Elements of all inputs. */
+static double elements(const struct pare_free_search *s, const int64_t *size)
+{
+    double sum = 0;
+
+    for (int i = 0; i < s->from->n_in; i++) {
+        double n = 1;
+
+        for (int k = 0; k < s->io[i].rank; k++)
+            n *= (double)(s->of[i][k] >= 0 ? size[s->of[i][k]] : s->io[i].dim[k]);
+        sum += n;
+    }
+    return sum;
+}
+
+/* Sizes on the line through the two known ones, which keeps sums and multiples. */
+static int try_far(const struct pare_free_search *s, const int64_t *a, const int64_t *b,
+                   int64_t far, const struct pare_graph *first, struct pare_graph **out,
+                   struct pare_err *err)
+{
+    const bool farther = far > FAR;
+    int64_t size[PARE_FREE_DIMS];
 
     *out = NULL;
-    for (size_t i = 0; i < sizeof(far) / sizeof(*far) && !*out; i++) {
-        int64_t size[MAX_DIMS];
-        bool grows = true;
+    for (int d = 0; d < s->n; d++) {
+        size[d] = a[d] + (farther && s->dim[d].batch ? 2 : far) * (b[d] - a[d]);
+        if (size[d] < a[d])
+            return 0;
+    }
+    return farther && elements(s, size) > LARGEST ? 0 : accept_sizes(s, size, first, out, err);
+}
 
-        for (int d = 0; d < s->n; d++) {
-            size[d] = a[d] + far[i] * (b[d] - a[d]);
-            grows &= size[d] >= a[d];
-        }
-        if (grows)
-            PARE_TRY(accept_sizes(s, size, first, out, err));
+/* g[2]: larger sizes than those of g[0], a, and g[1], b. */
+static int find_larger(const struct pare_free_search *s, const int64_t *a, const int64_t *b,
+                       struct pare_graph **g, struct pare_err *err)
+{
+    static const int64_t far[] = { FAR, 3, 2 };
+
+    for (size_t i = 0; i < sizeof(far) / sizeof(*far) && !g[2]; i++)
+        PARE_TRY(try_far(s, a, b, far[i], g[0], &g[2], err));
+    for (int64_t f = 2 * FAR; f <= FARTHEST && g[2] && hides_axis(g); f *= 4) {
+        struct pare_graph *before = g[2];
+
+        PARE_TRY(try_far(s, a, b, f, g[0], &g[2], err));
+        if (!g[2])
+            g[2] = before;
     }
     return 0;
 }
@@ -310,8 +375,8 @@ int pare_graph_infer_sizes(const struct pare_size_arenas *a, const struct pare_g
                            const struct pare_io *io, const struct pare_tensor *given,
                            struct pare_graph **out, struct pare_err *err)
 {
-    struct search s = { .arena = a->first, .from = from, .io = io, .given = given };
-    int64_t size[MAX_DIMS] = { 0 }, other[MAX_DIMS] = { 0 };
+    struct pare_free_search s = { .arena = a->first, .from = from, .io = io, .given = given };
+    int64_t size[PARE_FREE_DIMS] = { 0 }, other[PARE_FREE_DIMS] = { 0 };
     struct pare_graph *g[3] = { NULL };
 
     PARE_TRY(find_dims(&s, err));
@@ -320,7 +385,7 @@ int pare_graph_infer_sizes(const struct pare_size_arenas *a, const struct pare_g
     PARE_TRY(find_other(&s, g[0], size, other, &g[1], err));
     s.arena = a->larger;
     if (g[1])
-        PARE_TRY(find_larger(&s, g[0], size, other, &g[2], err));
+        PARE_TRY(find_larger(&s, size, other, g, err));
     for (int i = 0; i < 3; i++)
         if (g[i]) {
             g[i]->other[0] = g[i ? 0 : 1];
@@ -355,8 +420,8 @@ int pare_graph_infer_small(struct pare_arena *a, const struct pare_graph *from,
                            const struct pare_io *io, const struct pare_graph *first,
                            struct pare_graph **out, struct pare_err *err)
 {
-    struct search s = { .arena = a, .from = from, .io = io };
-    int64_t size[MAX_DIMS] = { 0 };
+    struct pare_free_search s = { .arena = a, .from = from, .io = io };
+    int64_t size[PARE_FREE_DIMS] = { 0 };
 
     *out = NULL;
     PARE_TRY(find_dims(&s, err));
@@ -378,7 +443,7 @@ int pare_graph_free_sizes(struct pare_arena *a, const struct pare_graph *from,
                           const struct pare_io *io, const struct pare_tensor *given, int64_t size,
                           bool all, struct pare_tensor **out, bool *any, struct pare_err *err)
 {
-    struct search s = { .arena = a, .from = from, .io = io, .given = given };
+    struct pare_free_search s = { .arena = a, .from = from, .io = io, .given = given };
     int first = -1;
 
     *any = false;

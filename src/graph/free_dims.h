@@ -20,6 +20,11 @@ int pare_graph_infer_free(struct pare_arena *a, const struct pare_graph *from,
                           const struct pare_io *io, const struct pare_tensor *given,
                           struct pare_graph **out, struct pare_err *err);
 
+/* Clone the graph and infer it with 1 for every free dimension or, if that makes nodes fail, with
+ * the sizes of pare_graph_infer_free() if fewer fail with these. */
+int pare_graph_infer_ones(struct pare_arena *a, const struct pare_graph *from,
+                          const struct pare_io *io, struct pare_graph **out, struct pare_err *err);
+
 /* Where graphs for several sizes are allocated.  Their constants may be larger than the weights, so
  * each caller frees what it does not need any more. */
 struct pare_size_arenas {

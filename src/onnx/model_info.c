@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../graph/free_dims.h"
 #include "../graph/layer.h"
 #include "../op/op.h"
 #include "wire.h"
@@ -13,11 +14,7 @@
 int pare_model_find_layers(const struct pare_model *m, struct pare_arena *a, struct pare_graph **g,
                            struct pare_layer_info **list, int *n, struct pare_err *err)
 {
-    *g = pare_graph_clone(a, m->graph, err);
-    if (!*g)
-        return err->code;
-    pare_graph_bind(*g, 1);
-    PARE_TRY(pare_graph_infer(*g, true, err));
+    PARE_TRY(pare_graph_infer_ones(a, m->graph, m->in, g, err));
     return pare_layers(a, *g, list, n, err);
 }
 

@@ -5,11 +5,9 @@
 #include <string.h>
 
 #include "../base/arena.h"
-#include "../compress/wrap.h"
-#include "../op/op.h"
+#include "../compress/hold_zeros.h"
 #include "../plan/batch/free_batch.h"
 #include "../train/accuracy_drop.h"
-#include "../tensor/tensor.h"
 #include "../train/recalibrate.h"
 
 int pare_finetune_new(struct pare_model *model, const struct pare_tuning *t,
@@ -104,95 +102,6 @@ static int open_teacher(struct pare_finetune *f, struct pare_err *err)
     return 0;
 }
 
-/* Remove from the mask of a parameter, created on first use, what `any` does not have.  A
- * parameter that is not trained stays as it is. */
-static int hold(const struct pare_finetune *f, uint8_t **mask, const struct pare_value *v,
-                const uint8_t *any, struct pare_err *err)
-{
-    int i = pare_trainer_param(f->trainer, v->name);
-    int64_t n = i < 0 ? 0 : pare_numel(&f->trainer->param[i].value);
-
-    if (i < 0)
-        return 0;
-    if (!mask[i]) {
-        mask[i] = pare_alloc_raw(f->arena, (size_t)n + 1, 1);
-        if (!mask[i])
-            return pare_no_memory(err, "for masks");
-        memset(mask[i], 1, (size_t)n);
-    }
-    for (int64_t k = 0; k < n; k++)
-        mask[i][k] &= any[k];
-    return 0;
-}
-
-/* A channel without weights whose bias is 0 was removed: its bias, and the scale of a
- * normalization, which is its weight, stay 0. */
-static int hold_channels(const struct pare_finetune *f, const struct pare_layer_info *l,
-                         uint8_t **mask, struct pare_err *err)
-{
-    const struct pare_value *w = pare_value_root(l->weight);
-    const struct pare_value *b = l->bias ? pare_value_root(l->bias) : NULL;
-    int out = -1, in = -1;
-    int64_t inner = 1, n;
-    uint8_t *any;
-
-    if (!l->node->op || !l->node->op->axes || !b || w->t.dtype != PARE_F32 || !w->t.data ||
-        b->t.dtype != PARE_F32 || !b->t.data)
-        return 0;
-    l->node->op->axes(l->node, &out, &in);
-    out = pare_root_axis(l->weight, out);
-    if (out < 0 || pare_numel(&b->t) != w->t.dim[out])
-        return 0;
-    n = w->t.dim[out];
-    any = pare_alloc(f->arena, (size_t)n + 1, 1);
-    if (!any)
-        return pare_no_memory(err, "for masks");
-    for (int i = out + 1; i < w->t.rank; i++)
-        inner *= w->t.dim[i];
-    for (int64_t i = 0; i < pare_numel(&w->t); i++)
-        any[i / inner % n] |= pare_f32(&w->t)[i] != 0;
-    for (int64_t i = 0; i < n; i++)
-        any[i] |= pare_f32(&b->t)[i] != 0;
-    if (!memchr(any, 0, (size_t)n))
-        return 0;
-    PARE_TRY(hold(f, mask, b, any, err));
-    return l->node->op->layer.norm && pare_numel(&w->t) == n ? hold(f, mask, w, any, err) : 0;
-}
-
-/* Weights of layers that are 0 get a mask; other biases may start at 0. */
-static int hold_zeros(struct pare_finetune *f, struct pare_err *err)
-{
-    struct pare_trainer *t = f->trainer;
-    uint8_t **mask = pare_alloc(f->arena, (size_t)t->n_params + 1, sizeof(*mask));
-    struct pare_layer_info *info;
-    struct pare_graph *g;
-    int n_layers;
-
-    if (!mask)
-        return pare_no_memory(err, "for masks");
-    PARE_TRY(pare_model_layers(t->model, f->arena, &g, &info, &n_layers, err));
-    for (int i = 0; i < n_layers; i++)
-        if (info[i].weight)
-            PARE_TRY(hold_channels(f, &info[i], mask, err));
-    for (int i = 0; i < t->n_params; i++) {
-        const struct pare_value *v = pare_graph_find(t->model->graph, t->name[i]);
-        int64_t n = v && v->t.rank > 1 ? pare_numel(&v->t) : 0, zeros = mask[i] != NULL;
-        struct pare_tensor value;
-
-        if (n && !mask[i])
-            mask[i] = pare_alloc(f->arena, (size_t)n + 1, 1);
-        if (n && !mask[i])
-            return pare_no_memory(err, "for masks");
-        for (int64_t k = 0; k < n; k++) {
-            mask[i][k] = pare_f32(&v->t)[k] != 0;
-            zeros += !mask[i][k];
-        }
-        if (zeros)
-            PARE_TRY(pare_trainer_mask(t, t->name[i], mask[i], &value, err));
-    }
-    return 0;
-}
-
 /* Training and calibration take batches: a batch of 1 that the model declares is freed. */
 static int free_batch(struct pare_finetune *f, struct pare_err *err)
 {
@@ -234,7 +143,7 @@ int pare_finetune_open(struct pare_finetune *f, struct pare_err *err)
         return 0;
     PARE_TRY(pare_at(err, pare_trainer_new(f->model, &f->options->trainer, &f->trainer, err), "%s",
                      f->path));
-    return f->keep_zeros ? hold_zeros(f, err) : 0;
+    return f->keep_zeros ? pare_hold_zeros(f->trainer, err) : 0;
 }
 
 void pare_finetune_close(struct pare_finetune *f)
@@ -289,8 +198,7 @@ int pare_finetune_check_drop(const struct pare_finetune *f, const struct pare_me
     return pare_accuracy_drop_check(max, before, after, err);
 }
 
-/* Steps of an epoch. */
-static int64_t epoch_steps(const struct pare_finetune *f)
+int64_t pare_finetune_epoch_steps(const struct pare_finetune *f)
 {
     const struct pare_data *d = f->data[0];
     int64_t batch = f->options->train.batch ? f->options->train.batch : d->opts.batch;
@@ -303,7 +211,7 @@ int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, 
                            struct pare_err *err)
 {
     struct pare_train_conf *k = &f->options->train;
-    int64_t each = epoch_steps(f), epochs, steps;
+    int64_t each = pare_finetune_epoch_steps(f), epochs, steps;
 
     PARE_TRY(pare_compression_length(c, &epochs, &steps, err));
     k->epochs = epochs + (pare_finetune_given(f, "epochs") ? k->epochs : 0);

@@ -61,6 +61,9 @@ int pare_finetune_evaluate(const struct pare_finetune *f, const struct pare_mode
 int pare_finetune_check_drop(const struct pare_finetune *f, const struct pare_metrics *before,
                              const struct pare_metrics *after, struct pare_err *err);
 
+/* Steps of an epoch. */
+int64_t pare_finetune_epoch_steps(const struct pare_finetune *f);
+
 /* Set the number of epochs: what the algorithm needs, then those of the option "epochs".  *any:
  * there is something to train. */
 int pare_finetune_schedule(struct pare_finetune *f, struct pare_compression *c, bool *any,

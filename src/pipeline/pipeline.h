@@ -29,6 +29,7 @@ struct pare_prune_job {
     struct pare_metrics before, masked, after; /* n is 0: not evaluated */
     struct pare_model *dense;                  /* the original, with data */
     struct pare_repair_choice choice;          /* if repaired */
+    struct pare_reconstruct_opts reconstruct;  /* if o.reconstruct is not NULL */
     bool repaired;                             /* ways to repair the model were tried */
     bool trained;
     bool recalibrated; /* statistics of normalizations are new */
@@ -78,6 +79,8 @@ struct pare_quantize_job {
     struct pare_model *folded;   /* or NULL: nothing was folded */
     struct pare_model *smoothed; /* or NULL: option "smooth" changed nothing */
     int smoothed_layers;         /* whose inputs it scaled; -1: the option is off */
+    int64_t smoothed_items;      /* that rounding by the data may use then; 0: all */
+    const char *smoothed_choice; /* what was measured with and without; NULL: there was no choice */
     struct pare_compression *compression;
     struct pare_metrics before, rounded, after; /* n is 0: not evaluated */
     double least;                               /* accuracy that o.max_drop allows */
@@ -107,6 +110,14 @@ bool pare_quantize_trains(const struct pare_quantize_job *j);
 
 /* Fold BatchNormalization of tune.model where the options or the preset ask for it. */
 int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err);
+
+/* Is the option of the quantizer given? */
+bool pare_quantize_is_given(const struct pare_quantize_job *j, const char *name);
+
+/* Options "smooth" and "awq": the model with scaled inputs takes the place of tune.model.  Preset
+ * int8 without either: if the model normalizes rows, as transformers do, it is quantized with and
+ * without, and the better one stays as j->compression. */
+int pare_quantize_smooth(struct pare_quantize_job *j, struct pare_err *err);
 
 /* Wrap the layers of tune.model, which must be open; for checks.  Close it in any case. */
 int pare_quantize_open(struct pare_quantize_job *j, struct pare_err *err);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "pipeline.h"
+#include "short_tuning.h"
 
 #include "../base/arena.h"
 #include "../base/sized.h"
@@ -12,7 +13,9 @@
 #include "../prune/prune_method.h"
 #include "../prune/prune_state.h"
 
-#define NONE (-1) /* a sparsity that is not given */
+#define NONE (-1)       /* a sparsity that is not given */
+#define TRIAL_STEPS 100 /* at most, */
+#define TRIAL_PART 8    /* and this part of an epoch */
 
 const char *pare_prune_pruner(const struct pare_prune_opts *o)
 {
@@ -223,37 +226,6 @@ static bool repairs(const struct pare_prune_job *j)
     return j->o.repair == PARE_REPAIR_ON || removes_channels(j->compression);
 }
 
-/* Repair without training: what is closest to the original is kept.  Training re-estimates the
- * statistics of normalizations anyway. */
-static int repair(struct pare_prune_job *j, struct pare_err *err)
-{
-    struct pare_finetune *f = &j->tune;
-    const struct pare_train_options *s = f->options;
-    struct pare_repair_choice *c = &j->choice;
-
-    *c = (struct pare_repair_choice){ .model = f->model,
-                                      .dense = j->dense,
-                                      .compression = j->compression,
-                                      .trainer = f->trainer,
-                                      .data = f->data[0],
-                                      .recalibrate = { .batches = is_tuned(j) ? 0
-                                                                              : s->c.recalibrate,
-                                                       .batch = s->train.batch,
-                                                       .seed = (uint64_t)s->c.seed,
-                                                       .progress = j->o.progress,
-                                                       .user = j->o.user },
-                                      .fit = repairs(j),
-                                      .corrects = j->o.repair != PARE_REPAIR_OFF,
-                                      .dist = f->dist,
-                                      .threads = (int)s->c.threads };
-    if (!c->fit && !(f->trainer && c->recalibrate.batches && pare_recalibrate_count(f->trainer)))
-        return 0;
-    PARE_TRY(pare_repair_choose(c, err));
-    j->recalibrated = c->estimated;
-    j->repaired = true;
-    return 0;
-}
-
 /* Does the pruner train for its own sake, so that the model is not the original any more?  Some run
  * a few steps to score channels. */
 static int trains(const struct pare_prune_job *j, bool *yes, struct pare_err *err)
@@ -267,14 +239,79 @@ static int trains(const struct pare_prune_job *j, bool *yes, struct pare_err *er
     return 0;
 }
 
+/* Train a copy as the fine-tuning that follows begins. */
+static int try_tuning(void *user, struct pare_model *copy, struct pare_err *err)
+{
+    struct pare_prune_job *j = user;
+    const struct pare_short_tuning s = { .of = &j->tune,
+                                         .model = copy,
+                                         .data = j->tune.data[0],
+                                         .steps = j->choice.trial_steps,
+                                         .constant = true,
+                                         .progress = j->o.progress,
+                                         .user = j->o.user };
+
+    return pare_short_tuning(&s, err);
+}
+
+/* Repaired weights may be large, and a training that removal alone would survive diverges. */
+static void add_trial(struct pare_prune_job *j)
+{
+    struct pare_repair_choice *c = &j->choice;
+    int64_t steps = pare_finetune_epoch_steps(&j->tune) / TRIAL_PART;
+
+    if (!is_tuned(j) || !c->fit || steps < 1)
+        return;
+    c->trial = try_tuning;
+    c->trial_user = j;
+    c->trial_steps = steps < TRIAL_STEPS ? steps : TRIAL_STEPS;
+}
+
+/* Repair without training: what is closest to the original is kept.  Training re-estimates the
+ * statistics of normalizations anyway. */
+static int repair(struct pare_prune_job *j, struct pare_err *err)
+{
+    struct pare_finetune *f = &j->tune;
+    const struct pare_train_options *s = f->options;
+    struct pare_repair_choice *c = &j->choice;
+    bool own;
+
+    PARE_TRY(trains(j, &own, err));
+    *c = (struct pare_repair_choice){ .model = f->model,
+                                      .dense = j->dense,
+                                      .compression = j->compression,
+                                      .trainer = f->trainer,
+                                      .data = f->data[0],
+                                      .recalibrate = { .batches = is_tuned(j) ? 0
+                                                                              : s->c.recalibrate,
+                                                       .batch = s->train.batch,
+                                                       .seed = (uint64_t)s->c.seed,
+                                                       .progress = j->o.progress,
+                                                       .user = j->o.user },
+                                      .fit = !own && repairs(j),
+                                      .corrects = !own && j->o.repair != PARE_REPAIR_OFF,
+                                      .reconstruct = j->o.reconstruct ? &j->reconstruct : NULL,
+                                      .dist = f->dist,
+                                      .threads = (int)s->c.threads };
+    if (!c->fit && !c->reconstruct &&
+        !(f->trainer && c->recalibrate.batches && pare_recalibrate_count(f->trainer)))
+        return 0;
+    add_trial(j);
+    PARE_TRY(pare_repair_choose(c, err));
+    j->recalibrated = c->estimated;
+    j->repaired = true;
+    return 0;
+}
+
 static int mask(struct pare_prune_job *j, struct pare_err *err)
 {
     bool own;
 
     if (pare_finetune_has_data(&j->tune))
         PARE_TRY(pare_model_duplicate(j->tune.model, &j->dense, err));
-    else if (j->o.repair == PARE_REPAIR_ON)
-        return pare_fail(err, PARE_ECONFIG, "repair needs data: use --data");
+    else if (j->o.repair == PARE_REPAIR_ON || j->o.reconstruct)
+        return pare_fail(err, PARE_ECONFIG, "%s needs data: use --data",
+                         j->o.reconstruct ? "reconstruction" : "repair");
     PARE_TRY(pare_compression_compress(j->compression, err));
     if (j->o.repair != PARE_REPAIR_ON || pare_compression_zeros(j->compression))
         return 0;
@@ -309,7 +346,7 @@ static int finish(struct pare_prune_job *j, struct pare_err *err)
     if (is_tuned(j) || j->repaired || f->result.stopped || !pare_compression_zeros(j->compression))
         return 0;
     PARE_TRY(trains(j, &own, err));
-    if (!own)
+    if (!own || j->o.reconstruct)
         return repair_masked(j, err);
     PARE_TRY(pare_finetune_recalibrate(f, j->o.progress, j->o.user, &done, err));
     j->recalibrated = done > 0;
@@ -453,8 +490,10 @@ static int run(struct pare_prune_job *j, struct pare_model **out, struct pare_pr
     r->before = j->before;
     r->masked = j->masked;
     r->after = *pare_prune_result(j);
-    for (int i = 0; i < PARE_REPAIR_WAYS && j->repaired; i++)
+    for (int i = 0; i < PARE_WAY_RECONSTRUCTION && j->repaired; i++)
         r->repair_db[i] = j->choice.db[i];
+    if (j->repaired)
+        r->reconstruct_db = j->choice.db[PARE_WAY_RECONSTRUCTION];
     r->repair_kept = j->repaired ? pare_repair_way_name(j->choice.kept) : NULL;
     r->repaired = j->choice.fitted;
     count_weights(j->compression, r);
@@ -477,8 +516,11 @@ int pare_prune(struct pare_model *model, const struct pare_prune_opts *opts,
     *out = NULL;
     *r = (struct pare_prune_report){ .macs = -1,
                                      .macs_left = -1,
-                                     .repair_db = { NAN, NAN, NAN, NAN } };
+                                     .repair_db = { NAN, NAN, NAN, NAN },
+                                     .reconstruct_db = NAN };
     PARE_TRY(pare_sized_copy(&j.o, sizeof(j.o), opts, err));
+    if (j.o.reconstruct)
+        PARE_TRY(pare_sized_copy(&j.reconstruct, sizeof(j.reconstruct), j.o.reconstruct, err));
     if (!(j.o.sparsity > 0))
         j.o.sparsity = NONE;
     PARE_TRY(pare_finetune_new(model, &j.o.tuning, &j.tune, err));

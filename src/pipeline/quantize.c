@@ -1,7 +1,6 @@
 /* quantize.c - pare_quantize(): fold, calibrate or train, mixed precision, write integers. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline.h"
@@ -17,16 +16,11 @@
 #include "../quant/presets.h"
 #include "../quant/quant_check.h"
 #include "../quant/quant_method.h"
-#include "../quant/smooth.h"
 
 const char *const *pare_quantize_presets(void)
 {
     return pare_preset_names;
 }
-
-#define SMOOTH_ITEMS 128 /* for the ranges of inputs */
-#define AWQ_BITS 4       /* for which option awq chooses scales */
-#define AWQ_GROUP 64     /* and the size of groups, unless given */
 
 /* ---- folding -------------------------------------------------------------------------------- */
 
@@ -58,7 +52,7 @@ int pare_model_fold(struct pare_model *model, struct pare_model **out, struct pa
     return 0;
 }
 
-static bool is_given(const struct pare_quantize_job *j, const char *name)
+bool pare_quantize_is_given(const struct pare_quantize_job *j, const char *name)
 {
     for (int i = 0; i < j->n_given; i++)
         if (!strcmp(j->given[i].name, name))
@@ -75,7 +69,8 @@ int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err)
     struct pare_model *folded;
 
     PARE_TRY(pare_option_group_fill(&shared, j->given, j->n_given, j->tune.arena, err));
-    if (!folds_first(j) && !q.equalize && !(q.bias_correction && is_given(j, "bias_correction")))
+    if (!folds_first(j) && !q.equalize &&
+        !(q.bias_correction && pare_quantize_is_given(j, "bias_correction")))
         return 0;
     PARE_TRY(pare_at(err, pare_model_fold(j->tune.model, &folded, err), "%s", j->tune.path));
     if (folded != j->tune.model)
@@ -164,7 +159,11 @@ static const char *preset_settings(const struct pare_quantize_job *j)
 
     if (own || !j->smoothed || !j->o.preset || pare_find_preset(j->o.preset, &p, &err))
         return own;
-    return p->quantizer && !strcmp(p->quantizer, "ptq") ? SMOOTHED : NULL;
+    if (!p->quantizer || strcmp(p->quantizer, "ptq") != 0)
+        return NULL;
+    return j->smoothed_items ? pare_sprintf(j->tune.arena, SMOOTHED " rounding_items=%lld",
+                                            (long long)j->smoothed_items)
+                             : SMOOTHED;
 }
 
 /* The settings of the preset, then those that are given, unless these are about the same. */
@@ -178,7 +177,7 @@ static int join_settings(const struct pare_quantize_job *j, const char **setting
     if (!end || j->o.quantizer)
         return 0;
     snprintf(name, sizeof(name), "%.*s", (int)(end - own), own);
-    if (is_given(j, name) || (*settings && strstr(*settings, name)))
+    if (pare_quantize_is_given(j, name) || (*settings && strstr(*settings, name)))
         return 0;
     *settings = *settings ? pare_sprintf(j->tune.arena, "%s %s", own, *settings) : own;
     return *settings ? 0 : pare_no_memory(err, "for the options");
@@ -332,63 +331,17 @@ static int meet_budget(struct pare_quantize_job *j, struct pare_err *err)
                      100 * j->o.max_drop);
 }
 
-/* The number that is given for an option, or the usual one. */
-static int64_t given_number(const struct pare_quantize_job *j, const char *name, int64_t usual)
-{
-    for (int i = 0; i < j->n_given; i++)
-        if (!strcmp(j->given[i].name, name))
-            return strtoll(j->given[i].text, NULL, 10);
-    return usual;
-}
-
-/* Options "smooth" and "awq": the model with scaled inputs takes the place of the one that is
- * quantized. */
-static int smooth_inputs(struct pare_quantize_job *j, struct pare_err *err)
-{
-    struct pare_finetune *f = &j->tune;
-    struct pare_quant_settings q;
-    struct pare_option_group shared = { "quantization", NULL, pare_quant_options, &q };
-    struct pare_smooth s = { .items = SMOOTH_ITEMS,
-                             .bits = { 8, 8 },
-                             .dist = f->dist,
-                             .progress = j->o.progress,
-                             .user = j->o.user };
-
-    PARE_TRY(pare_option_group_fill(&shared, j->given, j->n_given, f->arena, err));
-    j->smoothed_layers = q.smooth || q.awq ? 0 : -1;
-    if (!q.smooth && !q.awq)
-        return 0;
-    if (q.smooth && q.awq)
-        return pare_fail(err, PARE_ECONFIG,
-                         "options 'smooth' and 'awq' choose the same scales: use one of them");
-    if (!pare_finetune_has_data(f) || !f->observe)
-        return pare_fail(err, PARE_ECONFIG,
-                         "option '%s' needs data and quantization without training: use --data "
-                         "and no --epochs",
-                         q.smooth ? "smooth" : "awq");
-    if (q.awq) {
-        s.bits[0] = AWQ_BITS;
-        s.bits[1] = 0;
-        s.group = given_number(j, "group_size", AWQ_GROUP);
-    }
-    s.data = f->data[0];
-    s.threads = (int)f->options->c.threads;
-    PARE_TRY(pare_model_smooth(f->model, &s, &j->smoothed, err));
-    j->smoothed_layers = s.layers;
-    if (j->smoothed)
-        f->model = j->smoothed;
-    return 0;
-}
-
 /* Everything before the result is written. */
 static int work(struct pare_quantize_job *j, struct pare_err *err)
 {
     struct pare_finetune *f = &j->tune;
 
     PARE_TRY(pare_finetune_evaluate(f, f->model, &j->before, err));
-    PARE_TRY(smooth_inputs(j, err));
-    PARE_TRY(pare_quantize_open(j, err));
-    PARE_TRY(pare_compression_compress(j->compression, err));
+    PARE_TRY(pare_quantize_smooth(j, err));
+    if (!j->compression) {
+        PARE_TRY(pare_quantize_open(j, err));
+        PARE_TRY(pare_compression_compress(j->compression, err));
+    }
     if (!pare_finetune_has_data(f))
         return pare_quant_check(j->compression, true, err);
     PARE_TRY(pare_finetune_schedule(f, j->compression, &j->trained, err));

@@ -6,13 +6,16 @@
 
 #include "../base/arena.h"
 #include "../compress/held_out.h"
+#include "../compress/reconstruct.h"
 #include "../compress/repair.h"
 #include "../compress/wrap.h"
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 
 #define ITEMS 1024
-#define BETTER 0.999 /* cost of a way with more changes, relative to the best before */
+#define DAMPED 0.1    /* damping of least squares, as in struct pare_repair */
+#define STATISTICS 16 /* batches, before the reconstructed model is compared */
+#define BETTER 0.999  /* cost of a way with more changes, relative to the best before */
 
 /* A parameter that repair may change. */
 struct saved {
@@ -32,7 +35,9 @@ struct chooser {
 
 const char *pare_repair_way_name(enum pare_repair_way w)
 {
-    static const char *const name[] = { "as it is", "statistics", "repair", "repair + statistics" };
+    static const char *const name[] = { "as it is",      "statistics",
+                                        "repair",        "repair + statistics",
+                                        "damped repair", "reconstruction" };
 
     return name[w];
 }
@@ -96,6 +101,8 @@ static int save_all(struct chooser *s, struct pare_err *err)
                 PARE_TRY(save_value(s, g->node[i]->in[k], err));
     for (int i = 0; t && i < t->n_state; i++)
         PARE_TRY(save_tensor(s, &t->state[i].t, err));
+    for (int i = 0; t && s->c->reconstruct && i < t->n_params; i++)
+        PARE_TRY(save_value(s, pare_graph_find(g, t->name[i]), err));
     return 0;
 }
 
@@ -130,13 +137,31 @@ static int renew_statistics(struct chooser *s, bool *any, bool *estimated, struc
     return 0;
 }
 
+/* What is compared: the model, or a copy after the first steps of the training that follows. */
+static int compare(struct chooser *s, struct pare_output_distance *d, struct pare_err *err)
+{
+    struct pare_repair_choice *c = s->c;
+    struct pare_model *copy;
+    int rc;
+
+    if (!c->trial)
+        return pare_held_out_compare(&s->held, c->model, d, err);
+    PARE_TRY(pare_model_duplicate(c->model, &copy, err));
+    rc = c->trial(c->trial_user, copy, err);
+    *d = (struct pare_output_distance){ INFINITY, INFINITY, INFINITY };
+    if (!rc)
+        rc = pare_held_out_compare(&s->held, copy, d, err);
+    pare_model_free(copy);
+    return rc == PARE_ELIMIT ? 0 : rc; /* the training diverges */
+}
+
 /* Measure a way, and keep it if it is better than those before. */
 static int measure(struct chooser *s, enum pare_repair_way w, bool estimated, struct pare_err *err)
 {
     struct pare_repair_choice *c = s->c;
     struct pare_output_distance d;
 
-    PARE_TRY(pare_held_out_compare(&s->held, c->model, &d, err));
+    PARE_TRY(compare(s, &d, err));
     c->db[w] = pare_held_out_db(d.noise);
     c->divergence[w] = d.divergence;
     c->loss[w] = d.loss;
@@ -144,10 +169,14 @@ static int measure(struct chooser *s, enum pare_repair_way w, bool estimated, st
         return 0;
     s->best = pare_output_cost(&d);
     c->kept = w;
-    c->fitted = w >= PARE_WAY_REPAIR ? s->repair.layers : 0;
-    c->corrected = w & 1 ? s->repair.corrected : 0;
-    c->estimated = estimated;
     copy_all(s, 1, false);
+    if (w == PARE_WAY_RECONSTRUCTION) {
+        c->estimated |= estimated;
+        return 0;
+    }
+    c->fitted = w >= PARE_WAY_REPAIR ? s->repair.layers : 0;
+    c->corrected = w == PARE_WAY_STATISTICS || w == PARE_WAY_BOTH ? s->repair.corrected : 0;
+    c->estimated = estimated;
     return 0;
 }
 
@@ -167,7 +196,55 @@ static int try_ways(struct chooser *s, struct pare_err *err)
         return 0;
     PARE_TRY(measure(s, PARE_WAY_REPAIR, false, err));
     PARE_TRY(renew_statistics(s, &any, &estimated, err));
-    return any ? measure(s, PARE_WAY_BOTH, estimated, err) : 0;
+    if (any)
+        PARE_TRY(measure(s, PARE_WAY_BOTH, estimated, err));
+    if (!s->c->trial)
+        return 0;
+    copy_all(s, 0, true);
+    s->repair.damping = DAMPED;
+    s->repair.corrected = 0;
+    PARE_TRY(pare_repair(s->c->model, &s->repair, s->c->compression, err));
+    return measure(s, PARE_WAY_DAMPED, false, err);
+}
+
+/* Train the best so far toward the original's outputs.  Least squares and corrections do not
+ * follow: they would replace what was learned. */
+static int reconstruct(struct chooser *s, struct pare_err *err)
+{
+    struct pare_repair_choice *c = s->c;
+    const struct pare_reconstruct_opts *o = c->reconstruct;
+    struct pare_reconstruct r = { .model = c->model,
+                                  .teacher = c->dense,
+                                  .data = c->data,
+                                  .held = &s->held,
+                                  .items = o->items,
+                                  .steps = o->steps > 0 ? o->steps : PARE_RECONSTRUCT_STEPS,
+                                  .rate = o->rate > 0 ? o->rate : PARE_RECONSTRUCT_RATE,
+                                  .keep_zeros = true,
+                                  .recalibrate = STATISTICS,
+                                  .seed = c->recalibrate.seed,
+                                  .dist = c->dist,
+                                  .threads = c->threads,
+                                  .progress = c->recalibrate.progress,
+                                  .user = c->recalibrate.user };
+    int64_t done = 0;
+
+    if (!c->trainer)
+        return pare_fail(err, PARE_EUNSUPPORTED,
+                         "reconstruction needs a model that can be trained");
+    r.freeze = c->trainer->o.freeze;
+    r.n_freeze = c->trainer->o.n_freeze;
+    copy_all(s, 1, true);
+    PARE_TRY(pare_reconstruct(&r, err));
+    c->steps = r.kept_step;
+    if (!r.kept_step)
+        return 0;
+    pare_repair_update_copies(c->compression);
+    PARE_TRY(measure(s, PARE_WAY_RECONSTRUCTION, false, err));
+    if (!c->recalibrate.batches)
+        return 0;
+    PARE_TRY(pare_recalibrate(c->trainer, c->data, &c->recalibrate, &done, err));
+    return done ? measure(s, PARE_WAY_RECONSTRUCTION, true, err) : 0;
 }
 
 static void prepare(struct chooser *s)
@@ -205,6 +282,8 @@ int pare_repair_choose(struct pare_repair_choice *c, struct pare_err *err)
     rc = s.a ? save_all(&s, err) : pare_no_memory(err, "to repair layers");
     if (!rc) {
         rc = try_ways(&s, err);
+        if (!rc && c->reconstruct)
+            rc = reconstruct(&s, err);
         copy_all(&s, rc ? 0 : 1, true);
     }
     pare_arena_free(s.a);
@@ -213,8 +292,14 @@ int pare_repair_choose(struct pare_repair_choice *c, struct pare_err *err)
 
 const char *pare_repair_choice_text(const struct pare_repair_choice *c, struct pare_arena *a)
 {
-    const char *text = pare_sprintf(a, "outputs against the original's, %lld items not fitted to:",
-                                    (long long)c->items);
+    const char *when = c->trial ? pare_sprintf(a, " after %lld steps of training",
+                                               (long long)c->trial_steps)
+                                : "";
+    const char *text = when ? pare_sprintf(a,
+                                           "outputs against the original's%s, %lld items not "
+                                           "fitted to:",
+                                           when, (long long)c->items)
+                            : NULL;
 
     for (int i = 0; i < PARE_REPAIR_WAYS && text; i++) {
         if (isnan(c->db[i]))

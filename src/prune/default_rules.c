@@ -67,7 +67,8 @@ static bool mark_last(const struct scan *s, const struct pare_graph *g, struct p
         on &= !(n->op && n->op->flags & PARE_OP_SHAPES);
         on &= !(g == s->g && s->norm[i]) && l < 0;
         for (int k = 0; k < n->n_in && on; k++)
-            mark_value(&p, n->in[k]);
+            if (!(pare_node_body(n, 0, NULL) && n->in[k] && n->in[k]->t.dtype == PARE_BOOL))
+                mark_value(&p, n->in[k]); /* a condition chooses outputs; it has no part of them */
     }
     return true;
 }

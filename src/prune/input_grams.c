@@ -70,13 +70,15 @@ int pare_input_gram_check(struct pare_layer *l, struct pare_err *err)
 
     if (l->info.body)
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "it is in a body of a node, where inputs are not observed");
+                         "it is in a body of a node, where inputs are not observed; pruners "
+                         "that look at weights only, such as l1, prune it");
     if (!pare_input_gram_of(l, &m))
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "it is not a convolution, or product with a matrix, of float32 inputs");
     if (!is_read_once(c->graph, pare_value_root(l->info.weight)))
         return pare_fail(err, PARE_EUNSUPPORTED,
-                         "several nodes use its weight '%s', and their inputs differ",
+                         "several nodes use its weight '%s', and their inputs differ; pruners "
+                         "that look at weights only, such as l1, prune it",
                          pare_value_root(l->info.weight)->name);
     return 0;
 }

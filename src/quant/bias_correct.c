@@ -23,11 +23,13 @@
 #include <string.h>
 
 #include "../base/arena.h"
+#include "../base/simd.h"
 #include "../tensor/tensor.h"
 #include "probe.h"
 
 #define SEGMENTS 4                        /* of an axis of positions */
 #define GROUPS (SEGMENTS * PARE_MAX_RANK) /* at most */
+#define PARTS 8
 
 enum pass { FLOAT, FIRST, LAST };
 
@@ -59,14 +61,27 @@ static int count_groups(const struct corrector *s, const struct pare_tensor *x)
     return n ? n : 1;
 }
 
-/* Adds one row's elements of a segment, `n` elements from `v` on with this step. */
-static double sum_of(const float *v, int64_t n, int64_t step)
+/* The sum of n elements, in a few parts that fill vectors. */
+PARE_SIMD static double sum_of(const float *v, int64_t n)
 {
-    double sum = 0;
+    double part[PARTS] = { 0 }, sum = 0;
+    int64_t k = 0;
 
-    for (int64_t k = 0; k < n; k++)
-        sum += (double)v[k * step];
+    for (; k + PARTS <= n; k += PARTS)
+        for (int i = 0; i < PARTS; i++)
+            part[i] += (double)v[k + i];
+    for (; k < n; k++)
+        part[k % PARTS] += (double)v[k];
+    for (int i = 0; i < PARTS; i++)
+        sum += part[i];
     return sum;
+}
+
+/* The index of the next row, over all axes but the last. */
+static void next_row(const struct pare_tensor *x, int64_t *index)
+{
+    for (int i = x->rank - 2; i >= 0 && ++index[i] == x->dim[i]; i--)
+        index[i] = 0;
 }
 
 /* to (n) += the sums over the part from..to of axis `at`, or over all if at < 0; returns the number
@@ -77,20 +92,15 @@ static double sum_segment(const struct corrector *s, const struct pare_tensor *x
     int64_t index[PARE_MAX_RANK] = { 0 }, last = x->dim[x->rank - 1], count = 0;
     bool whole = s->axis != x->rank - 1; /* the last axis is one of positions */
     int64_t first = whole && at == x->rank - 1 ? from : 0;
-    int64_t n = whole && at == x->rank - 1 ? to - from : last;
+    int64_t n = whole && at == x->rank - 1 ? to - from : last, rows = pare_numel(x) / last;
 
-    for (int64_t row = 0; row < pare_numel(x) / last; row++) {
-        int64_t rest = row;
+    for (int64_t row = 0; row < rows; row++, next_row(x, index)) {
         const float *v = pare_f32(x) + row * last;
 
-        for (int i = x->rank - 2; i >= 0; i--) {
-            index[i] = rest % x->dim[i];
-            rest /= x->dim[i];
-        }
         if (at >= 0 && at < x->rank - 1 && (index[at] < from || index[at] >= to))
             continue;
         if (whole)
-            sum[index[s->axis]] += sum_of(v + first, n, 1);
+            sum[index[s->axis]] += sum_of(v + first, n);
         for (int64_t c = 0; !whole && c < last; c++)
             sum[c] += (double)v[c];
         count += whole ? n : last;

@@ -500,7 +500,7 @@ static int export_all(struct qdq *x, const struct pare_export *form, struct pare
             err, PARE_ECONFIG,
             "no layer can be exported as MatMulInteger, ConvInteger or DynamicQuantizeLSTM: that "
             "needs a convolution, linear or LSTM layer with float input and 8-bit weights that no "
-            "other node reads");
+            "other node reads; the presets int8 and int8-weights need less");
     if (form->qoperator)
         PARE_TRY(pare_edit_qoperator(x->e, &n, err));
     return 0;

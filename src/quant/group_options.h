@@ -17,7 +17,7 @@ struct pare_group_options {
     PARE_INT("group_size", offsetof(struct opts, field.group_size),                             \
              "inputs of a linear layer per scale (0: all; -1: 64 up to 4 bits, else all)",      \
              -1, -1, 1e9),                                                                      \
-    PARE_ROUNDING_OPTIONS(opts, field.rounding, usual, "layer")
+    PARE_ROUNDING_OPTIONS(opts, field.rounding, usual)
 /* clang-format on */
 
 /* The algorithm's .keys and .conf_size. */

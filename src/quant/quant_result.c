@@ -105,6 +105,7 @@ void pare_compression_checked(const struct pare_compression *c, struct pare_quan
     r->cosine = k->cosine;
     r->observer = c->quant->observer;
     r->rounding = c->quant->rounded.how;
+    r->rounding_choice = c->quant->rounded.choice;
     r->rounded = c->quant->rounded.layers;
     r->unrounded = c->quant->rounded.failed;
     r->rounding_error = !c->quant->rounded.by_data ? NAN

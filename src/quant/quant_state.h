@@ -42,6 +42,7 @@ struct pare_rounded {
     bool by_data;          /* errors are those of outputs; else of weights */
     int layers, failed;    /* matrices whose statistics are singular got the nearest levels */
     double error, nearest; /* sums over all layers, see struct pare_gram_round */
+    const char *choice;    /* what was measured, and kept; NULL: there was no choice */
 };
 
 /* compression->quant */

@@ -55,7 +55,7 @@ static const struct pare_opt opts[] = {
                "percentage of values to keep, for observer percentile", 99.99, 50, 100),
     PARE_FLOAT("averaging", offsetof(struct opts, averaging),
                "weight of the old range at each batch, for observer moving_average", 0.9, 0, 1),
-    PARE_ROUNDING_OPTIONS(opts, rounding, "nearest", "float"),
+    PARE_ROUNDING_OPTIONS(opts, rounding, "nearest"),
     PARE_OPT_END
 };
 /* clang-format on */

@@ -8,6 +8,7 @@
 #include "../base/arena.h"
 #include "../base/clock.h"
 #include "../compress/method.h"
+#include "../train/recalibrate.h"
 
 #define NOTHING 1e-6 /* a sparsity that leaves the layer as it is */
 
@@ -140,6 +141,26 @@ static double overall(const struct pare_search *s, const double *sparsity)
         gone += s->weight[i] * sparsity[i];
     }
     return all > 0 ? gone / all : 0;
+}
+
+bool pare_search_has_statistics(const struct pare_search *s)
+{
+    const struct pare_finetune *f = &s->job->tune;
+
+    return f->trainer && f->options->c.recalibrate > 0 && pare_recalibrate_count(f->trainer);
+}
+
+int pare_search_tune(struct pare_search *s, struct pare_model *m, int64_t steps,
+                     struct pare_err *err)
+{
+    const struct pare_short_tuning t = { .of = &s->job->tune,
+                                         .model = m,
+                                         .data = s->rest,
+                                         .steps = steps,
+                                         .low_rate = true, /* as for quantization */
+                                         .recalibrate = true };
+
+    return pare_short_tuning(&t, err);
 }
 
 /* A copy of the masked model with new statistics of its normalizations: with the old ones, every

@@ -13,6 +13,7 @@
 #include "../base/rng.h"
 #include "../compress/compression.h"
 #include "../pipeline/pipeline.h"
+#include "../pipeline/short_tuning.h"
 #include "../prune/prune_method.h"
 
 /* ---- options that all searches have --------------------------------------------------------- */
@@ -202,12 +203,6 @@ struct pare_annealing {
 
 int pare_annealing_check(const struct pare_annealing *o, struct pare_err *err);
 int pare_annealing_run(struct pare_search *s, const struct pare_annealing *o, struct pare_err *err);
-
-/* Options that are about the training of the job as a whole, not about that of candidates. */
-bool pare_search_is_of_job(const char *name);
-
-/* In names of options, - and _ are equivalent. */
-bool pare_search_same_name(const char *a, const char *b);
 
 /* Does the model have statistics of batch normalizations, which masks make wrong? */
 bool pare_search_has_statistics(const struct pare_search *s);

@@ -78,7 +78,7 @@ static const char *words(struct pare_arena *a, const struct pare_given *g, int n
     const char *text = "";
 
     for (int i = 0; i < n && text; i++)
-        if (!training || !pare_search_is_of_job(g[i].name))
+        if (!training || !pare_tuning_is_of_job(g[i].name))
             text = pare_sprintf(a, "%s%s%s=%s", text, *text ? " " : "", g[i].name, g[i].text);
     return text;
 }

@@ -24,14 +24,6 @@ const struct pare_algorithm *const pare_searches[] = {
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-bool pare_search_same_name(const char *a, const char *b)
-{
-    for (; *a && *b; a++, b++)
-        if (*a != *b && !((*a == '-' || *a == '_') && (*b == '-' || *b == '_')))
-            return false;
-    return *a == *b;
-}
-
 static const struct pare_search_kind *kind_of(const struct pare_prune_job *j)
 {
     for (int i = 0; pare_searches[i]; i++)
@@ -43,7 +35,7 @@ static const struct pare_search_kind *kind_of(const struct pare_prune_job *j)
 const char *pare_search_base(const struct pare_prune_job *j)
 {
     for (int i = j->n_given - 1; i >= 0; i--)
-        if (pare_search_same_name(j->given[i].name, "base_algo"))
+        if (pare_same_option_name(j->given[i].name, "base_algo"))
             return j->given[i].text;
     return "l1";
 }
@@ -223,8 +215,8 @@ static const char *add_given(struct pare_arena *a, const char *text, const struc
                              int n)
 {
     for (int i = 0; i < n && text; i++)
-        if (!pare_search_same_name(g[i].name, "experiment_data_dir") &&
-            !pare_search_same_name(g[i].name, "threads") && !pare_search_is_of_job(g[i].name))
+        if (!pare_same_option_name(g[i].name, "experiment_data_dir") &&
+            !pare_same_option_name(g[i].name, "threads") && !pare_tuning_is_of_job(g[i].name))
             text = pare_sprintf(a, "%s, %s: %s", text, pare_json_quoted(a, g[i].name),
                                 pare_json_quoted(a, g[i].text));
     return text;

@@ -11,14 +11,14 @@ pare quantize m.onnx --preset w4a8 --rounding nearest --data digits --limit 100 
     grep -c rounding || true
 config='[{"op_types": ["default"], "quant_types": ["weight"], "quant_bits": 2, "quant_dtype": "int"}]'
 pare quantize m.onnx --quantizer gptq --config "$config" --data digits --limit 100 --rounding adaround \
-    --rounding-steps 5 --rounding-items 32 --threads 1 -o a.onnx | grep -o 'rounding.*layers'
+    --rounding-toward layer --rounding-steps 5 --rounding-items 32 --threads 1 -o a.onnx | grep -o 'rounding.*layers'
 for how in mse hqq kquant; do # without data, then with: rows that are worse on the data keep the nearest levels
     pare quantize m.onnx --preset w4 --rounding $how --format nbits -o $how.onnx | grep -o 'rounding.*'
     pare quantize m.onnx --preset w4 --rounding $how --data digits --limit 100 --rounding-items 32 --threads 1 \
         -o $how.onnx | grep -o 'rounding.*layers'
 done
 pare quantize m.onnx --preset w4 --rounding autoround --group-size 32 --data digits --limit 100 --rounding-steps 5 \
-    --rounding-items 32 --threads 1 -o auto.onnx | grep -o 'rounding.*layers'
+    --rounding-toward float --rounding-items 32 --threads 1 -o auto.onnx | grep -o 'rounding.*layers'
 pare quantize m.onnx --preset w4 --rounding gptq --rounding-scales kquant --data digits --limit 100 \
     --rounding-items 32 --threads 1 -o scales.onnx | grep -o 'rounding.*layers'
 pare list roundings | cut -d ' ' -f 1

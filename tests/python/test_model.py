@@ -197,6 +197,22 @@ class Models(Folder):
         with self.assertRaisesRegex(pare.Error, "labels for"):
             pare.Data.arrays(x, y[:5])
 
+    @unittest.skipUnless(torch, "needs PyTorch")
+    def test_loader_that_shuffles_is_shuffled_in_each_epoch(self):
+        set_ = torch.utils.data.TensorDataset(*(torch.from_numpy(a[:60]) for a in digits()))
+        orders = {}
+        for shuffle in (False, True):
+            data = pare.Data.batches(torch.utils.data.DataLoader(set_, batch_size=20, shuffle=shuffle))
+            training = pare.Training(self.model.copy(), data, epochs=2, threads=1, progress=False)
+            epochs = [[], []]
+            for labels in epochs:
+                while (batch := training.next()) is not None:
+                    labels.extend(batch[1].tolist())
+            orders[shuffle] = epochs
+            self.assertEqual(sorted(epochs[0]), sorted(digits()[1][:60].tolist()))
+        self.assertEqual(orders[False][0], orders[False][1])
+        self.assertNotEqual(orders[True][0], orders[True][1])
+
     def test_lists_of_algorithms(self):
         self.assertIn("l1", [p.name for p in pare.pruners()])
         self.assertIn("int8", pare.presets())

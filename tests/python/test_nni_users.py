@@ -1,5 +1,6 @@
 # test_nni_users.py - scripts as users of NNI write them, versions 1.9 to 2.10: trainers, evaluators, tuples of model and masks,
 # modules that the library has no operator for, options of constructors by position.
+import copy
 import unittest
 import warnings
 
@@ -188,9 +189,11 @@ class Users(Folder):
             self.assertEqual(zeros(net.bn1) * 8 + zeros(net.bn2) * 16, 12)
             size[scale] = sum(float(m.module.weight.abs().sum()) for m in (net.bn1, net.bn2))
         self.assertEqual(self.epochs, [0, 1, 2] * 2)
-        self.assertLess(size[0.2], 0.9 * size[0.0])                  # the penalty, which the optimizer has no more
-        before = optimizer.step
-        self.assertNotIn("with_penalty", before.__qualname__)
+        self.assertLess(size[0.2], 0.9 * size[0.0])                  # the penalty
+        before = net.bn2.module.weight.detach().clone()
+        optimizer.zero_grad(set_to_none=False)
+        optimizer.step()
+        self.assertTrue(torch.equal(net.bn2.module.weight, before))
         with self.assertRaisesRegex(pare.Error, "nothing to train with"):
             nni.SlimPruner(Net(), config, scale=0.1)
 
@@ -232,6 +235,44 @@ class Users(Folder):
         with self.assertWarnsRegex(UserWarning, "layer 'conv1' has no mask yet.*0 of 1 batches"):
             p.export_model("model.pth", "mask.pth")
 
+    def test_schedulers_made_before_and_after(self):
+        for before in (True, False):
+            net = Net()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5) if before else None
+                p = nni.AGPPruner(net, [{"sparsity": 0.5, "op_types": ["Conv2d"]}], optimizer, self.trainer, cross_entropy, 2)
+                scheduler = scheduler or torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+                p.compress()
+                scheduler.step()
+            self.assertEqual(optimizer.param_groups[0]["lr"], 0.05)
+            self.assertEqual(zeros(net.conv1), 0.5)
+            net.conv1.module.weight.data.fill_(1)
+            optimizer.step()                                         # masks are applied after it
+            self.assertGreaterEqual(float((net.conv1.module.weight == 0).float().mean()), 0.5)
+
+    def test_copies_of_wrapped_models(self):
+        quant = [{"quant_types": ["weight", "output"], "quant_bits": 8, "op_types": ["Conv2d"]}]
+        for make in (lambda n, o: nni.LevelPruner(n, [{"sparsity": 0.5, "op_types": ["default"]}], o),
+                     lambda n, o: nni.ActivationAPoZRankFilterPruner(n, CONV, o),
+                     lambda n, o: nni.QAT_Quantizer(n, quant, o)):
+            net = Net()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+            make(net, optimizer).compress()
+            self.train(net, optimizer)
+            expected, other = net.eval()(self.x[:5]), copy.deepcopy(net)
+            self.assertTrue(torch.equal(other(self.x[:5]), expected))
+            with torch.no_grad():
+                next(other.parameters()).add_(1)
+            self.assertTrue(torch.equal(net(self.x[:5]), expected))
+            torch.save(net, "whole.pth")
+            if isinstance(net.conv1, nni.PrunerModuleWrapper):
+                self.assertTrue(torch.equal(torch.load("whole.pth")(self.x[:5]), expected))
+            else:
+                with self.assertRaisesRegex(ValueError, "saved without its quantizer"):
+                    torch.load("whole.pth")(self.x[:5])
+
     # ---- options ----
     def test_coupled_channels_of_a_module(self):
         class Residual(torch.nn.Module):
@@ -249,10 +290,10 @@ class Users(Folder):
         net, x = Residual(), torch.rand(1, 1, 8, 8)
         nni.L1FilterPruner(net, CONV).compress()
         self.assertNotEqual(channels(net.a), channels(net.b))
-        for arguments, options in (((None, True, x), {}), (("dependency_aware", x), {}), ((), {"dependency_aware": True,
+        for arguments, options in (((None, True, x), {}), ((True, x), {}), (("dependency_aware", x), {}), ((), {"dependency_aware": True,
                                                                                               "dummy_input": (x,)})):
             net = Residual()
-            name = "L1NormPruner" if arguments and arguments[0] else "L1FilterPruner"
+            name = "L1NormPruner" if "dependency_aware" in arguments[:1] else "L1FilterPruner"
             getattr(nni, name)(net, CONV, *arguments, **options).compress()
             self.assertEqual(channels(net.a), channels(net.b))
             self.assertEqual(sum(channels(net.a)), 4)
@@ -283,6 +324,20 @@ class Users(Folder):
         model = pare.load(Net(), torch.rand(1, 1, 8, 8))
         p = nni.LevelPruner(model, [{"sparsity": 0.5, "op_partial_names": ["conv"]}])
         self.assertEqual([w.name for w in p.get_modules_wrapper()], ["conv1", "conv2"])
+
+    def test_subclass_checks_its_config_list(self):
+        class Strict(nni.Pruner):
+            def validate_config(self, model, config_list):
+                if any(e["sparsity"] > 0.9 for e in config_list):
+                    raise KeyError("sparsity of %s" % type(model).__name__)
+
+            def calc_mask(self, wrapper, wrapper_idx=None):
+                return None
+
+        for model in (Net(), pare.new("lenet")):
+            Strict(model, CONV).compress()
+            with self.assertRaisesRegex(KeyError, "sparsity of (Net|Model)"):
+                Strict(model, [{"sparsity": 0.95, "op_types": ["Conv2d"]}])
 
     def test_layers_of_default_are_nni_s(self):
         class Words(torch.nn.Module):
@@ -412,7 +467,11 @@ class Users(Folder):
         nni.QAT_Quantizer(self.net, [{"quant_types": ["weight"], "quant_bits": 8, "op_types": ["Conv2d"]}],
                           self.optimizer).compress()
         with self.assertRaisesRegex(ValueError, "before it is quantized"):
-            nni.ModelSpeedup(self.net, self.x[:1], {}).speedup_model()
+            nni.ModelSpeedup(self.net, self.x[:1], masks_or_file={}).speedup_model()
+        with self.assertRaisesRegex(ValueError, "needs masks"):
+            nni.ModelSpeedup(Net(), self.x[:1])
+        with self.assertRaisesRegex(pare.Error, "no data to calibrate"):
+            nni.ObserverQuantizer(Net(), [{"quant_types": ["weight"], "quant_bits": 8, "op_types": ["Conv2d"]}])
 
     def test_incomplete_entries_are_errors(self):
         for entry in ({"quant_bits": 8}, {"quant_types": ["weight"]}, {"quant_types": "weight", "quant_bits": 8},

@@ -289,7 +289,10 @@ static void test_gptq_is_at_most_the_error_of_nearest_on_every_layer(void **stat
                 struct pare_compression *c;
                 struct pare_export e = { .onnx = "grams.tmp.onnx" };
 
-                quantize(m, "gptq", gemm ? "group_size=32" : "group_size=0", bits, scheme[i], &c);
+                quantize(m, "gptq",
+                         gemm ? "rounding_toward=layer group_size=32"
+                              : "rounding_toward=layer group_size=0",
+                         bits, scheme[i], &c);
                 assert_int_equal(c->n_layers, 2);
                 for (int l = 0; l < 2; l++) {
                     const double *r = c->layer[l].quant->round_error;
@@ -310,10 +313,12 @@ static void test_ptq_and_group_round_by_the_data_on_request(void **state)
     for (int i = 0; i < 4; i++) {
         struct pare_model *m = make(1, 1, true, 1);
         struct pare_compression *c;
+        char settings[128];
 
-        quantize(m, i & 1 ? "group" : "ptq",
-                 i & 2 ? "rounding=adaround rounding_steps=20" : "rounding=gptq", 3,
-                 "per_channel_symmetric", &c);
+        snprintf(settings, sizeof(settings), "%s rounding_toward=%s",
+                 i & 2 ? "rounding=adaround rounding_steps=20" : "rounding=gptq",
+                 i & 1 ? "layer" : "float");
+        quantize(m, i & 1 ? "group" : "ptq", settings, 3, "per_channel_symmetric", &c);
         assert_int_equal(c->quant->rounded.layers, 2);
         assert_true(c->quant->rounded.error < 0.7 * c->quant->rounded.nearest);
         pare_compression_free(c);
@@ -335,11 +340,40 @@ static void test_float_weights_survive(void **state)
             b = m->graph->node[i]->in[2];
     assert_non_null(b);
     memcpy(was, b->t.data, sizeof(was));
-    quantize(m, "gptq", "bias_correction=false", 2, "per_channel_symmetric", &c);
+    quantize(m, "gptq", "bias_correction=false rounding_toward=layer", 2, "per_channel_symmetric",
+             &c);
     assert_memory_not_equal(b->t.data, was, sizeof(was));
     assert_memory_equal(c->layer[0].quant->b_before.data, was, sizeof(was));
     pare_compression_free(c);
     pare_model_free(m);
+}
+
+/* The default: what was kept is said, and nothing of the other ways stays. */
+static void test_the_choice_leaves_only_the_best(void **state)
+{
+    (void)state;
+    for (int bits = 2; bits <= 8; bits += 2) {
+        struct pare_model *m = make(1, 1, true, 1);
+        struct pare_compression *c;
+        struct pare_value *b = NULL;
+        float was[8];
+        bool nearest;
+
+        for (int i = 0; i < m->graph->n_nodes; i++)
+            if (!strcmp(m->graph->node[i]->type, "Conv"))
+                b = m->graph->node[i]->in[2];
+        assert_non_null(b);
+        memcpy(was, b->t.data, sizeof(was));
+        quantize(m, "gptq", "bias_correction=false", bits, "per_channel_symmetric", &c);
+        assert_non_null(c->quant->rounded.choice);
+        nearest = strstr(c->quant->rounded.choice, "kept: nearest") != NULL;
+        assert_int_equal(memcmp(b->t.data, was, sizeof(was)) == 0, nearest);
+        assert_int_equal(c->layer[0].quant->rounded_bias, !nearest);
+        assert_int_equal(c->layer[0].quant->round_error[1] > 0, !nearest);
+        assert_int_equal(c->quant->rounded.layers, nearest ? 0 : 2);
+        pare_compression_free(c);
+        pare_model_free(m);
+    }
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -355,6 +389,7 @@ int main(void)
         TEST(test_gptq_is_at_most_the_error_of_nearest_on_every_layer),
         TEST(test_ptq_and_group_round_by_the_data_on_request),
         TEST(test_float_weights_survive),
+        TEST(test_the_choice_leaves_only_the_best),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

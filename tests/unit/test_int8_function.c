@@ -2,13 +2,15 @@
 #include "int8_rig.h"
 
 #include "backend/fuse/int8_operands.h"
+#include "base/cpu_limit.h"
 
 enum { TRIALS = 60 };
 
-static bool has_vnni;
+static bool has_vnni, has_avx2;
 
 /* Compares a plan without the kernels `without` with the reference; results may differ by one
- * quantization step at halves.  The plan must use `kernel` if the machine has VNNI. */
+ * quantization step at halves.  The plan must use `kernel` if the machine has VNNI,
+ * and a convolution or int8_norm if it has AVX2. */
 static void compare_with_reference(struct rig *g, const char *const *without, const char *kernel,
                                    uint64_t seed)
 {
@@ -24,7 +26,9 @@ static void compare_with_reference(struct rig *g, const char *const *without, co
         if (pare_plan_build(m, &(struct pare_plan_build){ .opts = &o, .without = without }, &p,
                             &err))
             fail_msg("%s", err.msg);
-        if (has_vnni && !has_kernel(p, kernel))
+        if ((has_vnni ||
+             (has_avx2 && (!strncmp(kernel, "conv_", 5) || !strcmp(kernel, "int8_norm")))) &&
+            *kernel && !has_kernel(p, kernel))
             fail_msg("seed %llu: the plan does not use %s", (unsigned long long)seed, kernel);
         memset(p->memory, 0xff, p->memory_bytes);
         if (pare_plan_execute(p, &g->x, &got, &err))
@@ -311,6 +315,146 @@ static void test_chains(void **state)
     }
 }
 
+/* ---- Concat and BatchNormalization ------------------------------------------------------- */
+
+/* Operands of several scales and types after pools; the last of three is float32. */
+static void check_norm(uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    int64_t C, H, W, all;
+    const char *x, *y, *part[3];
+    int n = (int)(seed % 3) + 1;
+    struct rig g;
+
+    rig_begin(&g, seed);
+    g.b.opset = 14;
+    C = random_between(&g, 1, 70);
+    H = random_between(&g, 1, 9);
+    W = random_between(&g, 1, 9);
+    all = C * n;
+    x = dequantized_input(&g, PARE_U8, 100, 4, (int64_t[]){ 2, C, H, W });
+    for (int i = 0; i < n; i++) {
+        int type = (seed >> i) & 1 ? PARE_I8 : PARE_U8, zero = 20 * i - (type == PARE_I8 ? 9 : 0);
+        float scale = g.x_scale * (1 + 0.3f * (float)i);
+
+        zero += type == PARE_U8 ? 50 : 0;
+        y = build_node(&g.b, i ? "AveragePool" : "MaxPool", NAMES(x),
+                       at_ints("kernel_shape", 2, (int64_t[]){ 1, 1 }));
+        part[i] = i == 2 ? y
+                         : dequantize(&g, quantize(&g, y, scale, type, zero), scale, type, zero);
+    }
+    y = n == 1   ? build_node(&g.b, "Concat", NAMES(part[0]), at_int("axis", 1))
+        : n == 2 ? build_node(&g.b, "Concat", NAMES(part[0], part[1]), at_int("axis", 1))
+                 : build_node(&g.b, "Concat", NAMES(part[0], part[1], part[2]), at_int("axis", 1));
+    y = build_node(&g.b, "BatchNormalization",
+                   NAMES(y, random_vector(&g, all, false, 0.5f),
+                         random_vector(&g, all, false, -0.5f), random_vector(&g, all, false, -0.5f),
+                         random_vector(&g, all, false, 0.5f)),
+                   NOTHING);
+    if (seed & 8)
+        y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
+    build_output(&g.b, quantize(&g, y, 0.04f, seed & 4 ? PARE_U8 : PARE_I8, 70));
+    compare_with_reference(&g, none, n == 1 ? "" : "int8_norm", seed);
+}
+
+static void test_norm_after_concat(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        check_norm(seed);
+        pare_reset(pool, m);
+    }
+}
+
+/* ---- activations after products and after normalizations ---------------------------------- */
+
+static bool runs_node_of(const struct pare_model *m, const char *op)
+{
+    struct pare_plan_opts o = { .threads = 1 };
+    struct pare_plan *p;
+    struct pare_err err;
+    bool found = false;
+
+    if (pare_plan_make(m, &o, &p, &err))
+        fail_msg("%s", err.msg);
+    for (int i = 0; i < p->n_steps; i++)
+        found |= !strcmp(p->step[i]->node->op->type, op);
+    pare_plan_free(p);
+    return found;
+}
+
+static void check_fused(struct rig *g, const char *op, uint64_t seed)
+{
+    static const char *const none[] = { "", NULL };
+    struct pare_model *m = build_model(&g->b);
+
+    if (runs_node_of(m, op))
+        fail_msg("seed %llu: %s has a step of its own", (unsigned long long)seed, op);
+    pare_model_free(m);
+    compare_with_reference(g, none, "", seed);
+}
+
+/* MatMul, Add, an activation, QuantizeLinear; some with few rows, some with many columns. */
+static void check_mapped_product(uint64_t seed)
+{
+    static const char *const op[] = { "Gelu", "HardSwish", "Sigmoid" };
+    int64_t M, K, N;
+    const char *x, *w, *b = NULL, *y;
+    int t = seed & 1 ? PARE_U8 : PARE_I8;
+    struct rig g;
+
+    rig_begin(&g, seed);
+    g.b.opset = 20;
+    M = random_between(&g, 1, seed % 3 ? 450 : 6);
+    K = random_between(&g, 1, 70);
+    N = random_between(&g, 1, seed % 5 ? 90 : 300);
+    x = dequantized_input(&g, t, (int)random_between(&g, 0, 120), 2, (int64_t[]){ M, K });
+    w = quantized_weights(&g, 2, (int64_t[]){ K, N }, 1, &b);
+    y = build_node(&g.b, "MatMul", NAMES(x, w), NOTHING);
+    if (b)
+        y = build_node(&g.b, "Add", NAMES(y, b), NOTHING);
+    y = build_node(&g.b, op[seed % 3], NAMES(y), NOTHING);
+    if (seed & 2)
+        y = build_node(&g.b, "Relu", NAMES(y), NOTHING);
+    y = quantize(&g, y, output_scale(&g, (double)K), seed & 4 ? PARE_U8 : PARE_I8, 30);
+    build_output(&g.b, y);
+    check_fused(&g, op[seed % 3], seed);
+}
+
+static void check_quantized_norm(uint64_t seed)
+{
+    int64_t C, dim[3];
+    const char *x, *y;
+    struct rig g;
+
+    rig_begin(&g, seed);
+    g.b.opset = 17;
+    C = random_between(&g, 2, 300);
+    dim[0] = 2;
+    dim[1] = random_between(&g, 1, 40);
+    dim[2] = C;
+    x = dequantized_input(&g, PARE_U8, 100, 3, dim);
+    y = build_node(&g.b, "LayerNormalization",
+                   NAMES(x, random_vector(&g, C, false, 0.5f), random_vector(&g, C, false, -0.5f)),
+                   NOTHING);
+    build_output(&g.b, quantize(&g, y, 0.03f, seed & 1 ? PARE_U8 : PARE_I8, 20));
+    check_fused(&g, "QuantizeLinear", seed);
+}
+
+static void test_ends_before_quantization(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= TRIALS; seed++) {
+        struct pare_mark m = pare_mark(pool);
+
+        check_mapped_product(seed);
+        check_quantized_norm(seed);
+        pare_reset(pool, m);
+    }
+}
+
 /* ---- channel shuffle, slice and pools ---------------------------------------------------- */
 
 static const char *channel_shuffle(struct rig *g, const char *x, const int64_t *d, int64_t a)
@@ -430,6 +574,7 @@ static int find_vnni(void **state)
     m = build_model(&g.b);
     if (pare_plan_make(m, &o, &p, &err))
         return -1;
+    has_avx2 = pare_has_isa(PARE_ISA_AVX2);
     has_vnni = p->backend.vnni && p->backend.block == 16;
     pare_plan_free(p);
     pare_model_free(m);
@@ -445,6 +590,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_function_tables, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_functions_with_float_consumers, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_chains, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_norm_after_concat, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_ends_before_quantization, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_channel_movement, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_table_lookup, make_pool, drop_pool),
     };

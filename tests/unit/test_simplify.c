@@ -168,6 +168,38 @@ static void test_free_shapes(void **state)
     assert_true(!inside || inside_left < inside);
 }
 
+/* A stride leaves one step of all sequences up to 512 elements, which includes those that the
+ * analysis tries first. */
+static void test_axis_hidden_by_a_stride(void **state)
+{
+    static struct build b;
+    const int64_t shape[][3] = { { 1, 4, 300 }, { 3, 4, 1600 } };
+    struct pare_model *m, *simple;
+    const char *h;
+    float w[8 * 4];
+
+    (void)state;
+    b = (struct build){ .opset = 13 };
+    for (int i = 0; i < 8 * 4; i++)
+        w[i] = (float)(i % 7) - 3;
+    h = build_input(&b, PARE_F32, INTS(-1, 4, -1));
+    h = build_node(&b, "Conv", NAMES(h, build_floats(&b, INTS(8, 4, 1), w)),
+                   at_ints("strides", INTS(512)));
+    h = build_node(&b, "Transpose", NAMES(h), at_ints("perm", INTS(2, 0, 1)));
+    build_output(&b, build_node(&b, "Relu", NAMES(h), NOTHING));
+    m = build_model(&b);
+    simple = simplify(0, m);
+    for (int k = 0; k < 2; k++) {
+        struct pare_tensor in = build_tensor(PARE_F32, 3, shape[k]);
+
+        for (int64_t i = 0; i < pare_numel(&in); i++)
+            ((float *)in.data)[i] = (float)(i % 13) - 6;
+        compare(0, m, simple, &in);
+    }
+    pare_model_free(simple);
+    pare_model_free(m);
+}
+
 /* Every allocation may fail. */
 static void fail_each_allocation(const struct pare_model *m)
 {
@@ -236,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fixed_shapes),
         cmocka_unit_test(test_free_shapes),
+        cmocka_unit_test(test_axis_hidden_by_a_stride),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_out_of_memory_in_bodies),
     };

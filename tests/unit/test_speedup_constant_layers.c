@@ -284,6 +284,48 @@ static void test_default_layers(void **state)
     pare_model_free(m);
 }
 
+/* A layer of which the condition of an If is computed, and which its bodies read, is not a last
+ * layer: those of the bodies are. */
+static void test_default_layers_before_a_condition(void **state)
+{
+    struct net n = net_new(14);
+    struct build body[2];
+    const char *h = net_relu(&n, net_conv(&n, net_image(&n), ALL, 3, 8, 1)), *yes;
+    struct pare_model *m;
+    struct pare_graph *g;
+    const struct pare_algorithm *p;
+    struct pare_rules r = { 0 };
+    struct pare_err err;
+
+    (void)state;
+    yes = build_node(&n.b, "Greater",
+                     NAMES(build_node(&n.b, "ReduceMean", NAMES(h), at_int("keepdims", 0)),
+                           build_scalar(&n.b, 0)),
+                     NOTHING);
+    for (int i = 0; i < 2; i++) {
+        float w[4 * 8] = { 1 };
+
+        body[i] = (struct build){ .opset = 14, .prefix = i ? "else" : "then" };
+        build_put(&body[i], text(2, body[i].prefix));
+        build_output(&body[i],
+                     build_node(&body[i], "Conv",
+                                NAMES(h, build_floats(&body[i], INTS(4, 8, 1, 1), w)), NOTHING));
+    }
+    build_output(&n.b, build_node(&n.b, "If", NAMES(yes),
+                                  CAT(at_graph("then_branch", &body[0]),
+                                      at_graph("else_branch", &body[1]))));
+    m = build_model(&n.b);
+    g = pare_graph_clone(pool, m->graph, &err);
+    assert_non_null(g);
+    assert_int_equal(pare_graph_infer(g, true, &err), 0);
+    assert_int_equal(pare_find_pruner(NULL, "l1", &p, &err), 0);
+    if (pare_default_rules(g, p, 0.5, pool, &r, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(r.n, 2);
+    assert_true(r.rule[1].op_names[0] && r.rule[1].op_names[1] && !r.rule[1].op_names[2]);
+    pare_model_free(m);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, make_pool, drop_pool)
@@ -302,6 +344,7 @@ int main(void)
         T(test_upsample),
         T(test_training_dropout),
         T(test_default_layers),
+        T(test_default_layers_before_a_condition),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

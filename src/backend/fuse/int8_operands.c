@@ -131,6 +131,22 @@ float pare_int8_scale(const struct pare_int8_weight *q, int64_t channel)
     return (float)pare_get(&q->scale->t, pare_numel(&q->scale->t) == 1 ? 0 : channel);
 }
 
+/* Smallest and largest of n bytes, and 0. */
+PARE_SIMD static void range_of(const void *raw, bool is_signed, int64_t n, int *lo, int *hi)
+{
+    const uint8_t *u = raw, flip = is_signed ? 128 : 0;
+    uint8_t least = flip, most = flip;
+
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t w = u[i] ^ flip; /* in the order of the values */
+
+        least = w < least ? w : least;
+        most = w > most ? w : most;
+    }
+    *lo = least - flip;
+    *hi = most - flip;
+}
+
 /* Smallest and largest w - zero, into q->reach. */
 static bool set_reach(struct pare_int8_weight *q)
 {
@@ -138,6 +154,10 @@ static bool set_reach(struct pare_int8_weight *q)
     const void *raw = pare_const_raw(q->v);
     int lo = 0, hi = 0;
 
+    if (!q->zero) {
+        range_of(raw, q->v->t.dtype == PARE_I8, n, &lo, &hi);
+        n = 0;
+    }
     for (int64_t i = 0; i < n; i += inner) {
         int zero = zero_at(q, i / inner % q->channels);
 
@@ -175,10 +195,12 @@ bool pare_int8_weight_read(struct pare_int8_weight *q, const struct pare_value *
         !pare_numel(&w->t))
         return false;
     q->channels = w->t.dim[axis];
-    if (!fits(scale, q->channels) || !fits(zero, q->channels) || !set_reach(q))
+    if (!fits(scale, q->channels) || !fits(zero, q->channels))
         return false;
     if (zero && all_zero(&zero->t))
         q->zero = NULL;
+    if (!set_reach(q))
+        return false;
     for (int64_t i = 0; scale && i < pare_numel(&scale->t); i++)
         if (!(pare_get(&scale->t, i) > 0) || !isfinite(pare_get(&scale->t, i)))
             return false;

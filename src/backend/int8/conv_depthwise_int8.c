@@ -35,11 +35,12 @@ static bool geometry(struct depth *d)
     return true;
 }
 
-/* Are the vectors mostly full, or are there many products per vector? */
+/* Are the vectors mostly full, or are there many products per vector?  With AVX2 the alternative
+ * takes each pixel by itself. */
 static bool conv_depthwise_int8_pays(const struct pare_depthwise_int8 *k)
 {
-    return k->C * 4 >= pare_depthwise_int8_blocks(k->C) * PARE_DEPTHWISE_INT8 * 3 ||
-           k->kernel[0] * k->kernel[1] > 9;
+    return k->C * 4 >= pare_depthwise_int8_blocks(k) * pare_depthwise_int8_channels(k) * 3 ||
+           k->kernel[0] * k->kernel[1] > 9 || !k->wide;
 }
 
 static void bounds(struct depth *d)
@@ -63,8 +64,10 @@ static bool conv_depthwise_int8_match(const struct pare_match *v, struct pare_no
 {
     struct depth *d = pare_alloc(v->backend->scratch, 1, sizeof(*d)), *keep;
 
-    if (!d || !pare_depthwise_int8_can(v->backend) || !pare_int8_conv(v, n, &d->c) ||
-        !pare_int8_conv_quantized(&d->c) || !geometry(d) ||
+    if (!d || !pare_depthwise_int8_can())
+        return false;
+    d->k.wide = pare_depthwise_int8_wide(v->backend);
+    if (!pare_int8_conv(v, n, &d->c) || !pare_int8_conv_quantized(&d->c) || !geometry(d) ||
         (!v->ignore_cost && !conv_depthwise_int8_pays(&d->k)))
         return false;
     bounds(d);
@@ -83,32 +86,38 @@ static bool conv_depthwise_int8_match(const struct pare_match *v, struct pare_no
     return true;
 }
 
-/* Store channel c's filter, its sum, factor and bias in the order of the lanes. */
-static void store_channel(const struct depth *d, const int8_t *from, int64_t c, int8_t *w,
+/* Store channel c's filter and its sum in the order of the lanes. */
+static void store_channel(const struct depth *d, const int8_t *from, int64_t c, void *w,
                           int32_t *sum)
 {
     const struct pare_depthwise_int8 *k = &d->k;
-    int64_t j = c % 16 / 4, lane = c % 64 / 16 * 4 + c % 4;
-    int64_t fours = pare_depthwise_int8_fours(k), columns = k->kernel[1], all = 0;
+    const int64_t n = pare_depthwise_int8_channels(k), deep = pare_depthwise_int8_deep(k);
+    const int64_t lane = pare_depthwise_int8_lane(k, c), columns = k->kernel[1];
+    const int64_t first = c / n * pare_depthwise_int8_groups(k) * columns;
+    int64_t all = 0;
 
-    w += c / 64 * fours * columns * 256;
     for (int64_t h = 0; h < k->kernel[0]; h++)
         for (int64_t i = 0; i < columns; i++) {
             int8_t one = from[(c * k->kernel[0] + h) * columns + i];
+            int64_t at = ((first + h / deep * columns + i) * n + lane % n) * deep + h % deep;
 
-            w[((h / 4 * columns + i) * 4 + j) * 64 + lane * 4 + h % 4] = one;
+            if (k->wide)
+                ((int8_t *)w)[at] = one;
+            else
+                ((int16_t *)w)[at] = one;
             all += one;
         }
-    sum[c / 64 * 64 + j * 16 + lane] = (int32_t)(-k->zero * all);
+    sum[lane] = (int32_t)(-k->zero * all);
 }
 
 static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err *err)
 {
     struct pare_depthwise_int8 *k = &d->k;
-    size_t lanes = (size_t)pare_depthwise_int8_blocks(k->C) * 64;
-    size_t bytes = lanes * 4 * (size_t)(pare_depthwise_int8_fours(k) * k->kernel[1]);
+    size_t lanes = (size_t)(pare_depthwise_int8_blocks(k) * pare_depthwise_int8_channels(k));
+    size_t size = (size_t)(pare_depthwise_int8_groups(k) * pare_depthwise_int8_deep(k)) *
+                  (size_t)k->kernel[1] * lanes;
     const int8_t *from = pare_int8_centered(&d->c.w, b->scratch);
-    int8_t *w = pare_alloc(b->arena, bytes, 1);
+    void *w = pare_alloc(b->arena, size, k->wide ? 1 : sizeof(int16_t));
     int32_t *sum = pare_alloc(b->arena, lanes, sizeof(*sum));
     float *f = pare_alloc(b->arena, lanes, sizeof(*f));
     float *bias = pare_alloc(b->arena, lanes, sizeof(*bias));
@@ -116,7 +125,7 @@ static int init_weights(struct depth *d, struct pare_backend *b, struct pare_err
     if (!from || !w || !sum || !f || !bias)
         return pare_no_memory(err, "for the weights");
     for (int64_t c = 0; c < k->C; c++) {
-        int64_t at = c / 64 * 64 + c % 16 / 4 * 16 + c % 64 / 16 * 4 + c % 4;
+        int64_t at = pare_depthwise_int8_lane(k, c);
 
         store_channel(d, from, c, w, sum);
         f[at] = pare_int8_conv_factor(&d->c, c);
@@ -151,14 +160,14 @@ static void run_rows(void *arg, int64_t from, int64_t to, int thread)
     const struct pare_depthwise_int8 *k = &d->k;
     const uint8_t *x = s->in_buf[0]->t.data;
     uint8_t *y = s->out_buf[0]->t.data, *room = s->work[0]->t.data;
-    int64_t blocks = pare_depthwise_int8_blocks(k->C), rows = k->out[0];
+    int64_t blocks = pare_depthwise_int8_blocks(k), rows = k->out[0];
 
     for (int64_t i = from; i < to; i++) {
         int64_t n = i / (blocks * rows);
 
-        pare_depthwise_int8_row(k, x + n * k->in[0] * k->in[1] * k->C, i % rows, i / rows % blocks,
-                                room + (size_t)thread * pare_depthwise_int8_room(k),
-                                y + n * rows * k->out[1] * k->C);
+        (k->wide ? pare_depthwise_int8_row : pare_depthwise_int8_row_pairs)(
+            k, x + n * k->in[0] * k->in[1] * k->C, i % rows, i / rows % blocks,
+            room + (size_t)thread * pare_depthwise_int8_room(k), y + n * rows * k->out[1] * k->C);
     }
 }
 
@@ -166,7 +175,7 @@ static int conv_depthwise_int8_run(struct pare_step *s, struct pare_backend *b,
                                    struct pare_err *err)
 {
     const struct depth *d = s->state;
-    const int64_t all = d->images * pare_depthwise_int8_blocks(d->k.C) * d->k.out[0];
+    const int64_t all = d->images * pare_depthwise_int8_blocks(&d->k) * d->k.out[0];
 
     (void)err;
     pare_parallel(all * d->k.out[1] > 64 ? b->threads : 1, all, run_rows, s);

@@ -14,7 +14,7 @@
 #include "../../base/simd.h"
 #include "../../base/team.h"
 
-#define PLACES 48   /* pixels at a time */
+#define PLACES 54   /* pixels at a time */
 #define CHANNELS 64 /* output channels at a time */
 #define CHUNK 256   /* channels of a depthwise convolution at a time */
 #define SHORT 128   /* products in a sum */
@@ -25,6 +25,7 @@ struct conv_exact {
     int64_t N, C, I, O;   /* images; channels of x, of a group, of y */
     int64_t taps, K;      /* of the window; elements of an int16 row */
     bool depthwise;
+    bool pixels;             /* windows are single pixels, one after the other */
     struct pare_value *zero; /* x_zero, if it is known at run time only; or NULL */
     int16_t *weights;        /* panels of int8_dot.h by group, or depthwise (taps, O) */
     struct pare_int8_out out;
@@ -74,6 +75,9 @@ static bool read_node(const struct pare_match *v, struct pare_node *n, struct co
     d->taps = d->w.kernel[0] * d->w.kernel[1] * d->w.kernel[2];
     d->K = pare_dot_length(d->taps * d->I);
     d->depthwise = d->w.group == d->C && d->O == d->C;
+    d->pixels = d->taps == 1 && d->w.group == 1 && d->K == d->C;
+    for (int i = 0; i < 3; i++)
+        d->pixels &= d->w.stride[i] == 1 && !d->w.pad_begin[i] && d->w.in[i] == d->w.out[i];
     return d->taps * d->I <= PARE_DOT_LONGEST;
 }
 
@@ -260,13 +264,29 @@ static void run_pixels(const struct conv_exact *d, const void *x, int64_t first,
     int32_t acc[PLACES * CHANNELS];
 
     for (int64_t g = 0; g < d->w.group; g++) {
-        for (int64_t i = 0; i < n; i++)
+        if (d->pixels)
+            pare_dot_widen(&d->c.x, x, first * d->K, rows, n * d->K);
+        for (int64_t i = 0; i < n && !d->pixels; i++)
             copy_window(d, x, first + i, g, rows + i * d->K);
+        if (pare_int8_conv_quantized(&d->c)) {
+            pare_dot_block(&(struct pare_dot){ .x = rows,
+                                               .w = d->weights + g * group_size(d),
+                                               .rows = n,
+                                               .columns = per,
+                                               .K = d->K,
+                                               .out = &d->out,
+                                               .channel = g * per,
+                                               .stride = d->O,
+                                               .bytes = (uint8_t *)y + first * d->O + g * per },
+                           NULL);
+            continue;
+        }
         for (int64_t c = 0; c < per; c += CHANNELS) {
             int64_t m = per - c < CHANNELS ? per - c : CHANNELS, o = g * per + c;
             const int16_t *w = d->weights + g * group_size(d) + c * d->K;
 
-            pare_dot_block(&(struct pare_dot){ rows, w, n, m, d->K }, acc);
+            pare_dot_block(
+                &(struct pare_dot){ .x = rows, .w = w, .rows = n, .columns = m, .K = d->K }, acc);
             for (int64_t i = 0; i < n; i++)
                 pare_int8_finish(&d->out, acc + i * m, o, m,
                                  y + (size_t)((first + i) * d->O + o) * size);

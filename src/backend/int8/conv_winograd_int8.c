@@ -56,17 +56,19 @@ static int parts(const struct pare_match *v, const struct pare_int8_conv *c,
     return 0;
 }
 
-/* Compare measured cycles: direct int8 products against 36 int16 products, the transforms and
- * reading the weights. */
+/* Compare measured cycles: direct products against 36 int16 products, the transforms and reading
+ * the weights.  With AVX2 direct products are int16, too (int8_dot.h). */
 static bool conv_winograd_int8_pays(const struct winograd_conv *s, int threads)
 {
     const struct pare_winograd_int8 *k = &s->k;
     double tiles = (double)s->tiles, C = (double)k->C, O = (double)k->O;
-    double direct = (double)(s->images * k->out[0] * k->out[1]) * 9 * C * O / 64 / 0.8;
-    double product = tiles * 36 * C * (double)(pare_winograd_int8_panels(k->O) * 32) / 32 / 0.85;
-    double sides = tiles * (ceil(C / 32) * 220 + ceil(O / 16) * 260);
+    double direct = (double)(s->images * k->out[0] * k->out[1]) * 9 * C * O /
+                    (k->wide ? 64 * 0.8 : 16);
+    double product = tiles * 36 * C * (double)(pare_winograd_int8_panels(k->O) * 32) /
+                     (k->wide ? 32 * 0.85 : 20);
+    double sides = tiles * (ceil(C / 32) * 220 + ceil(O / 16) * 260) * (k->wide ? 1 : 2);
     double blocks = ceil(tiles / (double)s->some), bytes = 72 * C * O;
-    double reading = blocks * bytes / (bytes > (12 << 20) ? 4 : 16);
+    double reading = blocks * bytes / (bytes <= (12 << 20) ? 16 : k->wide ? 4 : 2);
 
     return k->C >= 16 && (product + sides + reading / threads) * 1.05 < direct;
 }
@@ -116,6 +118,7 @@ static bool conv_winograd_int8_match(const struct pare_match *v, struct pare_nod
     if (!w || !pare_winograd_int8_can(v->backend) || !pare_int8_conv(v, n, &w->c) ||
         !pare_int8_conv_quantized(&w->c) || !geometry(&w->c, w))
         return false;
+    w->k.wide = pare_winograd_int8_wide(v->backend);
     w->some = some_tiles(w, threads);
     if ((!v->ignore_cost && !conv_winograd_int8_pays(w, threads)) || !parts(v, &w->c, &w->k))
         return false;

@@ -8,7 +8,7 @@
 #define PART TARGET static inline __attribute__((always_inline))
 #define BYTES 256 /* of four vectors */
 
-bool pare_depthwise_int8_can(const struct pare_backend *b)
+bool pare_depthwise_int8_wide(const struct pare_backend *b)
 {
     return b->vnni && b->block == 16 && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
@@ -31,7 +31,7 @@ PART void interleave(const __m512i x[4], uint8_t *to)
 TARGET static void interleave_row(const struct pare_depthwise_int8 *k, const uint8_t *x,
                                   int64_t row, int64_t c, uint8_t *room)
 {
-    int64_t places = pare_depthwise_int8_pixels(k), fours = pare_depthwise_int8_fours(k);
+    int64_t places = pare_depthwise_int8_pixels(k), fours = pare_depthwise_int8_groups(k);
     __mmask64 live = k->C - c < 64 ? ((__mmask64)1 << (k->C - c)) - 1 : ~(__mmask64)0;
     __m512i zero = _mm512_set1_epi8((char)k->zero), flip = _mm512_set1_epi8((char)k->flip);
 
@@ -84,9 +84,10 @@ PART __m512i requantize(const struct ending *e, const __m512i acc[4], bool is_si
 PART void windows(const struct pare_depthwise_int8 *k, const uint8_t *room, int64_t block,
                   uint8_t *y, const int fours_, const int columns_)
 {
-    const int64_t fours = fours_ ? fours_ : pare_depthwise_int8_fours(k);
+    const int64_t fours = fours_ ? fours_ : pare_depthwise_int8_groups(k);
     const int64_t columns = columns_ ? columns_ : k->kernel[1], c = block * 64;
-    const int8_t *w = k->w + block * pare_depthwise_int8_fours(k) * k->kernel[1] * BYTES;
+    const int8_t *w = (const int8_t *)k->w +
+                      block * pare_depthwise_int8_groups(k) * k->kernel[1] * BYTES;
     __mmask64 live = k->C - c < 64 ? ((__mmask64)1 << (k->C - c)) - 1 : ~(__mmask64)0;
     struct ending e = { .lo = _mm512_set1_ps(k->lo),
                         .hi = _mm512_set1_ps(k->hi),
@@ -122,9 +123,9 @@ TARGET void pare_depthwise_int8_row(const struct pare_depthwise_int8 *k, const u
 {
     interleave_row(k, x, row, block * 64, room);
     y += row * k->out[1] * k->C + block * 64;
-    if (k->kernel[1] == 3 && pare_depthwise_int8_fours(k) == 1)
+    if (k->kernel[1] == 3 && pare_depthwise_int8_groups(k) == 1)
         windows(k, room, block, y, 1, 3);
-    else if (k->kernel[1] == 5 && pare_depthwise_int8_fours(k) == 2)
+    else if (k->kernel[1] == 5 && pare_depthwise_int8_groups(k) == 2)
         windows(k, room, block, y, 2, 5);
     else
         windows(k, room, block, y, 0, 0);
@@ -132,7 +133,7 @@ TARGET void pare_depthwise_int8_row(const struct pare_depthwise_int8 *k, const u
 
 #else
 
-bool pare_depthwise_int8_can(const struct pare_backend *b)
+bool pare_depthwise_int8_wide(const struct pare_backend *b)
 {
     (void)b;
     return false;

@@ -122,6 +122,7 @@ TARGET static inline __attribute__((always_inline)) void rows(const struct pare_
             a = _mm512_set1_epi32(four);
             sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], a, b0);
             sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], a, b1);
+            __asm__("" : "+v"(sum[r][0]), "+v"(sum[r][1])); /* in place, without spills */
         }
     }
     for (int v = 0; v < 2; v++)

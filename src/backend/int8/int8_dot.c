@@ -37,13 +37,22 @@ static int64_t width_of(const struct pare_dot *d, int64_t c)
     return d->columns - c < PARE_DOT_COLUMNS ? d->columns - c : PARE_DOT_COLUMNS;
 }
 
+/* The sums of a row from column c on. */
+static void put_row(const struct pare_dot *d, int64_t r, int64_t c, const int32_t *sum, int32_t *y)
+{
+    if (d->out)
+        pare_int8_finish(d->out, sum, d->channel + c, width_of(d, c), d->bytes + r * d->stride + c);
+    else
+        memcpy(y + r * d->columns + c, sum, (size_t)width_of(d, c) * sizeof(*y));
+}
+
 static void plain_panel(const struct pare_dot *d, int64_t c, int32_t *y)
 {
     int32_t row[PARE_DOT_COLUMNS];
 
     for (int64_t r = 0; r < d->rows; r++) {
         plain_row(d->x + r * d->K, d->w + c * d->K, d->K, row);
-        memcpy(y + r * d->columns + c, row, (size_t)width_of(d, c) * sizeof(*y));
+        put_row(d, r, c, row, y);
     }
 }
 
@@ -75,12 +84,55 @@ bool pare_dot_fast(void)
     return __builtin_cpu_supports("avx2");
 }
 
+/* As pare_int8_finish(), for 16 columns of 8-bit results. */
+struct ending {
+    __m256 f[2], b[2], lo, hi;
+    __m256i zero;
+    bool is_signed;
+};
+
+TARGET static inline __attribute__((always_inline)) struct ending
+load_ending(const struct pare_dot *d, int64_t c)
+{
+    const struct pare_int8_out *o = d->out;
+    struct ending e = { .zero = _mm256_set1_epi32(o->q.zero),
+                        .is_signed = o->out->t.dtype == PARE_I8 };
+    float lo, hi;
+
+    pare_int8_bounds(o, &lo, &hi);
+    e.lo = _mm256_set1_ps(lo);
+    e.hi = _mm256_set1_ps(hi);
+    for (int i = 0; i < 2; i++) {
+        e.f[i] = _mm256_loadu_ps(o->f + d->channel + c + 8 * i);
+        e.b[i] = _mm256_loadu_ps(o->b + d->channel + c + 8 * i);
+    }
+    return e;
+}
+
+TARGET static inline __attribute__((always_inline)) void
+put_bytes(const struct ending *e, const __m256i sum[2], uint8_t *to)
+{
+    __m256i q[2], words;
+    __m128i low, high;
+
+    for (int i = 0; i < 2; i++) {
+        __m256 v = _mm256_mul_ps(_mm256_add_ps(_mm256_cvtepi32_ps(sum[i]), e->b[i]), e->f[i]);
+
+        v = _mm256_min_ps(_mm256_max_ps(v, e->lo), e->hi);
+        q[i] = _mm256_add_epi32(_mm256_cvtps_epi32(v), e->zero);
+    }
+    words = _mm256_permute4x64_epi64(_mm256_packs_epi32(q[0], q[1]), 0xd8);
+    low = _mm256_castsi256_si128(words);
+    high = _mm256_extracti128_si256(words, 1);
+    _mm_storeu_si128((__m128i *)(void *)to,
+                     e->is_signed ? _mm_packs_epi16(low, high) : _mm_packus_epi16(low, high));
+}
+
 /* n rows from `first` on; n is a constant at each inlined call. */
 TARGET static inline __attribute__((always_inline)) void
 tile(const struct pare_dot *d, int64_t first, int64_t c, int32_t *y, const int n)
 {
     const int16_t *x = d->x + first * d->K, *w = d->w + c * d->K;
-    int64_t width = width_of(d, c);
     __m256i sum[ROWS][2];
 
 #pragma GCC unroll 6
@@ -102,31 +154,39 @@ tile(const struct pare_dot *d, int64_t first, int64_t c, int32_t *y, const int n
             __asm__("" : "+x"(sum[r][0]), "+x"(sum[r][1])); /* row after row, without spills */
         }
     }
+    if (d->out && width_of(d, c) == PARE_DOT_COLUMNS) {
+        struct ending e = load_ending(d, c);
+
+#pragma GCC unroll 6
+        for (int r = 0; r < n; r++)
+            put_bytes(&e, sum[r], d->bytes + (first + r) * d->stride + c);
+        return;
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < n; r++) {
-        int32_t *to = y + (first + r) * d->columns + c, part[PARE_DOT_COLUMNS];
-        int32_t *at = width == PARE_DOT_COLUMNS ? to : part;
+        int32_t part[PARE_DOT_COLUMNS];
 
-        _mm256_storeu_si256((__m256i *)at, sum[r][0]);
-        _mm256_storeu_si256((__m256i *)(at + 8), sum[r][1]);
-        if (at == part)
-            memcpy(to, part, (size_t)width * sizeof(*to));
+        _mm256_storeu_si256((__m256i *)part, sum[r][0]);
+        _mm256_storeu_si256((__m256i *)(part + 8), sum[r][1]);
+        put_row(d, first + r, c, part, y);
     }
 }
 
 TARGET static void fast_panel(const struct pare_dot *d, int64_t c, int32_t *y)
 {
-    int64_t r = 0;
+    const int64_t tiles = (d->rows + ROWS - 1) / ROWS;
 
-    for (; r + ROWS <= d->rows; r += ROWS)
-        tile(d, r, c, y, ROWS);
-    switch (d->rows - r) {
-    case 5: tile(d, r, c, y, 5); break;
-    case 4: tile(d, r, c, y, 4); break;
-    case 3: tile(d, r, c, y, 3); break;
-    case 2: tile(d, r, c, y, 2); break;
-    case 1: tile(d, r, c, y, 1); break;
-    default: break;
+    for (int64_t i = 0; i < tiles; i++) {
+        const int64_t r = d->rows * i / tiles;
+
+        switch (d->rows * (i + 1) / tiles - r) {
+        case 6: tile(d, r, c, y, 6); break;
+        case 5: tile(d, r, c, y, 5); break;
+        case 4: tile(d, r, c, y, 4); break;
+        case 3: tile(d, r, c, y, 3); break;
+        case 2: tile(d, r, c, y, 2); break;
+        default: tile(d, r, c, y, 1); break;
+        }
     }
 }
 

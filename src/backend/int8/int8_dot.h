@@ -37,9 +37,15 @@ void pare_dot_widen(const struct pare_int8 *q, const void *x, int64_t from, int1
 struct pare_dot {
     const int16_t *x, *w;
     int64_t rows, columns, K;
+
+    /* Quantized results instead of sums: column 0 is this channel of `out`; `stride` is the bytes
+     * from one row of `bytes` to the next.  NULL: sums. */
+    const struct pare_int8_out *out;
+    int64_t channel, stride;
+    uint8_t *bytes;
 };
 
-/* y (rows, columns) = x w. */
+/* y (rows, columns) = x w, or d->bytes. */
 void pare_dot_block(const struct pare_dot *d, int32_t *y);
 
 /* Products by channel: taps of a depthwise convolution. */

@@ -302,7 +302,12 @@ static void run_dots(const struct job *j, int64_t m, int64_t n)
     for (int64_t c = 0; c < l->N; c += COLUMNS) {
         int64_t columns = l->N - c < COLUMNS ? l->N - c : COLUMNS;
 
-        pare_dot_block(&(struct pare_dot){ x, l->wider + c * length, n, columns, length }, acc);
+        pare_dot_block(&(struct pare_dot){ .x = x,
+                                           .w = l->wider + c * length,
+                                           .rows = n,
+                                           .columns = columns,
+                                           .K = length },
+                       acc);
         for (int64_t i = 0; i < n; i++)
             for (int64_t k = 0; k < columns; k++)
                 j->y[(m + i) * l->N + c + k] = acc[i * columns + k] + j->sum[c + k];

@@ -3,7 +3,8 @@
  *     y (M, N) = round(f ((x - x_zero) w + b)) + y_zero,   x (M, K), w (K, N) or (N, K),
  *
  * for Gemm and MatMul between DequantizeLinear and QuantizeLinear, QLinearMatMul, QGemm and
- * MatMulInteger.  Few rows are bound by reading w: a plain loop reads it once, with int16
+ * MatMulInteger.  Activations before the QuantizeLinear (Gelu) are applied to float results that
+ * stay in the cache.  Few rows are bound by reading w: a plain loop reads it once, with int16
  * products.  More rows use gemm_int8.h if the CPU has VNNI, else oneDNN or, where its int8 products
  * are not exact, int8_dot.h.
  */
@@ -15,7 +16,11 @@
 #include "int8_dot.h"
 #include "../../base/team.h"
 
-#define FEW 4 /* rows for which the plain loop is as fast */
+#define FEW 4       /* rows for which the plain loop is as fast */
+#define MOST_MAPS 3 /* activations */
+#define STRIP 32
+#define ACROSS 128    /* columns of float results at a time, a multiple of panels */
+#define SOME_ROWS 192 /* a multiple of the rows that registers hold */
 
 struct linear_int8 {
     int64_t M, N, K;
@@ -26,8 +31,11 @@ struct linear_int8 {
     bool copy;  /* panel: x is copied into rows that are multiples of 4 */
     struct pare_int8 x;
     struct pare_int8_weight w;
-    struct pare_value *bias; /* a float row, or int32 in units of the sum; or NULL */
-    struct pare_node *add;   /* the Add of the bias, or NULL */
+    struct pare_value *bias;          /* a float row, or int32 in units of the sum; or NULL */
+    struct pare_node *add;            /* the Add of the bias, or NULL */
+    struct pare_node *map[MOST_MAPS]; /* activations between product and end */
+    int maps;
+    struct pare_value *product; /* the float value before them */
     struct pare_int8_end end;
     struct pare_value *out;
     const int8_t *weights; /* minus their zero points; for the plain loop as (N, K) */
@@ -36,9 +44,17 @@ struct linear_int8 {
     struct pare_int8_out finish;
 };
 
+/* The value that the sums are converted to. */
+static const struct pare_value *result_of(const struct linear_int8 *l)
+{
+    return l->maps ? l->product : l->out;
+}
+
 static bool quantized(const struct linear_int8 *l)
 {
-    return l->out->t.dtype == PARE_U8 || l->out->t.dtype == PARE_I8;
+    enum pare_dtype type = result_of(l)->t.dtype;
+
+    return type == PARE_U8 || type == PARE_I8;
 }
 
 /* ---- match --------------------------------------------------------------------------- */
@@ -69,6 +85,25 @@ static struct pare_value *follow_bias(const struct pare_match *v, struct linear_
     return add->out[0];
 }
 
+/* Activations after the float value y, if a QuantizeLinear follows them. */
+static bool follow_maps(const struct pare_match *v, struct linear_int8 *l, struct pare_value *y)
+{
+    l->product = y;
+    for (l->maps = 0; l->maps < MOST_MAPS;) {
+        struct pare_node *n = pare_only_consumer(v, y);
+
+        if (!n || !n->op->map || n->op->map2 || n->n_in != 1 || n->n_out != 1 || v->lazy[n->id] ||
+            !pare_is_f32(n->out[0]) || !pare_same_shape(&n->out[0]->t, &y->t))
+            break;
+        l->map[l->maps++] = n;
+        y = n->out[0];
+        if (pare_int8_end(v, y, &l->end))
+            return true;
+    }
+    l->maps = 0;
+    return false;
+}
+
 static bool read_qdq(const struct pare_match *v, struct pare_node *n, struct linear_int8 *l)
 {
     struct pare_value *y = n->out[0];
@@ -82,7 +117,7 @@ static bool read_qdq(const struct pare_match *v, struct pare_node *n, struct lin
         !pare_int8_weight(n->in[1], l->tb ? 0 : 1, &l->w))
         return false;
     y = follow_bias(v, l, y, l->w.channels);
-    if (!pare_int8_end(v, y, &l->end))
+    if (!pare_int8_end(v, y, &l->end) && !follow_maps(v, l, y))
         l->end = (struct pare_int8_end){ .lo = -INFINITY, .hi = INFINITY, .q = { .v = y } };
     l->out = l->end.q.v;
     l->bias = pare_int8_bias(l->bias, &l->x, &l->w);
@@ -135,10 +170,16 @@ static bool read_integer(struct pare_node *n, struct linear_int8 *l)
     return pare_int8_weight_read(&l->w, n->in[B], NULL, n->n_in > B_ZERO ? n->in[B_ZERO] : NULL, 1);
 }
 
-static size_t work_bytes(const struct linear_int8 *l)
+/* Bytes of copied rows, before the float results of each thread. */
+static size_t copy_bytes(const struct linear_int8 *l)
+{
+    return l->copy ? (size_t)((l->M * pare_gemm_int8_fours(l->K) * 4 + 63) / 64 * 64) : 0;
+}
+
+static size_t work_bytes(const struct linear_int8 *l, int threads)
 {
     if (l->panel)
-        return l->copy ? (size_t)(l->M * pare_gemm_int8_fours(l->K) * 4) : 0;
+        return copy_bytes(l) + (l->maps ? (size_t)threads * SOME_ROWS * ACROSS * sizeof(float) : 0);
     if (l->gemm)
         return (size_t)(l->M * l->N) * 4;
     return (size_t)(l->M * (l->wide ? pare_dot_length(l->K) : l->K)) * 2;
@@ -164,15 +205,17 @@ static bool linear_int8_match(const struct pare_match *v, struct pare_node *n, s
               pare_int8_exact(v->backend, &l->x, &l->w);
     l->wide = l->M > FEW && !l->panel && !l->gemm;
     keep = pare_alloc(v->backend->arena, 1, sizeof(*keep));
-    if (!keep || !pare_step_lists(s, v, 1, 1, (l->add != NULL) + l->end.n))
+    if (!keep || !pare_step_lists(s, v, 1, 1, (l->add != NULL) + l->maps + l->end.n))
         return false;
     *keep = *l;
     s->state = keep;
     s->in[0] = l->x.v;
     s->out[0] = l->out;
-    s->work_bytes[0] = work_bytes(l);
+    s->work_bytes[0] = work_bytes(l, v->backend->threads);
     if (l->add)
         s->fused[fused++] = l->add;
+    for (int i = 0; i < l->maps; i++)
+        s->fused[fused++] = l->map[i];
     for (int i = 0; i < l->end.n; i++)
         s->fused[fused++] = l->end.node[i];
     return true;
@@ -185,10 +228,10 @@ static int init_rows(struct linear_int8 *l, struct pare_backend *b, struct pare_
     double y = quantized(l) ? (double)l->end.q.scale : 1;
     struct pare_int8_out *o = &l->finish;
 
-    *o = (struct pare_int8_out){ .out = l->out,
+    *o = (struct pare_int8_out){ .out = result_of(l),
                                  .q = l->end.q,
-                                 .lo = (float)((double)l->end.lo / y),
-                                 .hi = (float)((double)l->end.hi / y) };
+                                 .lo = l->maps ? -INFINITY : (float)((double)l->end.lo / y),
+                                 .hi = l->maps ? INFINITY : (float)((double)l->end.hi / y) };
     o->f = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*o->f));
     o->b = pare_alloc(b->arena, (size_t)pare_gemm_int8_columns(l->N), sizeof(*o->b));
     if (!o->f || !o->b)
@@ -245,7 +288,7 @@ static int linear_int8_init(struct pare_step *s, struct pare_backend *b, struct 
         l->wider = like->wider;
         l->sum = like->sum;
         l->finish = like->finish;
-        l->finish.out = l->out;
+        l->finish.out = result_of(l);
         return 0;
     }
     PARE_TRY(init_rows(l, b, err));
@@ -278,26 +321,42 @@ PARE_SIMD static int32_t dot(const int16_t *restrict x, const int8_t *restrict w
     return sum;
 }
 
-#define STRIP 32
+/* n results from element `at` of y on, the first in column c. */
+static void finish(const struct linear_int8 *l, const int32_t *acc, int64_t c, int64_t n, char *y,
+                   int64_t at)
+{
+    float f32[ACROSS];
+
+    if (!l->maps) {
+        pare_int8_finish(&l->finish, acc, c, n, y + (size_t)at * pare_dtype_size(l->out->t.dtype));
+        return;
+    }
+    for (int64_t i = 0; i < n; i += ACROSS) {
+        int64_t some = n - i < ACROSS ? n - i : ACROSS;
+
+        pare_int8_finish(&l->finish, acc + i, c + i, some, f32);
+        for (int k = 0; k < l->maps; k++)
+            l->map[k]->op->map(l->map[k], f32, f32, some);
+        pare_int8_quantize(&l->end, f32, y, at + i, some);
+    }
+}
 
 static void run_strip(const struct linear_int8 *l, const int16_t *x, int64_t m, int64_t from,
                       char *y)
 {
-    size_t size = pare_dtype_size(l->out->t.dtype);
     int64_t n = l->N - from < STRIP ? l->N - from : STRIP;
     int32_t acc[STRIP];
 
     for (int64_t i = 0; i < n; i++)
         acc[i] = dot(x + m * l->K, l->weights + (from + i) * l->K, l->K);
-    pare_int8_finish(&l->finish, acc, from, n, y + (size_t)(m * l->N + from) * size);
+    finish(l, acc, from, n, y, m * l->N + from);
 }
 
-#define ROWS 32
+#define ROWS 36
 
 /* Rows from m on, all columns. */
 static void run_rows(const struct linear_int8 *l, const void *x, int64_t m, int16_t *rows, char *y)
 {
-    size_t size = pare_dtype_size(l->out->t.dtype);
     int64_t n = l->M - m < ROWS ? l->M - m : ROWS, length = pare_dot_length(l->K);
     int32_t acc[ROWS * STRIP];
 
@@ -305,13 +364,29 @@ static void run_rows(const struct linear_int8 *l, const void *x, int64_t m, int1
         pare_dot_widen(&l->x, x, (m + i) * l->K, rows + i * length, l->K);
         memset(rows + i * length + l->K, 0, (size_t)(length - l->K) * sizeof(*rows));
     }
+    if (quantized(l)) {
+        pare_dot_block(&(struct pare_dot){ .x = rows,
+                                           .w = l->wider,
+                                           .rows = n,
+                                           .columns = l->N,
+                                           .K = length,
+                                           .out = &l->finish,
+                                           .stride = l->N,
+                                           .bytes = (uint8_t *)y + m * l->N },
+                       NULL);
+        return;
+    }
     for (int64_t c = 0; c < l->N; c += STRIP) {
         int64_t columns = l->N - c < STRIP ? l->N - c : STRIP;
 
-        pare_dot_block(&(struct pare_dot){ rows, l->wider + c * length, n, columns, length }, acc);
+        pare_dot_block(&(struct pare_dot){ .x = rows,
+                                           .w = l->wider + c * length,
+                                           .rows = n,
+                                           .columns = columns,
+                                           .K = length },
+                       acc);
         for (int64_t i = 0; i < n; i++)
-            pare_int8_finish(&l->finish, acc + i * columns, c, columns,
-                             y + (size_t)((m + i) * l->N + c) * size);
+            finish(l, acc + i * columns, c, columns, y, (m + i) * l->N + c);
     }
 }
 
@@ -340,8 +415,6 @@ PARE_SIMD static void copy_row(const uint8_t *x, int64_t K, uint8_t flip, uint8_
         y[k] = 0;
 }
 
-#define SOME_ROWS 192 /* a multiple of the rows that registers hold */
-
 struct job {
     const struct linear_int8 *l;
     const uint8_t *x;
@@ -362,13 +435,38 @@ static void copy_rows(void *arg, int64_t from, int64_t to, int thread)
                  (uint8_t *)j->work + m * j->row);
 }
 
+/* The product p of rows from m on: as float values, activations, then quantized. */
+static void mapped_part(const struct linear_int8 *l, const struct pare_gemm_int8 *p, int64_t m,
+                        float *f32, char *y)
+{
+    for (int64_t r = 0; r < p->rows; r += SOME_ROWS)
+        for (int64_t c = p->from; c < p->to; c += ACROSS) {
+            struct pare_gemm_int8 q = *p;
+
+            q.x += r * p->x_row;
+            q.w += c * pare_gemm_int8_fours(p->K) * 4;
+            q.sum += c;
+            q.out.f += c;
+            q.out.b += c;
+            q.y = f32;
+            q.rows = p->rows - r < SOME_ROWS ? p->rows - r : SOME_ROWS;
+            q.from = 0;
+            q.to = q.N = q.y_row = p->to - c < ACROSS ? p->to - c : ACROSS;
+            pare_gemm_int8_run(&q);
+            for (int k = 0; k < l->maps; k++)
+                l->map[k]->op->map(l->map[k], f32, f32, q.rows * q.to);
+            for (int64_t i = 0; i < q.rows; i++)
+                pare_int8_quantize(&l->end, f32 + i * q.to, y, (m + r + i) * l->N + c, q.to);
+        }
+}
+
 static void panel_parts(void *arg, int64_t from, int64_t to, int thread)
 {
     const struct job *j = arg;
     const struct linear_int8 *l = j->l;
     const int64_t size = (int64_t)pare_dtype_size(l->out->t.dtype);
+    float *room = l->maps ? (float *)(void *)((char *)j->work + copy_bytes(l)) : NULL;
 
-    (void)thread;
     for (int64_t k = from; k < to; k++) {
         int64_t i = k / j->cuts, c = k % j->cuts, m = l->M * i / j->parts;
         int64_t end = (c + 1) * j->columns;
@@ -387,7 +485,10 @@ static void panel_parts(void *arg, int64_t from, int64_t to, int thread)
             .to = end < l->N ? end : l->N,
         };
 
-        pare_gemm_int8_run(&p);
+        if (l->maps)
+            mapped_part(l, &p, m, room + (int64_t)thread * SOME_ROWS * ACROSS, j->y);
+        else
+            pare_gemm_int8_run(&p);
     }
 }
 
@@ -415,8 +516,7 @@ static void finish_rows(void *arg, int64_t from, int64_t to, int thread)
 
     (void)thread;
     for (int64_t m = from; m < to; m++)
-        pare_int8_finish(&l->finish, (const int32_t *)j->work + m * l->N, 0, l->N,
-                         j->y + (size_t)(m * l->N) * pare_dtype_size(l->out->t.dtype));
+        finish(l, (const int32_t *)j->work + m * l->N, 0, l->N, j->y, m * l->N);
 }
 
 static void wide_rows(void *arg, int64_t from, int64_t to, int thread)

@@ -7,7 +7,8 @@
  * B| <= 25500 and |g| <= 128 implies |G' g G'^T| <= 6272: both fit in 16 bits.  All sums are taken
  * modulo 2^32.  9 has an inverse there, which leaves 64 y, and that yields y if |y| < 2^25; where
  * |y| may be larger, y is the sum of several such results, each over a part of the channels.  There
- * are 36 int16 products where the direct algorithm has 144 int8 products, at half their throughput.
+ * are 36 int16 products where the direct algorithm has 144 int8 products, at half their throughput;
+ * with AVX2 both are int16 products.
  */
 #ifndef PARE_BACKEND_INT8_WINOGRAD_INT8_H
 #define PARE_BACKEND_INT8_WINOGRAD_INT8_H
@@ -24,11 +25,14 @@ struct pare_winograd_int8 {
     int parts;                           /* of the channels: a power of 2 */
     int zero;                            /* of x */
     bool is_signed;                      /* x is int8 */
+    bool wide;                           /* pare_winograd_int8_wide() */
     const int16_t *u;                    /* weights: (panels, 36, pairs of C, 32, 2) */
     struct pare_int8_out finish;         /* f and b have room for whole panels */
 };
 
+/* Is there a version for this CPU?  The one for AVX-512 with VNNI? */
 bool pare_winograd_int8_can(const struct pare_backend *b);
+bool pare_winograd_int8_wide(const struct pare_backend *b);
 
 static inline int64_t pare_winograd_int8_pairs(int64_t C)
 {

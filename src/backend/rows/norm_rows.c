@@ -1,5 +1,8 @@
-/* norm_rows.c - LayerNormalization and RMSNormalization over the last axis, one pass per row. */
-#include "../backend.h"
+/* norm_rows.c - LayerNormalization and RMSNormalization over the last axis, one pass per row.
+ *
+ * A QuantizeLinear after it is part of the pass.
+ */
+#include "../fuse/int8_function.h"
 
 #include <math.h>
 
@@ -14,6 +17,7 @@ struct norm {
     bool centered;                    /* the mean is subtracted */
     struct pare_value *scale, *shift; /* shift NULL: 0 */
     const float *gamma, *beta;
+    struct pare_int8_end end; /* n 0: the result is float32 */
 };
 
 /* A constant of the row's length along the last axis. */
@@ -57,13 +61,20 @@ static bool norm_rows_match(const struct pare_match *v, struct pare_node *n, str
     c->rows = pare_numel(x) / c->length;
     c->scale = n->in[1];
     c->shift = n->n_in > 2 ? n->in[2] : NULL;
+    if (!pare_int8_end(v, n->out[0], &c->end) || pare_int8_result_layout(v, c->end.q.v) != 1)
+        c->end.n = 0;
     if (!is_row(c->scale, c->length) || (c->shift && !is_row(c->shift, c->length)) ||
-        !pare_step_lists(s, v, 1, 1, 0))
+        !pare_step_lists(s, v, 1, 1, c->end.n))
         return false;
     s->state = c;
     s->in[0] = n->in[0];
-    s->out[0] = n->out[0];
-    s->inplace = 1;
+    s->out[0] = c->end.n ? c->end.q.v : n->out[0];
+    for (int i = 0; i < c->end.n; i++)
+        s->fused[i] = c->end.node[i];
+    if (c->end.n)
+        s->work_bytes[0] = (size_t)(v->backend->threads * c->length) * sizeof(float);
+    else
+        s->inplace = 1;
     return true;
 }
 
@@ -104,11 +115,14 @@ static void normalize_rows(void *arg, int64_t from, int64_t to, int thread)
     struct pare_step *s = arg;
     const struct norm *c = s->state;
     const float *x = pare_f32(&s->in_buf[0]->t);
-    float *y = pare_f32_mut(&s->out_buf[0]->t);
+    void *y = s->out_buf[0]->t.data;
+    float *row = c->end.n ? pare_f32_mut(&s->work[0]->t) + thread * c->length : NULL;
 
-    (void)thread;
-    for (int64_t i = from; i < to; i++)
-        normalize_row(c, x + i * c->length, y + i * c->length);
+    for (int64_t i = from; i < to; i++) {
+        normalize_row(c, x + i * c->length, row ? row : (float *)y + i * c->length);
+        if (row)
+            pare_int8_quantize(&c->end, row, y, i * c->length, c->length);
+    }
 }
 
 static int norm_rows_run(struct pare_step *s, struct pare_backend *b, struct pare_err *err)

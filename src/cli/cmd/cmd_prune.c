@@ -19,7 +19,8 @@ struct prune {
     struct pare_strs plugin, input, shape;
     struct pare_ints input_shape;
     int64_t round_to;
-    bool json, quiet, dependency_aware, speedup, no_verify, no_bench, repair;
+    bool json, quiet, dependency_aware, speedup, no_verify, no_bench, repair, reconstruct;
+    struct pare_reconstruct_opts rec;
 };
 
 static const struct pare_opt prune_opts[] = {
@@ -55,6 +56,17 @@ static const struct pare_opt prune_opts[] = {
         "the outputs are closer to the original's then (default with --data; --no-repair: "
         "not)",
         0),
+    PARE_FLAG(
+        "reconstruct", offsetof(struct prune, reconstruct),
+        "then train the parameters that are left for some steps so that the outputs are those "
+        "of the model before, without labels, if they are closer to it then",
+        0),
+    PARE_INT("reconstruct-items", offsetof(struct prune, rec.items),
+             "items of --data to reconstruct with, at most (0: all)", 0, 0, 1e12),
+    PARE_INT("reconstruct-steps", offsetof(struct prune, rec.steps),
+             "steps of reconstruction, with 32 items each", 500, 1, 1e9),
+    PARE_FLOAT("reconstruct-lr", offsetof(struct prune, rec.rate),
+               "largest learning rate of reconstruction, by adam", 1e-3, 1e-9, 1e3),
     PARE_INT("round-to", offsetof(struct prune, round_to),
              "with --speedup: keep a multiple of N channels", 1, 1, 4096),
     PARE_TEXTS("shape", offsetof(struct prune, shape), "NAME=N,N,...",
@@ -79,6 +91,9 @@ static const struct pare_opt prune_opts[] = {
     PARE_FLAG("quiet", offsetof(struct prune, quiet), "print no progress", 0),
     PARE_OPT_END
 };
+
+static const char *const reconstruct_only[] = { "reconstruct-items", "reconstruct-steps",
+                                                "reconstruct-lr" };
 
 /* State of one call. */
 struct job {
@@ -152,8 +167,11 @@ static int parse(struct pare_cli *c, struct job *j, struct pare_err *err)
                            : o->input.n  ? "input"
                            : o->no_bench ? "no-bench"
                                          : "no-verify");
-    if (o->repair && !o->data)
-        return pare_misuse(c, err, "--repair needs --data");
+    if ((o->repair || o->reconstruct) && !o->data)
+        return pare_misuse(c, err, "--%s needs --data", o->repair ? "repair" : "reconstruct");
+    for (int i = 0; i < 3 && !o->reconstruct; i++)
+        if (pare_cli_is_set(c, reconstruct_only[i]))
+            return pare_misuse(c, err, "--%s needs --reconstruct", reconstruct_only[i]);
     if (!o->config && o->sparsity < 0)
         return pare_misuse(c, err, "specify --sparsity (for example 0.5) or --config");
     return 0;
@@ -311,8 +329,10 @@ static void init_job(struct job *j, const struct prune *o)
                           .sparsity = o->sparsity,
                           .config = o->config,
                           .settings = o->set,
+                          .reconstruct = o->reconstruct ? &o->rec : NULL,
                           .progress = pare_progress_line_show,
                           .user = &j->common.line },
+                   .reconstruct = o->rec,
                    .tune = { .data_name = o->data, .valid_name = o->valid, .self_teaching = true },
                    .train = pare_compress_train,
                    .user = &j->common },

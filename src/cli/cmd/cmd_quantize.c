@@ -302,6 +302,7 @@ static int print_result(struct pare_compress_job *common, struct pare_err *err)
     s->trained = j->quantize.trained;
     s->note = j->quantize.note;
     s->smoothed = j->quantize.smoothed_layers;
+    s->smoothed_choice = j->quantize.smoothed_choice;
     s->history = j->common.train.progress.history;
     s->least = j->quantize.least;
     s->budget = j->quantize.budget;

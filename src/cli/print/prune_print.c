@@ -32,6 +32,8 @@ int pare_repair_print(const struct pare_repair_choice *r, struct pare_arena *a,
     printf("%s", text);
     if (r->fitted)
         printf(", %d layers", r->fitted);
+    if (r->steps)
+        printf(", %lld steps", (long long)r->steps);
     printf("\n");
     return 0;
 }
@@ -50,10 +52,10 @@ json_t *pare_repair_json(const struct pare_repair_choice *r)
         if (!isnan(r->loss[i]))
             json_object_set_new(loss, name, pare_json_real(r->loss[i]));
     }
-    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:i, s:i, s:b}", "kept",
+    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:i, s:i, s:I, s:b}", "kept",
                      pare_repair_way_name(r->kept), "db", db, "divergence", kl, "loss", loss,
                      "items", (json_int_t)r->items, "layers", r->fitted, "corrected", r->corrected,
-                     "recalibrated", r->estimated);
+                     "steps", (json_int_t)r->steps, "recalibrated", r->estimated);
 }
 
 /* ---- text -------------------------------------------------------------------------- */
@@ -77,6 +79,8 @@ static const char *after_what(const struct pare_prune_summary *v)
 {
     if (v->tuned)
         return "after training:";
+    if (v->repair && v->repair->kept == PARE_WAY_RECONSTRUCTION)
+        return "reconstructed:";
     if (v->repair && v->repair->kept > PARE_WAY_STATISTICS)
         return "repaired:";
     return v->recalibrated ? "recalibrated:" : "after pruning:";

@@ -216,6 +216,8 @@ static void print_check(const struct pare_quantize_summary *v)
         printf("rounding %s: %d layers, output error %.3g of rounding to nearest%s\n", k.rounding,
                k.rounded, k.rounding_error,
                k.unrounded ? "; layers with constant inputs are rounded to nearest" : "");
+    if (k.rounding_choice)
+        pare_put_paragraph(stdout, k.rounding_choice);
     if (!isnan(k.new_snr_db))
         printf("outputs on items that calibration has not seen: SNR %.1f dB\n", k.new_snr_db);
     snprintf(text, sizeof(text),
@@ -248,14 +250,15 @@ static json_t *check_json(const struct pare_quantize_summary *v)
     struct pare_quantize_check k;
 
     pare_compression_checked(v->compression, &k);
-    return json_pack("{s:o, s:o, s:o, s:s?, s:i, s:o, s:o, s:I, s:i, s:s?, s:o}",
+    return json_pack("{s:o, s:o, s:o, s:s?, s:i, s:o, s:o, s:I, s:i, s:s?, s:o, s:s?}",
                      "signal_to_noise_db", pare_json_real(k.snr_db),
                      "signal_to_noise_db_of_new_items", pare_json_real(k.new_snr_db), "cosine",
                      pare_json_real(k.cosine), "observer", k.observer, "left_float", k.left_float,
                      "destroyed", tensors_json(k.destroyed, k.n_destroyed), "worst",
                      tensors_json(k.worst, k.n_worst), "quantized_weights", (json_int_t)k.weights,
                      "unequal_runs", k.unequal, "rounding", k.rounding, "rounding_error",
-                     pare_json_real(k.rounding ? k.rounding_error : NAN));
+                     pare_json_real(k.rounding ? k.rounding_error : NAN), "rounding_choice",
+                     k.rounding_choice);
 }
 
 static void print_totals(const struct pare_quantize_summary *v, int layers)
@@ -271,6 +274,8 @@ static void print_totals(const struct pare_quantize_summary *v, int layers)
     print_check(v);
     if (equalized >= 0)
         printf("%d pairs of layers equalized\n", equalized);
+    if (v->smoothed_choice)
+        pare_put_paragraph(stdout, v->smoothed_choice);
     if (v->smoothed >= 0)
         printf("inputs of %d layers smoothed\n", v->smoothed);
     pare_metrics_print("float:", &v->before);
@@ -359,6 +364,8 @@ int pare_quantize_json(struct pare_cli *c, const struct pare_quantize_summary *v
         json_object_set_new(all, "check", check_json(v));
     if (all && equalized >= 0)
         json_object_set_new(all, "equalized_pairs", json_integer(equalized));
+    if (all && v->smoothed_choice)
+        json_object_set_new(all, "smoothed_choice", pare_json_text(v->smoothed_choice));
     if (all && v->smoothed >= 0)
         json_object_set_new(all, "smoothed_layers", json_integer(v->smoothed));
     if (all && v->drop >= 0)

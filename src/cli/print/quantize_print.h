@@ -10,10 +10,11 @@ struct pare_quantize_summary {
     struct pare_metrics before, rounded, after; /* float, rounded floats, the file of integers */
     double bytes_before, bytes_after;           /* of the files */
     bool trained;
-    const char *note;       /* layers that are left as they are, and why; or NULL */
-    int smoothed;           /* layers whose inputs option "smooth" scaled; -1: the option is off */
-    struct json_t *history; /* of the training, or NULL */
-    double drop, least;     /* points that may be lost, below 0: any; the accuracy that must stay */
+    const char *note; /* layers that are left as they are, and why; or NULL */
+    int smoothed;     /* layers whose inputs option "smooth" scaled; -1: the option is off */
+    const char *smoothed_choice; /* with or without, and why; NULL: there was no choice */
+    struct json_t *history;      /* of the training, or NULL */
+    double drop, least; /* points that may be lost, below 0: any; the accuracy that must stay */
     struct pare_budget_report budget;
     const struct pare_half *half; /* the conversion to half precision; NULL: quantization */
 };

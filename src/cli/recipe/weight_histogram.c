@@ -6,6 +6,7 @@
 
 #include "run_record.h"
 #include "../../base/arena.h"
+#include "../../graph/free_dims.h"
 #include "../../graph/layer.h"
 #include "../../onnx/model.h"
 #include "../../tensor/tensor.h"
@@ -27,11 +28,7 @@ static int open_side(const char *path, struct side *s, struct pare_err *err)
     if (!s->arena)
         return pare_no_memory(err, "for histograms");
     PARE_TRY(pare_model_load(path, &s->m, err));
-    g = pare_graph_clone(s->arena, s->m->graph, err);
-    if (!g)
-        return err->code;
-    pare_graph_bind(g, 1);
-    PARE_TRY(pare_graph_infer(g, true, err));
+    PARE_TRY(pare_graph_infer_ones(s->arena, s->m->graph, s->m->in, &g, err));
     return pare_layers(s->arena, g, &s->layer, &s->n, err);
 }
 

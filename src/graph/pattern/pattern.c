@@ -330,6 +330,22 @@ int pare_graph_mark_patterns(const struct pare_graph *g, enum pare_pattern_kind 
     return 0;
 }
 
+int pare_graph_has_pattern(const struct pare_graph *g, enum pare_pattern_kind kind, bool *has,
+                           struct pare_err *err)
+{
+    struct pare_graph *clone = pare_graph_clone(g->arena, g, err);
+
+    *has = false;
+    if (!clone)
+        return err->code;
+    PARE_TRY(pare_graph_canonical(clone, kind, err));
+    for (int i = 0; i < clone->n_nodes; i++)
+        for (int k = 0; patterns[k]; k++)
+            *has |= patterns[k]->kind == kind && clone->node[i]->op &&
+                    clone->node[i]->op == patterns[k]->op;
+    return 0;
+}
+
 int pare_graph_inner_values(const struct pare_graph *g, bool *inner, struct pare_err *err)
 {
     struct pare_graph *clone = pare_graph_clone(g->arena, g, err);

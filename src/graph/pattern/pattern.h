@@ -66,6 +66,11 @@ int pare_graph_canonical_axes(struct pare_graph *g, struct pare_err *err);
 int pare_graph_mark_patterns(const struct pare_graph *g, enum pare_pattern_kind kind, bool *part,
                              struct pare_err *err);
 
+/* Does a node of the graph compute the operator of such a pattern, or several nodes spell it out?
+ * Not for attention.  The graph is not changed. */
+int pare_graph_has_pattern(const struct pare_graph *g, enum pare_pattern_kind kind, bool *has,
+                           struct pare_err *err);
+
 /* The attention of the graph, whose shapes are inferred: part_of[id] is the one that the node is a
  * part of, or NULL; an array in the graph's arena.  Results inside may be read elsewhere. */
 int pare_graph_attention(const struct pare_graph *g, const struct pare_attention_parts ***part_of,

@@ -12,12 +12,14 @@
 #include "../../tensor/tensor.h"
 #include "../bias_correct.h"
 #include "gram_round.h"
+#include "rounding_choice.h"
 #include "../group_scales.h"
 #include "../mse_scales.h"
 #include "../channel_rows.h"
 
 #define WAVE_BYTES 768e6 /* Grams of a part of the layers */
 #define FLOPS 2e10       /* multiplications per Gram */
+#define ENOUGH 4000 /* positions per weight of a row of depthwise layers, which are many Grams */
 
 /* A layer's weight as matrices (groups, rows, k). */
 struct matrix {
@@ -26,6 +28,7 @@ struct matrix {
     int64_t row, column; /* strides of the weight */
     int64_t blocks, size;
     bool biased; /* the bias takes the difference of the means */
+    bool later;  /* another layer of its part computes its input */
 };
 
 struct rounder {
@@ -35,6 +38,8 @@ struct rounder {
     struct pare_model *dense;
     struct matrix *m;
     int n, threads;
+    bool toward_float;
+    int64_t items; /* that the rounding uses */
 };
 
 bool pare_rounding_needs_data(const struct pare_rounding *o)
@@ -44,7 +49,11 @@ bool pare_rounding_needs_data(const struct pare_rounding *o)
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-static struct pare_buffer *find(const struct pare_layer *l, const char *name)
+const char *const pare_rounding_buffers[PARE_ROUNDING_BUFFERS] = {
+    "weight_rounding", "rounding_scale", "rounding_zero", "rounding_bits"
+};
+
+struct pare_buffer *pare_rounding_find(const struct pare_layer *l, const char *name)
 {
     struct pare_buffer *b = l->buffers;
 
@@ -55,17 +64,14 @@ static struct pare_buffer *find(const struct pare_layer *l, const char *name)
 
 bool pare_is_rounded(const struct pare_layer *l)
 {
-    return find(l, "weight_rounding") != NULL;
+    return pare_rounding_find(l, "weight_rounding") != NULL;
 }
 
 void pare_rounding_forget(struct pare_layer *l)
 {
-    static const char *const names[] = { "weight_rounding", "rounding_scale", "rounding_zero",
-                                         "rounding_bits" };
-
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < PARE_ROUNDING_BUFFERS; i++)
         for (struct pare_buffer **b = &l->buffers; *b; b = &(*b)->next)
-            if (!strcmp((*b)->name, names[i])) {
+            if (!strcmp((*b)->name, pare_rounding_buffers[i])) {
                 *b = (*b)->next;
                 break;
             }
@@ -270,13 +276,14 @@ static int round_group(const struct rounder *s, const struct matrix *m, int64_t 
 {
     const struct pare_gram *x = &m->gram;
     const struct pare_quant *q = pare_layer_quant(m->l, PARE_WEIGHT);
+    const bool corrects = x->cross && !m->later; /* for the errors of the layers before */
     struct pare_gram_round r = { .rows = x->rows,
                                  .k = x->k,
                                  .w = p->w,
                                  .g = x->g ? x->g + g * x->k * x->k : NULL,
-                                 .cross = x->cross ? x->cross + g * x->k * x->k : NULL,
+                                 .cross = corrects ? x->cross + g * x->k * x->k : NULL,
                                  .mean = x->g && m->biased ? x->mean + g * x->k : NULL,
-                                 .d_mean = x->cross_mean ? x->cross_mean + g * x->k : NULL,
+                                 .d_mean = corrects ? x->cross_mean + g * x->k : NULL,
                                  .keep = p->keep,
                                  .damping = damping_of(s, m->l),
                                  .method = s->method,
@@ -348,16 +355,48 @@ static int wave_end(const struct rounder *s, int from)
     return to;
 }
 
+/* Which layers read what other layers of [from, to) compute.  Toward float, all layers of a part
+ * would make up for the same errors, those before the part: a layer that reads what another one has
+ * corrected already goes toward its own outputs. */
+static int find_later(const struct rounder *s, int from, int to, struct pare_err *err)
+{
+    const struct pare_graph *g = s->c->model->graph;
+    struct pare_arena *a = pare_arena_new(1 << 12);
+    bool *read = a ? pare_alloc(a, (size_t)g->n_values + 1, sizeof(*read)) : NULL;
+
+    for (int i = 0; i < g->n_nodes && read; i++) {
+        const struct pare_node *n = g->node[i];
+        bool later = false;
+
+        for (int k = 0; k < n->n_in; k++)
+            later |= n->in[k] && read[n->in[k]->id];
+        for (int k = 0; k < n->n_cap; k++)
+            later |= read[n->cap[k]->id];
+        for (int k = from; k < to; k++)
+            if (n->n_out && n->out[0] &&
+                !strcmp(n->out[0]->name, s->m[k].l->info.node->out[0]->name)) {
+                s->m[k].later = later;
+                later = true;
+            }
+        for (int k = 0; k < n->n_out && later; k++)
+            if (n->out[k])
+                read[n->out[k]->id] = true;
+    }
+    pare_arena_free(a);
+    return read ? 0 : pare_no_memory(err, "to round weights");
+}
+
 static int round_wave(const struct rounder *s, int from, int to, struct pare_err *err)
 {
     struct pare_compression *c = s->c;
     struct pare_arena *a = pare_arena_new(1 << 20);
     struct pare_gram *g = a ? pare_alloc(a, (size_t)(to - from), sizeof(*g)) : NULL;
     struct pare_gram_source source = { .model = c->model,
-                                       .other = strcmp(s->o->toward, "float") ? NULL : s->dense,
+                                       .other = s->toward_float ? s->dense : NULL,
                                        .data = c->data,
-                                       .items = s->o->items,
+                                       .items = s->items,
                                        .flops = FLOPS,
+                                       .enough = ENOUGH,
                                        .dist = c->dist,
                                        .threads = c->threads,
                                        .progress = c->progress,
@@ -367,6 +406,8 @@ static int round_wave(const struct rounder *s, int from, int to, struct pare_err
     for (int i = from; i < to && g; i++)
         g[i - from] = s->m[i].gram;
     if (!rc)
+        rc = find_later(s, from, to, err);
+    if (!rc)
         rc = pare_grams_collect(&source, a, g, to - from, err);
     for (int i = from; i < to && !rc; i++) {
         s->m[i].gram = g[i - from];
@@ -375,6 +416,11 @@ static int round_wave(const struct rounder *s, int from, int to, struct pare_err
         if (rc)
             pare_rounding_forget(s->m[i].l);
     }
+    for (int i = from; i < to; i++) {
+        struct pare_gram *x = &s->m[i].gram;
+
+        x->g = x->mean = x->cross = x->cross_mean = NULL;
+    }
     pare_arena_free(a);
     return rc ? rc : pare_compression_write_weights(c, err);
 }
@@ -382,11 +428,15 @@ static int round_wave(const struct rounder *s, int from, int to, struct pare_err
 /* All layers are float until their turn. */
 static int round_all(struct rounder *s, struct pare_err *err)
 {
+    struct pare_compression *c = s->c;
     int rc = 0;
 
+    c->quant->rounded = (struct pare_rounded){ .how = s->method->name,
+                                               .layers = s->n,
+                                               .by_data = true };
     for (int i = 0; i < s->n; i++)
         s->m[i].l->quant->quantized[PARE_WEIGHT] = false;
-    rc = pare_compression_write_weights(s->c, err);
+    rc = pare_compression_write_weights(c, err);
     for (int from = 0, to; from < s->n && !rc; from = to) {
         to = wave_end(s, from);
         rc = round_wave(s, from, to, err);
@@ -396,9 +446,42 @@ static int round_all(struct rounder *s, struct pare_err *err)
     return rc;
 }
 
+static int round_way(void *user, const struct pare_rounding_method *method, bool toward_float,
+                     int64_t items, struct pare_err *err)
+{
+    struct rounder *s = user;
+
+    s->method = method;
+    s->toward_float = toward_float;
+    s->items = items;
+    return round_all(s, err);
+}
+
+/* The best of several ways on held-out items. */
+static int choose_way(struct rounder *s, struct pare_err *err)
+{
+    struct pare_compression *c = s->c;
+    struct pare_layer **l = pare_alloc(pare_compression_scratch(c), (size_t)s->n + 1, sizeof(*l));
+    struct pare_rounding_choice choice = { .c = c,
+                                           .dense = s->dense,
+                                           .layer = l,
+                                           .n = s->n,
+                                           .method = s->method,
+                                           .items = s->o->items,
+                                           .round = round_way,
+                                           .user = s };
+
+    if (!l)
+        return pare_no_memory(err, "to round weights");
+    for (int i = 0; i < s->n; i++)
+        l[i] = s->m[i].l;
+    return pare_rounding_choose(&choice, err);
+}
+
 /* Without data: each layer by its weights alone. */
 static int round_by_weights(const struct rounder *s, struct pare_err *err)
 {
+    s->c->quant->rounded = (struct pare_rounded){ .how = s->o->how, .layers = s->n };
     for (int i = 0; i < s->n; i++) {
         int rc = round_layer(s, &s->m[i], err);
 
@@ -407,7 +490,6 @@ static int round_by_weights(const struct rounder *s, struct pare_err *err)
             return rc;
         }
     }
-    s->c->quant->rounded.by_data = false;
     return pare_compression_write_weights(s->c, err);
 }
 
@@ -420,9 +502,6 @@ static int find_matrices(struct rounder *s, struct pare_err *err)
         return pare_no_memory(err, "to round weights");
     for (int i = 0; i < c->n_layers; i++)
         s->n += matrix_of(&c->layer[i], &s->m[s->n]);
-    c->quant->rounded.layers = s->n;
-    c->quant->rounded.how = s->o->how;
-    c->quant->rounded.by_data = true;
     return 0;
 }
 
@@ -432,6 +511,8 @@ int pare_round_weights(struct pare_compression *c, const struct pare_rounding *o
     struct rounder s = { .c = c,
                          .o = o,
                          .method = pare_find_rounding(o->how),
+                         .toward_float = !strcmp(o->toward, "float"),
+                         .items = o->items,
                          .threads = c->threads > 0 ? c->threads : omp_get_max_threads() };
     int rc;
 
@@ -449,7 +530,8 @@ int pare_round_weights(struct pare_compression *c, const struct pare_rounding *o
     if (!c->data)
         return pare_at(err, round_by_weights(&s, err), "rounding %s", o->how);
     PARE_TRY(pare_model_duplicate(c->model, &s.dense, err));
-    rc = round_all(&s, err);
+    rc = s.method->needs_data && s.n && !strcmp(o->toward, "auto") ? choose_way(&s, err)
+                                                                   : round_all(&s, err);
     pare_model_free(s.dense);
     return pare_at(err, rc, "rounding %s", o->how);
 }
@@ -476,8 +558,10 @@ int pare_rounded_weight(struct pare_layer *l, const struct pare_tensor *x, struc
                         bool *done, struct pare_err *err)
 {
     const struct pare_quant *q = pare_layer_quant(l, PARE_WEIGHT);
-    const struct pare_buffer *off = find(l, "weight_rounding"), *bits = find(l, "rounding_bits");
-    const struct pare_buffer *s = find(l, "rounding_scale"), *z = find(l, "rounding_zero");
+    const struct pare_buffer *off = pare_rounding_find(l, "weight_rounding");
+    const struct pare_buffer *bits = pare_rounding_find(l, "rounding_bits");
+    const struct pare_buffer *s = pare_rounding_find(l, "rounding_scale");
+    const struct pare_buffer *z = pare_rounding_find(l, "rounding_zero");
     const struct pare_round_grid grid = grid_of(q);
     struct pare_tensor *scale, *zero;
     struct pare_groups g = { 0 };

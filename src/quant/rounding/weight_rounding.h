@@ -14,13 +14,13 @@
 /* The part of a quantizer's options that it names with PARE_ROUNDING_OPTIONS. */
 struct pare_rounding {
     const char *how, *scales; /* names of methods */
-    const char *toward;       /* float, layer */
+    const char *toward;       /* auto, float, layer */
     int64_t items, passes, steps;
     double damping;
 };
 
 /* clang-format off */
-#define PARE_ROUNDING_OPTIONS(opts, field, usual, goal)                                         \
+#define PARE_ROUNDING_OPTIONS(opts, field, usual)                                               \
     PARE_CHOICE("rounding", offsetof(struct opts, field.how), pare_rounding_help, usual,        \
                 PARE_ROUNDING_NAMES),                                                           \
     PARE_CHOICE("rounding_scales", offsetof(struct opts, field.scales),                         \
@@ -29,7 +29,9 @@ struct pare_rounding {
     PARE_CHOICE("rounding_toward", offsetof(struct opts, field.toward),                         \
                 "float: toward the outputs of the float model, so that layers make up for the " \
                 "errors of those before them; layer: toward what the float layer makes of the " \
-                "inputs that it has", goal, "float|layer"),                                     \
+                "inputs that it has; auto: what is best on items that are not used otherwise, " \
+                "or the nearest levels if both are worse; methods without data: layer",         \
+                "auto", "auto|float|layer"),                                                    \
     PARE_INT("rounding_items", offsetof(struct opts, field.items),                              \
              "number of items for rounding by the data", 1024, 1, 1e9),                         \
     PARE_INT("rounding_passes", offsetof(struct opts, field.passes),                            \
@@ -61,5 +63,10 @@ bool pare_is_rounded(const struct pare_layer *l);
 
 /* Forget what was decided for the layer. */
 void pare_rounding_forget(struct pare_layer *l);
+
+/* The buffers of what was decided; one of them, or NULL. */
+#define PARE_ROUNDING_BUFFERS 4
+extern const char *const pare_rounding_buffers[PARE_ROUNDING_BUFFERS];
+struct pare_buffer *pare_rounding_find(const struct pare_layer *l, const char *name);
 
 #endif

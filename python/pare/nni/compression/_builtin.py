@@ -30,6 +30,8 @@ def positions(c: Any, third: Any, more: Sequence[Any]) -> Tuple[bool, Sequence[s
     name, algorithm = type(c).__name__, c.algorithm
     if isinstance(third, str):
         return True, TEXT_POSITIONS.get(name, ())
+    if isinstance(third, bool) and POSITIONS.get(name, ())[:1] == ("dependency_aware",):     # NNI 2.3
+        return True, POSITIONS[name]
     if hasattr(third, "training_func"):
         return True, ("evaluator",) + tuple(THIRD_POSITIONS.get(algorithm, ())[3:])
     if callable(third) and not hasattr(third, "param_groups") and algorithm in THIRD_POSITIONS:
@@ -374,6 +376,9 @@ class BuiltinQuantizer(core.Quantizer):
         if not core.is_torch(self.bound_model):
             self.engine = PareEngine(self, self.algorithm, self._options)
             return
+        if self.algorithm == "ptq":
+            raise Error("%s of a torch.nn.Module has no data to calibrate with; use pare.quantize(pare.load(model, x), "
+                        "quantizer='ptq', config=config_list, data=x)" % type(self).__name__, "UNSUPPORTED")
         self.compression, self.training = layer_compression(self, "quantizer", self.algorithm, self._options, True)
 
     def compress(self) -> Any:

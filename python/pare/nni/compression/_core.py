@@ -5,6 +5,7 @@ import copy
 import enum
 import inspect
 import logging
+import types
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 
 from ..._model import load
 from ..._tensor import as_array
+from ._config import by_full_names, select  # noqa: F401
 from ._names import DEFAULT_TYPES
 
 try:
@@ -61,52 +63,6 @@ def matches(kwargs: Mapping[str, Any], function: Callable[..., Any]) -> Dict[str
     return {k: v for k, v in kwargs.items() if k in parameters}
 
 
-# ---- configuration ----------------------------------------------------------------------------
-
-COMMON_KEYS = {"op_types", "op_names", "op_partial_names", "exclude"}
-
-
-def select(config_list: Sequence[Mapping[str, Any]], layers: Sequence[Tuple[str, str, bool]]) -> Dict[str, Dict[str, Any]]:
-    """The entry of each layer (name, type, is chosen by 'default'): the last one that matches; exclude removes it."""
-    chosen: Dict[str, Dict[str, Any]] = {}
-    for e in config_list:
-        for key in ("op_types", "op_names", "op_partial_names"):
-            if not isinstance(e.get(key, []), (list, tuple)):
-                raise ValueError("%s is %r; expected a list of texts" % (key, e[key]))
-        if not set(e) & {"op_types", "op_names", "op_partial_names"}:
-            raise ValueError("an entry of config_list needs op_types, op_names or op_partial_names: %s" % dict(e))
-    named = [n for e in config_list for n in e.get("op_names", [])]
-    unknown = sorted(set(named) - {n for n, _, _ in layers})
-    if unknown:
-        raise ValueError("op_names has '%s', but the model has no such layer" % unknown[0])
-    for name, kind, default in layers:
-        found: Optional[Dict[str, Any]] = None
-        for entry in config_list:
-            types, names, parts = (entry.get(k) for k in ("op_types", "op_names", "op_partial_names"))
-            if types is not None and not (kind in types or ("default" in types and default)):
-                continue
-            if names is not None and name not in names:
-                continue
-            if parts is not None and not any(p in name for p in parts):
-                continue
-            found = None if entry.get("exclude") else dict(entry)
-        if found is not None:
-            chosen[name] = found
-    return chosen
-
-
-def by_full_names(config_list: Sequence[Mapping[str, Any]], names: Sequence[str]) -> List[Dict[str, Any]]:
-    """The config_list with op_names instead of op_partial_names, which the library does not have."""
-    result = [dict(e) for e in config_list]
-    for e in result:
-        parts = e.pop("op_partial_names", None)
-        if parts is not None:
-            e["op_names"] = [n for n in names if any(p in n for p in parts) and n in e.get("op_names", [n])]
-            if not e["op_names"]:
-                raise ValueError("op_partial_names %s match no layer of the model" % list(parts))
-    return result
-
-
 # ---- wrappers -----------------------------------------------------------------------------------
 
 class ModuleWrapper(_Module):
@@ -127,6 +83,20 @@ class ModuleWrapper(_Module):
     @property
     def bias(self) -> Any:
         return getattr(self.module, "bias", None)
+
+    def _copied(self) -> Dict[str, Any]:
+        """What a copy has of its own: not the compressor, nor its collectors."""
+        hooks = type(self.__dict__.get("_forward_hooks", {}))()
+        return {**self.__dict__, "owner": None, "layer": None, "_forward_hooks": hooks}
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return self._copied()
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
+        new = memo[id(self)] = type(self).__new__(type(self))
+        new.__dict__.update({k: copy.deepcopy(v, memo) for k, v in self._copied().items()})
+        new.__dict__.update(owner=self.owner, layer=self.layer)
+        return new
 
 
 class PrunerModuleWrapper(ModuleWrapper):
@@ -198,6 +168,9 @@ class QuantizerModuleWrapper(ModuleWrapper):
         return _Quantize.apply(self.module.old_weight, self.owner, self, QuantType.QUANT_WEIGHT)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self.owner is None:
+            raise ValueError("layer '%s' was saved without its quantizer; save state_dict() instead, and load it into a model "
+                             "with a quantizer" % self.name)
         if "input" in self.sites:
             inputs = tuple(_Quantize.apply(x, self.owner, self, QuantType.QUANT_INPUT) for x in inputs)
         if "weight" in self.sites and "old_weight" in self.module._parameters:
@@ -211,6 +184,18 @@ class QuantizerModuleWrapper(ModuleWrapper):
 
 
 # ---- compressors --------------------------------------------------------------------------------
+
+def patch_step(optimizer: Any, step: Callable[..., Any]) -> None:
+    """Let step(old step, ...) run as optimizer.step(...), a method, which schedulers of PyTorch wrap in turn."""
+    old = optimizer.step
+
+    def new(unused: Any, *arguments: Any, **kwargs: Any) -> Any:
+        return step(old, *arguments, **kwargs)
+
+    if hasattr(old, "_with_counter"):                    # of a scheduler, which looks for it
+        new._with_counter = True                         # type: ignore[attr-defined]
+    optimizer.step = types.MethodType(new, optimizer)
+
 
 class Compressor:
     """Base of Pruner and Quantizer: wraps the layers that a config_list chooses."""
@@ -309,14 +294,12 @@ class Compressor:
         """Update masks and scales after each optimizer.step()."""
         if self.optimizer is None or not hasattr(self.optimizer, "step"):
             return
-        old = self.optimizer.step
-
-        def step(*arguments: Any, **kwargs: Any) -> Any:
+        def step(old: Callable[..., Any], *arguments: Any, **kwargs: Any) -> Any:
             result = old(*arguments, **kwargs)
             self._after_step()
             return result
 
-        self.optimizer.step = step
+        patch_step(self.optimizer, step)
 
     def _after_step(self) -> None:
         pass

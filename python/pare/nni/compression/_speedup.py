@@ -48,14 +48,16 @@ class ModelSpeedup:
     """Remove the masked channels of a model: of a torch.nn.Module in place; speedup_model() returns a smaller
     pare.Model of a pare.Model."""
 
-    def __init__(self, model: Any, dummy_input: Any, masks_file: Any, map_location: Any = None, batch_dim: int = 0,
-                 confidence: int = 8) -> None:
+    def __init__(self, model: Any, dummy_input: Any, masks_file: Any = None, map_location: Any = None, batch_dim: int = 0,
+                 confidence: int = 8, masks_or_file: Any = None) -> None:
         # confidence: the size of the batch that NNI finds masks with; here they follow from the graph.
         if batch_dim != 0:
             raise ValueError("batch_dim is %s; only models whose batch is the first dimension are made smaller" % batch_dim)
         self.confidence = confidence
         self.bound_model, self.dummy_input = model, dummy_input
-        self.masks_file, self.map_location = masks_file, map_location
+        self.masks_file, self.map_location = masks_file if masks_or_file is None else masks_or_file, map_location
+        if core.is_torch(model) and self.masks_file is None:
+            raise ValueError("ModelSpeedup needs masks: the file of export_model(), or those that compress() returns")
 
     def speedup_model(self) -> Any:
         model = self.bound_model

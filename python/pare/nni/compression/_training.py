@@ -7,7 +7,7 @@ import inspect
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional
 
 from ..._library import Error
-from ._core import matches, torch
+from ._core import matches, patch_step, torch
 
 
 class TorchEvaluator:
@@ -83,20 +83,20 @@ class Trainer:
 def l1_penalty(c: Any, scale: float) -> Iterator[None]:
     """Add scale * |weight| of all layers of a compressor to the loss: its gradient, before each step of the optimizer."""
     optimizer = c.trainer.optimizer
-    step = optimizer.step
+    before = optimizer.__dict__.get("step")
 
-    def with_penalty(*arguments: Any, **kwargs: Any) -> Any:
+    def with_penalty(step: Callable[..., Any], *arguments: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
             for w in c.modules_wrapper:
                 if w.module.weight.grad is not None:
                     w.module.weight.grad.add_(w.module.weight.sign(), alpha=scale)
         return step(*arguments, **kwargs)
 
-    optimizer.step = with_penalty
+    patch_step(optimizer, with_penalty)
     try:
         yield
     finally:
-        optimizer.step = step
+        optimizer.step = before                          # of the compressor
 
 
 def train_slim(c: Any, epochs: int, scale: float) -> None:
