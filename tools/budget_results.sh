@@ -47,12 +47,15 @@ for solver in uniform fastnas halp spdy; do
     run "lenet-0.3-$solver" "$lenet" fashion-mnist --budget latency=0.3 --solver "$solver"
 done
 run lenet-0.3-channels "$lenet" fashion-mnist --budget latency=0.3 --methods channels
+run lenet-0.3-int8 "$lenet" fashion-mnist --budget latency=0.3 --methods int8
 run lenet-0.3-fisher "$lenet" fashion-mnist --budget latency=0.3 --sensitivity fisher
 run lenet-0.3-tuned "$lenet" fashion-mnist --budget latency=0.3 --finetune "$epochs"
 run lenet-0.25-tuned "$lenet" fashion-mnist --budget latency=0.25 --finetune "$epochs"
 run lenet-0.1 "$lenet" fashion-mnist --budget latency=0.1
 [ -n "$resnet" ] || exit 0
 augment="--flip --pad 4 --crop 32"
+run resnet20-0.2 "$resnet" "$cifar" --budget latency=0.2
+run resnet20-0.2-tuned "$resnet" "$cifar" --budget latency=0.2 --finetune "$epochs" $augment
 run resnet20-0.4 "$resnet" "$cifar" --budget latency=0.4
 run resnet20-0.4-tuned "$resnet" "$cifar" --budget latency=0.4 --finetune "$epochs" $augment
 run resnet20-channels-0.5 "$resnet" "$cifar" --budget latency=0.5 --methods channels --finetune "$epochs" $augment

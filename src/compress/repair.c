@@ -444,11 +444,42 @@ static int repair_wave(const struct repairer *s, int from, int to, struct pare_e
     return rc;
 }
 
+/* Is a constant of the node another one than in the dense model? */
+static bool is_changed(const struct repairer *s, const struct pare_node *n)
+{
+    if (pare_node_body(n, 0, NULL))
+        return true;
+    for (int k = 0; k < n->n_in; k++) {
+        const struct pare_value *v = n->in[k], *d;
+
+        if (!v || !(v->flags & PARE_V_CONST) || v->maker || v->t.dtype != PARE_F32)
+            continue;
+        d = pare_graph_find(s->r->dense->graph, v->name);
+        if (!d || !v->t.data || !d->t.data || !pare_same_shape(&v->t, &d->t) ||
+            memcmp(v->t.data, d->t.data, (size_t)pare_numel(&v->t) * sizeof(float)) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* The first layer that may need a fit: before the first node that changed, all is as it was. */
+static int first_target(const struct repairer *s)
+{
+    const struct pare_graph *g = s->m->graph;
+    int first = 0, i = 0;
+
+    while (i < g->n_nodes && !is_changed(s, g->node[i]))
+        i++;
+    while (first < s->n && s->t[first].gram.layer->node->id < i)
+        first++;
+    return first;
+}
+
 static int repair_all(struct repairer *s, struct pare_err *err)
 {
     struct pare_layer_info *list;
     struct pare_graph *g;
-    int n, most;
+    int n, most, first;
 
     PARE_TRY(pare_model_layers(s->m, s->a, &g, &list, &n, err));
     s->t = pare_alloc(s->a, (size_t)n + 1, sizeof(*s->t));
@@ -458,7 +489,8 @@ static int repair_all(struct repairer *s, struct pare_err *err)
         s->n += find_target(s, &list[i], &s->t[s->n]);
     most = (int)((s->n + (s->r->passes ? s->r->passes : PASSES) - 1) /
                  (s->r->passes ? s->r->passes : PASSES));
-    for (int from = 0, to; from < s->n; from = to) {
+    first = first_target(s);
+    for (int from = first, to; from < s->n; from = to) {
         double bytes = 0;
 
         for (to = from; to < s->n && to - from < most; to++) {

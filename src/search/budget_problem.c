@@ -89,7 +89,7 @@ static void fill_group(const struct build *b, int g, double *error, double *cost
     (void)cost;
     for (int k = 0; k < group->n_choices; k++)
         if (group->choice[k] == b->count[g])
-            *error = b->s->pinned && b->s->pinned[g] && b->s->pinned[g] != b->count[g]
+            *error = b->s->pinned && b->s->pinned[g] >= 0 && b->s->pinned[g] != b->count[g]
                          ? INFINITY
                          : b->s->error[g][k] * (b->s->times ? b->s->times[g] : 1);
 }

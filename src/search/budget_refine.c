@@ -2,9 +2,9 @@
  *
  * Expected losses of groups and layers add up only approximately.  As in SPDY (Frantar, Alistarh
  * 2022), coefficients multiply them: each vector of coefficients has its own solution, and the real
- * loss of the solution decides.  Candidates are the solutions of all solvers, those of random
- * coefficients, those of the best coefficients with a few of them drawn again, and the best
- * candidate with a few of its groups changed.
+ * loss of the solution decides.  Candidates are the solutions of all solvers (budget_shapes.c),
+ * those of random coefficients, those of the best coefficients with a few of them drawn again, and
+ * the best candidate with a few of its groups changed.
  */
 #include <math.h>
 #include <string.h>
@@ -121,22 +121,6 @@ static int consider(struct refine *r, bool *known, bool *better, struct pare_err
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-static int other_solvers(struct refine *r, struct pare_err *err)
-{
-    static const char *const names[] = { "uniform", "fastnas", "halp", "spdy", NULL };
-    bool known, better, end = false;
-    int rc = 0;
-
-    for (int i = 0; names[i] && !rc && !end; i++) {
-        rc = ends(r, &end, err);
-        r->w->s.solver = names[i];
-        if (!rc && !end)
-            rc = consider(r, &known, &better, err);
-    }
-    r->w->s.solver = NULL;
-    return rc;
-}
-
 static double draw(struct refine *r)
 {
     return exp((2 * pare_rng_uniform(&r->rng) - 1) * log(SPREAD));
@@ -178,7 +162,7 @@ static int by_change(struct refine *r, bool *known, struct pare_err *err)
 
     memcpy(r->pinned, count, (size_t)t->n_groups * sizeof(*r->pinned));
     for (int i = 0; i < FREE_GROUPS; i++)
-        r->pinned[number(r, t->n_groups)] = 0;
+        r->pinned[number(r, t->n_groups)] = -1;
     while (k < t->group[at].n_choices - 1 && t->group[at].choice[k] != count[at])
         k++;
     k = up && k < t->group[at].n_choices - 1 ? k + 1 : k ? k - 1 : k;
@@ -208,12 +192,13 @@ static int draw_candidates(struct refine *r, struct pare_err *err)
     return 0;
 }
 
-int pare_budget_refine(struct pare_budget_run *w, const double *limit, int trials,
+int pare_budget_refine(struct pare_budget_run *w, const double *limit, double aim, int trials,
                        struct pare_candidate_shape *pool, int *n, struct pare_err *err)
 {
+    double goal[PARE_BUDGET_KINDS];
     size_t all = (size_t)(w->s.table->n_groups + w->s.table->n_layers) + 1;
     struct refine r = { .w = w,
-                        .limit = limit,
+                        .limit = goal,
                         .pool = pool,
                         .n = n,
                         .best = -1,
@@ -224,18 +209,19 @@ int pare_budget_refine(struct pare_budget_run *w, const double *limit, int trial
                         .start = pare_now() };
     bool better;
 
+    memcpy(goal, limit, sizeof(goal));
+    goal[PARE_BUDGET_LATENCY] *= aim;
     if (!r.times || !r.best_times || !r.pinned)
         return pare_no_memory(err, "for a search");
     for (size_t i = 0; i < all; i++)
         r.best_times[i] = 1;
     pare_rng_init(&r.rng, w->s.o->seed);
     for (int i = 0; i < *n; i++) /* those that were measured to exceed the limit are out */
-        if (pool[i].us > 0 && pool[i].us > limit[PARE_BUDGET_LATENCY] / PARE_BUDGET_MARGIN)
+        if (pool[i].us > 0 && pool[i].us > limit[PARE_BUDGET_LATENCY])
             pool[i].score = INFINITY;
         else
             PARE_TRY(score(&r, i, &better, err));
     if (!w->s.table->n_groups && !w->s.int8)
         return 0;
-    PARE_TRY(other_solvers(&r, err));
     return r.best >= 0 && w->s.table->n_groups ? draw_candidates(&r, err) : 0;
 }

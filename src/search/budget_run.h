@@ -16,6 +16,16 @@
     0.985 /* of the latency limit, that the first model aims at, and of a limit that a model
            * exceeded */
 
+/* An assignment and its real loss. */
+struct pare_candidate_shape {
+    struct pare_assignment x;
+    double cost[PARE_BUDGET_KINDS]; /* predicted */
+    double us;                      /* measured; 0: not yet */
+    double score;                   /* expected increase of the loss, or the real one */
+};
+
+#define PARE_BUDGET_FINALISTS 3
+
 /* A model that was built in full. */
 struct pare_budget_trial {
     struct pare_model *model;
@@ -38,6 +48,8 @@ struct pare_budget_run {
     double start;
     double cpu_share; /* of the last race; 0: none */
     struct pare_budget_trial best;
+    struct pare_candidate_shape finalist[PARE_BUDGET_FINALISTS]; /* of pare_budget_shapes() */
+    int n_finalists;
     struct pare_runner runner; /* with o->runner */
 };
 
@@ -70,6 +82,10 @@ int pare_budget_race(struct pare_budget_run *w, const struct pare_model *m, doub
 
 /* ---- budget_shapes.c ------------------------------------------------------------------------- */
 
+/* The candidate as what is to be built. */
+void pare_budget_take(const struct pare_budget_run *w, const struct pare_candidate_shape *y,
+                      struct pare_budget_trial *t);
+
 int pare_assignment_new(const struct pare_budget_search *s, struct pare_assignment *x,
                         struct pare_err *err);
 bool pare_assignment_same(const struct pare_budget_search *s, const struct pare_assignment *x,
@@ -82,7 +98,8 @@ void pare_assignment_copy(const struct pare_budget_search *s, const struct pare_
 void pare_budget_absolute(const struct pare_budget_run *w, const double part[PARE_BUDGET_KINDS],
                           double limit[PARE_BUDGET_KINDS]);
 
-/* Decide: t->x, t->predicted and t->cost, whose latency is measured.  aim: the factor of the
+/* Decide: t->x, t->predicted and t->cost, whose latency is measured; w->finalist: the same, and
+ * those whose score is almost as good.  aim: the factor of the
  * latency limit that the solver gets; it is kept for the next call.  trials: candidates that are
  * scored, at most; 0: the expected loss decides. */
 int pare_budget_shapes(struct pare_budget_run *w, const double *limit, double *aim, int trials,
@@ -90,18 +107,11 @@ int pare_budget_shapes(struct pare_budget_run *w, const double *limit, double *a
 
 /* ---- budget_refine.c ------------------------------------------------------------------------- */
 
-/* An assignment and its real loss. */
-struct pare_candidate_shape {
-    struct pare_assignment x;
-    double cost[PARE_BUDGET_KINDS]; /* predicted */
-    double us;                      /* measured; 0: not yet */
-    double score;                   /* expected increase of the loss, or the real one */
-};
-
 #define PARE_BUDGET_POOL 128
 
-/* Fill the pool with up to `trials` more candidates within the limits, and score all of it. */
-int pare_budget_refine(struct pare_budget_run *w, const double *limit, int trials,
+/* Score the pool, except for what was measured to exceed the limit, and fill it with up to `trials`
+ * candidates within the limits, of the latency's the part `aim`. */
+int pare_budget_refine(struct pare_budget_run *w, const double *limit, double aim, int trials,
                        struct pare_candidate_shape *pool, int *n, struct pare_err *err);
 
 /* Real losses that one limit is worth, by the work that one of them is; candidates that are scored:

@@ -155,20 +155,21 @@ int pare_budget_score(struct pare_budget_search *s, const struct pare_assignment
 
 /* ---- sensitivities --------------------------------------------------------------------------- */
 
-/* Of the choices below the full count, the i-th of `points` that are spread over them. */
-static int spread(int choices, int points, int i)
+/* Of the choices from `first` to `last`, the i-th of `points` that are spread over them. */
+static int spread(int first, int last, int points, int i)
 {
-    return points < 2 ? choices / 2 : i * (choices - 1) / (points - 1);
+    return points < 2 ? (first + last + 1) / 2 : first + i * (last - first) / (points - 1);
 }
 
 /* Factors between those of measured choices, by the logarithm of the count. */
-static void scale_curve(const struct pare_cost_group *g, const double *factor, double *error)
+static void scale_curve(const struct pare_cost_group *g, int first, const double *factor,
+                        double *error)
 {
-    for (int k = 0; k < g->n_choices - 1; k++) {
+    for (int k = first; k < g->n_choices - 1; k++) {
         int low = k, high = k;
         double part;
 
-        while (low > 0 && !(factor[low] > 0))
+        while (low > first && !(factor[low] > 0))
             low--;
         while (high < g->n_choices - 2 && !(factor[high] > 0))
             high++;
@@ -188,29 +189,54 @@ static void make_monotone(const struct pare_cost_group *g, double *error)
         error[k] = fmax(error[k], error[k + 1]);
 }
 
+static int measure_choice(struct pare_budget_search *s, int at, int k, int64_t *count,
+                          double *factor, struct pare_err *err)
+{
+    const struct pare_cost_group *g = &s->table->group[at];
+    struct pare_assignment x = { count, NULL };
+    double real;
+
+    count[at] = g->choice[k];
+    PARE_TRY(pare_budget_score(s, &x, &real, err));
+    count[at] = g->full;
+    s->error[at][k] = fmax(s->error[at][k], LEAST);
+    *factor = fmax(real, LEAST) / s->error[at][k];
+    return 0;
+}
+
+/* A branch that is removed has a loss of its own; the curve of the counts above 0 does not
+ * extend to it. */
 static int measure_group(struct pare_budget_search *s, int at, int points, int64_t *count,
                          struct pare_err *err)
 {
     const struct pare_cost_group *g = &s->table->group[at];
-    struct pare_assignment x = { count, NULL };
     double factor[PARE_COST_CHOICES] = { 0 };
-    int below = g->n_choices - 1, n = points < below ? points : below;
+    int first = g->choice[0] == 0, last = g->n_choices - 2, below = last - first + 1;
+    int n = points < below ? points : below;
 
-    if (below < 1 || !isfinite(s->error[at][0]))
+    if (last < 0 || !isfinite(s->error[at][0]))
         return 0;
+    if (first)
+        PARE_TRY(measure_choice(s, at, 0, count, &factor[0], err));
     for (int i = 0; i < n; i++) {
-        int k = spread(below, n, i);
-        double real;
+        int k = spread(first, last, n, i);
 
-        count[at] = g->choice[k];
-        PARE_TRY(pare_budget_score(s, &x, &real, err));
-        s->error[at][k] = fmax(s->error[at][k], LEAST);
-        factor[k] = fmax(real, LEAST) / s->error[at][k];
+        PARE_TRY(measure_choice(s, at, k, count, &factor[k], err));
     }
-    count[at] = g->full;
-    scale_curve(g, factor, s->error[at]);
+    if (first)
+        s->error[at][0] *= factor[0];
+    if (n > 0)
+        scale_curve(g, first, factor, s->error[at]);
     make_monotone(g, s->error[at]);
     return 0;
+}
+
+/* What a removed branch costs is known from real losses alone. */
+static void keep_branches(struct pare_budget_search *s)
+{
+    for (int g = 0; g < s->table->n_groups; g++)
+        if (s->table->group[g].choice[0] == 0)
+            s->error[g][0] = INFINITY;
 }
 
 int pare_budget_losses(struct pare_budget_search *s, int points, struct pare_err *err)
@@ -219,6 +245,8 @@ int pare_budget_losses(struct pare_budget_search *s, int points, struct pare_err
     double times = noise_times(s);
     int64_t *count;
 
+    if (points < 1)
+        keep_branches(s);
     if (s->o->sensitivity && !strcmp(s->o->sensitivity, "fisher"))
         return 0;
     count = pare_alloc(s->arena, (size_t)t->n_groups + 1, sizeof(*count));

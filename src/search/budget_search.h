@@ -53,7 +53,7 @@ struct pare_budget_search {
 
     /* For pare_budget_solve(); NULL: 1, free. */
     const double *times;   /* coefficients of the errors of groups, then of the noise of layers */
-    const int64_t *pinned; /* by group: the count that it must have; 0: free */
+    const int64_t *pinned; /* by group: the count that it must have; -1: free */
     const char *solver;    /* instead of the options' */
 };
 

@@ -14,8 +14,10 @@
 #define HELD_MOST 5000 /* items */
 #define REAL_ROUNDS 3  /* models that are built in full, for one limit */
 #define RACE_SECONDS 1.6
-#define NEAR 1.04 /* parts of a limit within which a measurement is repeated */
-#define POINTS 3  /* counts of a group whose real loss is measured */
+#define NEAR 1.04     /* parts of a limit within which a measurement is repeated */
+#define FITTED 2048   /* items of the data that full models are fitted to, at most */
+#define COMPARED 1024 /* items that follow them, of the loss of a finalist */
+#define POINTS 3      /* counts of a group whose real loss is measured */
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -153,6 +155,57 @@ static int assess(struct pare_budget_run *w, const double *limit, struct pare_bu
     return 0;
 }
 
+/* The loss of a real model, on items after those that repair and rounding are fitted to. */
+static int real_loss(struct pare_budget_run *w, const struct pare_model *m, double *loss,
+                     struct pare_err *err)
+{
+    int64_t n = w->s.rest->n, fitted = n / 2 < FITTED ? n / 2 : FITTED;
+    struct pare_held_out h = { .dense = w->s.model,
+                               .data = w->s.rest,
+                               .fitted = fitted,
+                               .items = n - fitted < COMPARED ? n - fitted : COMPARED,
+                               .threads = w->s.o->threads };
+    struct pare_output_distance d;
+
+    if (pare_journal_next(&w->s.journal, loss, 1))
+        return 0;
+    PARE_TRY(pare_held_out_compare(&h, m, &d, err));
+    *loss = pare_budget_loss(&w->s, &d);
+    return pare_journal_add(&w->s.journal, loss, 1, err);
+}
+
+/* Scores are approximate: of the finalists, the one whose model loses least before training. */
+static int build_best(struct pare_budget_run *w, struct pare_budget_trial *t, struct pare_err *err)
+{
+    double best = INFINITY, loss;
+    bool trains = w->s.o->finetune > 0;
+
+    for (int i = 0; i < w->n_finalists && w->n_finalists > 1; i++) {
+        struct pare_model *m;
+        int rc;
+
+        PARE_TRY(pare_budget_build(&w->s, &w->finalist[i].x, 0, &m, err));
+        rc = real_loss(w, m, &loss, err);
+        if (!rc && (i == 0 || loss < best)) {
+            best = loss;
+            pare_budget_take(w, &w->finalist[i], t);
+            close_trial(t);
+            t->model = m;
+            m = NULL;
+        }
+        pare_model_free(m);
+        if (rc)
+            return rc;
+        pare_budget_say(w,
+                        pare_sprintf(w->s.arena, "finalist %d: loss %.4g, of the real model %.4g",
+                                     i + 1, w->finalist[i].score, loss));
+    }
+    if (t->model && !trains)
+        return 0;
+    close_trial(t);
+    return pare_budget_build(&w->s, &t->x, w->s.o->finetune, &t->model, err);
+}
+
 /* The model for these parts of the original's costs. */
 static int try_limit(struct pare_budget_run *w, const double part[PARE_BUDGET_KINDS], int trials,
                      struct pare_budget_trial *t, struct pare_err *err)
@@ -165,7 +218,7 @@ static int try_limit(struct pare_budget_run *w, const double part[PARE_BUDGET_KI
     for (int i = 0; i < REAL_ROUNDS; i++) {
         PARE_TRY(pare_budget_shapes(w, limit_now, &aim, i ? (trials + 3) / 4 : trials, t, err));
         close_trial(t);
-        PARE_TRY(pare_budget_build(&w->s, &t->x, w->s.o->finetune, &t->model, err));
+        PARE_TRY(build_best(w, t, err));
         PARE_TRY(assess(w, limit, t, err));
         if (t->budget_met || !t->feasible)
             break;

@@ -169,6 +169,28 @@ static int measure(struct profile *p, struct pare_err *err)
 
 /* ---- fitting --------------------------------------------------------------------------------- */
 
+/* Is the layer removed, with all that its group computes or reads? */
+static bool is_removed(const struct pare_cost_table *t, const struct pare_cost_subject *s, int i)
+{
+    const struct pare_cost_layer *l = &t->layer[i];
+
+    return pare_cost_axis_count(&l->in, s->count) < 1 ||
+           pare_cost_axis_count(&l->out, s->count) < 1;
+}
+
+/* Is a layer removed that is joined with this one, so that steps without weights after it moved? */
+static bool lost_neighbor(const struct pare_cost_table *t, const struct pare_cost_subject *s, int i)
+{
+    const struct pare_cost_layer *l = &t->layer[i];
+    bool lost = false;
+
+    for (int k = 0; k < l->n_next; k++)
+        lost |= is_removed(t, s, l->next[k]);
+    for (int k = 0; k < l->n_prev; k++)
+        lost |= is_removed(t, s, l->prev[k]);
+    return lost;
+}
+
 static int add_samples(const struct profile *p, const struct pare_cost_subject *s,
                        struct pare_err *err)
 {
@@ -178,7 +200,11 @@ static int add_samples(const struct profile *p, const struct pare_cost_subject *
         struct pare_cost_sample x = { pare_cost_axis_count(&l->in, s->count),
                                       pare_cost_axis_count(&l->out, s->count), s->layer_us[i], 1 };
 
+        if (is_removed(p->t, s, i))
+            continue;
         PARE_TRY(pare_cost_samples_add(p->t->samples, l->key, format, &x, err));
+        if (lost_neighbor(p->t, s, i))
+            continue;
         x.us = s->layer_us[p->t->n_layers + i];
         x.cin = 1;
         PARE_TRY(pare_cost_samples_add(p->t->samples, l->light_key, format, &x, err));
@@ -243,7 +269,7 @@ static int add_borders(const struct profile *p, const struct pare_cost_subject *
         int64_t cin = pare_cost_axis_count(&l->in, s->count);
         struct pare_cost_sample x = { 1, pare_cost_axis_count(&l->out, s->count), 0, 1 };
 
-        if (!bits)
+        if (!bits || is_removed(t, s, i) || lost_neighbor(t, s, i))
             continue;
         x.us = fmax(s->layer_us[i] + s->layer_us[t->n_layers + i] -
                         pare_cost_time(t, i, cin, x.cout, s->format[i]),

@@ -20,6 +20,8 @@ double pare_cost_bytes(const struct pare_cost_table *t, int layer, int64_t cin, 
 {
     static const double size[PARE_COST_FORMATS] = { 4, 1 };
 
+    if (cin < 1 || cout < 1) /* the layer is removed */
+        return 0;
     return size[f] * weights_of(&t->layer[layer], cin, cout) + t->bytes_channel[f] * (double)cout +
            t->bytes_layer[f];
 }
@@ -62,6 +64,8 @@ int pare_cost_fit_bytes(struct pare_cost_table *t, const struct pare_cost_file *
             int64_t cout = pare_cost_axis_count(&t->layer[k].out, f[i].count);
 
             y[i] -= pare_cost_bytes(t, k, cin, cout, own);
+            if (cin < 1 || cout < 1)
+                continue;
             row[1] += own == PARE_COST_INT8;
             row[own == PARE_COST_INT8 ? 3 : 2] += (double)cout;
             channels += (double)cout;

@@ -124,7 +124,7 @@ int pare_cost_find_units(const struct pare_model *m, struct pare_arena *a,
 static void list_choices(struct pare_cost_group *g)
 {
     int64_t step = g->full <= 64 ? 8 : 16, all = (g->full - 1) / step; /* multiples below `full` */
-    int most = PARE_COST_CHOICES - 1;
+    int most = PARE_COST_CHOICES - 2;                                  /* one more may be 0 */
 
     g->n_choices = 0;
     for (int64_t i = 1; i <= all && all <= most; i++)
@@ -371,7 +371,8 @@ static int find_space(const struct pare_model *m, struct pare_cost_table *t, str
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "the model has no convolution or linear layer with float32 weights");
     PARE_TRY(link_layers(t, g, a, layer_of, err));
-    return list_producers(t, err);
+    PARE_TRY(list_producers(t, err));
+    return pare_cost_find_branches(t, a, err);
 }
 
 int pare_cost_space(const struct pare_model *m, struct pare_cost_table *t, struct pare_err *err)

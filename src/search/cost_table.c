@@ -35,10 +35,14 @@ double pare_cost_light(const struct pare_cost_table *t, int layer, int64_t cout,
 double pare_cost_time(const struct pare_cost_table *t, int layer, int64_t cin, int64_t cout,
                       enum pare_cost_format f)
 {
-    double us = pare_cost_curve_at(pare_cost_samples_find(t->samples, t->layer[layer].key,
-                                                          pare_cost_format_names[f]),
-                                   cin, cout) +
-                pare_cost_light(t, layer, cout, f);
+    double us;
+
+    if (cin < 1 || cout < 1) /* the layer is removed */
+        return 0;
+    us = pare_cost_curve_at(pare_cost_samples_find(t->samples, t->layer[layer].key,
+                                                   pare_cost_format_names[f]),
+                            cin, cout) +
+         pare_cost_light(t, layer, cout, f);
 
     return t->scale[f] > 0 ? t->scale[f] * us : us;
 }
@@ -226,6 +230,7 @@ int pare_cost_table_measure(const struct pare_model *m, const struct pare_cost_o
     t->alpha = 1;
     t->error_median = t->error_worst = -1;
     PARE_TRY(pare_cost_space(m, t, err));
+    PARE_TRY(pare_cost_check_branches(m, t, err));
     PARE_TRY(opts->read_table ? read_times(m, opts->read_table, t, err) : measure(m, opts, t, err));
     if (opts->write_table)
         PARE_TRY(pare_cost_samples_write(t->samples, opts->write_table, err));

@@ -21,7 +21,7 @@ enum pare_cost_format { PARE_COST_F32, PARE_COST_INT8, PARE_COST_FORMATS };
 /* "float32", "int8" */
 extern const char *const pare_cost_format_names[PARE_COST_FORMATS];
 
-#define PARE_COST_CHOICES 8 /* most counts of a group */
+#define PARE_COST_CHOICES 9 /* most counts of a group */
 
 struct pare_plan;
 
@@ -50,7 +50,8 @@ struct pare_cost_group {
     const char *name; /* of the first layer that computes it */
     int64_t full;     /* units in the model */
     int n_choices;
-    int64_t choice[PARE_COST_CHOICES]; /* ascending; the last one is `full` */
+    int64_t choice[PARE_COST_CHOICES]; /* ascending; the last one is `full`.  0: without these
+                                        * channels, the branch that they are in is removed */
     int n_layers;
     int *layer; /* layers that compute its channels */
 };
@@ -169,6 +170,19 @@ int pare_cost_rules(const struct pare_cost_table *t, const enum pare_cost_format
 
 /* cost_space.c: fill group and layer. */
 int pare_cost_space(const struct pare_model *m, struct pare_cost_table *t, struct pare_err *err);
+
+/* cost_branches.c: give groups whose removal removes a residual branch the count 0. */
+int pare_cost_find_branches(struct pare_cost_table *t, struct pare_arena *a, struct pare_err *err);
+
+/* The same: without these counts, unless a model without any of the branches can be built. */
+int pare_cost_check_branches(const struct pare_model *m, struct pare_cost_table *t,
+                             struct pare_err *err);
+
+/* The same: zero all constants of the branches without channels, so that their sum with the
+ * shortcut is the shortcut.  Those that other nodes read stay. */
+struct pare_cost_units;
+int pare_cost_zero_branches(struct pare_model *m, const struct pare_cost_units *u,
+                            const int64_t *count, struct pare_err *err);
 
 /* cost_space.c: the group of each removal unit of the model's analysis graph. */
 struct pare_cost_units {

@@ -53,8 +53,8 @@ static bool any_removed(const struct pare_cost_units *u, const struct pare_value
     return false;
 }
 
-/* Zero the removed channels in all weights.  Copies of shared constants have the name of the
- * original. */
+/* Zero the removed channels in all weights, and what is left of branches without channels.
+ * Copies of shared constants have the name of the original. */
 int pare_cost_zero(struct pare_model *m, const struct pare_cost_units *u, const int64_t *count,
                    struct pare_err *err)
 {
@@ -72,7 +72,7 @@ int pare_cost_zero(struct pare_model *m, const struct pare_cost_units *u, const 
         for (int axis = 0; axis < v->t.rank; axis++)
             zero_axis(u, v, &to->t, axis, count);
     }
-    return 0;
+    return pare_cost_zero_branches(m, u, count, err);
 }
 
 static int narrow(const struct pare_model *m, const struct pare_cost_table *t, struct pare_arena *a,

@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "search/cost_samples.h"
 #include "search/cost_table.h"
+#include "speedup/speedup.h"
 
 #define FIXED 5.0
 #define ALPHA 1.25
@@ -98,12 +99,85 @@ static void test_groups_of_residual_network(void **state)
     assert_int_equal(first->out_group, second->in_group);
     assert_int_not_equal(first->in_group, first->out_group);
     assert_int_equal(t->group[first->in_group].n_layers, 4); /* the stem and three blocks */
-    assert_int_equal(t->group[find(t, "layer3.0.conv1")->out_group].n_choices, 8);
-    assert_int_equal(t->group[first->out_group].choice[0], 8);
-    assert_int_equal(t->group[first->out_group].choice[1], 16);
+    assert_int_equal(t->group[find(t, "layer3.0.conv1")->out_group].n_choices, 9);
+    assert_int_equal(t->group[first->out_group].choice[0], 0); /* the block is its shortcut */
+    assert_int_equal(t->group[first->out_group].choice[1], 8);
+    assert_int_equal(t->group[first->out_group].choice[2], 16);
+    assert_int_equal(t->group[first->in_group].choice[0], 8);
     assert_string_equal(first->key, find(t, "layer1.1.conv1")->key);
     assert_string_not_equal(first->key, second->key); /* an addition follows */
     pare_model_free(m);
+    pare_arena_free(a);
+}
+
+static int count_nodes(const struct pare_model *m, const char *type)
+{
+    int n = 0;
+
+    for (int i = 0; i < m->graph->n_nodes; i++)
+        n += !type || !strcmp(m->graph->node[i]->type, type);
+    return n;
+}
+
+/* Convolutions, normalizations, activation and addition of a block without channels are gone. */
+static void test_removed_branch_leaves_the_shortcut(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_model *m = make_network("resnet20", 3, 32), *masked, *small;
+    struct pare_cost_table *t = measure(m, a,
+                                        &(struct pare_cost_opts){ .formats = 1u << PARE_COST_F32,
+                                                                  .models = 3 });
+    struct pare_cost_units u = { 0 };
+    struct pare_speedup_opts so = { .threads = 1 };
+    struct pare_speedup_report r;
+    int64_t count[16];
+    struct pare_cost all, less;
+
+    (void)state;
+    full_counts(t, count);
+    all = pare_cost_predict(t, count, NULL);
+    count[find(t, "layer2.1.conv1")->out_group] = 0;
+    less = pare_cost_predict(t, count, NULL);
+    assert_int_equal((int64_t)(all.macs - less.macs), 2 * 32 * 32 * 9 * 16 * 16);
+    assert_true(less.bytes < all.bytes - 2 * 32 * 32 * 9 * 4);
+    if (pare_model_duplicate(m, &masked, &err) || pare_cost_find_units(masked, a, &u, &err) ||
+        pare_cost_zero(masked, &u, count, &err) || pare_speedup(masked, &so, a, &small, &r, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(count_nodes(m, "Conv") - count_nodes(small, "Conv"), 2);
+    assert_int_equal(count_nodes(m, "Add") - count_nodes(small, "Add"), 1);
+    assert_true(r.max_rel < 1e-4);
+    assert_true(fabs(less.bytes / pare_model_message_bytes(small) - 1) < 0.02);
+    pare_model_free(small);
+    pare_model_free(masked);
+    pare_model_free(m);
+    pare_arena_free(a);
+}
+
+/* Of inverted residuals, those with a shortcut; of a chain none. */
+static void test_only_residual_branches_have_no_channels(void **state)
+{
+    struct pare_arena *a = pare_arena_new(1 << 16);
+    struct pare_model *m = make_network("mobilenetv2-cifar", 3, 32),
+                      *chain = make_network("vgg7", 3, 32);
+    struct pare_cost_table t = { .arena = a, .batch = 1, .threads = 1, .formats = 1 };
+    struct pare_cost_table c = t;
+    int n = 0;
+
+    (void)state;
+    if (pare_cost_space(m, &t, &err) || pare_cost_space(chain, &c, &err))
+        fail_msg("%s", err.msg);
+    for (int g = 0; g < t.n_groups; g++)
+        n += t.group[g].choice[0] == 0;
+    assert_int_equal(n, count_nodes(m, "Add"));
+    for (int g = 0; g < c.n_groups; g++)
+        assert_true(c.group[g].choice[0] > 0);
+    if (pare_cost_check_branches(m, &t, &err))
+        fail_msg("%s", err.msg);
+    for (int g = 0; g < t.n_groups; g++)
+        n -= t.group[g].choice[0] == 0;
+    assert_int_equal(n, 0);
+    pare_model_free(m);
+    pare_model_free(chain);
     pare_arena_free(a);
 }
 
@@ -284,6 +358,8 @@ int main(void)
         cmocka_unit_test(test_flattened_channels_count_several_times),
         cmocka_unit_test(test_fit_recovers_the_timer),
         cmocka_unit_test(test_int8_layers_are_smaller),
+        cmocka_unit_test(test_removed_branch_leaves_the_shortcut),
+        cmocka_unit_test(test_only_residual_branches_have_no_channels),
         cmocka_unit_test(test_interpolation_is_exact_at_samples),
         cmocka_unit_test(test_bad_lines_are_errors_with_their_number),
         cmocka_unit_test(test_table_survives_save_and_load),
