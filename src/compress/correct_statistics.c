@@ -17,6 +17,7 @@
 #include "../op/op.h"
 #include "../plan/shape_plans.h"
 #include "../tensor/tensor.h"
+#include "grams.h"
 #include "wrap.h"
 
 #define BATCH 32
@@ -202,8 +203,8 @@ static int collect(const struct corrector *s, int from, int to, struct pare_err 
     o.n_inputs = pare_model_inputs(s->m, &io);
     if (o.n_inputs > 0)
         o.input = io;
-    if (o.n_inputs > 0 && io[0].rank > 0 && io[0].dim[0] > 0 && o.ranks == 1)
-        o.batch = io[0].dim[0];
+    if (pare_fixed_batch(s->m, s->r->dense) && o.ranks == 1)
+        o.batch = pare_fixed_batch(s->m, s->r->dense);
     PARE_TRY(clear(s, from, to, err));
     PARE_TRY(pare_loader_new(s->r->data, &o, &l, err));
     rc = run_batches(s, from, to, l, err);

@@ -10,6 +10,7 @@
 #include "../op/op.h"
 #include "../tensor/tensor.h"
 #include "../train/train_options.h"
+#include "grams.h"
 
 #define BATCH 32
 
@@ -144,12 +145,16 @@ static const struct pare_op gradient_op = {
 
 static int run_batches(struct run *r, struct pare_loader *l, int64_t batches, struct pare_err *err)
 {
+    const int64_t fixed = pare_fixed_batch(r->s->model, NULL);
+
     for (int64_t k = 0; k < batches; k++) {
         const struct pare_batch *b;
 
         PARE_TRY(pare_loader_next(l, &b, err));
         if (!b)
             break;
+        if (fixed > 0 && pare_batch_items(b) != fixed)
+            continue;
         PARE_TRY(pare_trainer_forward(r->t, b->in, NULL, err));
         PARE_TRY(set_gradient(r, b, err));
         PARE_TRY(pare_trainer_backward(r->t, err));
@@ -170,14 +175,17 @@ static int run_all(struct run *r, struct pare_err *err)
                                   .ranks = ranks,
                                   .deal = true,
                                   .float_y = r->t->o.loss->labels != PARE_LABELS_CLASS };
-    int64_t all = (s->items + BATCH - 1) / BATCH, own;
+    int64_t all, own;
     struct pare_loader *l;
     int rc;
 
     o.n_inputs = pare_model_inputs(s->model, &io);
     if (o.n_inputs > 0)
         o.input = io;
-    all = all > (s->data->n + BATCH - 1) / BATCH ? (s->data->n + BATCH - 1) / BATCH : all;
+    if (pare_fixed_batch(s->model, NULL))
+        o.batch = pare_fixed_batch(s->model, NULL);
+    all = s->items < s->data->n ? s->items : s->data->n;
+    all = (all + o.batch - 1) / o.batch;
     own = ranks > 1 ? (all - rank + ranks - 1) / ranks : all;
     PARE_TRY(pare_loader_new(s->data, &o, &l, err));
     rc = run_batches(r, l, own, err);

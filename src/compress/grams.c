@@ -342,11 +342,23 @@ static int run_batch(struct run *r, const struct pare_batch *b, struct pare_err 
     return add_batch(r, b, plan, err);
 }
 
+int64_t pare_fixed_batch(const struct pare_model *a, const struct pare_model *b)
+{
+    const struct pare_model *m[] = { a, b };
+
+    for (int i = 0; i < 2; i++) {
+        const struct pare_io *io;
+
+        if (m[i] && pare_model_inputs(m[i], &io) > 0 && io[0].rank > 0 && io[0].dim[0] > 0)
+            return io[0].dim[0];
+    }
+    return 0;
+}
+
 static int run_batches(struct run *r, struct pare_loader *loader, struct pare_err *err)
 {
     const struct pare_gram_source *s = r->s;
-    const struct pare_io *io;
-    bool fixed = pare_model_inputs(s->model, &io) > 0 && io[0].rank > 0 && io[0].dim[0] > 0;
+    bool fixed = pare_fixed_batch(s->model, s->other) > 0;
     int64_t seen = 0, size = 0;
 
     while (seen < s->items) {
@@ -383,8 +395,8 @@ static int open_loader(const struct pare_gram_source *s, struct pare_loader **lo
     o.n_inputs = pare_model_inputs(s->model, &io);
     if (o.n_inputs > 0)
         o.input = io;
-    if (o.n_inputs > 0 && io[0].rank > 0 && io[0].dim[0] > 0 && o.ranks == 1)
-        o.batch = io[0].dim[0];
+    if (pare_fixed_batch(s->model, s->other) && o.ranks == 1)
+        o.batch = pare_fixed_batch(s->model, s->other);
     if (o.batch > s->items)
         o.batch = s->items;
     return pare_loader_new(s->data, &o, loader, err);

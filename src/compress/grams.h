@@ -50,6 +50,9 @@ bool pare_gram_of(const struct pare_layer_info *layer, struct pare_gram *g);
 
 size_t pare_gram_bytes(const struct pare_gram *g, bool cross);
 
+/* The number of items that one of the models takes at a time; 0: any.  b: NULL or another model. */
+int64_t pare_fixed_batch(const struct pare_model *a, const struct pare_model *b);
+
 /* Run the data through the model, and compute the Grams of n layers; memory is from the arena. */
 int pare_grams_collect(const struct pare_gram_source *s, struct pare_arena *a, struct pare_gram *g,
                        int n, struct pare_err *err);

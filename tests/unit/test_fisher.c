@@ -39,10 +39,10 @@ static const char *random_weight(struct build *b, int rank, const int64_t *dim, 
 }
 
 /* A convolution over the whole image, so that the gradient of its output is that of its bias. */
-static struct pare_model *network(void)
+static struct pare_model *network_of(int64_t batch)
 {
     struct build b = { .opset = 13 };
-    const char *in = build_input(&b, PARE_F32, 4, (int64_t[]){ -1, C, SIDE, SIDE }), *y;
+    const char *in = build_input(&b, PARE_F32, 4, (int64_t[]){ batch, C, SIDE, SIDE }), *y;
 
     bias_name = random_weight(&b, 1, (int64_t[]){ MID }, 2);
     y = build_node(&b, "Conv",
@@ -54,6 +54,11 @@ static struct pare_model *network(void)
                                       random_weight(&b, 1, (int64_t[]){ OUT }, 4)),
                                 NOTHING));
     return build_model(&b);
+}
+
+static struct pare_model *network(void)
+{
+    return network_of(-1);
 }
 
 static int setup(void **state)
@@ -162,6 +167,55 @@ static void test_it_is_the_mean_square_of_the_gradient(void **state)
     }
     pare_arena_free(a);
     pare_model_free(m);
+}
+
+/* A model that takes 1 or 3 items at a time gives the same numbers, and a rest is left out. */
+static void test_of_a_model_with_a_fixed_batch(void **state)
+{
+    static const int64_t batch[] = { -1, 1, 3 };
+    double first[2][MID > OUT ? MID : OUT] = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct pare_model *m = network_of(batch[i]);
+        struct pare_arena *a = pare_arena_new(1 << 16);
+        struct pare_fisher_source s = { .model = m, .data = data, .items = ITEMS, .threads = 1 };
+        struct pare_gram g[2];
+        struct pare_fisher f[2] = { 0 };
+
+        assert_int_equal(layers_of(m, a, g), 2);
+        for (int k = 0; k < 2; k++)
+            f[k].layer = g[k].layer;
+        ok(pare_fisher_collect(&s, a, f, 2, &err));
+        assert_true(f[1].count == (i < 2 ? ITEMS : ITEMS / 3 * 3));
+        for (int k = 0; k < 2 && i < 2; k++)
+            for (int64_t c = 0; c < f[k].n; c++) {
+                first[k][c] = i ? first[k][c] : f[k].f[c];
+                assert_true(fabs(f[k].f[c] - first[k][c]) < 1e-5 * first[k][c]);
+            }
+        pare_arena_free(a);
+        pare_model_free(m);
+    }
+}
+
+/* Gram matrices of a model with a free batch, next to an original with a batch of 1. */
+static void test_grams_with_an_original_of_fixed_batch(void **state)
+{
+    struct pare_model *m = network(), *dense = network_of(1);
+    struct pare_arena *a = pare_arena_new(1 << 18);
+    struct pare_gram_source s = { .model = m,
+                                  .other = dense,
+                                  .data = data,
+                                  .items = ITEMS,
+                                  .threads = 1 };
+    struct pare_gram g[2];
+
+    (void)state;
+    assert_int_equal(layers_of(m, a, g), 2);
+    ok(pare_grams_collect(&s, a, g, 2, &err));
+    pare_arena_free(a);
+    pare_model_free(m);
+    pare_model_free(dense);
 }
 
 /* Without labels the expectation is that of the model's own probabilities: p (1 - p). */
@@ -353,6 +407,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_it_is_the_mean_square_of_the_gradient),
+        TEST(test_of_a_model_with_a_fixed_batch),
+        TEST(test_grams_with_an_original_of_fixed_batch),
         TEST(test_without_labels_it_is_of_the_predictions),
         TEST(test_outputs_do_not_need_labels),
         TEST(test_files_hold_the_same_numbers),
