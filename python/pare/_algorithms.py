@@ -546,6 +546,7 @@ class Compression(Handle):
         o.seed, o.threads = seed, threads
         call("pare_compression_new", model.pointer, byref(o), byref(p))
         super().__init__(p)
+        model._changed()
         self._cell: List[Any] = [p]
         if self.registry is not None:
             self.registry._users.append(self._cell)
@@ -554,6 +555,7 @@ class Compression(Handle):
 
     def close(self) -> None:
         cell = getattr(self, "_cell", None)
+        self.model._changed()                            # plans have nodes that call the compression
         if cell is not None and cell[0]:
             lib.pare_compression_free(cell[0])
             cell[0] = None

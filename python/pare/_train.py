@@ -107,6 +107,7 @@ class Training(Handle):
         self._in = [fill(t, _number(a)) for t, a in zip(tensors, inputs)]
         out = d.pare_tensor()
         call("pare_training_forward", self.pointer, tensors, len(inputs), byref(out))
+        self.model._changed()                            # running statistics
         return view(out, self)
 
     def loss(self, y: Any) -> float:
@@ -125,9 +126,11 @@ class Training(Handle):
     def finish_step(self) -> None:
         """Call the hooks of a compression after an optimizer step."""
         call("pare_training_step", self.pointer)
+        self.model._changed()
 
     def update_epoch(self, epoch: int) -> None:
         call("pare_training_update_epoch", self.pointer, epoch)
+        self.model._changed()
 
     def step(self, x: Any, y: Any) -> float:
         """One step: forward, loss, backward, optimizer, hooks.  x may be a tuple of inputs."""

@@ -43,11 +43,23 @@ bool pare_budget_has_classes(const struct pare_data *d)
     return d->y.data && d->y.rank == 1 && d->y.dtype == PARE_I64 && d->classes > 1;
 }
 
+#define BISECTIONS 6 /* limits that are tried for a bound of the accuracy alone */
+#define TRAINED 3    /* the same, if each model is trained */
+
+int pare_budget_looks(const struct pare_budget_run *w)
+{
+    return w->s.o->budget ? 1 : w->s.o->finetune > 0 ? TRAINED : BISECTIONS;
+}
+
 /* Predictions on the held-out items against the original's. */
 int pare_budget_pairs(struct pare_budget_run *w, const struct pare_model *m, struct pare_paired *p,
                       struct pare_err *err)
 {
-    struct pare_paired_opts po = { .threads = w->s.o->threads, .confidence = w->s.o->confidence };
+    const double sure = w->s.o->confidence;
+    struct pare_paired_opts po = {
+        .threads = w->s.o->threads,
+        .confidence = sure > 0 ? 1 - (1 - sure) / pare_budget_looks(w) : 0,
+    };
     double x[10];
 
     *p = (struct pare_paired){ .worst = -1 };

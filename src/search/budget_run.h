@@ -64,6 +64,9 @@ int pare_budget_accuracy(struct pare_budget_run *w, const struct pare_model *m, 
                          struct pare_err *err);
 int pare_budget_pairs(struct pare_budget_run *w, const struct pare_model *m, struct pare_paired *p,
                       struct pare_err *err);
+/* Models among which held-out items choose: the error probability of their bounds is divided by
+ * this, so that the bound of the chosen one holds. */
+int pare_budget_looks(const struct pare_budget_run *w);
 int pare_budget_distance(struct pare_budget_run *w, const struct pare_model *m,
                          struct pare_output_distance *d, struct pare_err *err);
 

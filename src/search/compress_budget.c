@@ -18,7 +18,6 @@
 #define FITTED 2048   /* items of the data that full models are fitted to, at most */
 #define COMPARED 1024 /* items that follow them, of the loss of a finalist */
 #define POINTS 3      /* counts of a group whose real loss is measured */
-#define BISECTIONS 6  /* limits that are tried for a bound of the accuracy alone */
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -241,7 +240,7 @@ static void keep(struct pare_budget_run *w, struct pare_budget_trial *t)
 static int fastest(struct pare_budget_run *w, struct pare_err *err)
 {
     double part[PARE_BUDGET_KINDS] = { INFINITY, INFINITY, INFINITY }, low = 0.02, high = 1;
-    int most = w->s.o->finetune > 0 ? 3 : BISECTIONS;
+    int most = pare_budget_looks(w);
     int trials = (pare_budget_trials(w) + 2) / 3;
 
     for (int i = 0; i < most; i++) {
@@ -363,6 +362,10 @@ static int check(const struct pare_compress_budget_opts *o, struct pare_err *err
     if (!(o->confidence >= 0 && o->confidence < 1))
         return pare_fail(err, PARE_ECONFIG, "a confidence must be between 0 and 1, but is %g",
                          o->confidence);
+    if (o->confidence > 0 && !pare_budget_has_classes(o->data))
+        return pare_fail(
+            err, PARE_ECONFIG,
+            "a confidence is one of predictions, and the data set has no class labels");
     if (!o->budget && !(o->max_drop > 0))
         return pare_fail(err, PARE_ECONFIG, "neither a budget nor a largest drop is given");
     if (!o->budget && !o->data->y.data)

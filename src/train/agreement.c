@@ -39,7 +39,7 @@ static void add_item(struct sums *s, const struct pare_tensor *a, const struct p
         s->largest = d > s->largest || isnan(d) ? d : s->largest;
     }
     s->signal += aa;
-    if (aa > 0 && bb > 0)
+    if (aa > 0 && bb > 0 && isfinite(aa) && isfinite(bb)) /* else outputs are infinite */
         s->cosine += ab / sqrt(aa * bb);
     s->cosine += aa == 0 && bb == 0; /* both are 0 */
     s->items++;
@@ -64,7 +64,8 @@ static bool is_softmax(const struct pare_tensor *t, int64_t at, int64_t n, doubl
     return positive && fabs(sum - 1) < 1e-2;
 }
 
-/* sum p log(p / q) of the reference's probabilities p and the model's q. */
+/* sum p log(p / q) of the reference's probabilities p and the model's q; a p of 0 adds nothing,
+ * even if its score is infinite.  NaN: scores that are not numbers. */
 static double divergence(const struct pare_tensor *a, const struct pare_tensor *b, int64_t at,
                          int64_t n)
 {
@@ -75,23 +76,25 @@ static double divergence(const struct pare_tensor *a, const struct pare_tensor *
         double p = done[0] ? log(fmax(pare_get(a, i), 1e-30)) : pare_get(a, i) - shift[0];
         double q = done[1] ? log(fmax(pare_get(b, i), 1e-30)) : pare_get(b, i) - shift[1];
 
-        sum += exp(p) * (p - q);
+        sum += exp(p) == 0 && !isnan(q) ? 0 : exp(p) * (p - q);
     }
-    return fmax(sum, 0);
+    return sum < 0 ? 0 : sum;
 }
 
-/* Is the largest score of the item at the same position? */
+/* Is the largest score of the item at the same position?  Without numbers there is none. */
 static void add_rank(struct sums *s, const struct pare_tensor *a, const struct pare_tensor *b,
                      int64_t item)
 {
     int64_t n = a->dim[1], x = 0, y = 0;
+    bool numbers = true;
 
-    for (int64_t i = 1; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
+        numbers &= !isnan(pare_get(a, item * n + i)) && !isnan(pare_get(b, item * n + i));
         x = pare_get(a, item * n + i) > pare_get(a, item * n + x) ? i : x;
         y = pare_get(b, item * n + i) > pare_get(b, item * n + y) ? i : y;
     }
     s->ranked++;
-    s->same += x == y;
+    s->same += numbers && x == y;
     s->kl += divergence(a, b, item * n, n);
 }
 

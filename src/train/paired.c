@@ -119,7 +119,7 @@ static int run_all(struct pare_batch_runner r[2], struct pare_loader *l, struct 
 
 static void finish(struct count *c, struct pare_paired *p)
 {
-    double alpha = 1 - c->o.confidence;
+    double alpha = c->o.early ? c->looks.spent : 1 - c->o.confidence;
 
     *p = (struct pare_paired){ .n = c->all.n,
                                .right = c->right,

@@ -96,7 +96,7 @@ double pare_pairs_lower(const struct pare_pairs *p, double alpha)
 
 struct pare_looks pare_looks_start(int64_t n, double alpha)
 {
-    struct pare_looks l = { .n = n, .alpha = alpha, .count = 1 };
+    struct pare_looks l = { .n = n, .alpha = alpha, .count = 1, .spent = alpha };
 
     l.next = n < FIRST_LOOK ? n : FIRST_LOOK;
     for (int64_t at = FIRST_LOOK; at < n; at *= 2)
@@ -107,15 +107,14 @@ struct pare_looks pare_looks_start(int64_t n, double alpha)
 int pare_looks_decide(struct pare_looks *l, const struct pare_pairs *p, double max)
 {
     bool last = p->n >= l->n;
-    double alpha = l->alpha;
 
     if (p->n < l->next || !p->n)
         return 0;
     while (l->next <= p->n && l->next < l->n)
         l->next = 2 * l->next < l->n ? 2 * l->next : l->n;
     if (l->count > 1)
-        alpha = last ? l->alpha / 2 : l->alpha / (2 * (l->count - 1));
-    if (pare_pairs_upper(p, alpha) <= max)
+        l->spent = last ? l->alpha / 2 : l->alpha / (2 * (l->count - 1));
+    if (pare_pairs_upper(p, l->spent) <= max)
         return 1;
-    return pare_pairs_lower(p, alpha) > max ? -1 : 0;
+    return pare_pairs_lower(p, l->spent) > max ? -1 : 0;
 }

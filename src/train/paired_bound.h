@@ -37,6 +37,7 @@ struct pare_looks {
     double alpha; /* 1 - confidence */
     int64_t next; /* number of items at the next look */
     int count;    /* looks in total */
+    double spent; /* alpha of the last look: bounds of the end hold for all looks together */
 };
 struct pare_looks pare_looks_start(int64_t n, double alpha);
 

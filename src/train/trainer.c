@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "param_layout.h"
+#include "metric/metric.h"
 #include "../base/arena.h"
 #include "../tensor/tensor.h"
 
@@ -543,13 +544,11 @@ void pare_score_add(struct pare_score *s, const struct pare_tensor *out,
     if (!C || y->dtype != PARE_I64 || y->rank != 1)
         return;
     for (int64_t i = 0; i < out->dim[0]; i++) {
-        const float *row = pare_f32(out) + i * C;
-        int64_t label = pare_i64(y)[i], before = 0;
+        int64_t label = pare_i64(y)[i], before;
 
         if (label < 0 || label >= C)
             continue;
-        for (int64_t k = 0; k < C; k++) /* ties go to the lower index */
-            before += row[k] > row[label] || (row[k] == row[label] && k < label);
+        before = pare_metric_rank(out, i, label);
         s->top1 += before == 0;
         s->top5 += before < 5;
     }

@@ -37,6 +37,21 @@ wait $job 2>/dev/null
 echo code $?
 grep '^pare' log | sed 's/epoch [0-9]*/epoch N/; s/[0-9]* steps/N steps/'
 pare compress recipe.json --resume >out 2>log && cmp a.onnx whole.onnx && echo the same bytes
+# Nor are those with other data.
+awk 'BEGIN { srand(1); print "a,b,c,kind"; for (i = 0; i < 90; i++) {
+    a = rand(); printf "%.3f,%.3f,%.3f,%s\n", a, rand(), rand(), (a > 0.5 ? "x" : "y") } }' >h.csv
+pare new mlp --input 1,1,3 --classes 2 --seed 1 -o f.onnx >/dev/null
+cat >table.json <<'J'
+{"model": "f.onnx", "data": "h.csv", "label": "kind", "columns": "a,b,c", "holdout": 0.2, "output": "t.onnx",
+ "seconds": 0, "threads": 1, "steps": [{"step": "finetune", "epochs": 1}, {"step": "prune", "sparsity": 0.5}]}
+J
+pare compress table.json --keep-steps >/dev/null 2>&1
+cp t.onnx first.onnx
+pare compress table.json --keep-steps --resume >/dev/null 2>&1
+cmp t.onnx first.onnx && echo "the same data: the same bytes"
+sed -i 's/x$/z/; s/y$/x/' h.csv
+pare compress table.json --keep-steps --resume >/dev/null 2>&1
+cmp -s t.onnx first.onnx || echo "other data: another model"
 # Steps of another recipe are not reused.
 sed -i 's/0.5/0.6/' recipe.json
 pare compress recipe.json --resume >out 2>log

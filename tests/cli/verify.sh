@@ -24,6 +24,7 @@ try small.onnx --data digits --against t.onnx --max-drop 1 --quick | grep "^item
 code small.onnx --data digits --against t.onnx --max-drop 1 --quick
 code t.onnx --data digits --against t.onnx --max-drop 40 --quick
 try t.onnx --data digits --quick
+try t.onnx --data digits --against t.onnx --max-drop 5 --confidence 0.95
 try t.onnx --data digits -o x.onnx
 try int8.onnx --data digits --against t.onnx --class-drop 3 --quick --max-drop 3
 # a certificate, and the same counts for every batch size

@@ -80,6 +80,24 @@ class Models(Folder):
         other.load_state_dict(self.model.state_dict())
         np.testing.assert_array_equal(other.run(x)["output"], self.model.run(x)["output"])
 
+    def test_settings_of_a_preset_stay_with_options_of_similar_names(self):
+        digest = lambda **k: self.model.quantize("w4a8", data=digits(), **k).to_bytes()
+        self.assertEqual(digest(rounding_items=64), digest(rounding="gptq", rounding_items=64))
+
+    def test_runs_after_a_compression_was_closed(self):
+        m = self.model.copy()
+        x = digits("test")[0][:4]
+        before = m.run(x)["output"]
+        c = pare.Compression(m, quantizer="ptq", config=[{"quant_types": ["weight", "input"], "quant_bits": 4,
+                                                          "op_types": ["Conv2d", "Linear"]}])
+        c.use_data(digits())
+        c.compress()
+        quantized = m.run(x)["output"]               # a plan whose nodes call the quantizer
+        self.assertGreater(np.abs(quantized - before).max(), 1e-3)
+        c.close()
+        after = m.run(x)["output"]
+        np.testing.assert_array_equal(after, m.copy().run(x)["output"])
+
     def test_bytes_and_files(self):
         x = digits("test")[0][:4]
         expected = self.model.run({"input": x})["output"]

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "onnx/builder.h"
 #include "onnx/model.h"
+#include "train/paired_bound.h"
 #include "train/train_options.h"
 
 /* A model that returns its input (N, ...), and a data set with labels. */
@@ -23,20 +24,28 @@ struct rig {
     struct pare_err err;
 };
 
+static struct pare_model *model_of(const char *op, const struct pare_tensor *x)
+{
+    int64_t dim[PARE_MAX_RANK];
+    struct pare_builder *k;
+    struct pare_model *m;
+    struct pare_err err;
+
+    memcpy(dim, x->dim, sizeof(dim));
+    dim[0] = -1;
+    assert_int_equal(pare_builder_new("same", &k, &err), 0);
+    pare_builder_node(k, op, "same", pare_builder_input(k, "x", x->rank, dim), NULL);
+    pare_builder_output(k, "out", x->rank, dim);
+    assert_int_equal(pare_builder_done(k, &m, &err), 0);
+    return m;
+}
+
 static void rig_open(struct rig *r, const struct pare_tensor *x, const struct pare_tensor *y)
 {
     struct pare_input in = { "x", *x };
     struct pare_arrays a = { .size = sizeof(a), .n = x->dim[0], .input = &in, .n_inputs = 1 };
-    int64_t dim[PARE_MAX_RANK];
-    struct pare_builder *k;
 
-    *r = (struct rig){ 0 };
-    memcpy(dim, x->dim, sizeof(dim));
-    dim[0] = -1;
-    assert_int_equal(pare_builder_new("same", &k, &r->err), 0);
-    pare_builder_node(k, "Identity", "same", pare_builder_input(k, "x", x->rank, dim), NULL);
-    pare_builder_output(k, "out", x->rank, dim);
-    assert_int_equal(pare_builder_done(k, &r->model, &r->err), 0);
+    *r = (struct rig){ .model = model_of("Identity", x) };
     a.y = y;
     assert_int_equal(pare_data_from_arrays(&a, &r->data, &r->err), 0);
 }
@@ -311,6 +320,85 @@ static void test_unit_vectors_are_embeddings(void **state)
     rig_close(&r);
 }
 
+static void test_scores_that_are_not_numbers_are_wrong(void **state)
+{
+    float x[] = { NAN, NAN, NAN, 1, NAN, 0, 2, 1, 0, 2, 1, NAN };
+    int64_t y[] = { 0, 0, 0, 0 }, bits[12] = { 0 };
+    struct pare_tensor tx = TENSOR(PARE_F32, x, 4, 3), ty = TENSOR(PARE_I64, y, 4),
+                       many = TENSOR(PARE_I64, bits, 4, 3), maps = TENSOR(PARE_F32, x, 1, 3, 2, 2),
+                       map = TENSOR(PARE_I64, y, 1, 2, 2);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, &tx, &ty);
+    expect_task(&r, "classification", 1);
+    check_value(&r, 0, "top-1", 0.25);
+    assert_true(fabs(r.m.top1 - 0.25) < 1e-12);
+    rig_close(&r);
+    rig_open(&r, &tx, &many);
+    assert_int_equal(rig_run(&r, NULL, "multi-label", NULL), 0);
+    check_value(&r, 1, "label-accuracy", 2.0 / 12);
+    check_value(&r, 2, "exact-match", 0);
+    rig_close(&r);
+    rig_open(&r, &maps, &map); /* scores of a position: NaN 0 2; NaN 2 1; NaN 0 1; 1 1 NaN */
+    assert_int_equal(rig_run(&r, NULL, NULL, NULL), 0);
+    assert_string_equal(r.m.task, "segmentation");
+    check_value(&r, 0, "mean-iou", 0);
+    check_value(&r, 1, "pixel-accuracy", 0);
+    rig_close(&r);
+}
+
+/* Outputs of Sqrt are not numbers, those of Reciprocal are infinite. */
+static void test_agreement_with_outputs_that_are_not_numbers(void **state)
+{
+    float x[] = { -1, -2, -4, 0, -8, -16 }, far[] = { 3, -INFINITY, 3, -INFINITY };
+    struct pare_tensor tx = TENSOR(PARE_F32, x, 2, 3), masked = TENSOR(PARE_F32, far, 2, 2);
+    struct pare_agreement g;
+    struct pare_model *other;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, &tx, NULL);
+    other = model_of("Sqrt", &tx);
+    assert_int_equal(pare_compare(other, r.model, r.data, NULL, &g, &r.err), 0);
+    assert_true(isnan(g.kl) && isnan(g.snr) && isnan(g.max_difference));
+    assert_true(g.same_top1 == 0);
+    pare_model_free(other);
+    other = model_of("Reciprocal", &tx);
+    assert_int_equal(pare_compare(other, r.model, r.data, NULL, &g, &r.err), 0);
+    assert_true(isinf(g.snr) && g.snr < 0 && isinf(g.max_difference) && isfinite(g.cosine));
+    pare_model_free(other);
+    rig_close(&r);
+    rig_open(&r, &masked, NULL);
+    other = model_of("Relu", &masked); /* probabilities 1, 0 and 1 / (1 + exp(-3)), 1 - that */
+    assert_int_equal(pare_compare(other, r.model, r.data, NULL, &g, &r.err), 0);
+    assert_true(fabs(g.kl - log1p(exp(-3))) < 1e-6);
+    pare_model_free(other);
+    rig_close(&r);
+}
+
+/* 300 items have looks at 64, 128, 256 and 300: a bound that is read at a look holds for all. */
+static void test_bound_of_an_early_end_holds_for_all_looks(void **state)
+{
+    float x[600];
+    int64_t y[300] = { 0 };
+    struct pare_tensor tx = TENSOR(PARE_F32, x, 300, 2), ty = TENSOR(PARE_I64, y, 300);
+    struct pare_paired_opts o = { .size = sizeof(o), .batch = 32, .early = true, .max_drop = 0.2 };
+    struct pare_paired p;
+    struct rig r;
+
+    (void)state;
+    for (int i = 0; i < 600; i++)
+        x[i] = (float)(i % 2);
+    rig_open(&r, &tx, &ty);
+    assert_int_equal(pare_compare_paired(r.model, r.model, r.data, &o, &p, &r.err), 0);
+    assert_int_equal(p.n, 64);
+    assert_int_equal(p.decided, 1);
+    assert_true(fabs(p.bound - pare_pairs_upper(&(struct pare_pairs){ 64, 0, 0 }, 0.05 / 6)) <
+                1e-9);
+    rig_close(&r);
+}
+
 /* Every allocation of an evaluation fails once. */
 static void test_evaluation_survives_failing_allocations(void **state)
 {
@@ -345,6 +433,9 @@ int main(void)
         cmocka_unit_test(test_one_channel_distinguishes_two_classes),
         cmocka_unit_test(test_masks_of_bytes_are_refused),
         cmocka_unit_test(test_unit_vectors_are_embeddings),
+        cmocka_unit_test(test_scores_that_are_not_numbers_are_wrong),
+        cmocka_unit_test(test_agreement_with_outputs_that_are_not_numbers),
+        cmocka_unit_test(test_bound_of_an_early_end_holds_for_all_looks),
         cmocka_unit_test(test_evaluation_survives_failing_allocations),
     };
 

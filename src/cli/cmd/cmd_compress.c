@@ -241,6 +241,8 @@ static void hash_step(const struct job *j, int i, char text[PARE_SHA256_TEXT])
     for (size_t k = 0; k < sizeof(part) / sizeof(*part); k++)
         pare_sha256_add(&h, part[k] ? part[k] : "", part[k] ? strlen(part[k]) + 1 : 1);
     pare_sha256_add(&h, number, sizeof(number));
+    pare_record_hash_data(&h, r->data);
+    pare_record_hash_data(&h, r->valid);
     for (int l = 0; l < 2; l++)
         for (int k = 0; k < n[l]; k++) {
             pare_sha256_add(&h, list[l][k].name, strlen(list[l][k].name) + 1);
@@ -493,18 +495,21 @@ static int write_result(struct job *j, struct pare_err *err)
     return check_preset(j, err);
 }
 
-/* Is the run to resume already finished, with the same recipe, input and output? */
+/* Is the run to resume already finished, with the same recipe, input, data and output? */
 static bool is_finished(struct job *j)
 {
     json_t *old = json_object_get(j->old, "output");
     const char *was = json_string_value(json_object_get(old, "sha256"));
     const char *recipe = json_string_value(json_object_get(j->old, "recipe_sha256"));
     const char *in = json_string_value(json_object_get(json_object_get(j->old, "input"), "sha256"));
-    char now[PARE_SHA256_TEXT];
+    const char *first = json_string_value(
+        json_object_get(json_array_get(json_object_get(j->old, "steps"), 0), "asked"));
+    char now[PARE_SHA256_TEXT], asked[PARE_SHA256_TEXT];
     struct pare_err ignored;
 
-    return was && recipe && in && json_is_true(json_object_get(j->old, "finished")) &&
-           !strcmp(in, j->at_sha) &&
+    hash_step(j, 0, asked); /* before the first step, whose model is the input */
+    return was && recipe && in && first && !strcmp(first, asked) &&
+           json_is_true(json_object_get(j->old, "finished")) && !strcmp(in, j->at_sha) &&
            !strcmp(recipe, json_string_value(json_object_get(j->run, "recipe_sha256"))) &&
            !pare_model_sha256(j->c->arena, j->r.output, now, &ignored) && !strcmp(now, was);
 }

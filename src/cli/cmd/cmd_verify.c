@@ -16,6 +16,8 @@
 #include "../../train/paired_bound.h"
 #include "../../train/train_options.h"
 
+#define LEAST_CONFIDENCE 50 /* percent */
+
 struct verify {
     const char *data, *split, *against, *output;
     double max_drop, class_drop, confidence;
@@ -35,9 +37,10 @@ static const struct pare_opt verify_opts[] = {
                -1, -1, 100),
     PARE_FLOAT("class-drop", offsetof(struct verify, class_drop),
                "the same for each class, all of them together (default: no limit)", -1, -1, 100),
-    PARE_FLOAT("confidence", offsetof(struct verify, confidence),
-               "confidence of the bounds in percent; 0: limits are for the measured drop", 95, 0,
-               99.9999),
+    PARE_FLOAT(
+        "confidence", offsetof(struct verify, confidence),
+        "confidence of the bounds in percent, at least 50; 0: limits are for the measured drop", 95,
+        0, 99.9999),
     PARE_FLAG("quick", offsetof(struct verify, quick),
               "take items in random order and stop when --max-drop is decided", 0),
     PARE_TEXT("output", offsetof(struct verify, output), "FILE",
@@ -270,7 +273,7 @@ static int print_agreement(struct job *j, struct pare_err *err)
         printf("same top-1           %.2f%%\n", 100 * g.same_top1);
         printf("KL divergence        %.3g\n", g.kl);
     }
-    if (isinf(g.snr))
+    if (isinf(g.snr) && g.snr > 0)
         printf("signal to noise      no difference\n");
     else
         printf("signal to noise      %.1f dB\n", g.snr);
@@ -359,6 +362,11 @@ static int check_options(struct pare_cli *c, struct pare_err *err)
         return pare_misuse(c, err,
                            "--quick needs --against, --max-drop and a confidence, and does not "
                            "write a certificate");
+    if (o->confidence > 0 && o->confidence < LEAST_CONFIDENCE)
+        return pare_misuse(c, err,
+                           "--confidence %g is in percent, and below %d a bound says nothing: use "
+                           "--confidence 95, or 0 for the measured drop",
+                           o->confidence, LEAST_CONFIDENCE);
     if (o->output && !o->against)
         return pare_misuse(c, err, "a certificate needs the original model (--against MODEL)");
     if (pare_cli_is_set(c, "class-drop") && (!o->against || o->quick))

@@ -248,6 +248,13 @@ static int check_bounds(struct run *w, struct pare_err *err)
                          "the budget is missed: %s is the nearest model that was found; a larger "
                          "budget or more --methods would help",
                          w->result->output);
+    if (w->j->confidence > 0 && r->paired.n)
+        return pare_fail(err, PARE_ECONFIG,
+                         "with a confidence of %g the accuracy drops by up to %.2f points, that of "
+                         "a class by up to %.2f, on items like the held-out ones, and --max-drop "
+                         "or --class-drop is less: %s is the nearest model that was found",
+                         w->j->confidence, 100 * r->paired.bound, 100 * r->paired.class_bound,
+                         w->result->output);
     if (w->j->class_drop > 0 && 100 * r->paired.worst_drop > w->j->class_drop)
         return pare_fail(err, PARE_ECONFIG,
                          "the accuracy of class %lld on held-out items drops by %.2f points, and "

@@ -209,7 +209,7 @@ int pare_sensitivity_csv(const struct pare_sensitivity_report *s, const char *pa
 
 static const char *db_text(struct pare_arena *a, double db)
 {
-    return isinf(db) ? "exact" : isnan(db) ? "-" : pare_sprintf(a, "%.1f dB", db);
+    return isinf(db) && db > 0 ? "exact" : isnan(db) ? "-" : pare_sprintf(a, "%.1f dB", db);
 }
 
 static const char *cosine_text(struct pare_arena *a, double v)

@@ -100,7 +100,7 @@ int pare_budget_print_model(const struct pare_budget_result *w, struct pare_err 
                100 * r->final.drop, (long long)r->final.n, 100 * r->final.bound);
     printf("%s: %s\n", w->output,
            !r->budget_met ? "the nearest model; the budget is missed"
-           : !r->drop_met ? "the nearest model; the accuracy drops by more than --max-drop"
+           : !r->drop_met ? "the nearest model; a bound of the accuracy is missed"
                           : "within the budget");
     return 0;
 }

@@ -116,7 +116,7 @@ static void site_row(struct pare_table *t, const struct pare_layer *l, enum pare
         snprintf(range, sizeof(range), "%.4g to %.4g", p->lo, p->hi);
         pare_whole_text(p->scales, scales, sizeof(scales));
     }
-    if (isinf(p->snr_db))
+    if (isinf(p->snr_db) && p->snr_db > 0)
         snprintf(db, sizeof(db), "exact");
     else if (!isnan(p->snr_db))
         snprintf(db, sizeof(db), "%.1f dB", p->snr_db);

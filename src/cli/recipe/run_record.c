@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <jansson.h>
 
@@ -62,6 +63,19 @@ int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA
     PARE_TRY(hash_file(&s, external, false, err));
     pare_sha256_text(&s, text);
     return 0;
+}
+
+void pare_record_hash_data(struct pare_sha256 *h, const char *path)
+{
+    struct stat s;
+    int64_t facts[3];
+
+    if (!path || stat(path, &s))
+        return;
+    facts[0] = (int64_t)s.st_size;
+    facts[1] = (int64_t)s.st_mtim.tv_sec;
+    facts[2] = (int64_t)s.st_mtim.tv_nsec;
+    pare_sha256_add(h, facts, sizeof(facts));
 }
 
 /* ---- models --------------------------------------------------------------------------------- */

@@ -15,6 +15,9 @@ int pare_call(const struct pare_recipe *r, const struct pare_call *k, struct jso
 int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA256_TEXT],
                       struct pare_err *err);
 
+/* Adds size and time of change of a file or folder with data; other names add nothing. */
+void pare_record_hash_data(struct pare_sha256 *h, const char *path);
+
 /* Describe a model's file: hash, bytes, parameters, MACs, zeros, accuracy.  Set *inspected, unless
  * `inspected` is NULL, to the output of `pare inspect`. */
 int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const char *path,

@@ -34,13 +34,18 @@ int64_t pare_metric_label(const struct pare_metric_form *f, const struct pare_te
     return label < (f->classes > 1 ? f->classes : 2) ? label : -1;
 }
 
+int pare_metric_said(const struct pare_metric_form *f, float score)
+{
+    return isnan(score) ? -1 : (double)score > f->threshold;
+}
+
 int64_t pare_metric_rank(const struct pare_tensor *out, int64_t item, int64_t label)
 {
     int64_t n = out->dim[1], before = 0;
     const float *row = pare_f32(out) + item * n;
 
     for (int64_t k = 0; k < n; k++) /* ties go to the lower index */
-        before += row[k] > row[label] || (row[k] == row[label] && k < label);
+        before += !(row[k] <= row[label]) || (row[k] == row[label] && k < label);
     return before;
 }
 
@@ -50,8 +55,11 @@ int64_t pare_metric_class(const struct pare_metric_form *f, const float *score, 
     int64_t best = 0;
 
     if (f->classes <= 1)
-        return (double)score[at] > f->threshold;
-    for (int64_t c = 1; c < f->classes; c++)
+        return pare_metric_said(f, score[at]);
+    for (int64_t c = 0; c < f->classes; c++) {
+        if (isnan(score[c * positions + at]))
+            return -1;
         best = score[c * positions + at] > score[best * positions + at] ? c : best;
+    }
     return best;
 }

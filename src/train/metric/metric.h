@@ -55,10 +55,15 @@ double pare_metric_mean(const struct pare_metric_form *f, const double *sum); /*
 /* Element i of the labels: its class, or 0 or 1; -1: ignored by the metrics. */
 int64_t pare_metric_label(const struct pare_metric_form *f, const struct pare_tensor *y, int64_t i);
 
-/* Number of classes with a higher score than `label` in row `item`, lower indices first. */
+/* Number of classes with a higher score than `label` in row `item`, lower indices first.  A score
+ * that is not a number is higher than all, and as the label's it is lower than all. */
 int64_t pare_metric_rank(const struct pare_tensor *out, int64_t item, int64_t label);
 
-/* Class of position `at` of an item with (classes, positions) scores. */
+/* Is a label that is independent of others 1?  -1: the score is not a number. */
+int pare_metric_said(const struct pare_metric_form *f, float score);
+
+/* Class of position `at` of an item with (classes, positions) scores; -1: one of them is not a
+ * number. */
 int64_t pare_metric_class(const struct pare_metric_form *f, const float *score, int64_t at,
                           int64_t positions);
 

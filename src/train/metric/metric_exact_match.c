@@ -17,7 +17,7 @@ static void add(const struct pare_metric_form *f, const struct pare_tensor *out,
         int64_t right = 0;
 
         for (int64_t k = i * each; k < (i + 1) * each; k++)
-            right += ((double)pare_f32(out)[k] > f->threshold) == (pare_metric_label(f, y, k) > 0);
+            right += pare_metric_said(f, pare_f32(out)[k]) == (pare_metric_label(f, y, k) > 0);
         sum[0] += right == each;
     }
     sum[1] += (double)y->dim[0];

@@ -9,7 +9,7 @@ static void add(const struct pare_metric_form *f, const struct pare_tensor *out,
     int64_t n = pare_numel(y);
 
     for (int64_t i = 0; i < n; i++)
-        sum[0] += ((double)pare_f32(out)[i] > f->threshold) == (pare_metric_label(f, y, i) > 0);
+        sum[0] += pare_metric_said(f, pare_f32(out)[i]) == (pare_metric_label(f, y, i) > 0);
     sum[1] += (double)n;
 }
 

@@ -33,7 +33,8 @@ static void add(const struct pare_metric_form *f, const struct pare_tensor *out,
             said = pare_metric_class(f, score, p, positions);
             sum[label] += said == label;
             sum[C + label]++;
-            sum[C + said] += said != label;
+            if (said >= 0)
+                sum[C + said] += said != label;
         }
     }
 }
