@@ -147,9 +147,9 @@ struct pare_prune_report {
     double macs, macs_left;                    /* -1: not known */
 
     /* Signal-to-noise ratios of the outputs against the original's: as it is, with new statistics,
-     * repaired, both; NaN: not tried.  What was kept, "repair + statistics" for example; NULL:
-     * nothing was tried.  The number of layers that were repaired. */
-    double repair_db[4];
+     * repaired, both, repaired with more damping; NaN: not tried.  What was kept, for example
+     * "repair + statistics"; NULL: nothing was tried.  The number of layers that were repaired. */
+    double repair_db[5];
     const char *repair_kept;
     int repaired;
     double reconstruct_db; /* the same of reconstruction, which repair_kept names if it was kept */

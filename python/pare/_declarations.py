@@ -663,7 +663,7 @@ pare_prune_opts._fields_ = [("size", c_size_t), ("pruner", c_char_p), ("sparsity
 pare_prune_report._fields_ = [("before", pare_metrics), ("masked", pare_metrics),
     ("after", pare_metrics), ("weights", c_int64), ("zeros", c_int64), ("params", c_int64),
     ("params_left", c_int64), ("macs", c_double), ("macs_left", c_double),
-    ("repair_db", (c_double * 4)), ("repair_kept", c_char_p), ("repaired", c_int),
+    ("repair_db", (c_double * 5)), ("repair_kept", c_char_p), ("repaired", c_int),
     ("reconstruct_db", c_double)]
 
 pare_quantize_opts._fields_ = [("size", c_size_t), ("preset", c_char_p), ("quantizer", c_char_p),

@@ -111,7 +111,7 @@ bool pare_quantize_trains(const struct pare_quantize_job *j);
 /* Fold BatchNormalization of tune.model where the options or the preset ask for it. */
 int pare_quantize_fold(struct pare_quantize_job *j, struct pare_err *err);
 
-/* Is the option of the quantizer given? */
+/* Is the option of the quantizer given, by name or in the settings? */
 bool pare_quantize_is_given(const struct pare_quantize_job *j, const char *name);
 
 /* Options "smooth" and "awq": the model with scaled inputs takes the place of tune.model.  Preset

@@ -477,6 +477,10 @@ static void count_weights(struct pare_compression *c, struct pare_prune_report *
     r->zeros = pare_compression_zeros(c);
 }
 
+_Static_assert(sizeof(((struct pare_prune_report *)0)->repair_db) ==
+                   PARE_WAY_RECONSTRUCTION * sizeof(double),
+               "one ratio for each way before reconstruction");
+
 static int run(struct pare_prune_job *j, struct pare_model **out, struct pare_prune_report *r,
                struct pare_err *err)
 {
@@ -516,7 +520,7 @@ int pare_prune(struct pare_model *model, const struct pare_prune_opts *opts,
     *out = NULL;
     *r = (struct pare_prune_report){ .macs = -1,
                                      .macs_left = -1,
-                                     .repair_db = { NAN, NAN, NAN, NAN },
+                                     .repair_db = { NAN, NAN, NAN, NAN, NAN },
                                      .reconstruct_db = NAN };
     PARE_TRY(pare_sized_copy(&j.o, sizeof(j.o), opts, err));
     if (j.o.reconstruct)

@@ -52,12 +52,23 @@ int pare_model_fold(struct pare_model *model, struct pare_model **out, struct pa
     return 0;
 }
 
+/* Is one of the words "name=value"?  "rounding_items=64" is not about "rounding". */
+static bool is_set(const char *settings, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *p = settings; p && *p; p += strcspn(p, " \t\n"), p += *p != 0)
+        if (!strncmp(p, name, len) && p[len] == '=')
+            return true;
+    return false;
+}
+
 bool pare_quantize_is_given(const struct pare_quantize_job *j, const char *name)
 {
     for (int i = 0; i < j->n_given; i++)
         if (!strcmp(j->given[i].name, name))
             return true;
-    return false;
+    return is_set(j->o.settings, name);
 }
 
 /* Equalization needs adjacent layers, and bias correction needs biases: both fold.  A correction
@@ -166,17 +177,6 @@ static const char *preset_settings(const struct pare_quantize_job *j)
                              : SMOOTHED;
 }
 
-/* Is one of the words "name=value"?  "rounding_items=64" is not about "rounding". */
-static bool is_set(const char *settings, const char *name)
-{
-    size_t len = strlen(name);
-
-    for (const char *p = settings; p && *p; p += strcspn(p, " \t\n"), p += *p != 0)
-        if (!strncmp(p, name, len) && p[len] == '=')
-            return true;
-    return false;
-}
-
 /* The settings of the preset, then those that are given, unless these are about the same. */
 static int join_settings(const struct pare_quantize_job *j, const char **settings,
                          struct pare_err *err)
@@ -188,7 +188,7 @@ static int join_settings(const struct pare_quantize_job *j, const char **setting
     if (!end || j->o.quantizer)
         return 0;
     snprintf(name, sizeof(name), "%.*s", (int)(end - own), own);
-    if (pare_quantize_is_given(j, name) || is_set(*settings, name))
+    if (pare_quantize_is_given(j, name))
         return 0;
     *settings = *settings ? pare_sprintf(j->tune.arena, "%s %s", own, *settings) : own;
     return *settings ? 0 : pare_no_memory(err, "for the options");

@@ -67,8 +67,7 @@ static int is_choice(struct pare_quantize_job *j, bool *is, struct pare_err *err
         j->load_calibration || !pare_finetune_has_data(f) || !f->observe)
         return 0;
     for (int i = 0; i < 4; i++)
-        if (pare_quantize_is_given(j, decides[i]) ||
-            (o->settings && strstr(o->settings, decides[i])))
+        if (pare_quantize_is_given(j, decides[i]))
             return 0;
     PARE_TRY(pare_find_preset(o->preset, &p, err));
     if (pare_preset_settings(o->preset) || !p->quantizer || strcmp(p->quantizer, "ptq") != 0)

@@ -399,8 +399,11 @@ static int check_same(const struct run *r, struct pare_err *err)
                      all_name(r, (int)which), pare_dist_size(d));
 }
 
+/* Everything is better than a value that is not a number, which the first epoch may have. */
 static bool is_better(const struct pare_metric_value *m, double than)
 {
+    if (isnan(than))
+        return !isnan(m->value);
     return m->lower_is_better ? m->value < than : m->value > than;
 }
 

@@ -41,6 +41,12 @@ pare verify cert.onnx --data digits --against t.onnx --threads 1 -o again.onnx >
 try cert.onnx --data digits --limit 100
 try cert.onnx --data digits --split train
 try cert.onnx --data digits --against m.onnx
+# another original: weights changed in a file of another name than the model's
+pare export t.onnx --external -q -o outside.onnx && cp outside.onnx original.onnx
+pare verify int8.onnx --data digits --against original.onnx --threads 1 -o outer.onnx >/dev/null
+try outer.onnx --data digits --against original.onnx | sed -n 2p
+printf '\001' | dd of=outside.onnx.data bs=1 seek=40 conv=notrunc 2>/dev/null
+try outer.onnx --data digits --against original.onnx
 LC_ALL=C sed 's/conv1/conv9/g' cert.onnx >changed.onnx
 try changed.onnx --data digits
 LC_ALL=C sed 's/"items": 360/"items": 999/' cert.onnx >changed.onnx

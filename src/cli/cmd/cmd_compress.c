@@ -278,7 +278,7 @@ static json_t *finished_step(struct job *j, int i, const char *asked)
         return m ? NULL : s;
     output = output ? output : step_file(j, i, ".onnx");
     if (!output || !path || strcmp(path, output) || !sha ||
-        pare_model_sha256(j->c->arena, path, now, &ignored) || strcmp(now, sha))
+        pare_model_sha256(path, now, &ignored) || strcmp(now, sha))
         return NULL;
     return s;
 }
@@ -511,7 +511,7 @@ static bool is_finished(struct job *j)
     return was && recipe && in && first && !strcmp(first, asked) &&
            json_is_true(json_object_get(j->old, "finished")) && !strcmp(in, j->at_sha) &&
            !strcmp(recipe, json_string_value(json_object_get(j->run, "recipe_sha256"))) &&
-           !pare_model_sha256(j->c->arena, j->r.output, now, &ignored) && !strcmp(now, was);
+           !pare_model_sha256(j->r.output, now, &ignored) && !strcmp(now, was);
 }
 
 static int work(struct job *j, struct pare_err *err)

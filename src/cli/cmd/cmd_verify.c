@@ -334,7 +334,7 @@ static int load(struct job *j, struct pare_err *err)
     if (!j->o->against)
         return 0;
     PARE_TRY(pare_cli_load(c, j->o->against, &j->original, err));
-    PARE_TRY(pare_model_sha256(c->arena, j->o->against, j->original_sha256, err));
+    PARE_TRY(pare_model_sha256(j->o->against, j->original_sha256, err));
     return j->s->data.batch != 1 ? pare_model_try_batch_of_all(j->original, err) : 0;
 }
 

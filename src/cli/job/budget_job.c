@@ -128,7 +128,7 @@ static int certify(struct run *w, const struct pare_paired *p, struct pare_err *
 
     if (!p->n)
         return 0;
-    PARE_TRY(pare_model_sha256(w->c->arena, w->j->model, t.original_sha256, err));
+    PARE_TRY(pare_model_sha256(w->j->model, t.original_sha256, err));
     memcpy(t.data_sha256, p->data_sha256, sizeof(t.data_sha256));
     return pare_certificate_write(w->small, &t, err);
 }

@@ -9,6 +9,7 @@
 
 #include "recipe_mpi.h"
 #include "../../base/arena.h"
+#include "../../onnx/model.h"
 
 int pare_call(const struct pare_recipe *r, const struct pare_call *k, json_t **result,
               struct pare_err *err)
@@ -33,7 +34,7 @@ int pare_call(const struct pare_recipe *r, const struct pare_call *k, json_t **r
 
 /* ---- hashes --------------------------------------------------------------------------------- */
 
-static int hash_file(struct pare_sha256 *s, const char *path, bool must, struct pare_err *err)
+static int hash_file(struct pare_sha256 *s, const char *path, struct pare_err *err)
 {
     FILE *f = fopen(path, "rb");
     char buf[1 << 15];
@@ -41,7 +42,7 @@ static int hash_file(struct pare_sha256 *s, const char *path, bool must, struct 
     int rc = 0;
 
     if (!f)
-        return must ? pare_fail(err, PARE_EIO, "%s: %s", path, strerror(errno)) : 0;
+        return pare_fail(err, PARE_EIO, "%s: %s", path, strerror(errno));
     while ((n = fread(buf, 1, sizeof(buf), f)) > 0)
         pare_sha256_add(s, buf, n);
     if (ferror(f))
@@ -50,19 +51,22 @@ static int hash_file(struct pare_sha256 *s, const char *path, bool must, struct 
     return rc;
 }
 
-int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA256_TEXT],
-                      struct pare_err *err)
+int pare_model_sha256(const char *path, char text[PARE_SHA256_TEXT], struct pare_err *err)
 {
-    const char *external = pare_sprintf(a, "%s.data", path);
+    struct pare_model *m;
     struct pare_sha256 s;
+    int rc;
 
-    if (!external)
-        return pare_no_memory(err, "for a file name");
+    PARE_TRY(pare_model_load(path, &m, err));
     pare_sha256_init(&s);
-    PARE_TRY(hash_file(&s, path, true, err));
-    PARE_TRY(hash_file(&s, external, false, err));
+    rc = hash_file(&s, path, err);
+    for (const struct pare_model *k = m; k; k = k->base)
+        for (const struct pare_pages *p = k->pages; p; p = p->next)
+            if (p->name)
+                pare_sha256_add(&s, p->data, p->len);
+    pare_model_free(m);
     pare_sha256_text(&s, text);
-    return 0;
+    return rc;
 }
 
 void pare_record_hash_data(struct pare_sha256 *h, const char *path)
@@ -169,7 +173,7 @@ int pare_record_model(const struct pare_recipe *r, struct pare_arena *a, const c
     *facts = NULL;
     if (!k.given)
         return pare_no_memory(err, "for the options");
-    PARE_TRY(pare_model_sha256(a, path, sha, err));
+    PARE_TRY(pare_model_sha256(path, sha, err));
     PARE_TRY(pare_call(r, &k, &look, err));
     *facts = json_pack("{s:o, s:s, s:O, s:O, s:O, s:f, s:i}", "path", pare_json_text(path),
                        "sha256", sha, "bytes", json_object_get(look, "bytes"), "parameters",

@@ -11,9 +11,8 @@ struct json_t;
 int pare_call(const struct pare_recipe *r, const struct pare_call *k, struct json_t **result,
               struct pare_err *err);
 
-/* Hash of a model's file and its external data. */
-int pare_model_sha256(struct pare_arena *a, const char *path, char text[PARE_SHA256_TEXT],
-                      struct pare_err *err);
+/* Hash of a model's file and of all files with its external data. */
+int pare_model_sha256(const char *path, char text[PARE_SHA256_TEXT], struct pare_err *err);
 
 /* Adds size and time of change of a file or folder with data; other names add nothing. */
 void pare_record_hash_data(struct pare_sha256 *h, const char *path);
