@@ -29,16 +29,17 @@ quick = ^(unit\.test_($(subst $(space),|,$(strip $(quick_units))))|cli\.($(subst
 quick_targets = pare $(addprefix test_,$(quick_units))
 # Tests of `make test` that `make test-arm64` leaves out, by name.
 # Slow: minutes, because the emulator needs 100 times as long for float vectors.  They train, or run many networks.
-arm64_slow = unit.test_api unit.test_best_epoch unit.test_equalize unit.test_faults unit.test_kth_smallest \
+arm64_slow = unit.test_api unit.test_best_epoch unit.test_bf16_train unit.test_equalize unit.test_faults unit.test_kth_smallest \
     unit.test_max_drop unit.test_microbatch unit.test_mixed_precision unit.test_numeric_health unit.test_pruner_resume \
-    unit.test_pruner_train unit.test_quantize_group unit.test_quantize_train unit.test_speedup_free \
+    unit.test_pruner_train unit.test_quantize_group unit.test_quantize_train unit.test_search unit.test_simplify unit.test_speedup_free \
     unit.test_speedup_random unit.test_train unit.test_units unit.test_zoo cli.analyze cli.compress_keeps_zeros \
     cli.compress_recipe cli.compress_resume cli.data_one_by_one cli.data_tables cli.data_unlabeled \
     cli.export_free_batch cli.export_simplify cli.inspect_quantized cli.inspect_quantized_operators cli.max_drop \
     cli.new_networks cli.prune_input_moments cli.prune_recurrent cli.prune_repair cli.prune_with_data \
     cli.bench_table cli.compress_bounds cli.compress_budget cli.compress_pareto cli.compress_presets cli.compress_repeat \
     cli.compress_runner cli.verify cli.quantize_accuracy_drop cli.quantize_rounding cli.quantize_with_data cli.search_annealing \
-    cli.search_netadapt cli.train_bn_only cli.train_extras \
+    cli.search_netadapt cli.train_bn_only cli.train_extras cli.compress_score cli.prune_reconstruct cli.quantize_smooth_choice \
+    cli.quantize_toward \
     cli.screens cli.speedup_nothing_removed cli.train_defaults cli.train_distill_layers cli.train_interrupt \
     docs.budget docs.verify docs.precision docs.coming_from_nni docs.performance docs.pruning docs.quantization docs.readme docs.recipes docs.scaling \
     docs.speedup docs.training docs.tuning docs.tutorial docs.your_data example.compress_memory example.own_batches \

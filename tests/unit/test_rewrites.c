@@ -254,6 +254,18 @@ NETWORK(affine_read_twice)
     return by_channel(n, "Mul", y, false);
 }
 
+/* Exact integers must stay exact: Cast cuts off. */
+NETWORK(affine_cut_off)
+{
+    const char *y = NODE("Mul", NAMES(conv(n, n->x, 5, C, NOTHING), build_scalar(&n->b, 3)),
+                         NOTHING);
+
+    build_output(&n->b, NODE("Relu", NAMES(y), NOTHING));
+    y = NODE("Relu", NAMES(by_channel(n, "Add", y, true)), NOTHING);
+    y = NODE("Cast", NAMES(y), at_int("to", PARE_I32));
+    return NODE("Cast", NAMES(y), at_int("to", PARE_F32));
+}
+
 NETWORK(affine_product)
 {
     const char *y = NODE("Reshape", NAMES(n->x, LIST(2, -1)), NOTHING);
@@ -410,6 +422,7 @@ static const struct {
     { "scales and shifts, convolution", affine, "Conv BatchNormalization" },
     { "no scales and shifts", no_affine, "Conv Max Conv Add" },
     { "scale of a result that is read twice", affine_read_twice, "Conv Relu Mul" },
+    { "scales of what is cut off", affine_cut_off, "Conv Mul Relu Add Relu Cast Cast" },
     { "scales and shifts, product", affine_product, "Reshape Gemm" },
     { "scales and shifts, many products", affine_batch, "MatMul Add" },
     { "channels last", channels_last, "Conv Relu Conv Sigmoid Mul Concat ReduceMean Conv" },

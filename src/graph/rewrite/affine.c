@@ -9,6 +9,10 @@
 #include "../../op/op.h"
 #include "../../tensor/tensor.h"
 
+#define MOST 64 /* values that are looked at after a scale or shift */
+
+extern const struct pare_op pare_op_cast, pare_op_ceil, pare_op_floor, pare_op_round;
+
 bool pare_affine_weight(const struct pare_value *v)
 {
     return pare_rewrite_const(v) && v->t.dtype == PARE_F32 &&
@@ -142,6 +146,64 @@ int pare_affine_read(struct pare_rewriter *r, const struct pare_node *n, int axi
     a->n = found ? a->n : 0;
     return 0;
 }
+
+/* ---- integers -------------------------------------------------------------------------------- */
+
+static bool is_integer(enum pare_dtype d)
+{
+    switch (d) {
+#define CASE(type, c) case type:
+        PARE_INT_TYPES(CASE)
+#undef CASE
+        return true;
+    default: return false;
+    }
+}
+
+static bool cuts_off(const struct pare_node *n)
+{
+    return pare_node_is(n, &pare_op_floor) || pare_node_is(n, &pare_op_ceil) ||
+           (pare_node_is(n, &pare_op_cast) && is_integer(n->out[0]->t.dtype));
+}
+
+/* Are the results of n values of its inputs, or made of one element of each? */
+static bool is_by_element(const struct pare_node *n)
+{
+    const struct pare_op *op = n->op;
+
+    return op && !op->domain && !pare_node_is(n, &pare_op_round) &&
+           (op->map || op->map2 || op->infer == pare_infer_broadcast ||
+            op->flags & (PARE_OP_ELEMENTWISE | PARE_OP_VIEW | PARE_OP_MOVES | PARE_OP_JOINS));
+}
+
+/* Is v cut off, or what is made of it by element?  Looks at *left values at most. */
+static bool is_cut_off(const struct pare_rewriter *r, const struct pare_value *v, int *left)
+{
+    for (int i = 0; i<r->g->n_nodes && * left> 0; i++) {
+        const struct pare_node *n = r->g->node[i];
+
+        for (int k = 0; k < n->n_in && !n->replaced; k++) {
+            if (n->in[k] != v || n->n_out < 1 || !n->out[0])
+                continue;
+            if (cuts_off(n))
+                return true;
+            --*left;
+            if (is_by_element(n) && is_cut_off(r, n->out[0], left))
+                return true;
+            break;
+        }
+    }
+    return false;
+}
+
+bool pare_affine_is_cut_off(const struct pare_rewriter *r, const struct pare_node *n)
+{
+    int left = MOST;
+
+    return n->out[0] && is_cut_off(r, n->out[0], &left);
+}
+
+/* ---- scales and shifts ----------------------------------------------------------------------- */
 
 static bool any_but(const double *v, int64_t n, double other)
 {

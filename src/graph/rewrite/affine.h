@@ -17,6 +17,10 @@ int pare_affine_input(const struct pare_node *n);
 int pare_affine_read(struct pare_rewriter *r, const struct pare_node *n, int axis,
                      struct pare_affine *a, struct pare_err *err);
 
+/* Is the result of n cut off to integers, before another layer reads it?  Then its last bit decides:
+ * integers that are exact in n's arithmetic must be exact in what replaces it. */
+bool pare_affine_is_cut_off(const struct pare_rewriter *r, const struct pare_node *n);
+
 /* Does any scale differ from 1, or any shift from 0? */
 bool pare_affine_scales(const struct pare_affine *a);
 bool pare_affine_shifts(const struct pare_affine *a);

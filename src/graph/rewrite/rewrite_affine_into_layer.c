@@ -132,6 +132,8 @@ static int into_layer(struct pare_rewriter *r, struct pare_node *n, struct pare_
         return 0;
     if (pare_node_is(n, &pare_op_batch_normalization) && (l.axis != 1 || is_left_to_kernels(r, &l)))
         return 0;
+    if (pare_affine_is_cut_off(r, n))
+        return 0;
     PARE_TRY(pare_affine_read(r, n, l.axis, &a, err));
     return a.n ? fold(r, n, &l, &a, err) : 0;
 }
