@@ -399,11 +399,8 @@ static int check_same(const struct run *r, struct pare_err *err)
                      all_name(r, (int)which), pare_dist_size(d));
 }
 
-/* Everything is better than a value that is not a number, which the first epoch may have. */
 static bool is_better(const struct pare_metric_value *m, double than)
 {
-    if (isnan(than))
-        return !isnan(m->value);
     return m->lower_is_better ? m->value < than : m->value > than;
 }
 
@@ -435,7 +432,7 @@ static int validate_now(struct run *r, struct pare_epoch *e, struct pare_err *er
     e->metric = pare_metrics_main(&all);
     if (r->epoch < r->c->best_from)
         return 0;
-    e->best = r->best_epoch < 0 || is_better(&e->metric, r->best) ||
+    e->best = r->best_epoch < 0 || isnan(r->best) || is_better(&e->metric, r->best) ||
               (e->metric.value == r->best && v.loss < r->best_loss);
     r->waited = e->best ? 0 : r->waited + 1;
     if (e->best) {

@@ -71,10 +71,9 @@ static int64_t count_quantize(const char *preset, const char *settings)
     return before;
 }
 
-/* The rules of the preset and the wrapped layers share a graph.  Preset int8 looks for normalizations
- * of rows before it.  Calibration builds a plan of the
- * model, the check afterward one of the float and one of the quantized model, on items that
- * calibration has seen and on others. */
+/* Preset int8 looks for normalizations of rows.  The rules of the preset and the wrapped layers
+ * share a graph.  Calibration builds a plan of the model, the check afterward one of the float and
+ * one of the quantized model, on items that calibration has seen and on others. */
 static void test_quantize_inference_count(void **state)
 {
     (void)state;

@@ -11,8 +11,6 @@
 
 #define MOST 64 /* values that are looked at after a scale or shift */
 
-extern const struct pare_op pare_op_cast, pare_op_ceil, pare_op_floor, pare_op_round;
-
 bool pare_affine_weight(const struct pare_value *v)
 {
     return pare_rewrite_const(v) && v->t.dtype == PARE_F32 &&
@@ -160,10 +158,11 @@ static bool is_integer(enum pare_dtype d)
     }
 }
 
+/* Floor and Cast to integers, for example, but not QuantizeLinear. */
 static bool cuts_off(const struct pare_node *n)
 {
-    return pare_node_is(n, &pare_op_floor) || pare_node_is(n, &pare_op_ceil) ||
-           (pare_node_is(n, &pare_op_cast) && is_integer(n->out[0]->t.dtype));
+    return n->op && n->op->flags & PARE_OP_STEPS &&
+           (n->op->map || (n->op->flags & PARE_OP_COPIES && is_integer(n->out[0]->t.dtype)));
 }
 
 /* Are the results of n values of its inputs, or made of one element of each? */
@@ -171,7 +170,7 @@ static bool is_by_element(const struct pare_node *n)
 {
     const struct pare_op *op = n->op;
 
-    return op && !op->domain && !pare_node_is(n, &pare_op_round) &&
+    return op && !op->domain &&
            (op->map || op->map2 || op->infer == pare_infer_broadcast ||
             op->flags & (PARE_OP_ELEMENTWISE | PARE_OP_VIEW | PARE_OP_MOVES | PARE_OP_JOINS));
 }

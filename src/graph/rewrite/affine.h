@@ -17,7 +17,7 @@ int pare_affine_input(const struct pare_node *n);
 int pare_affine_read(struct pare_rewriter *r, const struct pare_node *n, int axis,
                      struct pare_affine *a, struct pare_err *err);
 
-/* Is the result of n cut off to integers, before another layer reads it?  Then its last bit decides:
+/* Is the result of n cut off to integers before another layer reads it?  Then its last bit decides:
  * integers that are exact in n's arithmetic must be exact in what replaces it. */
 bool pare_affine_is_cut_off(const struct pare_rewriter *r, const struct pare_node *n);
 
