@@ -340,7 +340,7 @@ int pare_graph_has_pattern(const struct pare_graph *g, enum pare_pattern_kind ki
         return err->code;
     PARE_TRY(pare_graph_canonical(clone, kind, err));
     for (int i = 0; i < clone->n_nodes; i++)
-        for (int k = 0; patterns[k]; k++)
+        for (size_t k = 0; k < sizeof(patterns) / sizeof(*patterns); k++)
             *has |= patterns[k]->kind == kind && clone->node[i]->op &&
                     clone->node[i]->op == patterns[k]->op;
     return 0;
