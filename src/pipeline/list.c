@@ -51,8 +51,8 @@ bool pare_list_quantizer(const struct pare_registry *g, int i, struct pare_algor
     X(pare_speedup_layer) X(pare_speedup_report) X(pare_tuning) X(pare_prune_opts) \
     X(pare_prune_report) X(pare_quantize_opts) X(pare_quantize_report) X(pare_compress_opts) \
     X(pare_compress_report) X(pare_reconstruct_opts) X(pare_pruned_layer) \
-    X(pare_quantized_tensor) X(pare_count_opts) X(pare_count_layer) X(pare_count_report) X(pare_sensitivity_opts) \
-    X(pare_sensitivity_report) X(pare_quant_error_opts) X(pare_quant_error) \
+    X(pare_quantized_tensor) X(pare_count_opts) X(pare_count_layer) X(pare_count_report) \
+    X(pare_sensitivity_opts) X(pare_sensitivity_report) X(pare_quant_error_opts) X(pare_quant_error) \
     X(pare_quant_error_report) X(pare_load_opts) X(pare_intake_count) X(pare_units) \
     X(pare_worst_tensor) X(pare_quantize_check) X(pare_class_metrics) X(pare_metric_value) \
     X(pare_paired_opts) X(pare_paired) X(pare_certificate) X(pare_compress_budget_opts) \
