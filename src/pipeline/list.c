@@ -43,20 +43,20 @@ bool pare_list_quantizer(const struct pare_registry *g, int i, struct pare_algor
     X(pare_err) X(pare_progress) X(pare_mark) X(pare_str) X(pare_tensor) X(pare_save_opts) \
     X(pare_io) X(pare_model_layer) X(pare_model_quant) X(pare_plan_opts) X(pare_ints) \
     X(pare_floats) X(pare_strs) X(pare_given) X(pare_opt) X(pare_data_opts) X(pare_input) \
-    X(pare_arrays) X(pare_agreement_opts) X(pare_agreement) \
-    X(pare_evaluate_opts) X(pare_metrics) X(pare_training_opts) \
-    X(pare_epoch_result) X(pare_rule) X(pare_compression_opts) X(pare_budget_step) X(pare_budget) \
-    X(pare_budget_layer) X(pare_budget_report) X(pare_export) X(pare_algorithm_info) \
-    X(pare_algorithm) X(pare_pruner) X(pare_quantizer) X(pare_quant) X(pare_speedup_opts) \
-    X(pare_speedup_layer) X(pare_speedup_report) X(pare_tuning) X(pare_prune_opts) \
-    X(pare_prune_report) X(pare_quantize_opts) X(pare_quantize_report) X(pare_compress_opts) \
-    X(pare_compress_report) X(pare_reconstruct_opts) X(pare_pruned_layer) \
-    X(pare_quantized_tensor) X(pare_count_opts) X(pare_count_layer) X(pare_count_report) \
-    X(pare_sensitivity_opts) X(pare_sensitivity_report) X(pare_quant_error_opts) X(pare_quant_error) \
-    X(pare_quant_error_report) X(pare_load_opts) X(pare_intake_count) X(pare_units) \
-    X(pare_worst_tensor) X(pare_quantize_check) X(pare_class_metrics) X(pare_metric_value) \
-    X(pare_paired_opts) X(pare_paired) X(pare_certificate) X(pare_compress_budget_opts) \
-    X(pare_budget_cost) X(pare_compressed_layer) X(pare_compress_budget_report) X(pare_host)
+    X(pare_arrays) X(pare_agreement_opts) X(pare_agreement) X(pare_evaluate_opts) \
+    X(pare_metrics) X(pare_training_opts) X(pare_epoch_result) X(pare_rule) \
+    X(pare_compression_opts) X(pare_budget_step) X(pare_budget) X(pare_budget_layer) \
+    X(pare_budget_report) X(pare_export) X(pare_algorithm_info) X(pare_algorithm) X(pare_pruner) \
+    X(pare_quantizer) X(pare_quant) X(pare_speedup_opts) X(pare_speedup_layer) \
+    X(pare_speedup_report) X(pare_tuning) X(pare_prune_opts) X(pare_prune_report) \
+    X(pare_quantize_opts) X(pare_quantize_report) X(pare_compress_opts) X(pare_compress_report) \
+    X(pare_reconstruct_opts) X(pare_pruned_layer) X(pare_quantized_tensor) X(pare_count_opts) \
+    X(pare_count_layer) X(pare_count_report) X(pare_sensitivity_opts) X(pare_sensitivity_report) \
+    X(pare_quant_error_opts) X(pare_quant_error) X(pare_quant_error_report) X(pare_load_opts) \
+    X(pare_intake_count) X(pare_units) X(pare_worst_tensor) X(pare_quantize_check) \
+    X(pare_class_metrics) X(pare_metric_value) X(pare_paired_opts) X(pare_paired) \
+    X(pare_certificate) X(pare_compress_budget_opts) X(pare_budget_cost) \
+    X(pare_compressed_layer) X(pare_compress_budget_report) X(pare_host)
 /* clang-format on */
 
 size_t pare_struct_size(const char *name)
