@@ -16,7 +16,7 @@ bare = $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DPARE_TESTS=OFF)
 # Test labels that `make test` skips.
 skipped = interop|all
 # Tests that `make asan QUICK=1` skips: the slowest, and those that mostly run other programs.
-slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_accuracy_drop|train_|analyze|prune_repair|prune_input_moments)
+slow = ^(docs|example|dist)\.|faults\.|cli\.(compress|quantize_accuracy_drop|train_|analyze|prune_repair|prune_reconstruct|prune_input_moments|quantize_smooth_choice)
 # Tests of `make test-minimal`: kernels, training, quantization, files, commands.  Others are left out because they print
 # numbers of a training, which rounding changes.
 quick_units = sgemm gemm_packed conv conv_rows matrix plan plan_train threads train_kernels tune int8 int8_function nan \
