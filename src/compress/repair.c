@@ -425,7 +425,7 @@ static int repair_wave(const struct repairer *s, int from, int to, struct pare_e
                                        .other = r->dense,
                                        .data = r->data,
                                        .items = r->items > 0 ? r->items : ITEMS,
-                                       .flops = FLOPS,
+                                       .flops = r->flops > 0 ? r->flops : FLOPS,
                                        .dist = r->dist,
                                        .threads = r->threads,
                                        .progress = r->progress,

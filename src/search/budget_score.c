@@ -19,6 +19,7 @@
 #define FITTED 256 /* items of a quick repair */
 #define SCORED 512 /* items that follow them, of a score */
 #define PASSES 8   /* over the items */
+#define FLOPS 2e9  /* multiplications per Gram of a quick repair */
 #define BATCHES 8  /* of re-estimated statistics */
 #define LEAST 1e-7 /* loss of a group that loses nothing */
 
@@ -67,6 +68,7 @@ static int repair(struct quick *q, struct pare_finetune *f, struct pare_err *err
                              .data = s->rest,
                              .items = q->held.fitted,
                              .passes = PASSES,
+                             .flops = FLOPS,
                              .threads = s->o->threads };
     struct pare_recalibrate_opts ro = { .batches = BATCHES, .seed = s->o->seed };
     int64_t done = 0;
