@@ -59,7 +59,7 @@ threaded = test_loader test_plan test_microbatch test_train test_threads test_te
     test_int8 test_int8_function test_nbits test_sparse test_tune test_train_kernels test_optim \
     test_rank test_histogram test_calibrate test_quantize_layouts test_analyze test_compress
 
-.PHONY: all help deps demo test test-minimal test-arm64 test-faults test-docs docs test-python test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan asan-python tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb clean
+.PHONY: all help deps demo test test-minimal test-arm64 test-faults test-docs docs test-python test-interop test-graphs test-models bench bench-train bench-masks bench-quant bench-nbits bench-calibrate bench-sparse results lint fmt asan asan-python tsan valgrind analyze-code fuzz install static test-static uninstall deb test-deb test-container clean
 
 all: ## build the libraries and the command
 	@tools/deps.sh build
@@ -260,6 +260,10 @@ deb: ## build the Debian packages build/deb/pare_VERSION_ARCHITECTURE.deb, pytho
 test-deb: deb ## as root: install these packages on a fresh Debian 12 and run them there, with README's lines of Python
 	@tools/deps.sh build deb root
 	@tests/install/deb.sh $(BUILD)/deb/pare_*.deb $(BUILD)/deb-mpi/*.deb $(BUILD)/deb/python3-pare_*.deb
+
+test-container: ## as root: build the image of Containerfile with buildah, on a fresh Debian 12, and run the command in it
+	@tools/deps.sh root container
+	@tests/install/container.sh .
 
 clean: ## remove the build folder
 	@rm -rf $(BUILD)

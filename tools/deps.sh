@@ -1,7 +1,7 @@
 #!/bin/sh
 # deps.sh - install missing dependencies of a part of the project.
 #
-# usage: tools/deps.sh [build|test|python|interop|lint|fuzz|deb|root|arm64]...      (default: build)
+# usage: tools/deps.sh [build|test|python|interop|lint|fuzz|deb|root|container|arm64]...      (default: build)
 #
 # As root on Debian it calls apt-get; as another user it prints the command to run and fails.
 # On other systems it prints the names of the Debian packages and leaves the check to CMake.
@@ -32,9 +32,10 @@ for part in "${@:-build}"; do
     fuzz) want="$want clang libomp-dev libclang-rt-14-dev libonnx-testdata" ;;
     deb) want="$want dpkg-dev file" ;;
     root) want="$want debootstrap" ;;
+    container) want="$want buildah git" ;;
     arm64) want="$want gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static mmdebstrap" ;;
     *)
-        echo "deps.sh: '$part' is unknown; expected build, test, python, interop, lint, fuzz, deb, root or arm64" >&2
+        echo "deps.sh: '$part' is unknown; expected build, test, python, interop, lint, fuzz, deb, root, container or arm64" >&2
         exit 2
         ;;
     esac
