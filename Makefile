@@ -45,7 +45,7 @@ arm64_slow = unit.test_api unit.test_best_epoch unit.test_bf16_train unit.test_e
     docs.speedup docs.training docs.tuning docs.tutorial docs.your_data example.compress_memory example.own_batches \
     example.prune_fashion example.train_digits pipeline.compress_preset official.fast
 # The same on arm64 as the test without _avx2 or _plain; layouts that only kernels for x86-64 use.
-arm64_x86 = unit.test_cpu_limit unit.test_int8_avx2 unit.test_int8_func_avx2 unit.test_sparse_avx2 unit.test_nan_avx2 unit.test_param_layout \
+arm64_x86 = unit.test_cpu_limit unit.test_int8_avx2 unit.test_int8_func_avx2 unit.test_sparse_avx2 unit.test_nan_avx2 unit.test_blocked_kernels_avx2 unit.test_param_layout \
     unit.test_plan_train_avx2 unit.test_gemm_packed_plain unit.test_depthwise_plain unit.test_int8_plain \
     unit.test_quantize_layouts
 # Limits of memory and time, other users, preloaded libraries: they would be those of the emulator.

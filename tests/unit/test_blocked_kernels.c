@@ -136,6 +136,50 @@ static void test_winograd_post_ops(void **state)
     }
 }
 
+/* Few output channels, in rows of pixels that fill vectors or overlap: filters of any size and
+ * dilation, uneven paddings or none, residuals, activations. */
+static void test_conv_planes(void **state)
+{
+    static const char *const others[] = { "conv_winograd", "conv_winograd_line", "conv_1x1_packed",
+                                          "conv_taps",     "conv_onednn",        "conv_gemm",
+                                          NULL };
+
+    (void)state;
+    pare_rng_init(&rng, 11);
+    for (int i = 0; i < 40; i++) {
+        int64_t c = random_between(1, 20), o = random_between(1, 20), pad[4] = { 0 };
+        int64_t kernel[2] = { random_between(1, 4), random_between(1, 5) };
+        int64_t dilation[2] = { random_between(1, 2), random_between(1, 3) };
+        int64_t h = random_between(1, 20), w = 8 * random_between(2, 8), in[2] = { h, w };
+        struct net n;
+        const char *y, *x;
+
+        for (int k = 0; k < 2; k++) {
+            int64_t reach = (kernel[k] - 1) * dilation[k];
+
+            pad[k] = i % 4 ? random_between(0, reach) : 0;
+            pad[k + 2] = i % 4 ? reach - pad[k] : 0;
+            in[k] += reach - pad[k] - pad[k + 2];
+        }
+        n = start_net(INTS(random_between(1, 3), c, in[0], in[1]));
+        n.skip = others;
+        n.any_layout = true;
+        x = build_node(&n.b, "Conv",
+                       NAMES(n.x, random_floats(&n.b, INTS(o, c, kernel[0], kernel[1])),
+                             random_floats(&n.b, INTS(o))),
+                       CAT(at_ints("pads", 4, pad), at_ints("dilations", 2, dilation)));
+        y = apply_activation(&n.b, x, i % 5);
+        if (i & 1) { /* its operand is computed first */
+            y = build_node(&n.b, "Conv",
+                           NAMES(y, random_floats(&n.b, INTS(o, o, 3, 3))),
+                           at_ints("pads", INTS(1, 1, 1, 1)));
+            y = build_node(&n.b, "Add", NAMES(y, x), NOTHING);
+            y = apply_activation(&n.b, y, i % 4);
+        }
+        check_net(&n, y, "Conv", "conv_planes");
+    }
+}
+
 /* Filters of 1 x k and k x 1: paddings of any size, residuals, channels that do not fill blocks. */
 static void test_winograd_lines(void **state)
 {
@@ -577,6 +621,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_winograd_post_ops, make_pool, drop_pool),
+        cmocka_unit_test_setup_teardown(test_conv_planes, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_winograd_lines, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_sum_after_activation, make_pool, drop_pool),
         cmocka_unit_test_setup_teardown(test_random_slices, make_pool, drop_pool),

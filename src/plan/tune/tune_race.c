@@ -15,7 +15,8 @@
 #define BETTER 0.97 /* a candidate must take less than this part of the rules' time */
 
 /* Add the conversions of inputs, and of a result in a layout that differs from other candidates':
- * its consumers most likely need the machine's blocks. */
+ * its consumers most likely need the machine's blocks, unless its channels fill only half of one:
+ * kernels for few channels (conv_planes) read any layout. */
 static int add_conversions(struct pare_tune_race *c, struct pare_tune_candidate *r,
                            struct pare_err *err)
 {
@@ -31,7 +32,8 @@ static int add_conversions(struct pare_tune_race *c, struct pare_tune_candidate 
                                                  &r->extra, err));
     for (int i = 0; i < c->n; i++)
         differ |= c->candidate[i].s.out_block[0] != s->out_block[0];
-    if (differ && s->out_block[0] != block && s->out[0]->t.rank > 2)
+    if (differ && s->out_block[0] != block && s->out[0]->t.rank > 2 &&
+        s->out[0]->t.dim[1] > block / 2)
         PARE_TRY(pare_tune_candidate_reorder(c, s->out[0], (int[2]){ s->out_block[0], block },
                                              &r->extra, err));
     return 0;
