@@ -133,6 +133,9 @@ const char *pare_cli_hint(const char *typed, const char *const *names, int n, co
                           char *buf, size_t size);
 #define PARE_HINT_TEXT 160
 
+/* "networks, data or ops": the words of a command that has them. */
+const char *pare_cli_words(const struct pare_command *cmd, struct pare_arena *a);
+
 /* The short form of an option: 'o' for "output"; 0: none. */
 char pare_cli_letter(const char *option);
 

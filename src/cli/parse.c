@@ -246,13 +246,21 @@ static int parse_letter(struct parser *p, const char *typed, struct pare_err *er
 /* The first argument of the usage line that was not given: "MODEL". */
 static const char *missing_argument(const struct pare_command *cmd, int given, struct pare_arena *a)
 {
-    bool value = false; /* the word belongs to the option in front of it */
+    bool value = false; /* the word belongs to the option before it */
+    int depth = 0;      /* of brackets */
 
-    for (const char *s = cmd->usage; *s; s += strcspn(s, " "), s += strspn(s, " "))
-        if (value || *s == '[' || *s == '-')
-            value = *s == '-';
+    for (const char *s = cmd->usage; *s; s += strspn(s, " ")) {
+        size_t n = strcspn(s, " ");
+        bool optional = depth || *s == '[';
+
+        for (size_t i = 0; i < n; i++)
+            depth += (s[i] == '[') - (s[i] == ']');
+        if (value || optional || *s == '-')
+            value = !optional && *s == '-';
         else if (!given--)
-            return pare_strndup(a, s, strcspn(s, " "));
+            return pare_strndup(a, s, n);
+        s += n;
+    }
     return "an argument";
 }
 
@@ -303,17 +311,30 @@ static int check_required(struct parser *p, struct pare_err *err)
                        p->keys ? o->name : pare_option_name(o, name, sizeof(name)), o->help);
 }
 
+const char *pare_cli_words(const struct pare_command *cmd, struct pare_arena *a)
+{
+    const char *s = "";
+
+    for (int i = 0; cmd->word(i) && s; i++)
+        s = pare_sprintf(a, "%s%s%s", s, !i ? "" : cmd->word(i + 1) ? ", " : " or ", cmd->word(i));
+    return s ? s : "";
+}
+
 static int check_args(struct parser *p, struct pare_err *err)
 {
     const struct pare_command *cmd = p->cmd;
     const struct pare_opt *o = missing_option(p);
+    const char *what;
     char name[PARE_OPTION_TEXT];
     int n = p->c->n_args;
 
     if (n < cmd->min_args) {
         p->c->incomplete = !p->keys;
-        return pare_misuse(p->c, err, o ? "%s is missing, and %s: %s" : "%s is missing",
-                           missing_argument(cmd, n, p->c->arena),
+        what = missing_argument(cmd, n, p->c->arena);
+        if (!o && !n && cmd->word && what && !strchr(what, '|'))
+            return pare_misuse(p->c, err, "%s is missing: %s", what,
+                               pare_cli_words(cmd, p->c->arena));
+        return pare_misuse(p->c, err, o ? "%s is missing, and %s: %s" : "%s is missing", what,
                            o ? pare_option_name(o, name, sizeof(name)) : "", o ? o->help : "");
     }
     if (cmd->max_args >= 0 && n > cmd->max_args)

@@ -13,3 +13,4 @@ pare list presets
 pare list networks --json | head -4
 pare list nonsense 2>&1
 pare help --plugin nowhere.so l1 2>&1
+pare list 2>&1

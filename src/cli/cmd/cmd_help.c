@@ -66,13 +66,19 @@ static int help_of_kind(struct pare_cli *c, const struct pare_registry *g,
                         const struct pare_topics *r, struct pare_err *err)
 {
     struct pare_topic t;
+    int found = 0;
 
     if (c->n_args < 2)
         return pare_misuse(c, err, "specify the %s's name; 'pare list %s' lists them",
                            strcmp(r->kind, "op") ? r->kind : "operator", r->plural);
     for (int i = 0; r->get(g, i, &t); i++)
-        if (!strcasecmp(t.name, c->arg[1]))
-            return pare_topic_print(c, g, r, &t, err);
+        if (!strcasecmp(t.name, c->arg[1])) {
+            if (found++)
+                printf("\n");
+            PARE_TRY(pare_topic_print(c, g, r, &t, err));
+        }
+    if (found)
+        return 0;
     if (r->print)
         return r->print(c, g, c->arg[1], err); /* its error names the closest one */
     return pare_misuse(c, err, "unknown %s '%s'; 'pare list %s' lists them", r->kind, c->arg[1],

@@ -106,18 +106,20 @@ static int list_topics(struct pare_cli *c, const struct pare_registry *g,
                        const struct pare_topics *r, struct pare_err *err)
 {
     const struct list *o = c->opts;
-    struct pare_table *t = pare_table_new(c->arena, "ll");
-    json_t *all = o->json ? json_array() : NULL;
     struct pare_topic e;
+    bool commands = r->get(g, 0, &e) && e.command;
+    struct pare_table *t = pare_table_new(c->arena, commands ? "lll" : "ll");
+    json_t *all = o->json ? json_array() : NULL;
 
     if (!t)
         return pare_no_memory(err, "for the list");
-    pare_table_row(t, r->kind, "");
+    pare_table_row(t, r->kind, commands ? "command" : "", "");
     for (int i = 0; r->get(g, i, &e); i++)
         if (o->json)
-            json_array_append_new(all, json_pack("{s:s, s:s}", "name", e.name, "doc", e.doc));
+            json_array_append_new(all, json_pack("{s:s, s:s, s:s*}", "name", e.name, "doc", e.doc,
+                                                 "command", e.command));
         else
-            pare_table_row(t, e.name, e.doc);
+            pare_table_row(t, e.name, commands ? e.command : e.doc, e.doc);
     if (o->json)
         return pare_json_print(all, err);
     pare_table_print(t, stdout);
@@ -141,16 +143,6 @@ static const char *word(int i)
     return NULL;
 }
 
-/* "commands, networks, ... or kernels" */
-static const char *list_names(struct pare_arena *a)
-{
-    const char *s = "";
-
-    for (int i = 0; word(i) && s; i++)
-        s = pare_sprintf(a, "%s%s%s", s, !i ? "" : word(i + 1) ? ", " : " or ", word(i));
-    return s ? s : "";
-}
-
 static int cmd_list_run(struct pare_cli *c, struct pare_err *err)
 {
     const struct list *o = c->opts;
@@ -160,7 +152,7 @@ static int cmd_list_run(struct pare_cli *c, struct pare_err *err)
 
     if (!r)
         return pare_misuse(c, err, "cannot list '%s': expected %s", c->arg[0],
-                           list_names(c->arena));
+                           pare_cli_words(c->cmd, c->arena));
     PARE_TRY(pare_topic_plugins(c, &o->plugin, &g, err));
     rc = strcmp(r->plural, "ops") ? list_topics(c, g, r, err) : list_ops(c, o->json, err);
     pare_registry_free(g);
@@ -172,8 +164,8 @@ const struct pare_command pare_command_list = {
     .doc = "List operators, pruners, networks, data sets and so on.",
     .usage = "[--json] [--plugin FILE] WHAT",
     .more = "WHAT is commands, networks, data, presets, pruners, quantizers, roundings,\n"
-            "losses, optimizers, schedules, ops, kernels or rewrites.  'pare help NAME'\n"
-            "explains an entry.",
+            "losses, optimizers, schedules, tasks, metrics, ops, kernels or rewrites.  'pare\n"
+            "help NAME' explains an entry.",
     .opts = list_opts,
     .size = sizeof(struct list),
     .min_args = 1,

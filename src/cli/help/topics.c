@@ -24,7 +24,9 @@ static bool get_op(const struct pare_registry *g, int i, struct pare_topic *t)
     (void)g;
     if (!pare_ops[i])
         return false;
-    *t = (struct pare_topic){ pare_ops[i]->type, pare_ops[i]->doc, pare_ops[i]->attrs };
+    *t = (struct pare_topic){ .name = pare_ops[i]->type,
+                              .doc = pare_ops[i]->doc,
+                              .opts = pare_ops[i]->attrs };
     return true;
 }
 
@@ -33,7 +35,7 @@ static bool get_command(const struct pare_registry *g, int i, struct pare_topic 
     (void)g;
     if (!pare_commands[i])
         return false;
-    *t = (struct pare_topic){ pare_commands[i]->name, pare_commands[i]->doc, NULL };
+    *t = (struct pare_topic){ .name = pare_commands[i]->name, .doc = pare_commands[i]->doc };
     return true;
 }
 
@@ -49,19 +51,19 @@ static bool get_kernel(const struct pare_registry *g, int i, struct pare_topic *
     if (i >= n + 2)
         return false;
     k = i < n ? pare_kernels[i] : last[i - n];
-    *t = (struct pare_topic){ k->name, k->doc, NULL };
+    *t = (struct pare_topic){ .name = k->name, .doc = k->doc };
     return true;
 }
 
 /* Registries that are lists of pointers; `opts` is the member with the options, or NULL. */
-#define POINTERS(what, list, options)                                                  \
-    static bool get_##what(const struct pare_registry *g, int i, struct pare_topic *t) \
-    {                                                                                  \
-        (void)g;                                                                       \
-        if (!list[i])                                                                  \
-            return false;                                                              \
-        *t = (struct pare_topic){ list[i]->name, list[i]->doc, options };              \
-        return true;                                                                   \
+#define POINTERS(what, list, options)                                                            \
+    static bool get_##what(const struct pare_registry *g, int i, struct pare_topic *t)           \
+    {                                                                                            \
+        (void)g;                                                                                 \
+        if (!list[i])                                                                            \
+            return false;                                                                        \
+        *t = (struct pare_topic){ .name = list[i]->name, .doc = list[i]->doc, .opts = options }; \
+        return true;                                                                             \
     }
 
 POINTERS(rewrite, pare_rewrites, NULL)
@@ -77,7 +79,7 @@ static bool get_task(const struct pare_registry *g, int i, struct pare_topic *t)
     (void)g;
     if (!pare_tasks[i].name)
         return false;
-    *t = (struct pare_topic){ pare_tasks[i].name, pare_tasks[i].doc, NULL };
+    *t = (struct pare_topic){ .name = pare_tasks[i].name, .doc = pare_tasks[i].doc };
     return true;
 }
 
@@ -86,8 +88,8 @@ static bool get_data(const struct pare_registry *g, int i, struct pare_topic *t)
     (void)g;
     if (!pare_sources[i])
         return false;
-    *t = (struct pare_topic){ pare_source_name(pare_sources[i]), pare_source_help(pare_sources[i]),
-                              NULL };
+    *t = (struct pare_topic){ .name = pare_source_name(pare_sources[i]),
+                              .doc = pare_source_help(pare_sources[i]) };
     return true;
 }
 
@@ -97,7 +99,7 @@ static bool get_pruner(const struct pare_registry *g, int i, struct pare_topic *
 
     if (!pare_list_pruner(g, i, &a))
         return false;
-    *t = (struct pare_topic){ a.name, a.doc, a.opts };
+    *t = (struct pare_topic){ .name = a.name, .doc = a.doc, .opts = a.opts };
     return true;
 }
 
@@ -107,7 +109,7 @@ static bool get_quantizer(const struct pare_registry *g, int i, struct pare_topi
 
     if (!pare_list_quantizer(g, i, &a))
         return false;
-    *t = (struct pare_topic){ a.name, a.doc, a.opts };
+    *t = (struct pare_topic){ .name = a.name, .doc = a.doc, .opts = a.opts };
     return true;
 }
 
@@ -124,19 +126,19 @@ static bool get_preset(const struct pare_registry *g, int i, struct pare_topic *
         n++;
     c = i < n ? pare_compress_preset_at(i) : NULL;
     if (c) {
-        *t = (struct pare_topic){ c->name, c->doc, NULL };
+        *t = (struct pare_topic){ .name = c->name, .doc = c->doc, .command = "compress" };
         return true;
     }
     if (!pare_preset_names[i - n] || pare_find_preset(pare_preset_names[i - n], &q, &err))
         return false;
-    *t = (struct pare_topic){ q->name, q->doc, NULL };
+    *t = (struct pare_topic){ .name = q->name, .doc = q->doc, .command = "quantize" };
     return true;
 }
 
 static bool get_term(const struct pare_registry *g, int i, struct pare_topic *t)
 {
     static const struct pare_topic terms[] = {
-#define TERM(word, text) { word, text, NULL },
+#define TERM(word, text) { .name = word, .doc = text },
 #include "terms.def"
 #undef TERM
     };
@@ -184,14 +186,15 @@ int pare_topic_print(struct pare_cli *c, const struct pare_registry *g,
                      const struct pare_topics *in, const struct pare_topic *t, struct pare_err *err)
 {
     struct pare_table *rows = pare_table_new(c->arena, "lll");
+    const char *of = t->command ? " of " : "", *command = t->command ? t->command : "";
     char title[96];
 
     if (in->print)
         return in->print(c, g, t->name, err);
     if (!rows)
         return pare_no_memory(err, "for the help");
-    snprintf(title, sizeof(title), "%s%s%s: ", in->hidden ? "" : in->kind, in->hidden ? "" : " ",
-             t->name);
+    snprintf(title, sizeof(title), "%s%s%s%s%s: ", in->hidden ? "" : in->kind,
+             in->hidden ? "" : " ", t->name, of, command);
     pare_put_wrapped(stdout, title, t->doc);
     if (!t->opts || !t->opts->name)
         return 0;

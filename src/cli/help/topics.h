@@ -11,6 +11,7 @@
 struct pare_topic {
     const char *name, *doc;
     const struct pare_opt *opts; /* NULL: none */
+    const char *command;         /* that takes the entry, "quantize"; NULL: any */
 };
 
 /* One registry. */
