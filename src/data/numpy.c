@@ -108,10 +108,15 @@ static const char *list_names(struct arrays a, char *list, size_t size)
     return a.n ? list : "(nothing)";
 }
 
-static int no_items(struct arrays a, const char *split, struct pare_err *err)
+static int no_items(const struct pare_data *d, struct arrays a, const char *split,
+                    struct pare_err *err)
 {
     char list[256];
 
+    if (d->parts->n_io > 1)
+        return pare_fail(err, PARE_EFORMAT,
+                         "no array is named as an input of the model, such as '%s', only: %s",
+                         d->parts->io[0].name, list_names(a, list, sizeof(list)));
     return pare_fail(err, PARE_EFORMAT, "no array has a name like x_%s or images, only: %s", split,
                      list_names(a, list, sizeof(list)));
 }
@@ -139,7 +144,7 @@ static int choose(struct pare_data *d, struct arrays a, int *x, int *y, struct p
     if (*x < 0 && a.n == 1)
         *x = 0; /* a single array may have any name */
     if (*x < 0)
-        return no_items(a, split, err);
+        return no_items(d, a, split, err);
     return find_array(d, a, TARGETS, *p, y, err);
 }
 

@@ -22,3 +22,5 @@ pare eval m.onnx --against models/many_inputs.onnx --data models/many_inputs.npz
 pare train models/many_inputs.onnx --data models/many_inputs.npz --teacher self --epochs 1 --threads 1 -q -o n.onnx 2>/dev/null
 pare eval u.onnx --data models/cells.npz --task regression
 pare eval u.onnx --data models/cells.npz --loss mse
+pare run models/many_inputs.onnx --seed 1 --threads 1 --output w.npz >/dev/null 2>&1
+pare eval models/price.onnx --data w.npz

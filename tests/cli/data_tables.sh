@@ -32,3 +32,6 @@ pare analyze sensitivity t.onnx --data h.csv --label price --columns area,rooms,
     --threads 1 -q --metric mae 2>&1 | sed -n 's/0\.[0-9]*$/N/p' | tail -1
 sed 's/^[^,]*,/,/;1s/^/area/' h.csv >m.csv
 pare eval t.onnx --data m.csv --label price --columns area,rooms,age
+# Classes for a model with one output.
+pare eval t.onnx --data h.csv --label kind --columns area,rooms,age --task regression --threads 1 | grep -c '^mse'
+pare eval t.onnx --data h.csv --label kind --columns area,rooms,age

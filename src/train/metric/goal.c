@@ -266,6 +266,15 @@ static int check_multi_label(const struct shapes *s, const struct pare_data *d,
     return check_numbers(s, d, err);
 }
 
+/* Classes that have names are not numbers to regress. */
+static int one_output(const struct pare_data *d, struct pare_err *err)
+{
+    return pare_fail(err, PARE_ESHAPE,
+                     "'%s' has %lld classes, but the model has one output: use a model with %lld "
+                     "outputs, or --task regression to train it on the indices of the classes",
+                     d->name, (long long)d->classes, (long long)d->classes);
+}
+
 static int check_fit(const struct shapes *s, const struct pare_data *d,
                      const struct pare_task_goal *g, struct pare_err *err)
 {
@@ -280,6 +289,9 @@ static int check_fit(const struct shapes *s, const struct pare_data *d,
     case PARE_TASK_PIXELS: return by_class ? check_pixels(s, d, err) : check_masks(s, d, g, err);
     case PARE_TASK_LABELS: return check_multi_label(s, d, g, err);
     case PARE_TASK_REGRESSION:
+        if (d->class_name && d->classes > 2 && s->n_out == 1 && !s->asked)
+            return one_output(d, err);
+        return check_numbers(s, d, err);
     case PARE_TASK_EMBEDDING: return check_numbers(s, d, err);
     default: return 0;
     }
