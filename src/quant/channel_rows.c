@@ -83,7 +83,8 @@ int pare_quant_point_whole(const struct pare_quant_point *p, const char *quantiz
     if (p->q->axis < 0)
         return 0;
     return pare_fail(err, PARE_ECONFIG,
-                     "quantizer %s has one scale per tensor and does not support per_channel",
+                     "quantizer %s has one scale per tensor and does not support per_channel; "
+                     "select quant_scheme per_tensor_symmetric with --config",
                      quantizer);
 }
 

@@ -22,6 +22,18 @@ static void find_range(const struct pare_qscale *g, struct pare_quantized_tensor
     }
 }
 
+/* The range of the values themselves: DoReFa's 2^bits values are stored as integers of a larger
+ * type, which could represent more. */
+static void find_values(const struct pare_tensor *t, struct pare_quantized_tensor *p)
+{
+    const float *v = pare_f32(t);
+
+    for (int64_t i = 0, n = pare_numel(t); i < n; i++) {
+        p->lo = !i || (double)v[i] < p->lo ? (double)v[i] : p->lo;
+        p->hi = !i || (double)v[i] > p->hi ? (double)v[i] : p->hi;
+    }
+}
+
 static int describe_weight(const struct pare_layer *l, struct pare_arena *a,
                            struct pare_quantized_tensor *p, struct pare_err *err)
 {
@@ -42,6 +54,8 @@ static int describe_weight(const struct pare_layer *l, struct pare_arena *a,
         bool is_signed = g.dtype == PARE_I8 || g.dtype == PARE_I16 || g.dtype == PARE_I4;
 
         find_range(&g, p);
+        if (g.qmax - g.qmin >= (int64_t)1 << p->bits)
+            find_values(&l->weight->t, p);
         snprintf(p->dtype, sizeof(p->dtype), "%s%d", is_signed ? "int" : "uint", p->bits);
     }
     pare_layer_release(l);

@@ -9,3 +9,8 @@ pare quantize models/tiny_bert.onnx --quantizer ptq $set -q -o m.onnx --config \
     '[{"op_names": ["o"], "quant_types": ["weight"], "quant_bits": 2, "quant_dtype": "int"}]'
 pare quantize models/tiny_bert.onnx --preset int8 $set -q --json -o j.onnx |
     sed -n '/"check"/,/]/p' | grep -v signal
+# Outputs with more noise than signal, and no activation to blame; the range is that of 2 bits.
+pare new lenet --input 1,8,8 --seed 1 -o l.onnx >/dev/null
+pare quantize l.onnx --quantizer dorefa --data digits --epochs 0 --threads 1 -o d.onnx --config \
+    '[{"quant_types": ["weight"], "quant_bits": 2, "op_types": ["Linear"]}]' 2>&1 |
+    sed -n '/accuracy/d; s/-*[0-9.]* dB/N dB/; /^pare\|^layer\|^fc/p'

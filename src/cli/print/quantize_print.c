@@ -180,7 +180,14 @@ static void print_warnings(const struct pare_quantize_summary *v, FILE *f)
         warn_tensors("", k.destroyed, k.n_destroyed, f);
         fprintf(f, "%s\n", k.left_float > k.n_destroyed ? ", ..." : "");
     }
-    if (k.snr_db < POOR_DB || (k.n_worst && k.worst[0].snr_db < FEW_DB)) {
+    if (k.snr_db < POOR_DB && !k.n_worst)
+        fprintf(
+            f,
+            "pare: warning: the outputs have a signal-to-noise ratio of %.1f dB: train with "
+            "quantized values (--epochs), leave layers float (\"exclude\" in a config_list), or "
+            "use more bits\n",
+            k.snr_db);
+    if (k.n_worst && (k.snr_db < POOR_DB || k.worst[0].snr_db < FEW_DB)) {
         warn_tensors("pare: warning: most noise at", k.worst, k.n_worst, f);
         fprintf(f, "; leave these layers float (\"exclude\" in a config_list), or try --observer "
                    "percentile, mse or entropy, per_channel weights, --equalize or more bits\n");
@@ -267,7 +274,7 @@ static void print_totals(const struct pare_quantize_summary *v, int layers)
     char before[PARE_NUM_TEXT], after[PARE_NUM_TEXT], part[PARE_NUM_TEXT];
     int equalized = pare_compression_equalized(v->compression);
 
-    printf("\n%d layers quantized; %s instead of %s (%s)\n", layers,
+    printf("\n%d layer%s quantized; %s instead of %s (%s)\n", layers, layers == 1 ? "" : "s",
            pare_bytes_text(v->bytes_after, after, sizeof(after)),
            pare_bytes_text(v->bytes_before, before, sizeof(before)),
            pare_percent_text(v->bytes_after, v->bytes_before, part, sizeof(part)));
@@ -277,7 +284,7 @@ static void print_totals(const struct pare_quantize_summary *v, int layers)
     if (v->smoothed_choice)
         pare_put_paragraph(stdout, v->smoothed_choice);
     if (v->smoothed >= 0)
-        printf("inputs of %d layers smoothed\n", v->smoothed);
+        printf("inputs of %d layer%s smoothed\n", v->smoothed, v->smoothed == 1 ? "" : "s");
     pare_metrics_print("float:", &v->before);
     pare_metrics_print("fake-quantized:", &v->rounded);
     pare_metrics_print("quantized file:", &v->after);
