@@ -115,6 +115,13 @@ static int take_initializer(struct pare_compression *c, const struct pare_value 
     if (!*v)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "its weight '%s' is not an initializer of the model", name);
+    if ((*v)->t.dtype == PARE_I8 || (*v)->t.dtype == PARE_U8 || (*v)->t.dtype == PARE_I4 ||
+        (*v)->t.dtype == PARE_U4)
+        return pare_fail(
+            err, PARE_EUNSUPPORTED,
+            "its weight '%s' is %s: the model is quantized already; prune and quantize "
+            "the float model",
+            name, pare_dtype_name((*v)->t.dtype));
     if ((*v)->t.dtype != PARE_F32)
         return pare_fail(err, PARE_EUNSUPPORTED,
                          "its weight '%s' is %s, only float32 is compressed; floats of other "

@@ -41,4 +41,7 @@ try apply other.onnx --masks good.npz
 pare prune m.onnx --sparsity 0.5 -q -o x.onnx --model-out weights.npz
 rm x.onnx
 try apply m.onnx --masks weights.npz
+pare quantize m.onnx --preset int8-weights -q -o int8.onnx
+try prune int8.onnx --sparsity 0.5
+rm int8.onnx
 ls

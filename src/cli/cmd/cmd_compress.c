@@ -51,7 +51,9 @@ static int read_recipe(struct job *j, struct pare_err *err)
     if (!pare_ends_with(path, ".json"))
         return pare_misuse(
             j->c, err,
-            "'%s' is not a recipe (*.json); to compress a model without one, give --preset", path);
+            "'%s' is not a recipe (*.json); to compress a model without one, give --preset or "
+            "--budget",
+            path);
     PARE_TRY(
         pare_at(err, pare_file_read_most(a, path, PARE_JSON_BYTES, &bytes, &len, err), "%s", path));
     return pare_recipe_parse(a, path, bytes, len, &j->r, err);
@@ -414,8 +416,8 @@ static int begin_record(struct job *j, struct pare_err *err)
                        "format", "pare run 1", "finished", false, "recipe", recipe, "recipe_sha256",
                        sha, "data", r->data, "valid", r->valid, "seed", (json_int_t)r->seed,
                        "threads", (json_int_t)r->threads, "processes", pare_dist_size(r->dist),
-                       "versions", "pare", pare_version(), "compiler", __VERSION__, "input", facts,
-                       "steps");
+                       "versions", "pare", pare_version(), "compiler", PARE_COMPILER, "input",
+                       facts, "steps");
     return j->run ? 0 : pare_no_memory(err, "for the recipe");
 }
 
@@ -583,8 +585,7 @@ const struct pare_command pare_command_compress = {
             "code is 3.",
     .example = "pare compress model.onnx --preset balanced --data digits -o small.onnx\n"
                "pare compress model.onnx --budget latency=0.5 --data digits --finetune 5\n"
-               "pare compress model.onnx --preset int8 --data images/ --resize 224,224 --norm "
-               "imagenet\n"
+               "pare compress model.onnx --preset int8 --data images/ --norm imagenet\n"
                "pare compress recipe.json",
     .first = (const char *const[]){ "preset", "budget", "data", "output", "dry-run", "resume",
                                     NULL },

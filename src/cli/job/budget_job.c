@@ -263,8 +263,12 @@ static int check_bounds(struct run *w, struct pare_err *err)
                          w->result->output);
     return pare_fail(err, PARE_ECONFIG,
                      "the accuracy on held-out items drops by %.2f points, and --max-drop is "
-                     "%.2f: %s is the nearest model that was found; --finetune N trains it",
-                     100 * (r->held_before - r->held_after), w->j->max_drop, w->result->output);
+                     "%.2f: %s is the nearest model that was found; --finetune N trains it%s",
+                     100 * (r->held_before - r->held_after), w->j->max_drop, w->result->output,
+                     w->j->finetune > 0
+                         ? pare_sprintf(w->c->arena, " for more than %lld epoch%s",
+                                        (long long)w->j->finetune, w->j->finetune == 1 ? "" : "s")
+                         : "");
 }
 
 static int work(struct run *w, struct pare_err *err)

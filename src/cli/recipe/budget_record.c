@@ -52,7 +52,7 @@ int pare_budget_record_open(struct pare_budget_record *b, struct pare_cli *c,
                        "format", "pare run 1", "finished", false, "budget", options(j), "data",
                        j->data, "valid", j->valid, "seed", (json_int_t)j->seed, "threads",
                        (json_int_t)j->threads, "processes", 1, "versions", "pare", pare_version(),
-                       "compiler", __VERSION__, "input", facts, "steps");
+                       "compiler", PARE_COMPILER, "input", facts, "steps");
     return b->run ? 0 : pare_no_memory(err, "for the record");
 }
 

@@ -5,6 +5,12 @@
 #include "recipe.h"
 #include "../../base/sha256.h"
 
+#ifdef __clang__
+#define PARE_COMPILER __VERSION__ /* has the name */
+#else
+#define PARE_COMPILER "gcc " __VERSION__
+#endif
+
 struct json_t;
 
 /* Run a command, in all processes if it is shared, and store its result in *result. */
