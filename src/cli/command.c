@@ -72,6 +72,13 @@ static enum pare_exit exit_code(const struct pare_cli *c, int rc)
     return c->usage ? PARE_EXIT_USAGE : c->missed ? PARE_EXIT_MISSED : PARE_EXIT_FAILURE;
 }
 
+static void put_usage(const struct pare_command *cmd)
+{
+    fprintf(stderr, "usage: pare %s ", cmd->name);
+    pare_put_after(stderr, cmd->usage, (int)(strlen("usage: pare  ") + strlen(cmd->name)));
+    fprintf(stderr, "\n");
+}
+
 /* Print the error and end all MPI processes: the others may be waiting for this one. */
 static void report_error(struct pare_cli *c, const struct pare_err *err)
 {
@@ -86,7 +93,7 @@ static void report_error(struct pare_cli *c, const struct pare_err *err)
         fprintf(stderr, "%s\n",
                 pare_resource_limits_note(&c->limits, err->code, note, sizeof(note)));
         if (c->incomplete)
-            fprintf(stderr, "usage: pare %s %s\n", c->cmd->name, c->cmd->usage);
+            put_usage(c->cmd);
         fflush(stderr);
     }
     pare_dist_end_all(c->dist, exit_code(c, err->code));

@@ -22,6 +22,14 @@ for n in 60 80 200; do
     screen $n pare train m.onnx --data digits --epochs 2 --threads 1 -o t.onnx
     screen $n pare quantize m.onnx --preset int8-weights -o q.onnx
 done
+for n in 60 80; do
+    screen $n pare inspect q.onnx
+    screen $n pare list
+    # Only the width is compared: these have latencies, or floats of training.
+    screen $n pare prune m.onnx --pruner taylor --sparsity 0.5 --data digits --threads 1 -o p.onnx | grep '^----\|^TOO'
+    screen $n pare speedup m.onnx -o s.onnx | grep '^----\|^TOO'
+    screen $n pare bench m.onnx --threads 1 --repeat 3 --no-tune | grep '^----\|^TOO'
+done
 NO_COLOR=
 echo "---- colors"
 script -qec "pare list presets" /dev/null </dev/null | head -1 | cat -v

@@ -45,7 +45,7 @@ ls auto-a
 
 echo "element pruning:"
 pare prune t.onnx --pruner netadapt --base-algo level --sparsity 0.5 --sparsity-per-iteration 0.25 --finetune-steps 2 --data digits \
-    --limit 600 --threads 1 -o e.onnx 2>/dev/null | sed -n 's/.* layers, .*(\(.*\))/\1 left/p'
+    --limit 600 --threads 1 -o e.onnx 2>/dev/null | sed -n 's/.* layers*, .*(\(.*\))/\1 left/p'
 echo "wrong settings:"
 search netadapt-a sensitivity || echo "exit code $?"
 search x auto_compress --base-algo level || echo "exit code $?"

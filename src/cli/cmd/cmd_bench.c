@@ -11,6 +11,7 @@
 #include "../cli.h"
 #include "../job/data_inputs.h"
 #include "../print/progress_line.h"
+#include "../print/screen.h"
 #include "../job/session.h"
 #include "../job/table_job.h"
 #include "../print/latency.h"
@@ -191,13 +192,16 @@ static double peak_memory(void)
 static void print_method(const struct contest *b)
 {
     const struct pare_plan *p = b->e[0].s.plan;
-    char mem[PARE_NUM_TEXT];
+    char mem[PARE_NUM_TEXT], text[256];
 
-    printf("\nmedian of %d%s runs after %d warm-up runs, 10th to 90th percentile; %d thread%s, "
-           "%s inputs;\npeak memory of the process: %s\n",
-           b->runs, b->n > 1 ? " alternating" : "", WARM_UP, p->backend.threads,
-           p->backend.threads == 1 ? "" : "s", b->o->data ? b->o->data : "random",
-           pare_bytes_text(b->memory, mem, sizeof(mem)));
+    snprintf(text, sizeof(text),
+             "median of %d%s runs after %d warm-up runs, 10th to 90th percentile; %d thread%s, %s "
+             "inputs;",
+             b->runs, b->n > 1 ? " alternating" : "", WARM_UP, p->backend.threads,
+             p->backend.threads == 1 ? "" : "s", b->o->data ? b->o->data : "random");
+    printf("\n");
+    pare_put_paragraph(stdout, text);
+    printf("peak memory of the process: %s\n", pare_bytes_text(b->memory, mem, sizeof(mem)));
 }
 
 static void print_table(const struct contest *b)

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "../print/option_text.h"
+#include "../print/screen.h"
 #include "../../prune/prune_method.h"
 #include "../../quant/quant_method.h"
 #include "../../base/arena.h"
@@ -18,8 +19,11 @@ void pare_help_all(FILE *f)
     for (int i = 0; pare_commands[i]; i++)
         if (strlen(pare_commands[i]->name) > width)
             width = strlen(pare_commands[i]->name);
-    for (int i = 0; pare_commands[i]; i++)
-        fprintf(f, "  %-*s  %s\n", (int)width, pare_commands[i]->name, pare_commands[i]->doc);
+    for (int i = 0; pare_commands[i]; i++) {
+        fprintf(f, "  %-*s  ", (int)width, pare_commands[i]->name);
+        pare_put_column(f, pare_commands[i]->doc, (int)width + 4, pare_text_columns(f));
+        fputc('\n', f);
+    }
     fputs("\nRun 'pare help <command>' for the options of a command, 'pare help op <name>'\n"
           "for an operator, 'pare --version' for the version.\n",
           f);

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "../print/metric_print.h"
+#include "../print/screen.h"
 #include "../../base/arena.h"
 #include "plugins.h"
 
@@ -102,11 +103,15 @@ static void print_own_training(const struct pare_finetune *f)
 {
     const char *then = pare_finetune_given(f, "epochs");
     long long n = (long long)(f->own_steps ? f->own_steps : f->own_epochs);
+    char text[256];
 
-    if (n)
-        fprintf(stderr, "%s trains for %lld %s%s by itself%s%s (its settings: 'pare help %s')\n",
-                f->algorithm, n, f->own_steps ? "step" : "epoch", n == 1 ? "" : "s",
-                then ? ", then for --epochs " : "", then ? then : "", f->algorithm);
+    if (!n)
+        return;
+    snprintf(text, sizeof(text),
+             "%s trains for %lld %s%s by itself%s%s (its settings: 'pare help %s')", f->algorithm,
+             n, f->own_steps ? "step" : "epoch", n == 1 ? "" : "s",
+             then ? ", then for --epochs " : "", then ? then : "", f->algorithm);
+    pare_put_paragraph(stderr, text);
 }
 
 int pare_compress_train(void *user, struct pare_finetune *tune, struct pare_err *err)

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "../print/screen.h"
 #include "../../base/arena.h"
 #include "../../plan/plan.h"
 #include "../../base/clock.h"
@@ -305,6 +306,7 @@ static const char *advice(struct pare_cli *c, const struct pare_speedup_job *s)
 static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, struct pare_err *err)
 {
     int64_t removed = s->r.params - s->r.params_left;
+    const char *text;
     int named = 0;
     bool lost = false;
 
@@ -319,14 +321,14 @@ static int check_removed(struct pare_cli *c, const struct pare_speedup_job *s, s
                          named, advice(c, s));
     if (!is_little(s, removed))
         return 0;
-    pare_put_clean(stderr, s->output);
-    if (removed <= 0)
-        fprintf(stderr, ": nothing was removed: ");
-    else
-        fprintf(stderr, ": hardly anything was removed, %.2g%% of the parameters: ",
-                100 * (double)removed / (double)s->r.params);
-    pare_put_clean(stderr, advice(c, s));
-    fprintf(stderr, "\n");
+    text = removed <= 0
+               ? pare_sprintf(c->arena, "%s: nothing was removed: %s", s->output, advice(c, s))
+               : pare_sprintf(c->arena,
+                              "%s: hardly anything was removed, %.2g%% of the parameters: %s",
+                              s->output, 100 * (double)removed / (double)s->r.params, advice(c, s));
+    if (!text)
+        return pare_no_memory(err, "for a line");
+    pare_put_paragraph(stderr, text);
     return 0;
 }
 
@@ -415,16 +417,15 @@ static int print_sums(struct pare_cli *c, const struct pare_speedup_job *s, stru
 }
 
 /* Where the models were compared. */
-static void print_verified(const struct pare_speedup_report *r)
+static void print_verified(const struct pare_speedup_report *r, struct pare_arena *a)
 {
     if (r->shapes[0] && *r->shapes[0]) {
-        printf("compared at ");
-        pare_put_clean(stdout, r->shapes[0]);
-        if (r->shapes[1]) {
-            printf(" and ");
-            pare_put_clean(stdout, r->shapes[1]);
-        }
-        printf("\n");
+        const char *text = pare_sprintf(a, "compared at %s%s%s", r->shapes[0],
+                                        r->shapes[1] ? " and " : "",
+                                        r->shapes[1] ? r->shapes[1] : "");
+
+        if (text)
+            pare_put_paragraph(stdout, text);
     }
     if (r->one_size) {
         printf("free in the file, but no other size that was tried works: ");
@@ -454,7 +455,7 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
             "with other rounding errors the masked model differs from itself by %.2g, relative\n",
             s->r.noise);
     if (s->r.verified)
-        print_verified(&s->r);
+        print_verified(&s->r, c->arena);
     if (s->r.verified && s->data)
         printf("verified with %lld item%s of %s%s\n", (long long)s->items, s->items == 1 ? "" : "s",
                s->data,
@@ -464,10 +465,17 @@ int pare_speedup_job_print(struct pare_cli *c, const struct pare_speedup_job *s,
     if (!s->r.verified)
         printf("\nnot verified\n");
     if (s->runs) {
-        printf("latency: median of %d alternating runs of each model (10th to 90th percentile):\n"
-               "  %s, then %s\n",
-               s->runs, pare_latency_text(&s->time, was, sizeof(was)),
-               pare_latency_text(&s->time_left, left, sizeof(left)));
+        char text[128];
+
+        snprintf(text, sizeof(text),
+                 "latency: median of %d alternating runs of each model (10th to 90th percentile):",
+                 s->runs);
+        pare_put_paragraph(stdout, text);
+        snprintf(text, sizeof(text), "%s, then %s", pare_latency_text(&s->time, was, sizeof(was)),
+                 pare_latency_text(&s->time_left, left, sizeof(left)));
+        printf("  ");
+        pare_put_after(stdout, text, 2);
+        printf("\n");
         pare_busy_print(s->share);
     }
     pare_put_clean(stdout, s->output);

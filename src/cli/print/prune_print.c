@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "screen.h"
 #include "../../base/arena.h"
 #include "../../tensor/tensor.h"
 
@@ -27,14 +28,13 @@ int pare_repair_print(const struct pare_repair_choice *r, struct pare_arena *a,
 {
     const char *text = pare_repair_choice_text(r, a);
 
+    if (text && r->fitted)
+        text = pare_sprintf(a, "%s, %d layer%s", text, r->fitted, r->fitted == 1 ? "" : "s");
+    if (text && r->steps)
+        text = pare_sprintf(a, "%s, %lld steps", text, (long long)r->steps);
     if (!text)
         return pare_no_memory(err, "for a line");
-    printf("%s", text);
-    if (r->fitted)
-        printf(", %d layers", r->fitted);
-    if (r->steps)
-        printf(", %lld steps", (long long)r->steps);
-    printf("\n");
+    pare_put_paragraph(stdout, text);
     return 0;
 }
 
@@ -108,7 +108,7 @@ int pare_prune_print(const struct pare_prune_summary *v, struct pare_arena *a, b
     }
     if (!quiet) {
         pare_table_print(t, stdout);
-        printf("\n%d layers, %s of %s parameters left (%s)\n", n_layers,
+        printf("\n%d layer%s, %s of %s parameters left (%s)\n", n_layers, n_layers == 1 ? "" : "s",
                pare_whole_text(left, after, sizeof(after)),
                pare_whole_text(all, before, sizeof(before)),
                pare_percent_text((double)left, (double)all, part, sizeof(part)));

@@ -84,7 +84,7 @@ static const char *count_text(const struct pare_model_quant *q, char *buf, size_
 
 void pare_scales_print(struct pare_arena *a, const struct pare_layer_scales *list, int n)
 {
-    struct pare_table *t = pare_table_new(a, "lllrlrl");
+    struct pare_table *t = pare_table_new(a, "lllRlrl");
     char count[64], scale[64], zero[64], range[64];
 
     if (!n)

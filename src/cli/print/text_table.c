@@ -294,12 +294,13 @@ static void print_row(const struct pare_table *t, const struct row *r, const str
     for (int i = 0; i <= last; i++) {
         bool wrapped = l->wrap && i > 0 && i == t->cols - 1;
         const char *cell = cell_text(l, r->cell[i], i, buf, sizeof(buf));
-        int width = l->width[i], room = width - pare_text_width(cell);
+        int width = l->width[i], room = width - pare_text_width(cell), least;
 
         if (!width && t->width[i])
             continue;
         room = l->shorten && room < 0 ? 0 : room;
-        if (l->shorten && i && !wrapped && start + width > l->columns) {
+        least = wrapped && width > PARE_LEAST_WRAP ? PARE_LEAST_WRAP : width;
+        if (l->shorten && i && start + least > l->columns) {
             fprintf(f, "\n%*s", CONTINUED, "");
             start = CONTINUED;
             pad = 0;
