@@ -52,7 +52,27 @@ static bool same_order(const struct pare_tensor *item, const struct pare_tensor 
     return i == item->rank && k == want->rank;
 }
 
-/* Fill in free dimensions, so that the shape has the elements of an item. */
+/* Fill in free dimensions: the item may have other dimensions of 1, as sounds (samples) for an
+ * input (N, 1, ?). */
+static bool fills(const struct pare_tensor *item, const struct pare_io *io,
+                  struct pare_tensor *want)
+{
+    int k = skip_ones(item->dim, item->rank, 0);
+
+    want->rank = io->rank - 1;
+    for (int i = 0; i < want->rank; i++) {
+        want->dim[i] = io->dim[i + 1];
+        if (want->dim[i] == 1)
+            continue;
+        if (k == item->rank || (want->dim[i] >= 0 && want->dim[i] != item->dim[k]))
+            return false;
+        want->dim[i] = item->dim[k];
+        k = skip_ones(item->dim, item->rank, k + 1);
+    }
+    return k == item->rank;
+}
+
+/* Without free dimensions: the shape has the elements of an item, in the same order. */
 static bool reshapes(const struct pare_tensor *item, const struct pare_io *io,
                      struct pare_tensor *want)
 {
@@ -151,6 +171,8 @@ int pare_item_fit(const struct pare_data *d, const struct pare_tensor *of,
         shape->dtype = dtype;
         return 0;
     }
+    if (input->rank > 0 && fills(&item, input, shape))
+        return 0;
     return pare_fail(err, PARE_ESHAPE,
                      "the model's input '%s' takes %s, but the items of '%s' are %s%s", input->name,
                      input->rank ? input_text(input, want, sizeof(want)) : "a single number",

@@ -387,6 +387,9 @@ static void test_data_is_checked_against_the_model(void **state)
         "the model's input 'image' takes (N, 3, 8, 8), but the items of 'digits' are (1, 8, 8)");
     check_input(&r, input_info(PARE_F32, 3, 4, 16, 0), 10, "takes (N, 4, 16)");
     check_input(&r, input_info(PARE_F32, 2, -1, 0, 0), 10, "takes (N, ?)");
+    check_input(&r, input_info(PARE_F32, 3, -1, 8, 0), 10, NULL);
+    check_input(&r, input_info(PARE_F32, 3, -1, 1, 0), 10, "takes (N, ?, 1)");
+    check_input(&r, input_info(PARE_F32, 3, -1, 4, 0), 10, "takes (N, ?, 4)");
     check_input(&r, input_info(PARE_F32, 0, 0, 0, 0), 10, "a single number");
     check_input(&r, (struct pare_io){ "image", PARE_F32, 3, { 1, -1, 8 }, { NULL }, 0 }, 10, NULL);
     check_input(&r, (struct pare_io){ "image", PARE_F32, 3, { 1, -1, 9 }, { NULL }, 0 }, 10,
