@@ -205,6 +205,16 @@ static const struct pare_opt *find_option(const struct parser *p, const char *na
     return o ? o : common_option(p, name);
 }
 
+/* "--holdout", which is not the value of the option before it; "--fill=--holdout" is. */
+static bool is_option(struct parser *p, const char *text)
+{
+    const char *name = !strncmp(text, "--", 2)
+                           ? pare_strndup(p->c->arena, text + 2, strcspn(text + 2, "="))
+                           : NULL;
+
+    return name && *name && find_option(p, name);
+}
+
 /* Parse "name", "name=value" or "no-name", without dashes; `typed` is the original. */
 static int parse_option(struct parser *p, const char *typed, const char *text, struct pare_err *err)
 {
@@ -227,7 +237,7 @@ static int parse_option(struct parser *p, const char *typed, const char *text, s
         return unknown_option(p, shown, name, err);
     if (!value && o->type == PARE_OPT_BOOL)
         value = "true";
-    if (!value && p->at < p->argc)
+    if (!value && p->at < p->argc && !is_option(p, p->argv[p->at]))
         value = p->argv[p->at++];
     if (!value)
         return pare_misuse(p->c, err, "option '%s' needs a value", shown);

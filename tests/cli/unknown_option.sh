@@ -5,4 +5,6 @@ pare inspect --frobnicate models/add.onnx
 echo $? >&2
 pare inspect -x models/add.onnx
 echo $? >&2
+pare bench --threads --json models/add.onnx
+echo $? >&2
 pare --thread
