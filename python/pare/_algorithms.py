@@ -16,7 +16,7 @@ import ctypes
 import functools
 import inspect
 import re
-from ctypes import byref, c_double, c_int64, c_void_p, pointer, sizeof
+from ctypes import byref, c_double, c_float, c_int64, c_void_p, memmove, pointer, sizeof
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from ._library import Error, Handle, call, fields_of, lib, pend, raise_error, st
 from ._model import Model
 from ._progress import Watch
 from ._settings import ConfigList, config_json, given
-from ._tensor import as_array, tensor, view, view_of
+from ._tensor import as_array, tensor, view
 
 NOT_YET = d.PARE_NOT_YET
 SITES = ("weight", "input", "output")
@@ -36,6 +36,8 @@ _FIELDS = {bool: (d.PARE_OPT_BOOL, ctypes.c_bool), int: (d.PARE_OPT_INT, c_int64
 
 
 _weight, _units = lib.pare_layer_weight, lib.pare_layer_units    # called for every layer
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_F32 = np.dtype(np.float32)
 _ALGORITHM, _PRUNER = fields_of(d.pare_algorithm), fields_of(d.pare_pruner)
 
 
@@ -109,6 +111,26 @@ class Layer:
         """The grid of units that are kept or removed as a whole: the shape of score()."""
         u = lib.pare_layer_units(self.pointer).contents
         return tuple(u.grid[:u.rank])
+
+    def sums(self, power: int = 1, of: Any = None) -> np.ndarray:
+        """The sum of |x|^power over each unit, power 1 or 2; x is the weight, or an array of its shape.  The library
+        computes it, as for its own pruners: faster than numpy, and right for every granularity."""
+        if power not in (1, 2):
+            raise ValueError("sums() has power %r, must be 1 or 2" % (power,))
+        x, units = _weight(self.pointer), _units(self.pointer)
+        if not x:
+            raise Error("layer '%s' has no weight" % self.name)
+        if of is not None:
+            array = np.ascontiguousarray(as_array(of), dtype=np.float32)
+            shape = tuple(x.contents.dim[:x.contents.rank])
+            if array.shape != shape:
+                raise ValueError("sums() of layer '%s' got an array of shape %s, its weight has %s"
+                                 % (self.name, array.shape, shape))
+            x = tensor(array)
+        u = units.contents
+        to = np.empty(u.grid[:u.rank], _F32)
+        lib.pare_units_sum(units, x, power, c_float.from_buffer(to.data) if u.n else None)
+        return to
 
     def quant(self, site: str) -> Any:
         """Bits, qmin, qmax, ... of "weight", "input" or "output"; None: it is not quantized."""
@@ -313,14 +335,10 @@ class _Descriptor:
             s.opts, s.opts_size = table, sizeof(a._option_struct)
             self.keep.append(table)
         s.flags = (d.PARE_NEEDS_DATA if a.needs_data else 0) | (d.PARE_NEEDS_STEPS if a.needs_training else 0)
-        def method(hook: str) -> Callable[..., Any]:
-            return lambda c, *arguments: getattr(a, hook)(*arguments) if getattr(a, hook) is not None else None
-
-        hooks: Dict[str, Callable[..., Any]] = {h: method(h) for h in ("start", "on_epoch", "before_step", "on_step")}
-        hooks["loss"] = self._loss
-        for hook, body in hooks.items():
-            if hook == "start" or getattr(a, hook) is not None:
-                thunk = _ALGORITHM[hook](self._hook(body))
+        for hook in ("start", "on_epoch", "before_step", "on_step", "loss"):
+            method = getattr(a, hook)
+            if method is not None or hook == "start":    # options are read at the start
+                thunk = _ALGORITHM[hook](self._hook(self._loss if hook == "loss" else method))
                 self.keep.append(thunk)
                 setattr(s, hook, thunk)
 
@@ -335,16 +353,17 @@ class _Descriptor:
                 for name in a.options:
                     setattr(a, name, _read(a._option_struct, conf, name))
 
-    def _hook(self, body: Callable[..., Any]) -> Callable[..., int]:
+    def _hook(self, body: Optional[Callable[..., Any]]) -> Callable[..., int]:
         def fn(c: int, *arguments: Any) -> int:
             def run() -> int:
                 self.enter(c)
-                body(c, *arguments[:-1])
+                if body is not None:
+                    body(*arguments[:-1])
                 return 0
             return int(_guard(arguments[-1], run))
         return fn
 
-    def _loss(self, c: int, loss: Any) -> None:
+    def _loss(self, loss: Any) -> None:
         loss[0] += float(self.algorithm.loss())  # type: ignore[misc]
 
     # ---- pruners ----
@@ -383,12 +402,13 @@ class _Descriptor:
             score = self.algorithm.score(layer)      # type: ignore[attr-defined]
             if score is None:
                 return NOT_YET
-            score = as_array(score)
+            if type(score) is not np.ndarray or score.dtype is not _F32:
+                score = np.asarray(as_array(score), _F32)
             n = _units(l).contents.n
             if score.size != n:
                 raise ValueError("score() of layer '%s' returned %d numbers for %d units of shape %s"
                                  % (layer.name, score.size, n, layer.units))
-            view_of(to, n)[:] = score if score.ndim == 1 else score.reshape(-1)
+            memmove(to, score.tobytes(), 4 * n)      # in row-major order; cheaper than a view to write to
             return 0
         except BaseException as e:
             return fail_callback(err, e)
@@ -501,7 +521,7 @@ class Registry(Handle):
         if not isinstance(a, wanted):
             raise Error("%r is not a name, a subclass of pare.%s or an object of one"
                         % (algorithm, wanted.__name__))
-        name = a.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(a).__name__).lower()
+        name = a.name or _WORDS.sub("_", type(a).__name__).lower()
         builtin = _builtin_names("pare_list_pruner" if isinstance(a, Pruner) else "pare_list_quantizer")
         if a.name is None and name in builtin:           # a class L1 is not the built-in pruner l1
             name += "_python"

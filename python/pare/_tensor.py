@@ -61,11 +61,6 @@ def view(t: Any, owner: Any = None, writable: bool = False, name: str = "the ten
     return np.asarray(_Memory(address, shape, typestr, writable, owner))
 
 
-def view_of(pointer: Any, n: int) -> np.ndarray:
-    """The n elements that a pointer to float points to, to be written."""
-    return np.asarray(_Memory(ctypes.addressof(pointer.contents), (n,), _TYPESTR[d.PARE_F32], True, None))
-
-
 def as_array(value: Any) -> np.ndarray:
     """A numpy array of an array, a torch tensor or a list; no copy where none is needed."""
     if isinstance(value, np.ndarray):

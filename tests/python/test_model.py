@@ -255,6 +255,51 @@ class Models(Folder):
         c.compress(progress=False)
         self.assertEqual({n: a for n, (a, _) in Filters.seen.items() if n in address}, address)
 
+    def test_sums_of_units(self):
+        """sums() is what l1 and l2 rank by; numpy gets the same for every shape of units."""
+        class Sums(pare.Pruner):
+            power = 1
+
+            def score(self, layer):
+                w = layer.weight
+                s = layer.sums(self.power)
+                block = [n // g for n, g in zip(w.shape, s.shape)]
+                cut = np.abs(w.astype(np.float64)).reshape([k for p in zip(s.shape, block) for k in p])
+                expected = (cut ** self.power).sum(axis=tuple(range(1, 2 * w.ndim, 2)))
+                np.testing.assert_allclose(s, expected, rtol=1e-6)
+                np.testing.assert_array_equal(s, layer.sums(self.power, of=-w.astype(np.float64)))
+                seen.append(s.shape == layer.units)
+                return s
+
+        class Squares(Sums):
+            power = 2
+
+        seen = []
+        for cls, name in ((Sums, "l1"), (Squares, "l2")):
+            for units in ({"granularity": "out_channel"}, {"granularity": "in_channel"}, {"granularity": "element"},
+                          {"granularity": "block", "block": [5, 5]}):
+                config = [{"sparsity": 0.5, "op_types": ["Conv2d", "Linear"], **units}]
+                got, expected = (pare.prune(self.model, p, config=config, progress=False) for p in (cls, name))
+                for tensor in expected.tensors():
+                    np.testing.assert_array_equal(got[tensor], expected[tensor])
+        self.assertTrue(seen and all(seen))
+        layer = pare.Compression(self.model.copy(), pruner="l1", config=[{"sparsity": 0.5, "op_types": ["Conv2d"]}]).layers[0]
+        with self.assertRaisesRegex(ValueError, "power 3, must be 1 or 2"):
+            layer.sums(3)
+        with self.assertRaisesRegex(ValueError, r"got an array of shape \(3,\), its weight has"):
+            layer.sums(of=np.zeros(3))
+
+    def test_scores_of_any_type_and_order(self):
+        def masks(change):
+            made = type("Made", (Filters,), {"score": lambda self, layer: change(Filters.score(self, layer))})
+            return pare.prune(self.model, made, sparsity=0.5, progress=False)
+
+        expected = masks(lambda s: s)
+        for change in (list, lambda s: s.astype(np.float64), lambda s: np.stack([s, s], 1)[:, 0], lambda s: s[:, None]):
+            got = masks(change)
+            for name in expected.tensors():
+                np.testing.assert_array_equal(got[name], expected[name])
+
     def test_registry_is_freed_before_or_after_its_compression(self):
         for first in (True, False):
             r = pare.Registry()
