@@ -1,5 +1,6 @@
-# test_seed_blocks.py - run the code blocks of NNI's documents literally, if a folder with the documents is next to the
-# repository: shared/seeds/*.txt.  Only import lines are changed, and lines are added where a document leaves them open.
+# test_seed_blocks.py - run the code blocks of NNI's documents literally, if the documents are here: *.txt in the folder
+# PARE_SEEDS, or in shared/seeds next to the repository.  Only import lines are changed, and lines are added where a document
+# leaves them open.
 import copy
 import glob
 import os
@@ -16,7 +17,8 @@ try:
 except ImportError:
     torch = None
 
-SEEDS = sorted(glob.glob(os.path.join(os.path.dirname(ROOT), "shared", "seeds", "*.txt")))
+SEEDS = sorted(glob.glob(os.path.join(os.environ.get("PARE_SEEDS") or os.path.join(os.path.dirname(ROOT), "shared", "seeds"),
+                                      "*.txt")))
 # Variables that a block returns and leaves to the reader: what computes them, added before the return.
 OPEN = {"mask": "mask = wrapper.weight.abs() > torch.quantile(wrapper.weight.abs(), sparsity)",
         "new_weight": "new_weight = torch.round(weight * 64) / 64",
