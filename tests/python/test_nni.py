@@ -28,9 +28,9 @@ def lenet():
 
 class Names(unittest.TestCase):
     def test_both_packages_have_all_names(self):
-        for name in list(PRUNERS) + list(QUANTIZERS) + ["Compressor", "Pruner", "Quantizer", "WeightMasker", "QuantGrad",
-                                                        "QuantType", "ModelSpeedup", "apply_compression_results",
-                                                        "OneshotPruner"]:
+        for name in list(PRUNERS) + list(QUANTIZERS) + [
+                "SimulatedAnnealingPruner", "SensitivityPruner", "NetAdaptPruner", "Compressor", "Pruner", "Quantizer",
+                "WeightMasker", "QuantGrad", "QuantType", "ModelSpeedup", "apply_compression_results", "OneshotPruner"]:
             self.assertTrue(inspect.isclass(getattr(nni, name)) or callable(getattr(nni, name)), name)
             self.assertIs(getattr(nni, name), getattr(pytorch, name))
 

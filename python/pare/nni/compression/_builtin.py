@@ -17,6 +17,7 @@ from ._layers import config_of_layers, layers_model
 from ._names import (ABSENT, BASES, GRADUAL, NEED_TRAINING, NO_EFFECT, LOTTERY_OPTIONS, OBSERVED, OPTIONS, POSITIONS,
                      PRUNERS, QUANTIZERS,
                      RETURN_MASKS, TEXT_POSITIONS, THIRD_POSITIONS, TRAINER_POSITIONS, TRAINERS)
+from ._search import SEARCHES
 from ._training import Trainer, train_gradual, train_observed, train_slim
 
 torch = core.torch
@@ -473,6 +474,7 @@ def classes() -> Dict[str, Any]:
     for name, algorithm in QUANTIZERS.items():
         made[name] = type(name, (BuiltinQuantizer,), {"algorithm": algorithm,
                                                       "__doc__": "NNI's %s: the quantizer '%s'." % (name, algorithm)})
+    made.update({search.__name__: search for search in SEARCHES})
     for name, instead in ABSENT.items():
         made[name] = absent(name, instead)
     return made

@@ -31,11 +31,8 @@ QUANTIZERS: Dict[str, str] = {
     "ObserverQuantizer": "ptq", "PtqQuantizer": "ptq",
 }
 
-# Names of NNI that search for sparsities: the library has them as pruners of pare.prune(), not as classes.
+# Names of NNI that are not classes here, and what to use instead.  See _search.py for other searches.
 ABSENT: Dict[str, str] = {
-    "SimulatedAnnealingPruner": "pare.prune(..., pruner='simulated_annealing')",
-    "NetAdaptPruner": "pare.prune(..., pruner='netadapt')",
-    "SensitivityPruner": "pare.prune(..., pruner='sensitivity')",
     "AutoCompressPruner": "pare.prune(..., pruner='auto_compress')",
     "AMCPruner": "pare.compress()",
     "TransformerHeadPruner": "pare.prune(model, 'l1', config=[{'granularity': 'head', 'heads': ..., ...}])",
