@@ -136,7 +136,7 @@ def compress_budget(model: Any, *, data: DataLike, valid: DataLike = None, budge
         o.say = _SAY(line)
     with Arena() as a, Watch(progress) as fn:
         o.progress = fn
-        call("pare_compress_budget", source.pointer, byref(o), a.pointer, byref(out), byref(r))
+        call("pare_compress_budget", source.pointer, byref(o), a.pointer, byref(out), byref(r), made=out)
         report = _budget_report(r)
     result = Model(out, source) if out else source
     result.report = report

@@ -74,7 +74,7 @@ def prune(model: Any, pruner: Any = None, sparsity: float = 0, *, config: Option
     keep = _tuning(o, data, valid, train, teacher)
     with Watch(progress) as fn:
         o.progress = fn
-        call("pare_prune", source.pointer, byref(o), byref(out), byref(r))
+        call("pare_prune", source.pointer, byref(o), byref(out), byref(r), made=out)
     del keep
     result = Model(out, source)
     result.module = source.module
@@ -106,7 +106,7 @@ def quantize(model: Any, preset: Any = None, *, quantizer: Any = None, config: O
     keep = _tuning(o, data, valid, train, teacher)
     with Watch(progress) as fn:
         o.progress = fn
-        call("pare_quantize", source.pointer, byref(o), byref(out), byref(r))
+        call("pare_quantize", source.pointer, byref(o), byref(out), byref(r), made=out)
     del keep
     result = Model(out, source)
     result.report = Report(before=_metrics(r.before), after=_metrics(r.after), layers=r.layers,
@@ -139,7 +139,7 @@ def speedup(model: Any, *, inputs: Any = None, round_to: int = 0, verify: bool =
         o.n_in = len(ports)
     with Arena() as a, Watch(progress) as fn:
         o.progress = fn
-        call("pare_speedup", source.pointer, byref(o), a.pointer, byref(out), byref(r))
+        call("pare_speedup", source.pointer, byref(o), a.pointer, byref(out), byref(r), made=out)
         layers = [Report(name=string(l.name), type=string(l.type), inputs=l.__getattribute__("in"),
                          inputs_left=l.in_left, outputs=l.out, outputs_left=l.out_left, params=l.params,
                          params_left=l.params_left, why=string(l.why) or None, removed=bool(l.gone))
@@ -182,7 +182,7 @@ def compress(model: Any, preset: Optional[str] = None, *, data: DataLike, valid:
     o.train, o.threads, o.seed, o.max_drop = words(train) if train else None, threads, seed, max_drop
     with Watch(progress) as fn:
         o.progress = fn
-        call("pare_compress", source.pointer, byref(o), byref(out), byref(r))
+        call("pare_compress", source.pointer, byref(o), byref(out), byref(r), made=out)
     result = Model(out, source)
     result.report = Report(before=_metrics(r.before), after=_metrics(r.after), params=r.params,
                            params_left=r.params_left, macs=r.macs, macs_left=r.macs_left)

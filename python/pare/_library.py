@@ -112,6 +112,11 @@ def pend(e: BaseException) -> None:
         _pending.error = e
 
 
+def failed() -> bool:
+    """Has a callback raised an exception?"""
+    return _pending.error is not None
+
+
 def take_pending() -> Optional[BaseException]:
     e, _pending.error = _pending.error, None
     return e
@@ -126,13 +131,16 @@ def raise_error(err: Any) -> None:
     raise kind(err.msg.decode("utf-8", "replace"), _CODES.get(err.code, "UNKNOWN"))
 
 
-def call(name: str, *arguments: Any) -> None:
-    """Call a function whose last parameter is a struct pare_err; raise what it reports."""
+def call(name: str, *arguments: Any, made: Optional[c_void_p] = None) -> None:
+    """Call a function whose last parameter is a struct pare_err; raise what it reports.  made: where it stores a model, which
+    is freed if a callback failed and the function did not notice."""
     err = d.pare_err()
     if getattr(lib, name)(*arguments, byref(err)):
         raise_error(err)
     e = take_pending()
     if e is not None:
+        if made:
+            lib.pare_model_free(made)
         raise e
 
 

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _declarations as d
-from ._library import pend, string
+from ._library import failed, pend, string
 
 
 class Progress(NamedTuple):
@@ -123,6 +123,8 @@ class Watch:
         try:
             if self.interrupted:
                 raise KeyboardInterrupt
+            if failed():                         # a callback that returns nothing
+                return False
             if self.function is None:            # still a place where signals arrive
                 return True
             c = p.contents

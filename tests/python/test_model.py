@@ -9,10 +9,11 @@ import time
 import traceback
 import unittest
 import warnings
+from unittest import mock
 
 import numpy as np
 
-from common import Folder, command, digits, pare
+from common import Folder, command, digits, lib, pare
 
 try:
     import torch
@@ -188,9 +189,15 @@ class Models(Folder):
             small = pare.compress(self.model, budget="macs=0.0001", methods="channels", data=digits(), threads=1, seconds=1,
                                   progress=False)
         self.assertFalse(small.report.met)
-        with self.assertRaises(ZeroDivisionError):   # of a callback
-            pare.compress(self.model, budget="macs=0.5", data=digits(), threads=1, seconds=1, progress=False,
-                          say=lambda line: 1 / 0)
+        lines = []
+
+        def fails(line):
+            lines.append(line)
+            return 1 / 0
+
+        with self.assertRaises(ZeroDivisionError):   # of a callback, which ends the search
+            pare.compress(self.model, budget="macs=0.5", data=digits(), threads=1, seconds=1, progress=False, say=fails)
+        self.assertEqual(len(lines), 1)
 
     def test_same_masks_as_the_command(self):
         pare_command = command(self)
@@ -383,6 +390,26 @@ class Models(Folder):
                 except ZeroDivisionError:
                     self.assertIn("return 1 / 0", traceback.format_exc())
         self.model.evaluate(digits("test"), progress=False)              # nothing stays pending
+
+    def test_model_is_freed_if_a_callback_failed_unnoticed(self):
+        """The function succeeds, since its callback could not tell it; the model that it made is freed."""
+        gc.collect()                                 # models of other tests
+        freed, prune, free = [], lib.pare_prune, lib.pare_model_free
+
+        def late(*arguments):
+            code = prune(*arguments)
+            pare._library.pend(ZeroDivisionError("late"))
+            return code
+
+        def count(pointer):
+            freed.append(pointer.value)
+            free(pointer)
+
+        with mock.patch.dict(lib.__dict__, {"pare_prune": late, "pare_model_free": count}):
+            with self.assertRaises(ZeroDivisionError):
+                pare.prune(self.model, "l1", sparsity=0.5, progress=False)
+            gc.collect()
+        self.assertEqual(len(freed), 2)              # the copy that is pruned, and the result
 
     def test_python_quantizer_trains(self):
         class Largest(pare.Quantizer):
