@@ -76,7 +76,8 @@ struct parser {
     void *into;                     /* the option struct */
     struct pare_setting common[16]; /* options of pare_common_opts */
     int n_common;
-    bool keys; /* keys of a recipe, not options of a command line */
+    const char *switched, *after; /* a switch before an argument such as 0, and that argument */
+    bool keys;                    /* keys of a recipe, not options of a command line */
 };
 
 /* Add the names as they are typed, with dashes. */
@@ -215,6 +216,11 @@ static bool is_option(struct parser *p, const char *text)
     return name && *name && find_option(p, name);
 }
 
+static bool is_truth_value(const char *s)
+{
+    return !strcmp(s, "0") || !strcmp(s, "1") || !strcmp(s, "true") || !strcmp(s, "false");
+}
+
 /* Parse "name", "name=value" or "no-name", without dashes; `typed` is the original. */
 static int parse_option(struct parser *p, const char *typed, const char *text, struct pare_err *err)
 {
@@ -235,8 +241,13 @@ static int parse_option(struct parser *p, const char *typed, const char *text, s
     }
     if (!o)
         return unknown_option(p, shown, name, err);
-    if (!value && o->type == PARE_OPT_BOOL)
+    if (!value && o->type == PARE_OPT_BOOL) {
         value = "true";
+        if (p->at < p->argc && is_truth_value(p->argv[p->at])) {
+            p->switched = name;
+            p->after = p->argv[p->at];
+        }
+    }
     if (!value && p->at < p->argc && !is_option(p, p->argv[p->at]))
         value = p->argv[p->at++];
     if (!value)
@@ -347,6 +358,10 @@ static int check_args(struct parser *p, struct pare_err *err)
         return pare_misuse(p->c, err, o ? "%s is missing, and %s: %s" : "%s is missing", what,
                            o ? pare_option_name(o, name, sizeof(name)) : "", o ? o->help : "");
     }
+    if (cmd->max_args >= 0 && n > cmd->max_args && p->after)
+        return pare_misuse(p->c, err,
+                           "unexpected '%s': --%s has no value; --%s switches it on, --no-%s off",
+                           p->after, p->switched, p->switched, p->switched);
     if (cmd->max_args >= 0 && n > cmd->max_args)
         return pare_misuse(p->c, err, "unexpected '%s'; usage: pare %s %s",
                            p->c->arg[cmd->max_args], cmd->name, cmd->usage);

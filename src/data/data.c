@@ -455,6 +455,8 @@ static int open_set(struct pare_data *d, const char *split, struct pare_data_opt
 
     if (!train && strcmp(split, "val") != 0 && strcmp(split, "test") != 0)
         return pare_fail(err, PARE_ECONFIG, "the split is '%s', must be train, val or test", split);
+    if (!d->name[0])
+        return pare_fail(err, PARE_EIO, "the name of the data set is empty");
     PARE_TRY(pare_at(err, find_source(d, err), "%s", d->name));
     d->parts->split = held ? "train" : train ? "train" : !strcmp(split, "val") ? "val" : "test";
     if (wants_gray(d))

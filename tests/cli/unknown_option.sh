@@ -7,4 +7,6 @@ pare inspect -x models/add.onnx
 echo $? >&2
 pare bench --threads --json models/add.onnx
 echo $? >&2
+pare inspect models/add.onnx --all 0
+echo $? >&2
 pare --thread
