@@ -140,8 +140,12 @@ static void test_winograd_post_ops(void **state)
  * dilation, uneven paddings or none, residuals, activations. */
 static void test_conv_planes(void **state)
 {
-    static const char *const others[] = { "conv_winograd", "conv_winograd_line", "conv_1x1_packed",
-                                          "conv_taps",     "conv_onednn",        "conv_gemm",
+    static const char *const others[] = { "conv_winograd",
+                                          "conv_winograd_line",
+                                          "conv_1x1_packed",
+                                          "conv_taps",
+                                          "conv_onednn",
+                                          "conv_gemm",
                                           NULL };
 
     (void)state;
@@ -170,8 +174,7 @@ static void test_conv_planes(void **state)
                        CAT(at_ints("pads", 4, pad), at_ints("dilations", 2, dilation)));
         y = apply_activation(&n.b, x, i % 5);
         if (i & 1) { /* its operand is computed first */
-            y = build_node(&n.b, "Conv",
-                           NAMES(y, random_floats(&n.b, INTS(o, o, 3, 3))),
+            y = build_node(&n.b, "Conv", NAMES(y, random_floats(&n.b, INTS(o, o, 3, 3))),
                            at_ints("pads", INTS(1, 1, 1, 1)));
             y = build_node(&n.b, "Add", NAMES(y, x), NOTHING);
             y = apply_activation(&n.b, y, i % 4);

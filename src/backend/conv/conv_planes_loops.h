@@ -5,8 +5,8 @@
  */
 #ifdef VEC
 
-/* n vectors of pixels (a constant at each inlined call) of OUTS output channels from o on; `channels`
- * of them exist. */
+/* n vectors of pixels (a constant at each inlined call) of OUTS output channels from o on, of which
+ * `channels` exist. */
 TARGET static inline __attribute__((always_inline)) void
 NAME(tile)(const struct tile *t, const struct spot *at, int64_t o, int64_t channels, const int n)
 {
