@@ -58,6 +58,14 @@ static const char *conv_line(struct build *b, const char *x)
                       at_ints("pads", INTS(0, 3, 0, 3)));
 }
 
+/* Few output channels, over lines that fill vectors. */
+static const char *conv_narrow(struct build *b, const char *x)
+{
+    x = build_node(b, "Reshape", NAMES(x, build_ints(b, INTS(2, 8, 8, 16))), NOTHING);
+    return build_node(b, "Conv", NAMES(x, random_floats(b, INTS(5, 8, 3, 3))),
+                      at_ints("pads", INTS(1, 1, 1, 1)));
+}
+
 static const char *conv_1x1(struct build *b, const char *x)
 {
     return conv(b, x, 1, 1, 1);
@@ -321,6 +329,7 @@ static const struct {
 } firsts[] = {
     { "3x3", conv_3x3, true },
     { "1x7", conv_line, true },
+    { "few channels", conv_narrow, true },
     { "1x1", conv_1x1, true },
     { "stride", conv_stride, true },
     { "depthwise", conv_depthwise, true },
