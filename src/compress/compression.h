@@ -99,6 +99,9 @@ struct pare_compression {
     bool paged;               /* weights, and masks if final, are in scratch pages */
     struct pare_pages *pages; /* those of float weights and masks */
     struct pare_tensor *remembered; /* by pare_compression_remember(): parameters, statistics */
+    /* Called once, after the step of a training that made the first masks; or NULL. */
+    int (*masked)(void *user, struct pare_err *err);
+    void *masked_user;
 };
 
 /* ---- life ---------------------------------------------------------------------------------- */

@@ -336,6 +336,30 @@ static int repair_masked(struct pare_prune_job *j, struct pare_err *err)
     return repair(j, err);
 }
 
+/* After the step that made the masks: the steps before it served the scores alone. */
+static int repair_first_masks(void *user, struct pare_err *err)
+{
+    struct pare_prune_job *j = user;
+
+    PARE_TRY(pare_compression_rewind(j->compression, err));
+    return repair_masked(j, err);
+}
+
+/* A pruner that observes a few steps makes its masks when the fine-tuning has begun. */
+static int prepare_repair(struct pare_prune_job *j, struct pare_err *err)
+{
+    struct pare_compression *c = j->compression;
+    bool own;
+
+    PARE_TRY(trains(j, &own, err));
+    if (own || j->repaired || !is_tuned(j) || !j->tune.trainer || !repairs(j))
+        return 0;
+    PARE_TRY(pare_compression_remember(c, err));
+    c->masked = repair_first_masks;
+    c->masked_user = j;
+    return 0;
+}
+
 /* After training: masks that it made, of a model that is still the original. */
 static int finish(struct pare_prune_job *j, struct pare_err *err)
 {
@@ -369,6 +393,7 @@ int pare_prune_work(struct pare_prune_job *j, struct pare_err *err)
     if (pare_finetune_has_data(f)) {
         PARE_TRY(repair_masked(j, err));
         PARE_TRY(pare_finetune_schedule(f, j->compression, &j->trained, err));
+        PARE_TRY(prepare_repair(j, err));
         if (j->trained)
             PARE_TRY(j->train(j->user, f, err));
         PARE_TRY(finish(j, err));

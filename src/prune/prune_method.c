@@ -428,10 +428,19 @@ static int at_epoch(struct pare_compression *c, int64_t epoch, struct pare_err *
     return any_due(c) ? pare_compression_update_masks(c, err) : 0;
 }
 
+/* Masks of a checkpoint are not the first ones. */
 static int after_step(struct pare_compression *c, int64_t step, struct pare_err *err)
 {
+    int (*masked)(void *, struct pare_err *) = c->masked;
+
+    if (masked && pare_compression_zeros(c))
+        masked = c->masked = NULL;
     PARE_TRY(pare_compression_on_step(c, step, err));
-    return pare_compression_update_masks(c, err);
+    PARE_TRY(pare_compression_update_masks(c, err));
+    if (!masked || !pare_compression_zeros(c))
+        return 0;
+    c->masked = NULL;
+    return masked(c->masked_user, err);
 }
 
 /* aim/LAYER: the target sparsity, and whether a new mask is due.  It is copied into the pass's

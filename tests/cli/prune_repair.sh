@@ -20,6 +20,12 @@ PY
 pare prune t.onnx --pruner level --sparsity 0.5 --data digits --threads 1 -o e.onnx | sed -n 's/.*: as it is .*, statistics .*kept: .*/level: statistics only/p'
 pare prune t.onnx --pruner taylor --training-steps 5 --sparsity 0.3 --data digits --threads 1 -o e.onnx 2>/dev/null |
     sed -n 's/.*, repair .*kept: .*/taylor: repaired after its steps/p'
+# With --epochs, they are repaired when the masks are made, and then trained: their zeros stay.
+pare prune t.onnx --pruner taylor --training-steps 5 --sparsity 0.3 --data digits --epochs 1 --checkpoint k.safetensors \
+    --threads 1 -o e.onnx 2>/dev/null | sed -n 's/.* steps of training, .*, repair .*, damped repair .*kept: .*/taylor: and before an epoch/p'
+pare prune t.onnx --pruner taylor --training-steps 5 --sparsity 0.3 --data digits --epochs 1 --checkpoint k.safetensors \
+    --resume --threads 1 -q -o f.onnx >/dev/null 2>&1
+cmp e.onnx f.onnx && echo "the same from a checkpoint after it"
 pare prune t.onnx --pruner l1 --sparsity 0.5 --repair -o e.onnx || echo "exit code $?"
 pare prune t.onnx --pruner agp --sparsity 0.5 --repair --data digits --threads 1 -q -o e.onnx || echo "exit code $?"
 pare speedup masked.onnx --repair --data digits -o e.onnx || echo "exit code $?"
