@@ -355,6 +355,10 @@ static int repair_group(const struct repairer *s, const struct target *t, int64_
     struct row_lists r;
     struct part p;
 
+    if (s->r->ample && t->gram.n < ENOUGH * (double)t->gram.k) {
+        *done = false;
+        return 0;
+    }
     PARE_TRY(open_part(t, g, a, &p, err));
     *done = true;
     if (!p.rows || (t->unchanged && !p.lost))

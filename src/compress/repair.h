@@ -11,6 +11,7 @@ struct pare_repair {
     struct pare_data *data;
     int64_t items, passes; /* 0: 1024 items; 24 passes over them */
     double damping;        /* relative to the mean power of a layer's inputs; 0: 1e-4 */
+    bool ample;            /* only layers with ten positions per input or more */
     double flops;          /* multiplications per Gram, as of struct pare_gram_source; 0: 2e10 */
     struct pare_dist *dist;
     int threads; /* 0: all cores */

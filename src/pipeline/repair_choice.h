@@ -35,7 +35,7 @@ struct pare_repair_choice {
 
     /* Train a copy as the training that follows will do for its first steps, so that ways are
      * compared by what becomes of them; with damped least squares as one more way, whose weights
-     * grow less.  NULL: no training follows. */
+     * grow less (of two factors, the better).  NULL: no training follows. */
     int (*trial)(void *user, struct pare_model *copy, struct pare_err *err);
     void *trial_user;
     int64_t trial_steps; /* that it runs, for messages */
