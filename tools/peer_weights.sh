@@ -1,12 +1,12 @@
 #!/bin/sh
-# peer_weights.sh - level, l1 and agp of Pare and of NNI 2.10 on the same LeNet, fine-tuned in the same way.
+# peer_weights.sh - level, l1, taylor and agp of Pare and of NNI 2.10 on the same LeNet, fine-tuned in the same way.
 #
 # usage: peer_weights.sh MODEL "PRUNER..." "SPARSITY..." [SEED...]
 #
-# MODEL is data/models/lenet.onnx (Fashion-MNIST); pruners are level, l1 (filters of both convolutions) and agp (over
-# level, 3 iterations of one epoch); then one epoch with masks for all.  NNI's masks are made by nni_masks.py and trained by
-# 'pare train --keep-zeros' with the options of 'pare prune' (TUNE replaces them).  Prints test accuracies of each seed
-# (default: 1 2 3) and their mean.  PYTHON has NNI 2.10, PyTorch and onnx (default: python3).  PARE is the command
+# MODEL is data/models/lenet.onnx (Fashion-MNIST); pruners are level, l1 and taylor (filters of both convolutions, 20 steps)
+# and agp (over level, 3 iterations of one epoch); then one epoch with masks for all.  NNI's masks are made by nni_masks.py and
+# trained by 'pare train --keep-zeros' with the options of 'pare prune' (TUNE replaces them).  Prints test accuracies of each
+# seed (default: 1 2 3) and their mean.  PYTHON has NNI 2.10, PyTorch and onnx (default: python3).  PARE is the command
 # (default: build/pare), WORK the folder of the results (default: peer-weights); results that exist are not made again.
 set -eu
 here=$(dirname "$(realpath "$0")")
@@ -29,9 +29,9 @@ accuracy() {
         python3 -c 'import json, sys; print("%.2f" % (100 * json.load(sys.stdin)["top1"]))'
 }
 
-# masked MODEL PRUNER SPARSITY OUT: with NNI's masks
+# masked MODEL PRUNER SPARSITY OUT [SEED]: with NNI's masks
 masked() {
-    "${PYTHON:-python3}" "$here/nni_masks.py" "$1" "$2" "$3" mask.npz >nni.log 2>&1
+    "${PYTHON:-python3}" "$here/nni_masks.py" "$1" "$2" "$3" mask.npz ${5:+"$5"} >nni.log 2>&1
     "$pare" apply "$1" --masks mask.npz -o "$4" >/dev/null
 }
 
@@ -48,8 +48,10 @@ nni() {
         cp now.onnx "$4"
         ;;
     *)
-        [ -f "masked-$1-$2.onnx" ] || masked "$model" "$1" "$2" "masked-$1-$2.onnx"
-        "$pare" train "masked-$1-$2.onnx" --keep-zeros $common --epochs 1 --seed "$3" -o "$4" >/dev/null
+        from=masked-$1-$2
+        [ "$1" != taylor ] || from=$from-$3 # the masks depend on the seed
+        [ -f "$from.onnx" ] || masked "$model" "$1" "$2" "$from.onnx" "$3"
+        "$pare" train "$from.onnx" --keep-zeros $common --epochs 1 --seed "$3" -o "$4" >/dev/null
         ;;
     esac
 }
@@ -57,7 +59,7 @@ nni() {
 # shellcheck disable=SC2086 # options are words
 ours() {
     case $1 in
-    l1) set -- "$@" --config "[{\"op_types\": [\"Conv2d\"], \"sparsity\": $2}]" ;;
+    l1 | taylor) set -- "$@" --config "[{\"op_types\": [\"Conv2d\"], \"sparsity\": $2}]" ;;
     agp) set -- "$@" --sparsity "$2" --total-iteration $iterations ;;
     *) set -- "$@" --sparsity "$2" ;;
     esac
