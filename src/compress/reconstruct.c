@@ -183,6 +183,7 @@ static int open_loader(struct run *s, struct pare_err *err)
 {
     const struct pare_reconstruct *r = s->r;
     struct pare_loader_opts lo = { .train = true,
+                                   .same = true,
                                    .batch = r->batch > 0 ? r->batch : PARE_RECONSTRUCT_BATCH,
                                    .seed = 1,
                                    .rank = pare_dist_rank(r->dist),
@@ -224,8 +225,9 @@ static int one_step(struct run *s, int64_t step, struct pare_err *err)
     const struct pare_batch *b;
     struct pare_score score;
 
+    pos.epoch = step / s->batches; /* other augmentation */
     pos.at = at < s->before ? at : s->after + at - s->before;
-    if (pos.at != s->next)
+    if (pos.at != s->next || !at)
         PARE_TRY(pare_loader_seek(s->l, &pos, err));
     s->next = pos.at + 1;
     PARE_TRY(pare_loader_next(s->l, &b, err));

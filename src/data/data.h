@@ -93,6 +93,7 @@ struct pare_loader;
 struct pare_loader_opts {
     bool train;    /* shuffle and augment, as the set's options specify */
     bool random;   /* items in random order, also without `train` */
+    bool same;     /* every epoch has the order of the first; augmentation differs */
     int64_t batch; /* items per batch; 0: from the set's options.  A batch has one item if items
                       have different shapes, or if the model's input has no axis for a batch */
     bool float_y;  /* labels of batches are float32, also those of integers */

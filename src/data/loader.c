@@ -30,6 +30,7 @@ void pare_loader_order(struct pare_loader *l, int64_t epoch)
 {
     struct pare_rng rng;
 
+    epoch = l->same ? 0 : epoch;
     if (l->order_epoch == epoch)
         return;
     pare_rng_init(&rng, pare_loader_mix(pare_loader_mix(l->seed, 1), (uint64_t)epoch));
@@ -242,6 +243,7 @@ static int set_up(struct pare_loader *l, const struct pare_loader_opts *o, struc
 
     l->train = o->train;
     l->shuffle = o->random || (o->train && d->shuffle);
+    l->same = o->same;
     l->threaded = d->prefetch;
     l->seed = o->seed;
     l->float_y = o->float_y;

@@ -23,7 +23,7 @@ struct pare_loader_slot {
 struct pare_loader {
     const struct pare_data *d;
     struct pare_arena *arena, *scratch;
-    bool train, shuffle, float_y;
+    bool train, shuffle, same, float_y;
     uint64_t seed;
     int64_t size, n_batches;
     int rank, ranks;      /* rank of this process; processes that share every batch */

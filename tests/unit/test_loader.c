@@ -276,6 +276,27 @@ static void test_augmentation_does_not_depend_on_batches(void **state)
     rig_end(&r);
 }
 
+static void test_epochs_may_have_the_same_order(void **state)
+{
+    struct pare_loader_opts o = { .train = true, .same = true, .seed = 3 };
+    struct rig r;
+    int64_t order[3][N];
+    float x[3][N * 16];
+
+    (void)state;
+    open_images(&r, "batch=3 pad=2 flip=1");
+    assert_int_equal(pare_loader_new(r.data, &o, &r.loader, &r.err), 0);
+    for (int e = 0; e < 2; e++)
+        read_rest(&r, order[e], x[e]);
+    start_loader(&r, true, 3);
+    read_rest(&r, order[2], x[2]);
+    assert_memory_equal(order[0], order[1], sizeof(order[0]));
+    assert_memory_equal(order[0], order[2], sizeof(order[0]));
+    assert_memory_equal(x[0], x[2], sizeof(x[0]));
+    assert_true(memcmp(x[0], x[1], sizeof(x[0])) != 0);
+    rig_end(&r);
+}
+
 static void test_center_and_random_crops(void **state)
 {
     struct rig r;
@@ -493,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_prefetch_gives_the_same_batches),
         cmocka_unit_test(test_shifts_and_flips),
         cmocka_unit_test(test_augmentation_does_not_depend_on_batches),
+        cmocka_unit_test(test_epochs_may_have_the_same_order),
         cmocka_unit_test(test_center_and_random_crops),
         cmocka_unit_test(test_holdout),
         cmocka_unit_test(test_data_is_checked_against_the_model),
