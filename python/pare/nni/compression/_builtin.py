@@ -12,18 +12,18 @@ from ..._model import load
 from ..._train import Training
 from . import _core as core
 from ._engine import PareEngine
-from . import _lottery
+from . import _learned, _lottery
 from ._layers import config_of_layers, layers_model
-from ._names import (ABSENT, BASES, GRADUAL, NEED_TRAINING, NO_EFFECT, LOTTERY_OPTIONS, OBSERVED, OPTIONS, POSITIONS,
-                     PRUNERS, QUANTIZERS,
-                     RETURN_MASKS, TEXT_POSITIONS, THIRD_POSITIONS, TRAINER_POSITIONS, TRAINERS)
+from ._names import (ABSENT, BASES, EVALUATOR_POSITIONS, GRADUAL, LOTTERY_OPTIONS, NEED_TRAINING, NO_EFFECT, OBSERVED,
+                     OPTIONS, POSITIONS, PRUNERS, QUANTIZERS, RETURN_MASKS, TEXT_POSITIONS, THIRD_POSITIONS,
+                     TRAINER_POSITIONS, TRAINERS)
 from ._search import SEARCHES
 from ._training import Trainer, train_gradual, train_observed, train_slim
 
 torch = core.torch
 GRADUAL_KEYS = {"initial_sparsity", "final_sparsity", "start_epoch", "end_epoch", "frequency"}
 LEARNED = ("lsq", "lsq_plus", "pact")                    # optimizer steps change their scales
-TRAINED = OBSERVED + GRADUAL[:3] + ("slim",)             # their compress() trains a torch.nn.Module
+TRAINED = OBSERVED + GRADUAL + ("slim",)                 # their compress() trains a torch.nn.Module
 
 
 def positions(c: Any, third: Any, more: Sequence[Any]) -> Tuple[bool, Sequence[str]]:
@@ -34,7 +34,7 @@ def positions(c: Any, third: Any, more: Sequence[Any]) -> Tuple[bool, Sequence[s
     if isinstance(third, bool) and POSITIONS.get(name, ())[:1] == ("dependency_aware",):     # NNI 2.3
         return True, POSITIONS[name]
     if hasattr(third, "training_func"):
-        return True, ("evaluator",) + tuple(THIRD_POSITIONS.get(algorithm, ())[3:])
+        return True, ("evaluator",) + tuple(EVALUATOR_POSITIONS.get(algorithm, THIRD_POSITIONS.get(algorithm, ())[3:]))
     if callable(third) and not hasattr(third, "param_groups") and algorithm in THIRD_POSITIONS:
         return True, THIRD_POSITIONS[algorithm]
     if more and callable(more[0]) and algorithm in TRAINER_POSITIONS:
@@ -168,11 +168,14 @@ class BuiltinPruner(core.Pruner):
     returns_masks = False
     trainer: Optional[Trainer] = None                    # of a module that compress() may train
     lottery: Any = None                                  # iterations of a LotteryTicketPruner of a module
+    learned: Any = None                                  # training of an ADMMPruner or MovementPruner of a module
     example: Any = None                                  # inputs of a module, to find coupled channels
 
     def __init__(self, model: Any, config_list: Sequence[Mapping[str, Any]], optimizer: Any = None, *more: Any,
                  **options: Any) -> None:
         optimizer = by_name(self, optimizer, more, options)
+        if self.algorithm in _learned.NAMES:
+            config_list = _learned.config_of(self, config_list, options)
         self._options = library_options(self, model, optimizer, options)
         self._rounds: List[int] = []                     # iterations of compress()
         if self.algorithm in OBSERVED:
@@ -206,10 +209,10 @@ class BuiltinPruner(core.Pruner):
             self.engine = PareEngine(self, self.algorithm, self._options)
             return
         name: Any = self.algorithm
-        if name in GRADUAL[3:]:
-            raise Error("%s needs the library's training: pass a pare.Model (pare.load(model, x)) and a pare.Training"
-                        % type(self).__name__, "UNSUPPORTED")
         options = dict(self._options)
+        if name in _learned.NAMES:
+            self.learned = _learned.make(self, options, layer_compression)
+            return
         if name == "lottery_ticket":
             layer_compression(self, "pruner", name, {}, False)       # chooses the layers
             self.lottery = _lottery.make(self, options)
@@ -262,6 +265,9 @@ class BuiltinPruner(core.Pruner):
             return self._result()
         if self.lottery is not None:
             self.lottery.compress()
+            return self._result()
+        if self.learned is not None:
+            self.learned.compress()
             return self._result()
         trains = self.trainer is not None and self.trainer.trains()
         if trains and self.algorithm == "slim":

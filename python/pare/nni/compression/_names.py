@@ -91,6 +91,13 @@ THIRD_POSITIONS: Dict[str, Tuple[str, ...]] = {
     "taylor": _THIRD + ("training_batches", "mode", "dummy_input"),
     "apoz": _THIRD + ("training_batches", "activation", "mode", "dummy_input"),
     "mean_rank": _THIRD + ("training_batches", "activation", "mode", "dummy_input"),
+    "admm": _THIRD + ("iterations", "training_epochs", "granularity"),
+    "movement": _THIRD + ("training_epochs", "warm_up_step", "cool_down_beginning_step"),
+}
+# After a TorchEvaluator, where that differs.
+EVALUATOR_POSITIONS: Dict[str, Tuple[str, ...]] = {
+    "movement": ("warm_up_step", "cool_down_beginning_step", "training_epochs", "training_steps", "regular_scale",
+                 "movement_mode", "sparse_granularity"),
 }
 
 # Classes of NNI 2.x alone: compress() returns the model and the masks.

@@ -80,11 +80,19 @@ class Trainer:
 
 
 @contextlib.contextmanager
+def patched_step(optimizer: Any, step: Callable[..., Any]) -> Iterator[None]:
+    """Let step(old step, ...) run as optimizer.step(...) for a while."""
+    before = optimizer.__dict__.get("step")
+    patch_step(optimizer, step)
+    try:
+        yield
+    finally:
+        optimizer.step = before                          # of the compressor
+
+
+@contextlib.contextmanager
 def l1_penalty(c: Any, scale: float) -> Iterator[None]:
     """Add scale * |weight| of all layers of a compressor to the loss: its gradient, before each step of the optimizer."""
-    optimizer = c.trainer.optimizer
-    before = optimizer.__dict__.get("step")
-
     def with_penalty(step: Callable[..., Any], *arguments: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
             for w in c.modules_wrapper:
@@ -92,11 +100,8 @@ def l1_penalty(c: Any, scale: float) -> Iterator[None]:
                     w.module.weight.grad.add_(w.module.weight.sign(), alpha=scale)
         return step(*arguments, **kwargs)
 
-    patch_step(optimizer, with_penalty)
-    try:
+    with patched_step(c.trainer.optimizer, with_penalty):
         yield
-    finally:
-        optimizer.step = before                          # of the compressor
 
 
 def train_slim(c: Any, epochs: int, scale: float) -> None:
