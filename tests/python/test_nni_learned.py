@@ -185,7 +185,7 @@ class Learned(Folder):
         self.assertTrue(any(bool(((a == 0) & (b == 1)).any()) for a, b in zip(masks, masks[1:])))
         self.assertEqual(int((net[1].module.weight != 0).sum()), 256)
         before = p.get_modules_wrapper()[0].weight_mask.clone()
-        self.train(net, optimizer, cross_entropy, 3)                 # afterwards masks stay
+        self.train(net, optimizer, cross_entropy, 3)                 # then masks stay
         self.assertTrue(torch.equal(before, p.get_modules_wrapper()[0].weight_mask))
         self.assertEqual(int((net[1].module.weight != 0).sum()), 256)
 
